@@ -49,7 +49,7 @@ def test_a_result_without_a_snapshot_is_one_sentence(modeldyno: Callable[..., Co
     for words in (("bare.json", "new.json"), ("new.json", "bare.json")):
         result = modeldyno("show", words[0], "--baseline", words[1])
         assert result.code == 4
-        assert "holds no snapshot of memory; profile it with the probe memory" in result.err
+        assert "has no memory snapshot; profile it with the probe memory" in result.err
         assert result.out == ""
 
 

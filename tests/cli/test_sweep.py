@@ -530,7 +530,7 @@ def test_a_directory_is_named_for_the_model(
         ),
         ((MODEL, "--max-trials", "0"), "'--max-trials': 0 is not in the range"),
         ((MODEL, "--max-time", "soon"), "--max-time: 'soon' is not a quantity"),
-        ((MODEL, "--latency-budget", "10"), "--latency-budget: '10' leaves the unit open; write 10ms or 10s"),
+        ((MODEL, "--latency-budget", "10"), "--latency-budget: '10' has no unit; write 10ms or 10s"),
         ((MODEL, "-o", "x.docx"), "No reporter writes"),
         ((MODEL, "--tag", "a"), "A study has no tags"),
         ((MODEL, "--export-configs", "d", "--no-store"), "drop --no-store"),

@@ -160,7 +160,7 @@ def test_training_steps_tell_of_their_optimiser() -> None:
 
 def test_a_result_without_a_snapshot_cannot_be_compared() -> None:
     """The error names it."""
-    with pytest.raises(RunFailed, match="holds no snapshot of memory"):
+    with pytest.raises(RunFailed, match="has no memory snapshot"):
         memory_changed(OLD, a_small_result())
 
 

@@ -213,7 +213,7 @@ class TestAnswer:
     @pytest.mark.parametrize("bound", ["5", "0.005", "1e-3"])
     def test_a_time_needs_its_unit(self, bound: str) -> None:
         """Others count in milliseconds, and we in seconds: nobody is to guess."""
-        with pytest.raises(RequestError, match=f"leaves the unit open; write {bound}ms or {bound}s"):
+        with pytest.raises(RequestError, match=f"has no unit; write {bound}ms or {bound}s"):
             Constraint.parse(f"latency.p99 <= {bound}")
 
     def test_a_unit_of_something_else_is_refused(self) -> None:

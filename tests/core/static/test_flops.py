@@ -183,17 +183,17 @@ def test_einsum(
     equation: str, shapes: list[tuple[int, ...]], out: tuple[int, ...], macs: int, elementwise: int
 ) -> None:
     """An einsum is contracted in pairs, from left to right; sums without a product are element-wise."""
-    found = cost("einsum", t(*out), equation=equation, tensors=[t(*shape) for shape in shapes])
+    counted = cost("einsum", t(*out), equation=equation, tensors=[t(*shape) for shape in shapes])
 
-    assert parts(found) == (macs, elementwise)
+    assert parts(counted) == (macs, elementwise)
 
 
 def test_einsum_follows_a_path() -> None:
     """Where an order is given, it is the one that is counted."""
     tensors = [t(2, 3), t(3, 4), t(4, 5)]
-    found = cost("einsum", t(2, 5), equation="ij,jk,kl->il", tensors=tensors, path=[1, 2, 0, 1])
+    counted = cost("einsum", t(2, 5), equation="ij,jk,kl->il", tensors=tensors, path=[1, 2, 0, 1])
 
-    assert found.macs == 3 * 4 * 5 + 2 * 3 * 5
+    assert counted.macs == 3 * 4 * 5 + 2 * 3 * 5
 
 
 IMAGE, KERNEL, PLANE = t(2, 6, 9, 9), t(8, 3, 3, 3), t(2, 8, 7, 7)
@@ -203,9 +203,9 @@ CONVOLUTION = 2 * 8 * 7 * 7 * 3 * 9
 
 def test_convolutions() -> None:
     """A convolution takes, for each output, the kernel times the channels of its group."""
-    found = cost("conv2d", PLANE, input=IMAGE, weight=KERNEL, bias=t(8), groups=2, padding="valid")
+    counted = cost("conv2d", PLANE, input=IMAGE, weight=KERNEL, bias=t(8), groups=2, padding="valid")
 
-    assert parts(found) == (CONVOLUTION, PLANE.size)
+    assert parts(counted) == (CONVOLUTION, PLANE.size)
     assert cost("cudnn_convolution", PLANE, self=IMAGE, weight=KERNEL).macs == CONVOLUTION
     assert cost("cudnn_convolution_relu", PLANE, self=IMAGE, weight=KERNEL).elementwise == PLANE.size
     assert cost("mkldnn._convolution_pointwise", PLANE, X=IMAGE, W=KERNEL).macs == CONVOLUTION
@@ -214,10 +214,10 @@ def test_convolutions() -> None:
 def test_transposed_convolutions() -> None:
     """A transposed convolution takes, for each input, the kernel times the channels that it goes to."""
     data, filters, result = t(2, 8, 7, 7), t(8, 3, 3, 3), t(2, 6, 9, 9)
-    found = cost("convolution", result, input=data, weight=filters, transposed=True, groups=2)
+    counted = cost("convolution", result, input=data, weight=filters, transposed=True, groups=2)
 
-    assert found.macs == data.size * 3 * 9
-    assert cost("conv_transpose2d", result, input=data, weight=filters).macs == found.macs
+    assert counted.macs == data.size * 3 * 9
+    assert cost("conv_transpose2d", result, input=data, weight=filters).macs == counted.macs
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -225,7 +225,7 @@ def test_transposed_convolutions() -> None:
 def test_gradients_of_convolutions(mask: tuple[bool, ...], transposed: bool) -> None:
     """Each of the gradients of input and weight that is asked for takes the MACs of the forward."""
     data, result = (PLANE, IMAGE) if transposed else (IMAGE, PLANE)
-    found = cost(
+    counted = cost(
         "convolution_backward",
         grad_output=result,
         input=data,
@@ -234,7 +234,7 @@ def test_gradients_of_convolutions(mask: tuple[bool, ...], transposed: bool) -> 
         output_mask=mask,
     )
 
-    assert parts(found) == (CONVOLUTION * (mask[0] + mask[1]), result.size * mask[2])
+    assert parts(counted) == (CONVOLUTION * (mask[0] + mask[1]), result.size * mask[2])
 
 
 @pytest.mark.parametrize("name", ["packed_weight", "weight"])
@@ -283,23 +283,25 @@ PAIRS = 2 * 8 * 4 * 6
 
 def test_attention() -> None:
     """Attention takes both products over all pairs, be heads of keys fewer or values narrower."""
-    found = cost("scaled_dot_product_attention", OUT, query=Q, key=KEYS, value=VALUES)
+    counted = cost("scaled_dot_product_attention", OUT, query=Q, key=KEYS, value=VALUES)
 
-    assert parts(found) == (PAIRS * 26, PAIRS * 6)
-    assert found.skippable == 0
+    assert parts(counted) == (PAIRS * 26, PAIRS * 6)
+    assert counted.skippable == 0
 
 
 def test_causal_attention() -> None:
     """A causal mask hides the keys after each query, counted from the first query and key."""
-    found = cost("_scaled_dot_product_flash_attention", OUT, query=Q, key=KEYS, value=VALUES, is_causal=True)
+    counted = cost(
+        "_scaled_dot_product_flash_attention", OUT, query=Q, key=KEYS, value=VALUES, is_causal=True
+    )
 
-    assert found.macs == PAIRS * 26
-    assert found.skippable == 2 * 8 * (24 - (1 + 2 + 3 + 4)) * 26
+    assert counted.macs == PAIRS * 26
+    assert counted.skippable == 2 * 8 * (24 - (1 + 2 + 3 + 4)) * 26
 
 
 def test_masks_and_dropout_are_operations() -> None:
     """A mask is one operation more for each score, and dropout two."""
-    found = cost(
+    counted = cost(
         "scaled_dot_product_attention",
         OUT,
         query=Q,
@@ -309,12 +311,12 @@ def test_masks_and_dropout_are_operations() -> None:
         dropout_p=0.1,
     )
 
-    assert found.elementwise == PAIRS * 9
+    assert counted.elementwise == PAIRS * 9
 
 
 def test_attention_backward() -> None:
     """The gradients of attention take five products, three of them over the width of queries."""
-    found = cost(
+    counted = cost(
         "_scaled_dot_product_flash_attention_for_cpu_backward",
         Q,
         grad_out=OUT,
@@ -326,7 +328,7 @@ def test_attention_backward() -> None:
         is_causal=False,
     )
 
-    assert parts(found) == (PAIRS * (3 * 16 + 2 * 10), PAIRS * 6 + 2 * OUT.size)
+    assert parts(counted) == (PAIRS * (3 * 16 + 2 * 10), PAIRS * 6 + 2 * OUT.size)
 
 
 @pytest.mark.parametrize(
@@ -334,9 +336,9 @@ def test_attention_backward() -> None:
 )
 def test_attention_without_heads(query: tuple[int, ...], key: tuple[int, ...], samples: int) -> None:
     """Attention over fewer dimensions, and with keys that are shared, is counted over all pairs too."""
-    found = cost("scaled_dot_product_attention", t(*query), query=t(*query), key=t(*key), value=t(*key))
+    counted = cost("scaled_dot_product_attention", t(*query), query=t(*query), key=t(*key), value=t(*key))
 
-    assert found.macs == samples * 24 * 32
+    assert counted.macs == samples * 24 * 32
 
 
 @pytest.mark.parametrize(
@@ -354,10 +356,10 @@ def test_attention_without_heads(query: tuple[int, ...], key: tuple[int, ...], s
 def test_attention_with_heads_last(name: str, arguments: dict[str, Any], hidden: int) -> None:
     """Kernels with heads after length align the last query with the last key, and know windows."""
     query, key = t(2, 4, 8, 16), t(2, 6, 8, 16)
-    found = cost(name, query, query=query, key=key, value=key, **arguments)
+    counted = cost(name, query, query=query, key=key, value=key, **arguments)
 
-    assert found.macs == 2 * 8 * 24 * 32
-    assert found.skippable == 2 * 8 * hidden * 32
+    assert counted.macs == 2 * 8 * 24 * 32
+    assert counted.skippable == 2 * 8 * hidden * 32
 
 
 @pytest.mark.parametrize("names", [("cum_seq", "max_"), ("cu_seqlens", "max_seqlen_")])
@@ -375,10 +377,10 @@ def test_ragged_attention(names: tuple[str, str]) -> None:
 
 def test_flexible_attention() -> None:
     """FlexAttention counts as dense, and backward as five products."""
-    found = cost("higher_order.flex_attention", OUT, query=Q, key=KEYS, value=VALUES)
+    counted = cost("higher_order.flex_attention", OUT, query=Q, key=KEYS, value=VALUES)
     back = cost("higher_order.flex_attention_backward", OUT, query=Q, key=KEYS, value=VALUES)
 
-    assert found.macs == PAIRS * 26
+    assert counted.macs == PAIRS * 26
     assert back.macs == PAIRS * 68
 
 
@@ -474,9 +476,9 @@ def test_recurrent_cells() -> None:
 def test_a_bound_where_there_is_no_formula() -> None:
     """What has no formula is not known, and its bound is the least product of two of three sizes."""
     call = op("mm", t(M, N), self=t(M, K), mat2=t(K, N))
-    found = count(call, {})
+    counted = count(call, {})
 
-    assert found == Counted(0, 0, 0, 4 * (M * K + K * N), 4 * M * N, known=False, most=most(call))
+    assert counted == Counted(0, 0, 0, 4 * (M * K + K * N), 4 * M * N, known=False, most=most(call))
     assert most(call) == min(M * K * K * N, M * K * M * N, K * N * M * N)
     assert most(op("gram", t(M, M), self=t(M, K))) == M * K * M * M
     assert most(op("add_into", self=t(M, K), mat2=t(K))) == M * K * K

@@ -72,9 +72,9 @@ ELEMENTS = 24
 )
 def test_operations_for_each_element(name: str, arguments: dict[str, Any], operations: int) -> None:
     """What is not a product takes a stated number of operations for each element."""
-    found = cost(name, X, self=X, **arguments)
+    counted = cost(name, X, self=X, **arguments)
 
-    assert (found.macs, found.elementwise) == (0, operations * ELEMENTS)
+    assert (counted.macs, counted.elementwise) == (0, operations * ELEMENTS)
 
 
 def test_small_cases() -> None:
@@ -111,12 +111,12 @@ TABLE, ROWS = t(1000, 8), t(5, dtype="int64")
 
 def test_lookups_read_what_they_find() -> None:
     """Only rows that are looked up are read, and one that is looked up twice is read twice."""
-    found = cost("embedding", t(5, 8), weight=TABLE, indices=ROWS)
+    counted = cost("embedding", t(5, 8), weight=TABLE, indices=ROWS)
     many = cost("embedding", t(5, 8), weight=t(2, 8), indices=ROWS)
     bag = cost("_embedding_bag", t(2, 8), weight=TABLE, indices=ROWS, offsets=t(2, dtype="int64"))
     weighted = cost("embedding_bag", t(2, 8), weight=TABLE, indices=ROWS, per_sample_weights=t(5))
 
-    assert (found.elementwise, found.read) == (0, 5 * 8 * 4 + 40)
+    assert (counted.elementwise, counted.read) == (0, 5 * 8 * 4 + 40)
     assert many.read == 5 * 8 * 4 + 40
     assert (bag.elementwise, bag.read) == (40, 160 + 40 + 16)
     assert (weighted.elementwise, weighted.read) == (80, 160 + 40 + 20)
@@ -154,9 +154,9 @@ def test_changes_in_place_touch_what_they_change() -> None:
 )
 def test_index_put(indices: list[Tensor | None], values: Tensor, changed: int) -> None:
     """index_put changes what its indices select; a mask that hides how much changes at most all."""
-    found = cost("index_put_", TABLE, self=TABLE, indices=indices, values=values, accumulate=True)
+    counted = cost("index_put_", TABLE, self=TABLE, indices=indices, values=values, accumulate=True)
 
-    assert (found.elementwise, found.written) == (changed, 4 * changed)
+    assert (counted.elementwise, counted.written) == (changed, 4 * changed)
 
 
 WEIGHTS = {"weight": t(8), "bias": t(8)}
@@ -293,9 +293,9 @@ def test_short_time_transforms() -> None:
 def test_lists() -> None:
     """Operators on lists cost the sum over the list, and in place they write it."""
     tensors = [t(3, storage=1), t(4, 5, storage=2)]
-    found = cost("_foreach_addcmul_", self=tensors, tensor1=tensors, tensor2=tensors)
+    counted = cost("_foreach_addcmul_", self=tensors, tensor1=tensors, tensor2=tensors)
 
-    assert found == Count(elementwise=3 * 23, written=4 * 23)
+    assert counted == Count(elementwise=3 * 23, written=4 * 23)
     assert cost("_foreach_add", *tensors, self=tensors) == Count(elementwise=23)
     assert cost("_foreach_zero_", self=tensors) == Count(read=0, written=92)
     assert cost("_foreach_clone", *tensors, self=tensors) == Count()
@@ -319,9 +319,9 @@ def test_optimisers(name: str, arguments: dict[str, Any], operations: int, state
     kept = {"adag": ["state_sums"], "sgd_": ["momentum_buffer_list"]}.get(
         name[7:11], ["exp_avgs", "exp_avg_sqs"]
     )
-    found = cost(name, self=weights, grads=weights, **dict.fromkeys(kept, weights), **arguments)
+    counted = cost(name, self=weights, grads=weights, **dict.fromkeys(kept, weights), **arguments)
 
-    assert found == Count(elementwise=operations * 23, written=4 * 23 * (1 + states))
+    assert counted == Count(elementwise=operations * 23, written=4 * 23 * (1 + states))
 
 
 def test_every_name_stands_in_one_class() -> None:

@@ -20,9 +20,9 @@ def cost(kind: str, outputs: Tensor | tuple[Tensor, ...], **arguments: Any) -> C
 
 
 def figures(kind: str, outputs: Tensor | tuple[Tensor, ...], **arguments: Any) -> tuple[int, int]:
-    found = cost(kind, outputs, **arguments)
-    assert found.known
-    return found.macs, found.elementwise
+    counted = cost(kind, outputs, **arguments)
+    assert counted.known
+    return counted.macs, counted.elementwise
 
 
 MS = "com.microsoft."
@@ -242,9 +242,9 @@ def test_multi_head_attention_with_bias_and_masks() -> None:
     """A bias is added to queries, keys and values; masks are one operation for each score."""
     given: dict[str, Any] = {name: t(2, 5, 12) for name in ("query", "key", "value")}
     given |= {"bias": t(36), "key_padding_mask": t(2, 5), "attention_bias": t(1, 3, 5, 5)}
-    found = cost(f"{MS}MultiHeadAttention", t(2, 5, 12), **given, num_heads=3, unidirectional=1)
-    assert (found.macs, found.elementwise) == (150 * 8, 150 * 8 + 360)
-    assert found.skippable == 6 * 10 * 8
+    counted = cost(f"{MS}MultiHeadAttention", t(2, 5, 12), **given, num_heads=3, unidirectional=1)
+    assert (counted.macs, counted.elementwise) == (150 * 8, 150 * 8 + 360)
+    assert counted.skippable == 6 * 10 * 8
 
 
 def test_grouped_query_attention() -> None:
@@ -282,10 +282,10 @@ def test_mixture_of_experts() -> None:
     """Each token takes the products of the experts chosen for it, and no more weights than those are read."""
     weights = {"fc1_experts_weights": t(8, 16, 32), "fc2_experts_weights": t(8, 32, 16)}
     given = {"input": t(3, 16), "router_probs": t(3, 8), **weights, "k": 2}
-    found = cost(f"{MS}MoE", t(3, 16), **given)
-    assert found.macs == 6 * 1024
-    assert found.elementwise == 5 * 24 + 6 * 16
-    assert found.read == 4 * (48 + 24) + 4 * 8 * 1024 * 6 // 8
+    counted = cost(f"{MS}MoE", t(3, 16), **given)
+    assert counted.macs == 6 * 1024
+    assert counted.elementwise == 5 * 24 + 6 * 16
+    assert counted.read == 4 * (48 + 24) + 4 * 8 * 1024 * 6 // 8
     packed = {name: t(8, 16, 16, dtype="uint8") for name in weights}
     four = cost(f"{MS}QMoE", t(3, 16), **{**given, **packed}, expert_weight_bits=4)
     assert four.macs == 6 * 1024
@@ -297,8 +297,8 @@ def test_traffic() -> None:
     rows = t(2, 3, 8)
 
     def moves(kind: str, output: Tensor, **given: Any) -> tuple[int, int]:
-        found = cost(kind, output, **given)
-        return found.read, found.written
+        counted = cost(kind, output, **given)
+        return counted.read, counted.written
 
     assert moves("Reshape", t(8000), data=table, shape=(8000,)) == (0, 0)
     assert moves("Gather", rows, data=table, indices=ids) == (4 * 48 + 48, 192)

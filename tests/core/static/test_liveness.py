@@ -50,7 +50,7 @@ class TestTimeline:
 class TestPeak:
     def test_it_names_who_holds_what(self) -> None:
         """Storages of one module and role are one line, and the largest line is first."""
-        found = peak(
+        at_peak = peak(
             graph(
                 3,
                 Storage(5, Role.WEIGHT, -1, scope="a"),
@@ -60,8 +60,8 @@ class TestPeak:
                 Storage(2, Role.INPUT, -1),
             )
         )
-        assert (found.bytes, found.op) == (101, 0)
-        assert found.held == (
+        assert (at_peak.bytes, at_peak.op) == (101, 0)
+        assert at_peak.held == (
             Held(scope="b", role="activation", bytes=90),
             Held(scope="a", role="weight", bytes=5),
             Held(scope="a", role="activation", bytes=4),
@@ -75,8 +75,8 @@ class TestPeak:
 
     def test_without_operators_it_is_what_is_there(self) -> None:
         """A graph that runs nothing holds what it was given."""
-        found = peak(graph(0, Storage(5, Role.WEIGHT, -1), Storage(7, Role.ACTIVATION, 0)))
-        assert (found.bytes, found.op) == (5, -1)
+        at_peak = peak(graph(0, Storage(5, Role.WEIGHT, -1), Storage(7, Role.ACTIVATION, 0)))
+        assert (at_peak.bytes, at_peak.op) == (5, -1)
 
     @given(storages=STORAGES)
     def test_it_is_the_highest_moment(self, storages: list[Storage]) -> None:

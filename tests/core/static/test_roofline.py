@@ -79,9 +79,9 @@ class TestEager:
     def test_each_operator_has_its_own_roof(self) -> None:
         """Operators follow each other, so that the times of their own bounds add up."""
         heavy, light = Counted(500, 0, 0, 5, 5), Counted(0, 100, 0, 50, 50)
-        found = eager(Counter([heavy, light, light]), TOY, "float32")
-        assert (found.seconds, found.compute_seconds, found.memory_seconds) == (30.0, 12.0, 21.0)
-        assert found.bound is Bound.MEMORY
+        estimate = eager(Counter([heavy, light, light]), TOY, "float32")
+        assert (estimate.seconds, estimate.compute_seconds, estimate.memory_seconds) == (30.0, 12.0, 21.0)
+        assert estimate.bound is Bound.MEMORY
 
     def test_nothing_takes_no_time(self) -> None:
         """A network that runs nothing has a bound of 0."""
@@ -90,9 +90,9 @@ class TestEager:
     @given(costs=st.lists(COUNTED, max_size=9))
     def test_it_lies_between_the_roofs_and_their_sum(self, costs: list[Counted]) -> None:
         """Running one by one takes at least either total, and at most both together."""
-        found = eager(Counter(costs), TOY, "float16")
-        assert max(found.compute_seconds, found.memory_seconds) <= found.seconds * (1 + 1e-9)
-        assert found.seconds <= (found.compute_seconds + found.memory_seconds) * (1 + 1e-9)
+        estimate = eager(Counter(costs), TOY, "float16")
+        assert max(estimate.compute_seconds, estimate.memory_seconds) <= estimate.seconds * (1 + 1e-9)
+        assert estimate.seconds <= (estimate.compute_seconds + estimate.memory_seconds) * (1 + 1e-9)
 
 
 def test_a_token_reads_weights_and_cache() -> None:
@@ -117,9 +117,9 @@ class TestDevices:
 
     def test_an_h100_has_its_dense_peaks(self) -> None:
         """Peaks are those without sparsity."""
-        found = device_named("h100")
-        assert found.peak("bfloat16") == pytest.approx(989.4e12)
-        assert (found.bandwidth, found.memory) == (3.35e12, 80 * 10**9)
+        device = device_named("h100")
+        assert device.peak("bfloat16") == pytest.approx(989.4e12)
+        assert (device.bandwidth, device.memory) == (3.35e12, 80 * 10**9)
 
     def test_an_unknown_name_is_refused(self) -> None:
         """A device that is not in the table is named, with all that are: a like name is another device."""

@@ -54,15 +54,15 @@ class TestTotals:
 
     def test_what_is_derived_follows(self) -> None:
         """Operations, what a causal kernel does, coverage and intensity come from the sums."""
-        found = totals(*network())
-        assert (found.flops, found.causal_macs, found.coverage) == (17, 5, 0.5)
-        assert found.arithmetic_intensity == pytest.approx(17 / 140)
+        whole = totals(*network())
+        assert (whole.flops, whole.causal_macs, whole.coverage) == (17, 5, 0.5)
+        assert whole.arithmetic_intensity == pytest.approx(17 / 140)
 
     def test_nothing_costs_nothing(self) -> None:
         """A graph without operators has full coverage, no intensity, and what it was given in memory."""
-        found = totals(Graph(ops=(), storages=(Storage(5, Role.WEIGHT, -1),)), [])
-        assert (found.coverage, found.arithmetic_intensity) == (1.0, None)
-        assert (found.memory_peak, found.activation_peak) == (5, 0)
+        whole = totals(Graph(ops=(), storages=(Storage(5, Role.WEIGHT, -1),)), [])
+        assert (whole.coverage, whole.arithmetic_intensity) == (1.0, None)
+        assert (whole.memory_peak, whole.activation_peak) == (5, 0)
 
 
 class TestMoved:
@@ -108,8 +108,8 @@ class TestByScope:
             storages=(),
             modules={"": "Net", "a.b.c": "Linear"},
         )
-        found = by_scope(graph, [Counted(10**at, 0, 0, 0, 0) for at in range(4)])
-        assert {scope: cost.macs for scope, cost in found.items()} == {
+        costs = by_scope(graph, [Counted(10**at, 0, 0, 0, 0) for at in range(4)])
+        assert {scope: cost.macs for scope, cost in costs.items()} == {
             "": 1111,
             "a": 111,
             "a.b": 11,

@@ -10,12 +10,12 @@ def weight(name: str, **changes: object) -> Weight:
 
 def test_shared_storage_counts_once() -> None:
     """Tied weights are one set of parameters."""
-    found = {
+    by_metric = {
         (m.metric, m.scope): m.value for m in tally([weight("a", storage="s"), weight("b", storage="s")])
     }
 
-    assert found["parameters", ""] == 6
-    assert found["weight_bytes", ""] == 24
+    assert by_metric["parameters", ""] == 6
+    assert by_metric["weight_bytes", ""] == 24
 
 
 def test_parameters_buffers_and_dtypes_are_told_apart() -> None:
@@ -26,9 +26,9 @@ def test_parameters_buffers_and_dtypes_are_told_apart() -> None:
         weight("mean", parameter=False, trainable=True),
         weight("packed", dtype="int4", size=8, bytes=4),
     ]
-    found = {(m.metric, m.scope): m.value for m in tally(weights)}
+    by_metric = {(m.metric, m.scope): m.value for m in tally(weights)}
 
-    assert found == {
+    assert by_metric == {
         ("parameters", ""): 20,
         ("trainable_parameters", ""): 6,
         ("buffers", ""): 6,
@@ -48,9 +48,9 @@ def test_a_module_has_its_weights_and_those_of_its_parts() -> None:
         weight("alone"),
         weight("odd.name", scope=""),
     ]
-    found = {(m.metric, m.scope): m.value for m in by_module(weights)}
+    by_metric = {(m.metric, m.scope): m.value for m in by_module(weights)}
 
-    assert found == {
+    assert by_metric == {
         ("parameters", "a.b"): 12,
         ("weight_bytes", "a.b"): 48,
         ("parameters", "a"): 12,

@@ -61,7 +61,7 @@ class TestEnds:
         """The fit with two levels costs what trying every place for the step finds."""
         values = np.array(series, dtype=float)
         weights = np.linspace(0.5, 1.5, values.size)
-        fits = list(changepoints._fits(values, weights))
+        fits = list(changepoints._best_fits(values, weights))
 
         def cost(ends: tuple[int, ...]) -> float:
             return sum(

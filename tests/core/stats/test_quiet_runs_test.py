@@ -58,15 +58,15 @@ def test_a_slowdown_is_seen_that_the_mean_of_all_hides() -> None:
 def test_memory_has_no_quiet_runs() -> None:
     """What others do not make larger is compared by all of its processes."""
     before, after = sides(0.1, 2)
-    found = between(Query.parse("process_memory.max"), before, after, paired=True)
-    assert "fastest" not in found.why
+    difference = between(Query.parse("process_memory.max"), before, after, paired=True)
+    assert "fastest" not in difference.why
 
 
 def test_few_rounds_are_compared_by_their_mean() -> None:
     """Exchanges of fewer rounds are too few."""
     before, after = sides(0.1, 2)
-    found = between(Query.parse("latency.p50"), before[: FEWEST - 1], after[: FEWEST - 1], paired=True)
-    assert "fastest" not in found.why
+    difference = between(Query.parse("latency.p50"), before[: FEWEST - 1], after[: FEWEST - 1], paired=True)
+    assert "fastest" not in difference.why
 
 
 def test_sides_without_spread_differ_for_certain() -> None:
@@ -80,6 +80,6 @@ def test_where_the_mean_is_surer_it_is_taken() -> None:
     """Drift that both of a round met alike cancels out in pairs, and not in the least of a side."""
     drift = np.exp(np.linspace(0, 1, ROUNDS))
     noise = np.exp(0.05 * SOURCE.standard_normal(ROUNDS))
-    found = between(Query.parse("latency.p50"), drift.tolist(), (drift * noise).tolist(), paired=True)
-    assert found.interval is not None
-    assert found.interval.half_width() < 0.05
+    difference = between(Query.parse("latency.p50"), drift.tolist(), (drift * noise).tolist(), paired=True)
+    assert difference.interval is not None
+    assert difference.interval.half_width() < 0.05

@@ -163,8 +163,8 @@ def test_samples_that_seem_alike_by_chance_do_not_leave_a_percentile_open() -> N
 
 def test_what_is_beyond_the_slowest_sample_grows_as_they_are_worth_fewer() -> None:
     """72 independent samples bound the p95 themselves; 24 do at 2.8 times the slowest, 15 at 4.4 times it."""
-    assert [round(statistics._reach(size, 0.95), 1) for size in (72, 24, 15)] == [1.0, 2.8, 4.4]
-    assert (statistics._farther(2.0, 4.0), statistics._farther(-2.0, 4.0)) == (8.0, -0.5)
+    assert [round(statistics._tail_factor(size, 0.95), 1) for size in (72, 24, 15)] == [1.0, 2.8, 4.4]
+    assert (statistics._moved_up(2.0, 4.0), statistics._moved_up(-2.0, 4.0)) == (8.0, -0.5)
 
 
 @pytest.mark.slow
@@ -220,8 +220,8 @@ def test_independent_samples_count_in_full() -> None:
 @pytest.mark.parametrize("rho", [0.5, 0.9])
 def test_the_effective_size_of_correlated_samples_is_theirs(n: int, rho: float) -> None:
     """The effective size of an AR(1) series is about n (1 - rho) / (1 + rho), also when thinned."""
-    found = [statistics.effective_size(lognormal(n, rho=rho, seed=seed)) for seed in range(20)]
-    assert float(np.median(found)) == pytest.approx(n * (1 - rho) / (1 + rho), rel=0.15)
+    result = [statistics.effective_size(lognormal(n, rho=rho, seed=seed)) for seed in range(20)]
+    assert float(np.median(result)) == pytest.approx(n * (1 - rho) / (1 + rho), rel=0.15)
 
 
 def test_slow_noise_behind_fast_noise_is_seen() -> None:
@@ -345,8 +345,8 @@ def test_few_samples_show_no_drift() -> None:
 )
 def test_steady_noise_is_no_drift(rho: float, n: int) -> None:
     """Slow noise is not taken for drift in more than about 1 % of series."""
-    found = [find_drift(lognormal(n, rho=rho, seed=seed)) is not None for seed in range(300)]
-    assert sum(found) <= 9  # 1 % and three standard errors
+    result = [find_drift(lognormal(n, rho=rho, seed=seed)) is not None for seed in range(300)]
+    assert sum(result) <= 9  # 1 % and three standard errors
 
 
 def test_outliers_make_no_drift() -> None:

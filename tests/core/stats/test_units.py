@@ -94,7 +94,7 @@ class TestParseBound:
         """A time without one is refused, with what to write."""
         number = re.escape(text.strip())
 
-        with pytest.raises(RequestError, match=f"'{number}' leaves the unit open; write {number}ms or"):
+        with pytest.raises(RequestError, match=f"'{number}' has no unit; write {number}ms or"):
             parse_bound(text, SECONDS)
 
 

@@ -76,9 +76,9 @@ def test_the_peak_is_the_most_at_once_and_knows_its_contents() -> None:
         Event(0.5, 4, 20, "c"),
         before=(weights,),
     )  # fmt: skip
-    found = allocations.peak(call)
-    assert (found.bytes, found.scope, found.fragmentation) == (100, "b", None)
-    assert found.held == (
+    at_peak = allocations.peak(call)
+    assert (at_peak.bytes, at_peak.scope, at_peak.fragmentation) == (100, "b", None)
+    assert at_peak.held == (
         weights,
         Held(scope="b", role="activations", bytes=60),
         Held(scope="a", role="activations", bytes=40),
@@ -104,8 +104,8 @@ def test_each_stage_has_a_peak_of_its_own() -> None:
 def test_a_call_that_takes_nothing_has_no_peak() -> None:
     """It holds what it is given."""
     held = Held(scope="", role=Category.WEIGHTS, bytes=8)
-    found = allocations.peak(recorded(before=(held,), stages={"forward": (0.0, 1.0)}))
-    assert (found.bytes, found.scope, found.held, found.stages) == (0, "", (held,), {"forward": 0})
+    at_peak = allocations.peak(recorded(before=(held,), stages={"forward": (0.0, 1.0)}))
+    assert (at_peak.bytes, at_peak.scope, at_peak.held, at_peak.stages) == (0, "", (held,), {"forward": 0})
 
 
 def test_fragmentation_is_what_lies_idle_in_the_reserve_at_the_peak() -> None:
@@ -124,9 +124,9 @@ def test_the_course_follows_each_category() -> None:
         Event(0.75, 2, -30, "", 1),
         before=(Held(scope="", role=Category.WEIGHTS, bytes=7), Held(scope="a", role="weights", bytes=1)),
     )
-    found = allocations.course(call)
-    assert list(unpack(found.times)) == [0, 0.25, 0.5, 0.75]
-    assert {name: list(unpack(line)) for name, line in found.levels.items()} == {
+    timeline = allocations.course(call)
+    assert list(unpack(timeline.times)) == [0, 0.25, 0.5, 0.75]
+    assert {name: list(unpack(line)) for name, line in timeline.levels.items()} == {
         "weights": [8, 8, 8, 8],
         "activations": [0, 10, 10, 10],
         "workspace": [0, 0, 30, 0],
@@ -138,8 +138,8 @@ def test_a_long_course_keeps_its_peak_and_its_ends(length: int) -> None:
     """It has no more moments than it may, in their order, and the highest one is among them."""
     events = [Event((1 + i) / 1000, i, 1000 if i == 40 else 1 + i % 7) for i in range(length)]
     events += [Event(2 + i / 1000, i, -1) for i in range(length)]
-    found = allocations.course(recorded(*events), moments=10)
-    times, levels = unpack(found.times), [unpack(line) for line in found.levels.values()]
+    timeline = allocations.course(recorded(*events), moments=10)
+    times, levels = unpack(timeline.times), [unpack(line) for line in timeline.levels.values()]
     assert len(times) <= 10
     assert all(before < after for before, after in pairwise(times))
     if length:
@@ -163,33 +163,33 @@ def leaking(*left: int) -> list[Recorded]:
 
 def test_memory_that_every_call_leaves_behind_is_a_leak() -> None:
     """The growth is told a call, with the module that made what the last call left."""
-    found = allocations.growth(leaking(500, 10, 10, 40, 10))
-    assert found is not None
-    assert (found.bytes, found.steady) == (20, True)
-    assert found.left == (Held(scope="keeper", role="", bytes=10),)
+    grown = allocations.growth(leaking(500, 10, 10, 40, 10))
+    assert grown is not None
+    assert (grown.bytes, grown.steady) == (20, True)
+    assert grown.left == (Held(scope="keeper", role="", bytes=10),)
 
 
 def test_what_the_first_call_leaves_is_no_growth() -> None:
     """Tables that it makes serve all others."""
     calls = [*leaking(500), *(recorded(Event(0.1, 9, 10), Event(0.2, 9, -10)) for _ in range(4))]
-    found = allocations.growth(calls)
-    assert found is not None
-    assert (found.bytes, found.steady, found.left) == (0, False, ())
+    grown = allocations.growth(calls)
+    assert grown is not None
+    assert (grown.bytes, grown.steady, grown.left) == (0, False, ())
 
 
 def test_what_is_given_back_later_is_no_leak() -> None:
     """A cache that is renewed by each call grows once."""
     calls = [recorded(Event(0.1, n, 10), Event(0.2, n - 1, -10)) for n in range(5)]
-    found = allocations.growth(calls)
-    assert found is not None
-    assert (found.bytes, found.steady) == (0, False)
+    grown = allocations.growth(calls)
+    assert grown is not None
+    assert (grown.bytes, grown.steady) == (0, False)
 
 
 def test_memory_at_an_address_replaces_what_lay_there() -> None:
     """What was given back unseen, between two calls, is not counted for ever."""
-    found = allocations.growth([recorded(Event(0.1, 1, 10)) for _ in range(4)])
-    assert found is not None
-    assert found.bytes == 0
+    grown = allocations.growth([recorded(Event(0.1, 1, 10)) for _ in range(4)])
+    assert grown is not None
+    assert grown.bytes == 0
 
 
 def test_three_calls_are_too_few_for_growth() -> None:
@@ -203,14 +203,14 @@ def test_the_costliest_of_several_calls_is_told() -> None:
     large = recorded(
         Event(0.1, 1, 30, "b", reserved=60, allocated=30), stages={"forward": (0.0, 1.0)},
     )  # fmt: skip
-    found = list(allocations.seen([small, large]))
-    numbers = {(m.metric, m.scope): m.value for m in found if isinstance(m, Measurement)}
+    reported = list(allocations.seen([small, large]))
+    numbers = {(m.metric, m.scope): m.value for m in reported if isinstance(m, Measurement)}
     assert numbers == {
         ("allocated_peak", ""): 30,
         ("allocated_peak", "forward"): 30,
         ("fragmentation", ""): 0.5,
     }
-    (activity,) = (each for each in found if isinstance(each, Activity))
+    (activity,) = (each for each in reported if isinstance(each, Activity))
     assert activity == Activity(
         course=allocations.course(large),
         held=(Held(scope="b", role="activations", bytes=30),),
@@ -220,25 +220,25 @@ def test_the_costliest_of_several_calls_is_told() -> None:
 
 def test_a_leak_is_a_doubt_that_names_the_module() -> None:
     """With the bytes a call, and the share of the module that made most."""
-    found = list(allocations.seen(leaking(500, 10, 10, 10)))
-    assert [m.value for m in found if isinstance(m, Measurement) and m.metric == "memory_growth"] == [10]
-    (doubt,) = (each for each in found if isinstance(each, Doubt))
+    reported = list(allocations.seen(leaking(500, 10, 10, 10)))
+    assert [m.value for m in reported if isinstance(m, Measurement) and m.metric == "memory_growth"] == [10]
+    (doubt,) = (each for each in reported if isinstance(each, Doubt))
     assert doubt.code in CODES
-    assert doubt.seen == "each of 4 calls left memory behind, 10 B a call, 100% of it made by keeper"
+    assert doubt.seen == "each of 4 calls left memory behind, 10 B per call, 100% of it allocated by keeper"
 
 
 def test_growth_that_comes_and_goes_is_told_and_not_doubted() -> None:
     """A number without a doubt."""
-    found = list(allocations.seen([recorded(Event(0.1, n, 10), Event(0.2, n - 1, -10)) for n in range(4)]))
-    assert [m.value for m in found if isinstance(m, Measurement) and m.metric == "memory_growth"] == [0]
-    assert not [each for each in found if isinstance(each, Doubt)]
+    reported = list(allocations.seen([recorded(Event(0.1, n, 10), Event(0.2, n - 1, -10)) for n in range(4)]))
+    assert [m.value for m in reported if isinstance(m, Measurement) and m.metric == "memory_growth"] == [0]
+    assert not [each for each in reported if isinstance(each, Doubt)]
 
 
 def test_a_leak_outside_of_any_module_is_told_as_such() -> None:
     """Code between the modules may keep what it makes."""
     calls = [recorded(Event(0.1, number, 10)) for number in range(4)]
     (doubt,) = (each for each in allocations.seen(calls) if isinstance(each, Doubt))
-    assert doubt.seen.endswith("made by no module")
+    assert doubt.seen.endswith("allocated by no module")
 
 
 def test_no_calls_tell_nothing() -> None:

@@ -46,33 +46,33 @@ class TestDraw:
     def test_a_counter_gives_the_mean_power_of_its_window(self) -> None:
         """Joules over seconds, whatever the power was sampled to be."""
         samples = [Sample(time=t, energy=30.0 * t, power=999.0) for t in (0.0, 0.4, 2.0)]
-        found = draw([samples], METER)
+        average = draw([samples], METER)
 
-        assert found is not None
-        assert (found.power, found.seconds, found.counted, found.enough) == (30.0, 2.0, True, True)
+        assert average is not None
+        assert (average.power, average.seconds, average.counted, average.enough) == (30.0, 2.0, True, True)
 
     def test_a_window_of_few_periods_is_too_short(self) -> None:
         """Less than ten updates of the counter leave its ends uncertain."""
-        found = draw([[Sample(time=t, energy=t) for t in (0.0, 0.5)]], METER)
+        average = draw([[Sample(time=t, energy=t) for t in (0.0, 0.5)]], METER)
 
-        assert found is not None
-        assert not found.enough
+        assert average is not None
+        assert not average.enough
 
     def test_without_a_counter_power_is_summed_over_time(self) -> None:
         """A ramp from 0 to 100 W draws 50 W on average; the samples need not be evenly spaced."""
         times = (0.0, 0.1, 0.5, 1.0, 1.1, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0)
-        found = draw([[Sample(time=t, power=50 * t) for t in times]], METER)
+        average = draw([[Sample(time=t, power=50 * t) for t in times]], METER)
 
-        assert found is not None
-        assert found.power == pytest.approx(50.0)
-        assert (found.counted, found.enough) == (False, True)
+        assert average is not None
+        assert average.power == pytest.approx(50.0)
+        assert (average.counted, average.enough) == (False, True)
 
     def test_a_reset_counter_falls_back_to_power(self) -> None:
         """What the counter lost is still seen in the samples of power."""
-        found = draw([[Sample(time=t, energy=9 - t, power=7.0) for t in (0.0, 1.0)]], METER)
+        average = draw([[Sample(time=t, energy=9 - t, power=7.0) for t in (0.0, 1.0)]], METER)
 
-        assert found is not None
-        assert (found.power, found.counted) == (7.0, False)
+        assert average is not None
+        assert (average.power, average.counted) == (7.0, False)
 
     @pytest.mark.parametrize("told", ["energy", "power"])
     def test_what_is_drawn_between_windows_counts_nowhere(self, told: str) -> None:
@@ -84,11 +84,11 @@ class TestDraw:
             pairs = zip((start, start + 2.0), values, strict=True)
             windows.append([Sample(time=time, **{told: value}) for time, value in pairs])
             joules += 20.0 + 100.0
-        found = draw(windows, METER)
+        average = draw(windows, METER)
 
-        assert found is not None
-        assert (found.power, found.seconds, found.enough) == (10.0, 6.0, True)
-        assert found.error == pytest.approx(10.0 * 3 * METER.period / 6.0)
+        assert average is not None
+        assert (average.power, average.seconds, average.enough) == (10.0, 6.0, True)
+        assert average.error == pytest.approx(10.0 * 3 * METER.period / 6.0)
 
     @pytest.mark.parametrize(
         "samples",
@@ -108,7 +108,7 @@ class TestDraw:
 class TestPerCall:
     def test_the_idle_floor_is_subtracted(self) -> None:
         """Energy of a call: watts above the floor times the mean seconds of a call, by device and in all."""
-        found = [
+        measurements = [
             LATENCY,
             observed("power", 250.0, scope="cuda:0"),
             observed("idle_power", 50.0, scope="cuda:0"),
@@ -116,7 +116,7 @@ class TestPerCall:
             observed("idle_power", 20.0, scope="package-0"),
         ]
 
-        assert values(list(per_call(found))) == {
+        assert values(list(per_call(measurements))) == {
             ("energy", "cuda:0"): pytest.approx(4.0),
             ("energy", "package-0"): pytest.approx(0.2),
             ("energy", ""): pytest.approx(4.2),
@@ -124,7 +124,7 @@ class TestPerCall:
 
     def test_a_device_below_its_floor_counts_against_the_whole(self) -> None:
         """Noise goes both ways; of the device itself nothing is said."""
-        found = [
+        measurements = [
             LATENCY,
             observed("power", 60.0, scope="a"),
             observed("idle_power", 50.0, scope="a"),
@@ -132,15 +132,15 @@ class TestPerCall:
             observed("idle_power", 10.0, scope="b"),
         ]
 
-        assert values(list(per_call(found))) == {
+        assert values(list(per_call(measurements))) == {
             ("energy", "a"): pytest.approx(0.2),
             ("energy", ""): pytest.approx(0.18),
         }
 
     def test_nothing_above_the_floor_is_a_doubt_and_no_energy(self) -> None:
         """A number below the noise is not reported, and never as 0."""
-        found = [LATENCY, observed("power", 9.0, scope="a"), observed("idle_power", 10.0, scope="a")]
-        (doubt,) = per_call(found)
+        measurements = [LATENCY, observed("power", 9.0, scope="a"), observed("idle_power", 10.0, scope="a")]
+        (doubt,) = per_call(measurements)
 
         assert isinstance(doubt, Doubt)
         assert doubt.code == "at-idle-power"
@@ -149,32 +149,32 @@ class TestPerCall:
     def test_what_the_counters_cannot_tell_from_the_floor_is_left_out(self) -> None:
         """An interval that reaches down to nothing is no energy; what is clear is told all the same."""
         wide, sharp = Interval(low=40.0, high=60.0), Interval(low=29.0, high=31.0)
-        found = [
+        measurements = [
             Measurement(metric="latency", value=Distribution.of([0.1])),
             observed("power", 51.0, scope="a", interval=wide),
             observed("idle_power", 50.0, scope="a"),
             observed("power", 30.0, scope="b", interval=sharp),
             observed("idle_power", 10.0, scope="b"),
         ]
-        (told,) = per_call([*found[:3]])
-        (energy,) = (m for m in per_call(found) if isinstance(m, Measurement) and m.scope == "b")
+        (told,) = per_call([*measurements[:3]])
+        (energy,) = (m for m in per_call(measurements) if isinstance(m, Measurement) and m.scope == "b")
 
         assert isinstance(told, Doubt)
         assert told.seen == "a drew -10 W to 10 W more in the timed pass than before loading"
         assert energy.value == pytest.approx(2.0)
         assert energy.interval is not None
         assert [energy.interval.low, energy.interval.high] == pytest.approx([1.9, 2.1])
-        assert ("energy", "a") not in values(list(per_call(found)))
+        assert ("energy", "a") not in values(list(per_call(measurements)))
 
     def test_the_interval_of_the_latency_is_in_that_of_the_energy(self) -> None:
         """Watts that are known exactly still take as many joules as the call takes seconds."""
         latency = Distribution.of([0.01, 0.012, 0.011] * 50)
-        found = [
+        measurements = [
             Measurement(metric="latency", value=latency),
             observed("power", 11.0, scope="a"),
             observed("idle_power", 1.0, scope="a"),
         ]
-        (energy, _whole) = per_call(found)
+        (energy, _whole) = per_call(measurements)
         mean = latency.interval("mean")
         assert mean is not None
         assert isinstance(energy, Measurement)
@@ -193,12 +193,12 @@ class TestPerCall:
 
     def test_without_latency_the_rate_of_calls_serves(self) -> None:
         """A run of the throughput probe alone knows its calls as well; the slower, the dearer."""
-        found = [
+        measurements = [
             observed("batch_rate", 100.0, interval=Interval(low=0.0, high=200.0)),
             observed("power", 30.0, scope="a"),
             observed("idle_power", 20.0, scope="a"),
         ]
-        energy = next(iter(per_call(found)))
+        energy = next(iter(per_call(measurements)))
 
         assert isinstance(energy, Measurement)
         assert energy.value == pytest.approx(0.1)
@@ -230,5 +230,7 @@ def test_doubts_name_the_device_first() -> None:
 
     short, sampled = energy.too_short("cuda:0", drawn, METER), energy.by_samples("cuda:0")
 
-    assert short.seen == "cuda:0 was watched for 500 ms of calls, and 1.0 s are needed to tell what it drew"
+    assert (
+        short.seen == "cuda:0 was sampled during 500 ms of calls, and 1.0 s are needed to determine its power"
+    )
     assert sampled.seen.startswith("cuda:0 ")

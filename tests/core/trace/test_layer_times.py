@@ -35,14 +35,14 @@ PLAIN = spans(("", 0, 10, None), ("a", 1, 7, 0), ("a.b", 2, 4, 1), ("a.c", 5, 6,
 
 def test_own_time_and_children_add_up_to_their_parent() -> None:
     """Without a cost of watching, a part has what its span has, and its own time is what is left."""
-    found = attribute([PLAIN, PLAIN], [10.0, 10.0], Toll())
-    parts = by_path(found)
+    attribution = attribute([PLAIN, PLAIN], [10.0, 10.0], Toll())
+    parts = by_path(attribution)
 
     assert list(parts) == ["", "a", "a.b", "a.c", "d"]
-    assert [part.times[0] for part in found.parts] == [10, 6, 2, 1, 1]
-    assert [part.own[1] for part in found.parts] == [3, 3, 2, 1, 1]
-    assert [found.overhead, found.missed, found.clamped] == [1.0, 0.0, 0.0]
-    assert found.unattributed == pytest.approx(0.3)
+    assert [part.times[0] for part in attribution.parts] == [10, 6, 2, 1, 1]
+    assert [part.own[1] for part in attribution.parts] == [3, 3, 2, 1, 1]
+    assert [attribution.overhead, attribution.missed, attribution.clamped] == [1.0, 0.0, 0.0]
+    assert attribution.unattributed == pytest.approx(0.3)
 
 
 def test_the_cost_of_watching_is_taken_off_every_span_that_it_falls_into() -> None:
@@ -54,16 +54,16 @@ def test_the_cost_of_watching_is_taken_off_every_span_that_it_falls_into() -> No
     watched = spans(
         ("", 0, 3 - 2 + b + outside, None), ("b", 0, b, 0), ("b.c", 0, c, 1), ("b.c", c, 2 * c, 1)
     )
-    found = attribute([watched], [3.0], Toll(inside=inside, outside=outside))
-    parts = by_path(found)
+    attribution = attribute([watched], [3.0], Toll(inside=inside, outside=outside))
+    parts = by_path(attribution)
 
     assert parts[""].times[0] == pytest.approx(3)
     assert parts["b"].times[0] == pytest.approx(2)
     assert parts["b"].own[0] == pytest.approx(0)
     assert parts["b.c"].times[0] == pytest.approx(2)
     assert parts["b.c"].layer.calls == 2
-    assert found.missed == pytest.approx(0)
-    assert found.overhead == pytest.approx((1 + b + outside) / 3)
+    assert attribution.missed == pytest.approx(0)
+    assert attribution.overhead == pytest.approx((1 + b + outside) / 3)
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,13 @@ def test_a_module_that_some_calls_leave_out_takes_no_time_in_them() -> None:
 
 def test_own_times_below_zero_are_zero_and_told() -> None:
     """Parts that overlap make more than the whole: it becomes their sum, and what was cut off is told."""
-    found = attribute([spans(("", 0, 10, None), ("a", 0, 8, 0), ("b", 0, 8, 0))], [10.0], Toll())
+    attribution = attribute([spans(("", 0, 10, None), ("a", 0, 8, 0), ("b", 0, 8, 0))], [10.0], Toll())
 
-    assert list(by_path(found)[""].times) == [16]
-    assert list(by_path(found)[""].own) == [0]
-    assert found.clamped == pytest.approx(6 / 16)
-    assert found.missed == pytest.approx(0.6)
-    assert [doubt.code for doubt in doubts_of(found, [10.0], everything=True)] == [
+    assert list(by_path(attribution)[""].times) == [16]
+    assert list(by_path(attribution)[""].own) == [0]
+    assert attribution.clamped == pytest.approx(6 / 16)
+    assert attribution.missed == pytest.approx(0.6)
+    assert [doubt.code for doubt in doubts_of(attribution, [10.0], everything=True)] == [
         "parts-differ",
         "overlapping",
     ]
@@ -155,10 +155,10 @@ def test_the_output_is_that_of_the_last_call() -> None:
 
 def test_time_in_no_module_is_doubted_only_where_all_are_watched() -> None:
     """Who asks for a few modules knows that the rest is elsewhere, as does who was told that none is seen."""
-    found = attribute([PLAIN], [10.0], Toll())
+    attribution = attribute([PLAIN], [10.0], Toll())
 
-    assert [doubt.code for doubt in doubts_of(found, [10.0], everything=True)] == ["unattributed"]
-    assert list(doubts_of(found, [10.0], everything=False)) == []
+    assert [doubt.code for doubt in doubts_of(attribution, [10.0], everything=True)] == ["unattributed"]
+    assert list(doubts_of(attribution, [10.0], everything=False)) == []
     alone = attribute([PLAIN[:1]], [10.0], Toll())
     assert list(doubts_of(alone, [10.0], everything=True)) == []
 

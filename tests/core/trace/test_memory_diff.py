@@ -30,9 +30,9 @@ def test_each_place_has_its_bytes_before_and_after() -> None:
     """The largest difference comes first, whichever its sign; what is alike comes last."""
     old = snapshot(("fc", "weights", 40), ("fc", "activations", 8), ("act", "workspace", 30), held_in="act")
     new = snapshot(("fc", "weights", 40), ("fc", "activations", 18), ("head", "activations", 4), held_in="fc")
-    found = memory_change(old, new)
+    change = memory_change(old, new)
 
-    assert found == MemoryChange(
+    assert change == MemoryChange(
         held=(
             HeldChange(scope="act", role="workspace", before=30, after=0),
             HeldChange(scope="fc", role="activations", before=8, after=18),
@@ -42,15 +42,15 @@ def test_each_place_has_its_bytes_before_and_after() -> None:
         before_in="act",
         after_in="fc",
     )
-    assert [each.difference for each in found.held] == [-30, 10, 4, 0]
-    assert (found.before, found.after, found.difference) == (78, 62, -16)
+    assert [each.difference for each in change.held] == [-30, 10, 4, 0]
+    assert (change.before, change.after, change.difference) == (78, 62, -16)
 
 
 def test_a_place_that_is_named_twice_is_one() -> None:
     """What one module holds in one role is summed up on either side."""
-    found = memory_change(snapshot(("a", "inputs", 1), ("a", "inputs", 2)), snapshot(("a", "inputs", 3)))
+    change = memory_change(snapshot(("a", "inputs", 1), ("a", "inputs", 2)), snapshot(("a", "inputs", 3)))
 
-    assert found.held == (HeldChange(scope="a", role="inputs", before=3, after=3),)
+    assert change.held == (HeldChange(scope="a", role="inputs", before=3, after=3),)
 
 
 _HELD = st.lists(
@@ -63,12 +63,12 @@ def test_the_differences_of_the_places_are_that_of_the_peaks(
     old: list[tuple[str, str, int]], new: list[tuple[str, str, int]]
 ) -> None:
     """Nothing is told twice or left out, whatever the two have in common."""
-    found = memory_change(snapshot(*old), snapshot(*new))
+    change = memory_change(snapshot(*old), snapshot(*new))
 
-    assert found.before == sum(size for _, _, size in old)
-    assert found.after == sum(size for _, _, size in new)
-    assert sum(each.difference for each in found.held) == found.difference == found.after - found.before
-    assert len({(each.scope, each.role) for each in found.held}) == len(found.held)
+    assert change.before == sum(size for _, _, size in old)
+    assert change.after == sum(size for _, _, size in new)
+    assert sum(each.difference for each in change.held) == change.difference == change.after - change.before
+    assert len({(each.scope, each.role) for each in change.held}) == len(change.held)
 
 
 @pytest.mark.parametrize("activity", [None, Activity()])
@@ -77,6 +77,6 @@ def test_a_result_without_a_snapshot_is_refused(activity: Activity | None) -> No
     bare, empty = a_small_result(activity=activity, id="feedfacef00d"), snapshot()
 
     for pair in ((bare, empty), (empty, bare)):
-        with pytest.raises(RunFailed, match="feedfacef00d of digits holds no snapshot of memory"):
+        with pytest.raises(RunFailed, match="feedfacef00d of digits has no memory snapshot"):
             memory_change(*pair)
     assert memory_change(empty, empty).difference == 0

@@ -32,7 +32,7 @@ def test_rows_are_of_one_call() -> None:
 
 def test_a_call_that_is_held_up_does_not_ruin_a_time() -> None:
     """One of ten calls takes fifty times as long: the row has the time of the others, and of all who ran."""
-    found = tuple(
+    result = tuple(
         Occurrence(
             name=name,
             self_time=seconds * slow,
@@ -45,7 +45,7 @@ def test_a_call_that_is_held_up_does_not_ruin_a_time() -> None:
         for name, seconds in (("mm", 3.0), ("mm", 1.0), ("add", 2.0))
         if name == "mm" or call % 2
     )
-    rows = {row.name: row for row in executed(WatchedCalls(times=(1.0,) * 10, occurrences=found))}
+    rows = {row.name: row for row in executed(WatchedCalls(times=(1.0,) * 10, occurrences=result))}
 
     assert [rows["mm"].self_time, rows["mm"].total_time, rows["mm"].device_time] == [4.0, 4.0, 4.0]
     assert (rows["mm"].calls, rows["add"].calls) == (2.0, 0.5)
@@ -54,23 +54,23 @@ def test_a_call_that_is_held_up_does_not_ruin_a_time() -> None:
 
 def test_what_differs_in_kind_module_or_shapes_is_apart() -> None:
     """One name has a row for each kind, module and set of shapes."""
-    found = (
+    occurrences = (
         op("mm", 1.0),
         op("mm", 1.0, scope="a"),
         op("mm", 1.0, shapes="2x3"),
         op("mm", 1.0, kind=Happening.RANGE),
     )
-    assert len(executed(WatchedCalls(times=(1.0,), occurrences=found))) == 4
+    assert len(executed(WatchedCalls(times=(1.0,), occurrences=occurrences))) == 4
 
 
 def test_time_of_one_that_calls_itself_is_told_once() -> None:
     """The total time of a group leaves out what lies within the group; own times add up as they are."""
-    found = (
+    occurrences = (
         Occurrence(name="f", self_time=1.0, total_time=6.0),
         Occurrence(name="g", self_time=2.0, total_time=5.0, parent=0),
         Occurrence(name="f", self_time=3.0, total_time=3.0, parent=1),
     )
-    rows = {row.name: row for row in executed(WatchedCalls(times=(6.0,), occurrences=found))}
+    rows = {row.name: row for row in executed(WatchedCalls(times=(6.0,), occurrences=occurrences))}
 
     assert (rows["f"].self_time, rows["f"].total_time, rows["f"].calls) == (4.0, 6.0, 2.0)
     assert rows["g"].total_time == 5.0
@@ -78,8 +78,8 @@ def test_time_of_one_that_calls_itself_is_told_once() -> None:
 
 def test_the_costliest_comes_first_wherever_it_takes_its_time() -> None:
     """Rows are in the order of their own time on the host or on a device, whichever is longer."""
-    found = (op("host", 2.0), op("device", 0.1, device_time=3.0), op("none", 0.0))
-    assert [r.name for r in executed(WatchedCalls(times=(1.0,), occurrences=found))] == [
+    occurrences = (op("host", 2.0), op("device", 0.1, device_time=3.0), op("none", 0.0))
+    assert [r.name for r in executed(WatchedCalls(times=(1.0,), occurrences=occurrences))] == [
         "device",
         "host",
         "none",
@@ -94,12 +94,12 @@ def test_given_back_memory_is_not_told_as_taken() -> None:
 
 def test_rows_beyond_the_most_are_joined_and_nothing_is_lost() -> None:
     """The costliest rows stay as they are; the others are joined by name, and all sums stay."""
-    found = tuple(
+    result = tuple(
         op(name, float(place), scope=f"m.{place}", device_time=1.0, allocated=8.0)
         for place in range(1, 11)
         for name in ("mm", "add")
     )
-    watched = WatchedCalls(times=(1.0,), occurrences=found)
+    watched = WatchedCalls(times=(1.0,), occurrences=result)
     every, few = executed(watched), executed(watched, most=4)
 
     assert few[:4] == every[:4]

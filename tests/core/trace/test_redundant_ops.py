@@ -38,8 +38,8 @@ def value(storage: int, *shape: int, dtype: str = "float32", **more: Any) -> Val
 
 def turned(storage: int, *shape: int, dtype: str = "float32") -> Value:
     """The last two axes of a dense tensor in turn."""
-    found = value(storage, *shape, dtype=dtype)
-    return replace(found, shape=_turn(found.shape), strides=_turn(found.strides))
+    view = value(storage, *shape, dtype=dtype)
+    return replace(view, shape=_turn(view.shape), strides=_turn(view.strides))
 
 
 def _turn(sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -75,12 +75,12 @@ CLONE = step("torch.Tensor.clone", value(1), value(2))
 class TestCopies:
     def test_a_clone_that_nothing_changes_is_needless(self) -> None:
         """It is told with its module, its cost and what to do."""
-        found = one(use(0, to=1), CLONE, use(1, 2))
+        waste = one(use(0, to=1), CLONE, use(1, 2))
 
-        assert (found.kind, found.name, found.scope) == (WasteKind.COPY, "Tensor.clone", "block")
-        assert (found.calls, found.time, found.bytes) == (1.0, 1.0, 24.0)
-        assert "2x3 float32" in found.reason
-        assert found.reason.endswith("use the original.")
+        assert (waste.kind, waste.name, waste.scope) == (WasteKind.COPY, "Tensor.clone", "block")
+        assert (waste.calls, waste.time, waste.bytes) == (1.0, 1.0, 24.0)
+        assert "2x3 float32" in waste.reason
+        assert waste.reason.endswith("use the original.")
 
     @pytest.mark.parametrize("storage", [1, 2])
     def test_a_clone_is_needed_where_either_side_changes(self, storage: int) -> None:
@@ -137,9 +137,9 @@ class TestCopies:
         """Two clones in one module for one reason are two calls of one waste; dearer ones come first."""
         second = step("torch.Tensor.clone", value(1), value(3))
         other = step("torch.Tensor.clone", value(1), value(4), scope="other", time=5.0)
-        found = judged(use(0, to=1), CLONE, second, other, use(1, 2, 3, 4))
+        result = judged(use(0, to=1), CLONE, second, other, use(1, 2, 3, 4))
 
-        assert [(w.scope, w.calls, w.time, w.bytes) for w in found] == [
+        assert [(w.scope, w.calls, w.time, w.bytes) for w in result] == [
             ("other", 1.0, 5.0, 24.0),
             ("block", 2.0, 2.0, 48.0),
         ]
@@ -186,10 +186,12 @@ class TestCasts:
 
     def test_there_and_straight_back_is_needless(self) -> None:
         """Both casts are told as one, with what both cost."""
-        found = one(use(0, to=1), *self.casts(), use(3))
+        waste = one(use(0, to=1), *self.casts(), use(3))
 
-        assert (found.kind, found.time, found.bytes) == (WasteKind.CAST, 2.0, 48.0)
-        assert "float32 becomes float16 and straight float32 again, which costs digits" in found.reason
+        assert (waste.kind, waste.time, waste.bytes) == (WasteKind.CAST, 2.0, 48.0)
+        assert (
+            "float32 is cast to float16 and straight back to float32, which loses precision" in waste.reason
+        )
 
     @pytest.mark.parametrize(
         ("outer", "inner", "lossy"),
@@ -202,9 +204,9 @@ class TestCasts:
         ],
     )
     def test_digits_are_lost_only_in_smaller_fractions(self, outer: str, inner: str, lossy: bool) -> None:
-        """The reason says whether the way costs digits."""
-        found = one(use(0, to=1), *self.casts(outer, inner), use(3))
-        assert ("digits" in found.reason) is lossy
+        """The reason says whether the cast loses precision."""
+        waste = one(use(0, to=1), *self.casts(outer, inner), use(3))
+        assert ("loses precision" in waste.reason) is lossy
 
     @pytest.mark.parametrize(
         ("outer", "inner"),
@@ -253,23 +255,23 @@ class TestLayouts:
 
     def test_a_round_trip_is_needless(self) -> None:
         """Turned, and turned back with nothing done in between: both copies are told as one."""
-        found = one(use(0, to=1), self.TURN, self.BACK, use(3))
+        waste = one(use(0, to=1), self.TURN, self.BACK, use(3))
 
-        assert (found.kind, found.time, found.bytes) == (WasteKind.LAYOUT, 2.0, 48.0)
-        assert found.reason.endswith("leave out both.")
+        assert (waste.kind, waste.time, waste.bytes) == (WasteKind.LAYOUT, 2.0, 48.0)
+        assert waste.reason.endswith("leave out both.")
 
     def test_a_first_copy_that_is_used_stays(self) -> None:
         """Then the way back alone is needless."""
-        found = one(use(0, to=1), self.TURN, use(2, to=5), self.BACK, use(3, 5))
+        waste = one(use(0, to=1), self.TURN, use(2, to=5), self.BACK, use(3, 5))
 
-        assert (found.time, found.bytes) == (1.0, 24.0)
-        assert found.reason.endswith("use it as it was before.")
+        assert (waste.time, waste.bytes) == (1.0, 24.0)
+        assert waste.reason.endswith("use the earlier tensor.")
 
     def test_the_first_copy_is_named_with_its_module_if_it_is_another_one(self) -> None:
         """The module that turns it back is the one that is told; the reason names the other."""
-        found = one(use(0, to=1), replace(self.TURN, scope="stem"), self.BACK, use(3))
-        assert found.scope == "block"
-        assert "before Tensor.contiguous in stem;" in found.reason
+        waste = one(use(0, to=1), replace(self.TURN, scope="stem"), self.BACK, use(3))
+        assert waste.scope == "block"
+        assert "before Tensor.contiguous in stem;" in waste.reason
         whole = one(use(0, to=1), replace(self.TURN, scope=""), self.BACK, use(3))
         assert "before Tensor.contiguous in the model;" in whole.reason
 
@@ -308,16 +310,16 @@ class TestLayouts:
             step("x.contiguous", replace(twice, shape=(2, 3, 5), strides=(3, 1, 6)), value(4, *shape)),
             use(4),
         )
-        found = one(*steps)
-        assert found.kind is WasteKind.LAYOUT
+        waste = one(*steps)
+        assert waste.kind is WasteKind.LAYOUT
 
     def test_the_same_order_made_twice_is_needless_once(self) -> None:
         """The second copy is told, and names the module of the first."""
         again = step("torch.Tensor.contiguous", turned(1, 2, 3), value(4, 3, 2), scope="values")
-        found = one(use(0, to=1), self.TURN, again, use(2, 4))
+        waste = one(use(0, to=1), self.TURN, again, use(2, 4))
 
-        assert (found.kind, found.scope) == (WasteKind.LAYOUT, "values")
-        assert "Tensor.contiguous in block made of it already" in found.reason
+        assert (waste.kind, waste.scope) == (WasteKind.LAYOUT, "values")
+        assert "Tensor.contiguous in block already made" in waste.reason
 
     @pytest.mark.parametrize("storage", [1, 2, 4])
     def test_made_twice_is_needed_where_something_changes(self, storage: int) -> None:
@@ -340,7 +342,7 @@ class TestWeights:
     def test_a_weight_that_is_converted_in_each_call_is_needless(self) -> None:
         """It could be stored as it is used."""
         cast = one(self.CAST, use(0, 2), weights=frozenset({7}))
-        assert (cast.kind, "store it so" in cast.reason) == (WasteKind.CAST, True)
+        assert (cast.kind, "store it that way" in cast.reason) == (WasteKind.CAST, True)
         turn = step("torch.Tensor.contiguous", turned(7, 2, 3), value(2, 3, 2))
         assert one(turn, use(0, 2), weights=frozenset({7})).kind is WasteKind.LAYOUT
 
@@ -371,14 +373,14 @@ class TestTransfers:
         """From a device to the host and back are two transfers."""
         down = step("torch.Tensor.cpu", value(1, device="cuda"), value(2))
         up = step("torch.Tensor.to", value(2), value(3, device="cuda"), scope="up")
-        found = judged(use(0, to=1), down, up, use(3), device="cuda")
+        result = judged(use(0, to=1), down, up, use(3), device="cuda")
 
-        assert [(w.kind, w.scope, w.bytes) for w in found] == [
+        assert [(w.kind, w.scope, w.bytes) for w in result] == [
             (WasteKind.TRANSFER, "block", 24.0),
             (WasteKind.TRANSFER, "up", 24.0),
         ]
-        assert "to the host" in found[0].reason
-        assert "from the host" in found[1].reason
+        assert "to the host" in result[0].reason
+        assert "from the host" in result[1].reason
 
     def test_from_device_to_device_is_needed(self) -> None:
         """A model that is spread over devices hands its activations on."""
@@ -404,13 +406,13 @@ class TestTransfers:
         """The making is part of what it costs; what is computed of constants alone is one."""
         make = step("torch.tensor", (), value(2), time=3.0)
         move = step("torch.Tensor.to", value(2), value(2), place="cpu")
-        found = one(make, move, use(0, 2))
-        assert (found.kind, found.time, found.bytes) == (WasteKind.TRANSFER, 4.0, 24.0)
-        assert found.reason.startswith("torch.tensor makes the same numbers anew")
+        waste = one(make, move, use(0, 2))
+        assert (waste.kind, waste.time, waste.bytes) == (WasteKind.TRANSFER, 4.0, 24.0)
+        assert waste.reason.startswith("torch.tensor creates the same constant")
 
         square = step("torch.Tensor.mul", (value(2), value(2)), value(3))
         moved = step("torch.Tensor.to", value(3), value(4, device="cuda"), place="cuda")
-        assert one(make, square, moved, use(0, 4), device="cuda").reason.startswith("Tensor.mul makes")
+        assert one(make, square, moved, use(0, 4), device="cuda").reason.startswith("Tensor.mul creates")
 
     def test_a_constant_made_where_it_is_used_is_none(self) -> None:
         """Nor is one that the code does not move, or that depends on the input."""
@@ -431,25 +433,25 @@ class TestTransfers:
         """A step that is told to work on a constant of unknown making is named itself."""
         make = step("torch.zeros", (), (value(2), value(3)))
         move = step("torch.Tensor.to", value(3), value(3), place="cpu")
-        assert "torch.zeros makes" in one(make, move, use(0, 3)).reason
+        assert "torch.zeros creates" in one(make, move, use(0, 3)).reason
 
 
 class TestWaits:
     def test_a_number_for_the_host_is_a_wait(self) -> None:
         """It is told on the host, too, as it would be on a device."""
-        found = one(use(0, to=1), step("torch.Tensor.item", value(1, 1), awaited=(value(1, 1),)), use(1))
-        assert (found.kind, found.name) == (WasteKind.SYNCHRONISATION, "Tensor.item")
-        assert found.reason.endswith("keep it a tensor.")
+        waste = one(use(0, to=1), step("torch.Tensor.item", value(1, 1), awaited=(value(1, 1),)), use(1))
+        assert (waste.kind, waste.name) == (WasteKind.SYNCHRONISATION, "Tensor.item")
+        assert waste.reason.endswith("keep it a tensor.")
 
     def test_a_size_that_depends_on_numbers_is_a_wait(self) -> None:
         """Masks give as many numbers as are chosen, which the host must know."""
-        found = one(use(0, to=1), step("torch.nonzero", value(1), value(2), awaited=(value(1),)), use(2))
-        assert "the size of what it gives" in found.reason
+        waste = one(use(0, to=1), step("torch.nonzero", value(1), value(2), awaited=(value(1),)), use(2))
+        assert "the size of its result" in waste.reason
 
     def test_a_condition_has_words_of_its_own(self) -> None:
         """Nobody writes __bool__."""
-        found = one(use(0, to=1), step("torch.Tensor.__bool__", value(1, 1), awaited=(value(1, 1),)))
-        assert found.reason.startswith("a condition on a tensor makes the host wait")
+        waste = one(use(0, to=1), step("torch.Tensor.__bool__", value(1, 1), awaited=(value(1, 1),)))
+        assert waste.reason.startswith("a condition on a tensor makes the host wait")
 
     def test_what_the_host_made_by_itself_stays_with_it(self) -> None:
         """On the host, numbers that depend on no input would not be on a device; shapes tell no numbers."""

@@ -65,22 +65,22 @@ def test_tallies_become_measurements() -> None:
     small.sizes["cuda:0"].add(300, 60, 90)
     small.sizes["process"] = Sizes()
     small.sizes["process"].add(10, 0, None)
-    found = {
+    by_metric = {
         (m.metric, m.scope): m.value
         for m in trace_regions.measurements({"small": small, "large": large}, CLOCK)
     }
 
-    assert next(iter(found)) == ("latency", "large")
-    latency = found["latency", "large"]
+    assert next(iter(by_metric)) == ("latency", "large")
+    latency = by_metric["latency", "large"]
     assert isinstance(latency, Distribution)
     assert latency.timer_cost == 5e-8
-    assert found["calls", "large"] == 2
-    assert found["total_time", "large"] == pytest.approx(0.011)
-    assert found["total_self_time", "large"] == pytest.approx(0.011)
-    assert found["allocated", "small [cuda:0]"] == 200
-    assert found["freed", "small [cuda:0]"] == 50
-    assert found["allocated_peak", "small [cuda:0]"] == 90
-    assert ("allocated_peak", "small [process]") not in found
+    assert by_metric["calls", "large"] == 2
+    assert by_metric["total_time", "large"] == pytest.approx(0.011)
+    assert by_metric["total_self_time", "large"] == pytest.approx(0.011)
+    assert by_metric["allocated", "small [cuda:0]"] == 200
+    assert by_metric["freed", "small [cuda:0]"] == 50
+    assert by_metric["allocated_peak", "small [cuda:0]"] == 90
+    assert ("allocated_peak", "small [process]") not in by_metric
 
 
 def test_a_scope_of_memory_is_taken_apart() -> None:
@@ -101,7 +101,7 @@ def test_own_time_that_is_mostly_noting_down_is_doubted() -> None:
 
     assert found.code == "timer-bound"
     assert "40% of the own time of busy" in found.seen
-    assert "so it is with 1 more" in found.seen
+    assert "the same holds for 1 more" in found.seen
     (alone,) = trace_regions.doubts({"busy": busy}, cost=1e-6, slowed=None)
     assert "so it is" not in alone.seen
     assert not list(trace_regions.doubts(tallies, cost=1e-9, slowed=None))

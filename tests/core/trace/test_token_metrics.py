@@ -121,10 +121,10 @@ def test_one_sequence_is_generated_when_no_time_is_left() -> None:
 def test_times_and_rates_of_a_steady_decoder() -> None:
     """The first column is the time to the first token; the others are the gaps, and their mean a token's."""
     made = steps(noise=0.0)
-    found = by_scope(list(token_metrics.measured(made, EXTENT, 4, HOW)))
+    by_metric = by_scope(list(token_metrics.measured(made, EXTENT, 4, HOW)))
     values = {
         key: m.value if isinstance(m.value, int | float) else m.value.statistic("p50")
-        for key, m in found.items()
+        for key, m in by_metric.items()
     }
 
     assert values == {
@@ -136,15 +136,15 @@ def test_times_and_rates_of_a_steady_decoder() -> None:
         ("token_rate", "prompt=8,generate=12"): pytest.approx(4 * 12 / 0.21),
         ("time_per_context_token", "prompt=8,generate=12"): pytest.approx(0.0, abs=1e-12),
     }
-    assert {metric for metric, _ in found} <= set(METRICS)
+    assert {metric for metric, _ in by_metric} <= set(METRICS)
 
 
 def test_a_distribution_keeps_its_order_and_how_it_came_about() -> None:
     """Gaps stand sequence after sequence; a sequence that was left out is as many gaps left out."""
     made = steps(3)
-    found = by_scope(list(token_metrics.measured(made, EXTENT, 1, HOW)))
-    gaps = found["inter_token_latency", EXTENT.scope].value
-    first = found["time_to_first_token", EXTENT.scope].value
+    by_metric = by_scope(list(token_metrics.measured(made, EXTENT, 1, HOW)))
+    gaps = by_metric["inter_token_latency", EXTENT.scope].value
+    first = by_metric["time_to_first_token", EXTENT.scope].value
     assert isinstance(gaps, Distribution)
     assert isinstance(first, Distribution)
 
@@ -168,22 +168,25 @@ def test_an_interval_encloses_its_rate() -> None:
 def test_a_single_token_has_no_gaps() -> None:
     """Of one generated token there is its time and its rate, and nothing of those after it."""
     one = Extent(prompt=8, generated=1)
-    found = list(token_metrics.measured(steps()[:, :1], one, 1, HOW))
+    measurements = list(token_metrics.measured(steps()[:, :1], one, 1, HOW))
 
-    assert {m.metric for m in found} == {"time_to_first_token", "token_rate"}
+    assert {m.metric for m in measurements} == {"time_to_first_token", "token_rate"}
 
 
 def test_what_reads_no_text_has_no_rate_of_reading_it() -> None:
     """A rate of the prompt is one of tokens."""
-    found = list(token_metrics.measured(steps(), Extent(prompt=None, generated=12), 1, HOW))
+    measurements = list(token_metrics.measured(steps(), Extent(prompt=None, generated=12), 1, HOW))
 
-    assert {m.scope for m in found if m.metric == "token_rate"} == {"generate=12", "generate=12,stage=decode"}
+    assert {m.scope for m in measurements if m.metric == "token_rate"} == {
+        "generate=12",
+        "generate=12,stage=decode",
+    }
 
 
 def test_queries_ask_for_an_extent() -> None:
     """A scope with equals signs and a comma is part of the one grammar."""
-    found = tuple(token_metrics.measured(steps(), EXTENT, 1, HOW))
-    result = Result(id="0" * 12, created="2026-01-01T00:00:00.000", job=a_job(), measurements=found)
+    measurements = tuple(token_metrics.measured(steps(), EXTENT, 1, HOW))
+    result = Result(id="0" * 12, created="2026-01-01T00:00:00.000", job=a_job(), measurements=measurements)
 
     assert result["time_to_first_token.p50@prompt=8,generate=12"] == pytest.approx(0.1)
     assert result["token_rate@prompt=8,generate=12,stage=decode"] == pytest.approx(100, rel=0.01)
@@ -197,9 +200,9 @@ def test_the_slope_is_what_a_token_of_context_adds() -> None:
     """A planted slope is found within its interval, though one sequence in ten is disturbed."""
     made = steps(60, adds=1e-4, noise=0.05)
     made[::10, 6] *= 50
-    found = token_metrics.slope(made)
-    assert found is not None
-    value, interval = found
+    fitted = token_metrics.slope(made)
+    assert fitted is not None
+    value, interval = fitted
 
     assert interval.low <= 1e-4 <= interval.high
     assert value == pytest.approx(1e-4, rel=0.2)
@@ -209,10 +212,10 @@ def test_the_second_token_is_no_part_of_the_slope() -> None:
     """It pays for the change from reading to generating, however long that takes."""
     made = steps(30, noise=0.0)
     made[:, 1] = 5.0
-    found = token_metrics.slope(made)
-    assert found is not None
+    fitted = token_metrics.slope(made)
+    assert fitted is not None
 
-    assert found[0] == pytest.approx(0.0, abs=1e-12)
+    assert fitted[0] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_few_tokens_or_sequences_have_no_slope() -> None:
@@ -265,12 +268,12 @@ def test_doubts_of_several_lengths_are_told_once() -> None:
 
 def test_an_extent_is_no_part_of_what_a_doubt_is_about() -> None:
     """Generations of two lengths that ended for the same reason end in one doubt."""
-    found = [
+    result = [
         Doubt(code="time-limit", seen=f"generation@prompt={n},generate=4 stopped", advice="more time")
         for n in (8, 16)
     ]
 
-    assert len(list(token_metrics.told_once(found))) == 1
+    assert len(list(token_metrics.told_once(result))) == 1
 
 
 # --- places and caches ---------------------------------------------------------------------------
@@ -279,13 +282,13 @@ def test_an_extent_is_no_part_of_what_a_doubt_is_about() -> None:
 def test_bands_are_medians_by_place() -> None:
     """The second to the last token in parts, over all sequences and processes."""
     one, two = (np.array([[2.0, 3.0, 4.0, 5.0], [2.0, 3.0, 4.0, 9.0]]) + shift for shift in (0, 2))
-    found = Distribution.of(one.ravel(), two.ravel())
+    pooled = Distribution.of(one.ravel(), two.ravel())
 
-    assert token_metrics.bands(found, Extent(prompt=1, generated=5), 2) == (
+    assert token_metrics.bands(pooled, Extent(prompt=1, generated=5), 2) == (
         Band(first=2, last=3, seconds=3.5),
         Band(first=4, last=5, seconds=6.0),
     )
-    assert len(token_metrics.bands(found, Extent(prompt=1, generated=5), 9)) == 4
+    assert len(token_metrics.bands(pooled, Extent(prompt=1, generated=5), 9)) == 4
 
 
 def test_a_cache_grows_by_what_a_token_adds() -> None:

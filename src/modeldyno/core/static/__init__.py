@@ -1,3 +1,3 @@
-"""What a model costs without running it: operators, FLOPs, memory, other input sizes, rooflines."""
+"""Static cost analysis without running the model: operators, FLOPs, memory, other input sizes, rooflines."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a network's graph to the numbers and the outline of a Result; pure, whatever made the graph."""
+"""Static analysis: from a model's graph to the measurements and the outline of a Result."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from modeldyno.core.static.other_sizes import Trace
 
 _SHOWN = ("macs", "flops", "bytes_read", "bytes_written", "activation_peak", "memory_peak")
-"""Metrics of a point of the grid."""
+"""Metrics of a point of the size grid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysed:
-    """A graph, and what each of its operators costs."""
+    """A graph and the cost of each of its operators."""
 
     graph: Graph
     counts: tuple[Counted, ...]
 
     @classmethod
     def of(cls, graph: Graph, formulas: Mapping[str, Formula]) -> Analysed:
-        """Count every operator."""
+        """Count the cost of every operator."""
         return cls(graph=graph, counts=tuple(count(op, formulas) for op in graph.ops))
 
     def totals(self) -> Totals:
-        """Add up."""
+        """Return the totals of the graph."""
         return totals(self.graph, self.counts)
 
 
@@ -57,137 +57,141 @@ def analyse(
     formulas: Mapping[str, Formula],
     devices: Callable[[str], Sequence[Device]] = lambda _dtype: (),
 ) -> Iterator[Measurement | Doubt | Outline]:
-    """Analyse a network.
+    """Analyse a model.
 
     Args:
-        trace: gives its graph at sizes of some dimensions; the others are as the inputs have them.
-        inspection: what is asked for.
-        formulas: operator to what it costs.
-        devices: gives those whose roofline to estimate, for products in a dtype.
+        trace: returns its graph at given sizes of some dimensions; the others are those of the inputs.
+        inspection: what to analyse.
+        formulas: operator to its cost formula.
+        devices: returns the devices whose roofline to estimate, for products in a dtype.
     """
-    found = Analysed.of(trace({name: sizes[0] for name, sizes in inspection.vary.items()}), formulas)
-    whole = found.totals()
-    dtype = product_dtype(found)
-    places = devices(dtype)
-    yield from measurements(found, whole)
-    for device in places:
-        yield from _estimates(found, whole, device, dtype)
+    analysed = Analysed.of(trace({name: sizes[0] for name, sizes in inspection.vary.items()}), formulas)
+    whole = analysed.totals()
+    dtype = product_dtype(analysed)
+    roofline_devices = devices(dtype)
+    yield from measurements(analysed, whole)
+    for device in roofline_devices:
+        yield from _roofline_estimates(analysed, whole, device, dtype)
     if inspection.modules:
-        yield from _by_module(found)
-    traces = Traces(trace, formulas, found.graph.sizes, (found.graph, found.counts))
+        yield from _module_measurements(analysed)
+    traces = Traces(trace, formulas, analysed.graph.sizes, (analysed.graph, analysed.counts))
     vary = {name: sizes for name, sizes in inspection.vary.items() if len(sizes) > 1}
-    elsewhere = Elsewhere(traces, vary) if vary else None
+    extrapolator = Elsewhere(traces, vary) if vary else None
     if inspection.memory is not None and BATCH not in traces.base:
-        yield _unanswered(
+        yield _no_largest_batch(
             "no dimension of the inputs is a batch that could be larger",
             "give the model inputs whose first dimension is free, or read memory_peak, which one call takes",
         )
     elif inspection.memory is not None:
-        batch = _batch(traces, elsewhere, vary)
+        batch = _batch_extrapolator(traces, extrapolator, vary)
         traces.forget()
-        yield from _largest(batch, inspection.memory)
+        yield from _largest_batch(batch, inspection.memory)
     traces.forget()
     refused: list[str] = []
-    points = () if elsewhere is None else tuple(_points(elsewhere, inspection, places, dtype, refused))
-    family = None if elsewhere is None else elsewhere.family
-    yield replace(
-        outline(found),
-        points=points,
-        formulas={} if family is None else family.text(),
-        domain="" if family is None else family.domain(),
-        traced=family is None,
+    points = (
+        ()
+        if extrapolator is None
+        else tuple(_grid_points(extrapolator, inspection, roofline_devices, dtype, refused))
     )
-    yield from _doubts(found, whole)
+    symbolic = None if extrapolator is None else extrapolator.family
+    yield replace(
+        outline(analysed),
+        points=points,
+        formulas={} if symbolic is None else symbolic.text(),
+        domain="" if symbolic is None else symbolic.domain(),
+        traced=symbolic is None,
+    )
+    yield from _graph_doubts(analysed, whole)
     if refused:
-        yield _left_out(refused, len(points))
+        yield _sizes_left_out(refused, len(points))
 
 
 # -- numbers ------------------------------------------------------------------------------------------
 
 
-def measurements(found: Analysed, whole: Totals) -> Iterator[Measurement]:
-    """Give the totals as measurements of the whole."""
-    open_ = most(found.counts)
-    yield _fact("macs", whole.macs, interval=_interval(whole.macs, open_))
+def measurements(analysed: Analysed, whole: Totals) -> Iterator[Measurement]:
+    """Yield the totals as measurements of the whole model."""
+    uncounted = most(analysed.counts)
+    yield _exact("macs", whole.macs, interval=_upper_interval(whole.macs, uncounted))
     if whole.skippable:
-        yield _fact("causal_macs", whole.causal_macs)
-    if (dense := dense_macs(found)) is not None:
-        yield _fact("dense_macs", dense)
-    yield _fact("elementwise", whole.elementwise)
-    yield _fact("flops", whole.flops, interval=_interval(whole.flops, 2 * open_))
-    yield _fact("coverage", whole.coverage)
+        yield _exact("causal_macs", whole.causal_macs)
+    if (dense := dense_macs(analysed)) is not None:
+        yield _exact("dense_macs", dense)
+    yield _exact("elementwise", whole.elementwise)
+    yield _exact("flops", whole.flops, interval=_upper_interval(whole.flops, 2 * uncounted))
+    yield _exact("coverage", whole.coverage)
     for name in ("bytes_read", "bytes_written", "input_bytes", "output_bytes", "activation_peak"):
-        yield _fact(name, getattr(whole, name))
-    yield _fact("memory_peak", whole.memory_peak)
+        yield _exact(name, getattr(whole, name))
+    yield _exact("memory_peak", whole.memory_peak)
     if whole.arithmetic_intensity is not None:
-        yield _fact("arithmetic_intensity", whole.arithmetic_intensity)
-    tokens = found.graph.sizes.get(BATCH, 1) * found.graph.sizes.get(SEQUENCE, 0)
-    if (cache := _cache_bytes(found)) is not None and tokens:
-        yield _fact("kv_cache_per_token", cache / tokens)
-    if _trains(found):
-        yield _fact("gradient_bytes", whole.gradient_bytes)
-        yield _fact("optimizer_bytes", whole.optimizer_bytes)
+        yield _exact("arithmetic_intensity", whole.arithmetic_intensity)
+    tokens = analysed.graph.sizes.get(BATCH, 1) * analysed.graph.sizes.get(SEQUENCE, 0)
+    if (cache := _cache_bytes(analysed)) is not None and tokens:
+        yield _exact("kv_cache_per_token", cache / tokens)
+    if _is_training(analysed):
+        yield _exact("gradient_bytes", whole.gradient_bytes)
+        yield _exact("optimizer_bytes", whole.optimizer_bytes)
         for phase in Phase:
             macs = sum(
-                c.macs for op, c in zip(found.graph.ops, found.counts, strict=True) if op.phase is phase
+                c.macs for op, c in zip(analysed.graph.ops, analysed.counts, strict=True) if op.phase is phase
             )
-            yield _fact("macs", macs, scope=f"phase {phase}")
+            yield _exact("macs", macs, scope=f"phase {phase}")
 
 
 def most(counts: Iterable[Counted]) -> float:
-    """Add up the MACs that calls without a formula can take at most; infinite where one is not bounded."""
+    """Return an upper bound on the MACs of calls without a formula; infinite where one is unbounded."""
     return sum(inf if cost.most is None else cost.most for cost in counts)
 
 
-def _interval(low: int, open_: float) -> Interval | None:
-    return Interval(low=low, high=low + open_) if open_ else None
+def _upper_interval(low: int, uncounted: float) -> Interval | None:
+    return Interval(low=low, high=low + uncounted) if uncounted else None
 
 
-def _trains(found: Analysed) -> bool:
-    return any(op.phase is not Phase.FORWARD for op in found.graph.ops)
+def _is_training(analysed: Analysed) -> bool:
+    return any(op.phase is not Phase.FORWARD for op in analysed.graph.ops)
 
 
-def _by_module(found: Analysed) -> Iterator[Measurement]:
+def _module_measurements(analysed: Analysed) -> Iterator[Measurement]:
     held: Counter[str] = Counter()
-    for part in peak(found.graph).held:
+    for part in peak(analysed.graph).held:
         if part.role == Role.ACTIVATION:
-            for scope in _prefixes(part.scope):
+            for scope in _scope_and_parents(part.scope):
                 held[scope] += part.bytes
-    for scope, cost in by_scope(found.graph, found.counts).items():
+    for scope, cost in by_scope(analysed.graph, analysed.counts).items():
         if not scope:
             continue
-        yield _fact("macs", cost.macs, scope=scope)
-        yield _fact("elementwise", cost.elementwise, scope=scope)
-        yield _fact("flops", cost.flops, scope=scope)
-        yield _fact("bytes_read", cost.bytes_read, scope=scope)
-        yield _fact("bytes_written", cost.bytes_written, scope=scope)
-        yield _fact("held_at_peak", held[scope], scope=scope)
+        yield _exact("macs", cost.macs, scope=scope)
+        yield _exact("elementwise", cost.elementwise, scope=scope)
+        yield _exact("flops", cost.flops, scope=scope)
+        yield _exact("bytes_read", cost.bytes_read, scope=scope)
+        yield _exact("bytes_written", cost.bytes_written, scope=scope)
+        yield _exact("held_at_peak", held[scope], scope=scope)
 
 
-def _prefixes(scope: str) -> Iterator[str]:
+def _scope_and_parents(scope: str) -> Iterator[str]:
     while scope:
         yield scope
         scope = parent(scope)
 
 
-def dense_macs(found: Analysed) -> int | None:
-    """Give the MACs if every expert took every token; None where no experts are chosen.
+def dense_macs(analysed: Analysed) -> int | None:
+    """Return the MACs if every expert took every token; None for models without a mixture of experts.
 
-    The experts of a router are the modules called ``experts`` beside it: what they do for the chosen
-    share would be done for all, experts / chosen times as often.
+    The experts of a router are the sibling or child modules named ``experts``: their MACs are scaled by
+    experts / chosen.
     """
     ratios: dict[str, tuple[int, int]] = {}
-    for routing in found.graph.routings:
+    for routing in analysed.graph.routings:
         for scope in (routing.scope, parent(routing.scope)):
             experts = f"{scope}.experts" if scope else "experts"
-            if experts in found.graph.modules:
+            if experts in analysed.graph.modules:
                 ratios[experts] = (routing.experts, routing.chosen)
     if not ratios:
         return None
     routed: defaultdict[str, int] = defaultdict(int)
     dense = 0
-    for op, cost in zip(found.graph.ops, found.counts, strict=True):
-        inside = next((scope for scope in _prefixes(op.scope) if scope in ratios), None)
+    for op, cost in zip(analysed.graph.ops, analysed.counts, strict=True):
+        inside = next((scope for scope in _scope_and_parents(op.scope) if scope in ratios), None)
         if inside is None:
             dense += cost.macs
         else:
@@ -195,72 +199,79 @@ def dense_macs(found: Analysed) -> int | None:
     return dense + sum(macs * ratios[at][0] // ratios[at][1] for at, macs in routed.items())
 
 
-def product_dtype(found: Analysed) -> str:
-    """Give the dtype of most of the MACs, or that of most bytes of operands where there are none."""
-    work: Counter[str] = Counter()
-    size: Counter[str] = Counter()
-    for op, cost in zip(found.graph.ops, found.counts, strict=True):
-        given = [tensor for tensor in op.tensors() if _computes(tensor.dtype)]
-        for tensor in given:
-            size[tensor.dtype] += tensor.bytes
-        if given and cost.macs:
-            work[given[0].dtype] += cost.macs
-    return next((most[0][0] for most in (work.most_common(1), size.most_common(1)) if most), "float32")
+def product_dtype(analysed: Analysed) -> str:
+    """Return the dtype of most MACs, or of most operand bytes where there are no MACs."""
+    macs_by_dtype: Counter[str] = Counter()
+    bytes_by_dtype: Counter[str] = Counter()
+    for op, cost in zip(analysed.graph.ops, analysed.counts, strict=True):
+        operands = [tensor for tensor in op.tensors() if _is_product_dtype(tensor.dtype)]
+        for tensor in operands:
+            bytes_by_dtype[tensor.dtype] += tensor.bytes
+        if operands and cost.macs:
+            macs_by_dtype[operands[0].dtype] += cost.macs
+    return next(
+        (
+            ranking[0][0]
+            for ranking in (macs_by_dtype.most_common(1), bytes_by_dtype.most_common(1))
+            if ranking
+        ),
+        "float32",
+    )
 
 
-def _computes(dtype: str) -> bool:
+def _is_product_dtype(dtype: str) -> bool:
     return "float" in dtype or dtype.startswith(("int8", "uint8", "complex"))
 
 
-def _fact(metric: str, value: float, *, scope: str = "", interval: Interval | None = None) -> Measurement:
-    """Make the Measurement of what is the same at every look."""
+def _exact(metric: str, value: float, *, scope: str = "", interval: Interval | None = None) -> Measurement:
+    """Return the Measurement of a deterministic number."""
     return Measurement(metric=metric, value=value, scope=scope, interval=interval)
 
 
-# -- what it is about ---------------------------------------------------------------------------------
+# -- outline ------------------------------------------------------------------------------------------
 
 
-def outline(found: Analysed) -> Outline:
-    """Describe what was analysed."""
-    graph = found.graph
+def outline(analysed: Analysed) -> Outline:
+    """Describe the analysed graph: its sizes, modules, operators and peak memory."""
+    graph = analysed.graph
     top = peak(graph)
-    at = graph.ops[top.op] if 0 <= top.op < len(graph.ops) else None
+    operator = graph.ops[top.op] if 0 <= top.op < len(graph.ops) else None
     return Outline(
         sizes=dict(graph.sizes),
-        modules=tuple(_modules(graph)),
-        operators=operators(found),
+        modules=tuple(_describe_modules(graph)),
+        operators=operators(analysed),
         peak=top.held,
-        peak_scope="" if at is None else at.scope,
-        peak_operator="" if at is None else at.kind,
+        peak_scope="" if operator is None else operator.scope,
+        peak_operator="" if operator is None else operator.kind,
         assumptions=graph.assumptions,
     )
 
 
-def _modules(graph: Graph) -> Iterator[Module]:
-    """Give each module with what it returns; its last operator tells where the loader did not see that."""
+def _describe_modules(graph: Graph) -> Iterator[Module]:
+    """Yield each module with its output; that of its last operator where the loader did not see it."""
     outputs: dict[str, str] = {}
     kernels: dict[str, str] = {}
     for op in graph.ops:
         if op.phase is Phase.FORWARD and op.outputs and op.sized:
-            text = _written(op.outputs)
-            outputs.update(dict.fromkeys((*_prefixes(op.scope), ""), text))
-            if kernel := _kernel(op):
+            text = _format_outputs(op.outputs)
+            outputs.update(dict.fromkeys((*_scope_and_parents(op.scope), ""), text))
+            if kernel := _kernel_size(op):
                 kernels[op.scope] = kernel
     outputs |= graph.outputs
-    holders = {scope for path in graph.modules if path for scope in (*_prefixes(parent(path)), "")}
+    holders = {scope for path in graph.modules if path for scope in (*_scope_and_parents(parent(path)), "")}
     for path, kind in graph.modules.items():
         kernel = "" if path in holders else kernels.get(path, "")
         yield Module(path=path, kind=kind, output=outputs.get(path, ""), kernel=kernel)
 
 
-def _written(tensors: Sequence[Tensor]) -> str:
+def _format_outputs(tensors: Sequence[Tensor]) -> str:
     first, *more = tensors
     shape = "x".join(map(str, first.shape)) or "scalar"
     return f"{shape} {first.dtype}{f' and {len(more)} more' if more else ''}"
 
 
-def _kernel(op: Op) -> str:
-    """Write the size of the window of a convolution or a pooling; empty of any other operator."""
+def _kernel_size(op: Op) -> str:
+    """Format the kernel size of a convolution or pooling; empty for any other operator."""
     window = op.arguments.get("kernel_size", op.arguments.get("kernel_shape"))
     if op.kind.rpartition(".")[2] in _CONVOLUTIONS:
         weight = next((op.arguments[name] for name in ("weight", "W", "w") if name in op.arguments), None)
@@ -273,10 +284,10 @@ _CONVOLUTIONS = frozenset(
 )
 
 
-def operators(found: Analysed) -> tuple[Operator, ...]:
-    """Add up the calls of each operator; those without a formula by their shapes, and last."""
+def operators(analysed: Analysed) -> tuple[Operator, ...]:
+    """Sum the calls by operator; those without a formula also by shapes, and last."""
     groups: dict[tuple[str, str], list[tuple[Op, Counted]]] = {}
-    for op, cost in zip(found.graph.ops, found.counts, strict=True):
+    for op, cost in zip(analysed.graph.ops, analysed.counts, strict=True):
         groups.setdefault((op.kind, "" if cost.known else shapes(op)), []).append((op, cost))
     rows = [
         Operator(
@@ -284,37 +295,39 @@ def operators(found: Analysed) -> tuple[Operator, ...]:
             calls=len(calls),
             macs=sum(cost.macs for _, cost in calls),
             elementwise=sum(cost.elementwise for _, cost in calls),
-            counted=not shown,
-            most=_whole(most(cost for _, cost in calls)),
-            shapes=shown,
-            scope=calls[0][0].scope if shown else "",
+            counted=not unknown_shapes,
+            most=_finite_bound(most(cost for _, cost in calls)),
+            shapes=unknown_shapes,
+            scope=calls[0][0].scope if unknown_shapes else "",
         )
-        for (kind, shown), calls in groups.items()
+        for (kind, unknown_shapes), calls in groups.items()
     ]
-    return tuple(sorted(rows, key=lambda row: (not row.counted, -row.macs, -row.elementwise, -_open(row))))
+    return tuple(
+        sorted(rows, key=lambda row: (not row.counted, -row.macs, -row.elementwise, -_bound_or_inf(row)))
+    )
 
 
-def _whole(open_: float) -> int | None:
-    return None if open_ == inf else int(open_)
+def _finite_bound(bound: float) -> int | None:
+    return None if bound == inf else int(bound)
 
 
-def _open(row: Operator) -> float:
+def _bound_or_inf(row: Operator) -> float:
     return inf if row.most is None else row.most
 
 
 def shapes(op: Op) -> str:
-    """Write the shapes of a call: ``(8, 128) x (128, 64) -> (8, 64)``."""
+    """Format the shapes of a call: ``(8, 128) x (128, 64) -> (8, 64)``."""
     unknown = "" if op.sized else "?"
-    given = " x ".join(str(tensor.shape) for tensor in op.tensors())
-    return f"{given or unknown} -> {', '.join(str(tensor.shape) for tensor in op.outputs) or unknown}"
+    operands = " x ".join(str(tensor.shape) for tensor in op.tensors())
+    return f"{operands or unknown} -> {', '.join(str(tensor.shape) for tensor in op.outputs) or unknown}"
 
 
-def _doubts(found: Analysed, whole: Totals) -> Iterator[Doubt]:
+def _graph_doubts(analysed: Analysed, whole: Totals) -> Iterator[Doubt]:
     if missing := whole.calls - whole.counted_calls:
-        kinds = list(dict.fromkeys(row.kind for row in operators(found) if not row.counted))
-        named = ", ".join([*kinds[:_NAMED], *(["..."] if kinds[_NAMED:] else [])])
-        yield _uncounted(f"{missing:,} of {whole.calls:,} calls", named, most(found.counts))
-    for assumption in found.graph.assumptions:
+        kinds = list(dict.fromkeys(row.kind for row in operators(analysed) if not row.counted))
+        named = ", ".join([*kinds[:_MOST_NAMED], *(["..."] if kinds[_MOST_NAMED:] else [])])
+        yield _uncounted_doubt(f"{missing:,} of {whole.calls:,} calls", named, most(analysed.counts))
+    for assumption in analysed.graph.assumptions:
         yield Doubt(
             code="assumed-branch",
             seen=assumption,
@@ -322,45 +335,47 @@ def _doubts(found: Analysed, whole: Totals) -> Iterator[Doubt]:
         )
 
 
-def _uncounted(calls: str, kinds: str, open_: float) -> Doubt:
-    if open_ == inf:
+def _uncounted_doubt(calls: str, kinds: str, bound: float) -> Doubt:
+    if bound == inf:
         return Doubt(
             code="uncounted",
-            seen=f"{calls} are not counted ({kinds}), some for want of shapes, so that nothing bounds their "
-            "MACs; bytes and memory lack what is unknown, too",
+            seen=f"{calls} are not counted ({kinds}), some because their shapes are unknown, so that their "
+            "MACs have no upper bound; bytes and memory are incomplete, too",
             advice="write the shapes into the file, or give a formula; see docs/howto/count-your-operator.md",
         )
     return Doubt(
         code="uncounted",
-        seen=f"{calls} are of operators without a formula ({kinds}), which take up to {open_:,} MACs "
+        seen=f"{calls} are of operators without a formula ({kinds}), which take up to {bound:,} MACs "
         "together if each is one matrix product, convolution or attention",
         advice="give a formula for them; see docs/howto/count-your-operator.md",
     )
 
 
-_NAMED = 3
+_MOST_NAMED = 3
 
 
 # -- sizes --------------------------------------------------------------------------------------------
 
 
-def _batch(traces: Traces, elsewhere: Elsewhere | None, vary: Mapping[str, Sequence[int]]) -> Elsewhere:
-    """Give the network at other batches: as it is at other sizes, if the batch is one of those."""
-    if elsewhere is not None and elsewhere.family is not None and BATCH in vary:
-        return elsewhere
+def _batch_extrapolator(
+    traces: Traces, extrapolator: Elsewhere | None, vary: Mapping[str, Sequence[int]]
+) -> Elsewhere:
+    """Return an extrapolator over the batch: the one over other sizes, if the batch is one of those."""
+    if extrapolator is not None and extrapolator.family is not None and BATCH in vary:
+        return extrapolator
     return Elsewhere(traces, {BATCH: vary.get(BATCH, (1, 2, 8, 64))})
 
 
-def _largest(batch: Elsewhere, memory: int) -> Iterator[Measurement | Doubt]:
+def _largest_batch(batch: Elsewhere, memory: int) -> Iterator[Measurement | Doubt]:
     answer, refused = batch.largest(BATCH, memory)
     limit = format_quantity(memory, BYTES, None)
     if answer == LARGEST:
-        yield _unanswered(
+        yield _no_largest_batch(
             f"a batch of {LARGEST:,} fits {limit}, and none larger is tried",
             "the memory is no limit in practice; --memory with less of it finds one",
         )
         return
-    yield _fact("largest_batch", answer)
+    yield _exact("largest_batch", answer)
     if refused:
         yield Doubt(
             code="largest-batch",
@@ -369,22 +384,22 @@ def _largest(batch: Elsewhere, memory: int) -> Iterator[Measurement | Doubt]:
         )
 
 
-def _unanswered(seen: str, advice: str) -> Doubt:
+def _no_largest_batch(seen: str, advice: str) -> Doubt:
     return Doubt(code="largest-batch", seen=f"no largest batch was found: {seen}", advice=advice)
 
 
-def _points(
-    elsewhere: Elsewhere,
+def _grid_points(
+    extrapolator: Elsewhere,
     inspection: Inspection,
     devices: Sequence[Device],
     dtype: str,
     refused: list[str],
 ) -> Iterator[Point]:
-    """Give the grid; why the network cannot have some of its sizes is added to `refused`."""
+    """Yield the points of the size grid; the reasons for failed sizes are appended to `refused`."""
     for sizes in product(*inspection.vary.values()):
         point = dict(zip(inspection.vary, sizes, strict=True))
         try:
-            whole, costs = elsewhere.at(point)
+            whole, costs = extrapolator.at(point)
         except RequestError as error:
             refused.append(f"{', '.join(f'{name} {size:,}' for name, size in point.items())}: {error}")
             continue
@@ -395,7 +410,7 @@ def _points(
         yield Point(sizes=point, values=values)
 
 
-def _left_out(refused: Sequence[str], answered: int) -> Doubt:
+def _sizes_left_out(refused: Sequence[str], answered: int) -> Doubt:
     return Doubt(
         code="sizes-left-out",
         seen=f"{len(refused):,} of {len(refused) + answered:,} sizes cannot be analysed and are left out; "
@@ -407,19 +422,21 @@ def _left_out(refused: Sequence[str], answered: int) -> Doubt:
 # -- estimates ----------------------------------------------------------------------------------------
 
 
-def _estimates(found: Analysed, whole: Totals, device: Device, dtype: str) -> Iterator[Measurement]:
-    yield _fact("roofline_latency", roofline.ideal(whole, device, dtype).seconds, scope=device.name)
-    eager = roofline.eager(Counter(found.counts), device, dtype)
-    yield _fact("eager_latency", eager.seconds, scope=device.name)
-    if (cache := _cache_bytes(found)) is not None and not _trains(found):
-        read = sum(item.bytes for item in found.graph.storages if item.role is Role.WEIGHT)
+def _roofline_estimates(
+    analysed: Analysed, whole: Totals, device: Device, dtype: str
+) -> Iterator[Measurement]:
+    yield _exact("roofline_latency", roofline.ideal(whole, device, dtype).seconds, scope=device.name)
+    eager = roofline.eager(Counter(analysed.counts), device, dtype)
+    yield _exact("eager_latency", eager.seconds, scope=device.name)
+    if (cache := _cache_bytes(analysed)) is not None and not _is_training(analysed):
+        read = sum(item.bytes for item in analysed.graph.storages if item.role is Role.WEIGHT)
         seconds = roofline.decode(min(read, whole.moved), cache, device)
-        yield _fact("decode_latency", seconds, scope=device.name)
+        yield _exact("decode_latency", seconds, scope=device.name)
     if (rate := device.peak(dtype)) != inf:
-        yield _fact("peak_flops", rate, scope=device.name)
-    yield _fact("peak_bandwidth", device.bandwidth, scope=device.name)
+        yield _exact("peak_flops", rate, scope=device.name)
+    yield _exact("peak_bandwidth", device.bandwidth, scope=device.name)
 
 
-def _cache_bytes(found: Analysed) -> int | None:
-    graph = found.graph
+def _cache_bytes(analysed: Analysed) -> int | None:
+    graph = analysed.graph
     return sum(graph.storages[index].bytes for index in graph.caches) if graph.caches else None

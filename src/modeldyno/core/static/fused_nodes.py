@@ -1,4 +1,4 @@
-"""What nodes of a runtime cost that rewrote a network: each by the operators of the network that it does."""
+"""Costs of the fused nodes of a runtime, from the original operators that each of them replaces."""
 
 from __future__ import annotations
 
@@ -14,53 +14,60 @@ if TYPE_CHECKING:
     from modeldyno.core.static.graph import Graph, Op
 
 Made = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""A node: what it is called, the names of what it takes, and of what it gives."""
+"""A node: its name, the names of its inputs, and of its outputs."""
 SUFFIXES = ("_nchwc",)
-"""What a runtime appends to the name of what a node gave, for that of a node with another layout."""
+"""What a runtime appends to the name of an output whose layout it changed."""
 
 
 def origins(original: Iterable[Made], rewritten: Iterable[Made]) -> dict[str, tuple[str, ...]]:
-    """Give for each node as it runs what its operators give, by the names in the file, in their order.
+    """Return for each executed node its original operators, by the name of their first output, in order.
 
-    An operator belongs to the node that gives what it gave, or is called by that. What no node gives is
-    within the one that does what takes it.
+    An operator belongs to the node that has its output, or is named after it. An operator whose output no
+    node has belongs to the node of its consumer.
     """
     nodes = list(original)
-    known = {output for _, _, given in nodes for output in given}
+    original_outputs = {output for _, _, outputs in nodes for output in outputs}
     new = list(rewritten)
-    owner = {output: name for name, _, given in new for output in given if output in known}
-    # What another layout was made for does the work; who brings the result back only moves it.
-    owner |= {bare: name for name, _, _ in new if (bare := _bare(name)) != name and bare in known}
-    found: dict[str, list[str]] = {}
-    takers: dict[str, str] = {}
-    for _, taken, given in reversed(nodes):
-        told = (*(owner.get(output) for output in given), *(takers.get(output) for output in given))
-        name = next((each for each in told if each is not None), None)
-        if name is not None and given:
-            found.setdefault(name, []).append(given[0])
-            takers.update((each, name) for each in taken if each not in takers)
-    return {name: tuple(reversed(given)) for name, given in found.items()}
+    owner = {output: name for name, _, outputs in new for output in outputs if output in original_outputs}
+    # The node with the other layout does the work; the one that converts the result back only moves it.
+    owner |= {
+        plain: name
+        for name, _, _ in new
+        if (plain := _without_suffix(name)) != name and plain in original_outputs
+    }
+    operators: dict[str, list[str]] = {}
+    consumers: dict[str, str] = {}
+    for _, inputs, outputs in reversed(nodes):
+        candidates = (
+            *(owner.get(output) for output in outputs),
+            *(consumers.get(output) for output in outputs),
+        )
+        name = next((candidate for candidate in candidates if candidate is not None), None)
+        if name is not None and outputs:
+            operators.setdefault(name, []).append(outputs[0])
+            consumers.update((operand, name) for operand in inputs if operand not in consumers)
+    return {name: tuple(reversed(outputs)) for name, outputs in operators.items()}
 
 
-def _bare(name: str) -> str:
+def _without_suffix(name: str) -> str:
     return next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)
 
 
 def costs(graph: Graph, counted: Sequence[Counted]) -> dict[str, dict[str, float]]:
-    """Give what the operators of each name cost: metric to number."""
-    found: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    """Return the costs of the operators of each name: metric to number."""
+    by_name: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for op, cost in zip(graph.ops, counted, strict=True):
         if op.name:
-            sums = found[op.name]
+            sums = by_name[op.name]
             sums["macs"] += cost.macs
             sums["flops"] += 2 * cost.macs + cost.elementwise
             sums["bytes_read"] += cost.read
             sums["bytes_written"] += cost.written
-            sums["weight_bytes"] += _weights(graph, op)
-    return {name: dict(sums) for name, sums in found.items()}
+            sums["weight_bytes"] += _weight_bytes(graph, op)
+    return {name: dict(sums) for name, sums in by_name.items()}
 
 
-def _weights(graph: Graph, op: Op) -> int:
+def _weight_bytes(graph: Graph, op: Op) -> int:
     weights = {
         tensor.storage
         for tensor in op.tensors()
@@ -70,12 +77,14 @@ def _weights(graph: Graph, op: Op) -> int:
 
 
 def joined(
-    nodes: Mapping[str, Sequence[str]], known: Mapping[str, Mapping[str, float]]
+    nodes: Mapping[str, Sequence[str]], operator_costs: Mapping[str, Mapping[str, float]]
 ) -> dict[str, dict[str, float]]:
-    """Add up what nodes cost by their operators; one of which some are not known is left out."""
-    found: dict[str, dict[str, float]] = {}
+    """Sum the costs of nodes over their operators; a node with an unknown operator is left out."""
+    node_costs: dict[str, dict[str, float]] = {}
     for path, names in nodes.items():
-        if names and all(name in known for name in names):
-            metrics = dict.fromkeys(metric for name in names for metric in known[name])
-            found[path] = {metric: sum(known[name].get(metric, 0.0) for name in names) for metric in metrics}
-    return found
+        if names and all(name in operator_costs for name in names):
+            metrics = dict.fromkeys(metric for name in names for metric in operator_costs[name])
+            node_costs[path] = {
+                metric: sum(operator_costs[name].get(metric, 0.0) for name in names) for metric in metrics
+            }
+    return node_costs

@@ -1,8 +1,8 @@
-"""The neutral picture of a network at given sizes: operators in order, and the memory they live in.
+"""Framework-independent graph of a model at given sizes: operators in order, and the memory they use.
 
-Loaders make it (by tracing, or by reading a file), analysis reads it and never sees a framework.
-Operators keep the names of their framework, such as ``aten.addmm`` or ``onnx.Conv``: those are what a
-user can look up; `core.static.flops` has one table over all of them.
+Loaders make it (by tracing, or by reading a file); the analysis reads it and never sees a framework.
+Operators keep the names of their framework, such as ``aten.addmm`` or ``onnx.Conv``, which users can look
+up; `core.static.flops` has one table for all of them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _DIGITS = {"4": 4, "8": 8, "16": 16, "32": 32, "64": 64, "2": 2, "1": 1}
 
 
 def bits(dtype: str) -> int:
-    """Give the bits of one element of a dtype, such as 16 for ``bfloat16`` and 8 for ``float8_e4m3fn``.
+    """Return the bits of one element of a dtype, such as 16 for ``bfloat16`` and 8 for ``float8_e4m3fn``.
 
-    Text, whose elements have no size of their own, takes 0.
+    Strings, whose elements have no fixed size, take 0.
     """
     if dtype in _BITS:
         return _BITS[dtype]
@@ -58,17 +58,17 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """An operand: a view of some storage. Positional, for there are thousands of them."""
+    """An operand: a view of some storage. Positional arguments, as there are thousands of them."""
 
     shape: tuple[int, ...]
     dtype: str
     storage: int = -1
-    """Index into `Graph.storages`; -1 where none is known, such as a constant of a file."""
+    """Index into `Graph.storages`; -1 where unknown, such as for a constant of a file."""
     stored: int | None = None
-    """Elements that lie in memory, where they are fewer than the shape says: of an expanded tensor each
-    once, of a sparse one those that are not zero."""
+    """Elements in memory, where fewer than the shape says: for an expanded tensor each once, for a sparse one
+    the nonzero ones."""
     offset: int = 0
-    """Elements of the storage before its first one: what tells views of one shape apart."""
+    """Elements of the storage before its first one; distinguishes views of one shape."""
 
     @property
     def size(self) -> int:
@@ -77,7 +77,7 @@ class Tensor:
 
     @property
     def bytes(self) -> int:
-        """Bytes that reading all of it takes: what is stored, once; a sparse one's indices are left out."""
+        """Bytes read when all of it is read: what is stored, once, without the indices of a sparse tensor."""
         size = self.size if self.stored is None else self.stored
         return (size * bits(self.dtype) + 7) // 8
 
@@ -88,23 +88,23 @@ Argument = Any
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One call of one operator. Positional, for there are thousands of them."""
+    """One call of one operator. Positional arguments, as there are thousands of them."""
 
     kind: str
     """``<dialect>.<name>``: ``aten.convolution``, ``onnx.Conv``, ``com.microsoft.FusedMatMul``."""
     arguments: Mapping[str, Argument]
-    """By the name that the operator's own schema gives it; what was left out is absent or None."""
+    """By their names in the operator's schema; what was left out is absent or None."""
     outputs: tuple[Tensor, ...]
     scope: str = ""
     """The path of the module that called it, such as ``encoder.layer.3.attention``."""
     phase: Phase = Phase.FORWARD
     sized: bool = True
-    """Whether the shapes of all that goes in and comes out are known; what is not is left out."""
+    """Whether the shapes of all inputs and outputs are known; unknown ones are left out."""
     name: str = ""
-    """Of what it gives first, as the network's file calls it; empty where there is none."""
+    """The name of its first output in the model file; empty where there is none."""
 
     def tensors(self) -> Iterator[Tensor]:
-        """Give the tensors among the arguments, in the order of the schema."""
+        """Yield the tensors among the arguments, in the order of the schema."""
         for value in self.arguments.values():
             if isinstance(value, Tensor):
                 yield value
@@ -112,10 +112,10 @@ class Op:
                 yield from (item for item in value if isinstance(item, Tensor))
 
     def tensor(self, name: str) -> Tensor:
-        """Give an argument that is a tensor.
+        """Return an argument that is a tensor.
 
         Raises:
-            KeyError: it is none.
+            KeyError: it is not a tensor.
         """
         value = self.arguments.get(name)
         if not isinstance(value, Tensor):
@@ -130,18 +130,18 @@ class Storage:
     bytes: int
     role: Role
     born: int
-    """Index of the operator that allocates it; -1 for what is there before the first."""
+    """Index of the operator that allocates it; -1 if it is there before the first."""
     died: int | None = None
-    """Index of the first operator during which it is gone; None where it outlives the call."""
+    """Index of the first operator after it is freed; None where it outlives the call."""
     scope: str = ""
-    """The module that made it."""
+    """The module that allocated it."""
     output: bool = False
     """Whether it is part of what the call returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
-    """A choice of experts: each token takes `chosen` of `experts`, in the module `scope`."""
+    """The routing of a mixture of experts: each token takes `chosen` of `experts`, in the module `scope`."""
 
     scope: str
     experts: int
@@ -150,19 +150,19 @@ class Routing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """A network at given sizes."""
+    """A model at given sizes."""
 
     ops: tuple[Op, ...]
     """In the order in which they run."""
     storages: tuple[Storage, ...]
     sizes: dict[str, int] = field(default_factory=dict)
-    """Symbolic dimension to the number that it had."""
+    """Symbolic dimension to its size."""
     modules: dict[str, str] = field(default_factory=dict)
     """Module path to the name of its class, in the order of their definition; ``""`` is the whole."""
     outputs: dict[str, str] = field(default_factory=dict)
-    """Module path to what its last call gave, such as ``4x64x16x16 float32``, where the loader saw that."""
+    """Module path to the output of its last call, such as ``4x64x16x16 float32``, where the loader saw it."""
     routings: tuple[Routing, ...] = ()
     caches: tuple[int, ...] = ()
-    """Storages of the keys and values that the call returns, for later tokens to attend to."""
+    """Storages of the KV cache: keys and values that the call returns."""
     assumptions: tuple[str, ...] = ()
-    """What was taken for granted where control flow depends on data, a sentence part each."""
+    """Assumptions made where control flow depends on data, a phrase each."""

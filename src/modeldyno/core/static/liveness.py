@@ -1,8 +1,8 @@
-"""How much memory is held while each operator runs, and what it holds at the peak.
+"""Liveness analysis: bytes held while each operator runs, and what is held at the peak.
 
 A storage is live during operator k when ``born <= k`` and ``k < died``, or it never dies. One that was
-there before (`born` is -1) is live from the first operator on. A storage takes what was asked for, as
-from torch's allocator on the CPU (c10/core/CPUAllocator.cpp); others round up to blocks.
+there before (`born` is -1) is live from the first operator on. A storage takes the bytes requested, as with
+torch's allocator on the CPU (c10/core/CPUAllocator.cpp); others round up to blocks.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 EVERYTHING: frozenset[Role] = frozenset(Role)
 WORKING: frozenset[Role] = frozenset({Role.ACTIVATION, Role.GRADIENT})
-"""What a call makes, beyond what it is given."""
+"""Memory that a call allocates, beyond what it is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
-    """The moment at which most is held."""
+    """The peak memory of a graph."""
 
     bytes: int
     op: int
-    """Index of the first operator during which it is; -1 in a graph that has none."""
+    """Index of the first operator at the peak; -1 in a graph without operators."""
     held: tuple[Held, ...]
     """The largest first; one for each module and role."""
 
 
 def timeline(graph: Graph, *, roles: frozenset[Role] = EVERYTHING) -> list[int]:
-    """Give the bytes of those roles that are live during each operator."""
+    """Return the bytes of those roles that are live during each operator."""
     spans = ((item.born, item.died, item.bytes) for item in graph.storages if item.role in roles)
     return course(spans, len(graph.ops))
 
 
 def course(spans: Iterable[tuple[int, int | None, int]], length: int) -> list[int]:
-    """Add up (born, died, bytes) over the operators 0 to `length` - 1, by differences."""
+    """Return the live bytes of (born, died, bytes) spans during the operators 0 to `length` - 1."""
     change = [0] * (length + 1)
     for born, died, size in spans:
         if died is None:
@@ -54,18 +54,18 @@ def course(spans: Iterable[tuple[int, int | None, int]], length: int) -> list[in
 
 
 def peak(graph: Graph, *, roles: frozenset[Role] = EVERYTHING) -> Peak:
-    """Find where most bytes of those roles are live, and whose they are."""
+    """Find the operator at which most bytes of those roles are live, and what holds them."""
     live = timeline(graph, roles=roles)
-    at = live.index(max(live)) if live else -1
-    held = _held(item for item in graph.storages if item.role in roles and _lives(item, at))
-    return Peak(bytes=sum(item.bytes for item in held), op=at, held=held)
+    op = live.index(max(live)) if live else -1
+    held = _by_module_and_role(item for item in graph.storages if item.role in roles and _is_live(item, op))
+    return Peak(bytes=sum(item.bytes for item in held), op=op, held=held)
 
 
-def _lives(storage: Storage, op: int) -> bool:
+def _is_live(storage: Storage, op: int) -> bool:
     return storage.born <= op and (storage.died is None or op < storage.died)
 
 
-def _held(storages: Iterable[Storage]) -> tuple[Held, ...]:
+def _by_module_and_role(storages: Iterable[Storage]) -> tuple[Held, ...]:
     sizes: dict[tuple[str, Role], int] = {}
     for storage in storages:
         key = storage.scope, storage.role

@@ -1,4 +1,4 @@
-"""The module that a node of an exported graph came from, as far as exporters and runtimes tell."""
+"""Find the module that a node of an exported graph came from, from its metadata or its name."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import ast
 SCOPES = "pkg.torch.onnx.name_scopes"
 """Metadata in which torch's exporter writes the paths of the modules around a node."""
 NOWHERE = "_empty_nn_module_stack_from_metadata_hook"
-"""What it writes there where no module is at work."""
+"""What it writes there outside of any module."""
 _LONGEST = 4096
-"""Characters of metadata that are read."""
+"""Most characters of metadata that are parsed."""
 
 
 def of_node(name: str, scopes: str = "") -> str | None:
-    """Give the path of a node's module by its metadata or its name; None where neither tells.
+    """Return the path of a node's module by its metadata or its name; None where neither has it.
 
-    The older exporter of torch writes ``/encoder/layer.0/output/MatMul_1`` for a name. ONNX Runtime appends
-    what it fused a node by, such as ``/MatMulScaleFusion/``, or writes ``fused`` and a space before it.
+    The older exporter of torch names a node ``/encoder/layer.0/output/MatMul_1``. ONNX Runtime appends the
+    fusion that made a node, such as ``/MatMulScaleFusion/``, or prepends ``fused`` and a space.
     """
     path = listed(scopes)
     if path:
@@ -29,7 +29,7 @@ def of_node(name: str, scopes: str = "") -> str | None:
 
 
 def listed(written: str) -> list[str]:
-    """Read a list of names as Python writes it; empty where it is none."""
+    """Parse a Python literal list of names; empty if it is not one."""
     if not written or len(written) > _LONGEST:
         return []
     try:

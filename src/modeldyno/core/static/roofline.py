@@ -1,10 +1,10 @@
-"""How fast a device could run a network at best: the roofline model.
+"""Roofline model: lower bounds on the time of a model on a device.
 
 Time is at least operations over peak operations per second, and at least bytes over bandwidth
-(Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009). `ideal` is the bound on any implementation
-that does the counted products, however it fuses operators; `eager` is that on running operator by
-operator, each with its operands in memory. Both take memory for the device's own: a network that stays
-in the caches from one call to the next is bound by its compute only.
+(Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009). `estimate_ideal` is the bound on any
+implementation that does the counted products, however it fuses operators; `estimate_eager` is that on running
+operator by operator, each with its operands in memory. Both use the bandwidth of device memory: a model that
+stays in the caches from one call to the next is bound by compute only.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 
 class Bound(StrEnum):
-    """Which roof is the lower one."""
+    """Which resource bounds the time."""
 
     COMPUTE = "compute"
     MEMORY = "memory"
 
 
 def bound_by(compute_seconds: float, seconds: float) -> Bound:
-    """Say what makes a time: the operations, where they alone take as long, but for rounding."""
-    return Bound.COMPUTE if compute_seconds >= _ALL * seconds else Bound.MEMORY
+    """Return what bounds a time: compute, where it alone takes as long, up to rounding."""
+    return Bound.COMPUTE if compute_seconds >= _ROUNDING * seconds else Bound.MEMORY
 
 
-_ALL = 0.999
+_ROUNDING = 0.999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The shortest time that a call can take."""
+    """A lower bound on the time of a call."""
 
     seconds: float
     compute_seconds: float
@@ -48,15 +48,15 @@ class Estimate:
 
     @property
     def bound(self) -> Bound:
-        """Say which of both takes longer."""
+        """Which of both takes longer."""
         return bound_by(self.compute_seconds, self.memory_seconds)
 
 
 def ideal(totals: Totals, device: Device, dtype: str) -> Estimate:
-    """Bound one call from below for any implementation of the counted products.
+    """Return a lower bound on one call, for any implementation of the counted products.
 
-    The products that no mask discards have to be done; element-wise work may be folded into others, as
-    a normalisation into a convolution, and is left out. What is read and returned has to move once.
+    Products that no mask discards have to be computed. Element-wise work may be fused into other operators,
+    as a normalisation into a convolution, and is left out. Everything read or returned moves once.
     """
     compute = 2 * totals.causal_macs / device.peak(dtype)
     memory = totals.moved / device.bandwidth
@@ -64,10 +64,10 @@ def ideal(totals: Totals, device: Device, dtype: str) -> Estimate:
 
 
 def eager(costs: Mapping[Counted, int], device: Device, dtype: str) -> Estimate:
-    """Bound one call from below that runs one operator after the other, each through memory.
+    """Return a lower bound on one call that runs operator by operator, each with its operands in memory.
 
     Args:
-        costs: what operators cost, and how many cost that: a Counter of them.
+        costs: a Counter of the costs of the operators.
         device: where they run.
         dtype: of their products.
     """
@@ -83,5 +83,5 @@ def eager(costs: Mapping[Counted, int], device: Device, dtype: str) -> Estimate:
 
 
 def decode(weight_bytes: int, cache_bytes: int, device: Device) -> float:
-    """Bound the seconds of one step of generation from below: active weights and cache are read once."""
+    """Return a lower bound on the seconds of one decode step: active weights and cache are read once."""
     return (weight_bytes + cache_bytes) / device.bandwidth

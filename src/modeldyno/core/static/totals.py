@@ -1,4 +1,4 @@
-"""What a network costs in all, and what each of its modules costs."""
+"""Total costs of a graph, and the costs of each of its modules."""
 
 from __future__ import annotations
 
@@ -18,60 +18,60 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What adds up over operators: of a module with its children, or of the whole."""
+    """Additive costs of operators: of a module with its children, or of the whole."""
 
     macs: int = 0
     elementwise: int = 0
     skippable: int = 0
-    """Those of `macs` that a causal kernel may skip."""
+    """The part of `macs` that a causal kernel may skip."""
     bytes_read: int = 0
     bytes_written: int = 0
     calls: int = 0
     """Calls of operators."""
     counted_calls: int = 0
-    """Those of them that have a formula."""
+    """Calls that have a formula."""
 
     @property
     def flops(self) -> int:
-        """Operations in all, 2 for each MAC."""
+        """All operations, 2 for each MAC."""
         return 2 * self.macs + self.elementwise
 
     @property
     def causal_macs(self) -> int:
-        """MACs when causal attention skips what is masked."""
+        """MACs if causal attention skips masked pairs."""
         return self.macs - self.skippable
 
     @property
     def coverage(self) -> float:
-        """Share of the calls that have a formula; 1 where nothing is called."""
+        """Fraction of the calls that have a formula; 1 without calls."""
         return self.counted_calls / self.calls if self.calls else 1.0
 
     @property
     def arithmetic_intensity(self) -> float | None:
-        """Operations for each byte that the operators read or write; None where none moves."""
+        """Operations per byte that the operators read or write; None where no byte moves."""
         traffic = self.bytes_read + self.bytes_written
         return self.flops / traffic if traffic else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals(Cost):
-    """The whole of one call: its Cost and its memory."""
+    """The cost and memory of one call of the whole model."""
 
     input_bytes: int = 0
     output_bytes: int = 0
     gradient_bytes: int = 0
     optimizer_bytes: int = 0
     moved: int = 0
-    """Bytes that must move at least once, see `moved`."""
+    """Bytes that must move at least once, see `least_moved_bytes`."""
     activation_peak: int = 0
-    """Most bytes of activations and gradients together."""
+    """Peak bytes of activations and gradients together."""
     memory_peak: int = 0
-    """Most bytes of everything together."""
+    """Peak bytes of everything together."""
 
 
 def totals(graph: Graph, counted: Sequence[Counted]) -> Totals:
-    """Add up the operators, counted in their order, and the memory."""
-    held = graph.storages
+    """Sum the costs of the operators, given in their order, and the memory."""
+    storages = graph.storages
     return Totals(
         macs=sum(cost.macs for cost in counted),
         elementwise=sum(cost.elementwise for cost in counted),
@@ -80,10 +80,10 @@ def totals(graph: Graph, counted: Sequence[Counted]) -> Totals:
         bytes_written=sum(cost.written for cost in counted),
         calls=len(counted),
         counted_calls=sum(cost.known for cost in counted),
-        input_bytes=_bytes(held, lambda item: item.role is Role.INPUT),
-        output_bytes=_bytes(held, lambda item: item.output),
-        gradient_bytes=_bytes(held, lambda item: item.role is Role.GRADIENT),
-        optimizer_bytes=_bytes(held, lambda item: item.role is Role.STATE),
+        input_bytes=_sum_bytes(storages, lambda item: item.role is Role.INPUT),
+        output_bytes=_sum_bytes(storages, lambda item: item.output),
+        gradient_bytes=_sum_bytes(storages, lambda item: item.role is Role.GRADIENT),
+        optimizer_bytes=_sum_bytes(storages, lambda item: item.role is Role.STATE),
         moved=moved(graph, counted),
         activation_peak=highest(graph, WORKING),
         memory_peak=highest(graph, EVERYTHING),
@@ -91,37 +91,36 @@ def totals(graph: Graph, counted: Sequence[Counted]) -> Totals:
 
 
 def highest(graph: Graph, roles: frozenset[Role]) -> int:
-    """Give the most bytes of those roles that are live together."""
+    """Return the peak of the live bytes of those roles."""
     if not graph.ops:
         return peak(graph, roles=roles).bytes
     return max(timeline(graph, roles=roles))
 
 
 def moved(graph: Graph, counted: Sequence[Counted]) -> int:
-    """Bound from below the bytes that one call must move, however its operators are fused.
+    """Return a lower bound on the bytes that one call must move, however its operators are fused.
 
-    What is there before is read as far as that operator reads it that reads most of it: of an embedding
-    only the rows that are looked up, of a table only the part that is taken, of a weight that is not used
-    nothing. Parts that different operators take are not added up, for they may be the same. What is
-    returned is written once.
+    Of a storage that is there before the call, the most that any one operator reads: for an embedding only
+    the rows looked up, for an unused weight nothing. Parts read by different operators are not summed, as
+    they may overlap. What is returned is written once.
     """
-    given = (touched(graph.storages[i].bytes, parts) for i, parts in reads(graph, counted).items())
-    return sum(given) + _bytes(graph.storages, lambda item: item.output and item.born >= 0)
+    least_reads = (touched(graph.storages[i].bytes, parts) for i, parts in reads(graph, counted).items())
+    return sum(least_reads) + _sum_bytes(graph.storages, lambda item: item.output and item.born >= 0)
 
 
 def touched(size: int, parts: Iterable[Part]) -> int:
-    """Give how many of a storage's bytes are read at least, by the operator that reads most of them."""
+    """Return a lower bound on the bytes of a storage that are read: the most that one operator reads."""
     return min(size, max(max(0, min(held, read)) for held, read in parts))
 
 
 Part = tuple[int, int]
-"""Bytes of an operator's operands in one storage, and what is left for them of all that it reads once its
-other operands are taken to be read whole; it may be below 0, for an operator need not read all of them."""
+"""Bytes of an operator's operands in one storage, and what remains for them of its bytes read if all its
+other operands are read whole; it may be negative, as an operator need not read all of them."""
 
 
 def reads(graph: Graph, counted: Sequence[Counted]) -> dict[int, list[Part]]:
-    """Give for each storage that was there before what each operator reads that is given a part of it."""
-    found: defaultdict[int, list[Part]] = defaultdict(list)
+    """Return for each storage from before the call what each operator reads of it."""
+    parts_by_storage: defaultdict[int, list[Part]] = defaultdict(list)
     for op, cost in zip(graph.ops, counted, strict=True):
         held: Counter[int] = Counter()
         for tensor in set(op.tensors()):
@@ -129,66 +128,66 @@ def reads(graph: Graph, counted: Sequence[Counted]) -> dict[int, list[Part]]:
         rest = cost.read - held.total()
         for index, size in held.items():
             if index >= 0 and graph.storages[index].born < 0:
-                found[index].append((size, size + rest))
-    return dict(found)
+                parts_by_storage[index].append((size, size + rest))
+    return dict(parts_by_storage)
 
 
 def by_scope(graph: Graph, counted: Sequence[Counted]) -> dict[str, Cost]:
-    """Give what each module costs with all its children, for every module and all their parents.
+    """Return the cost of each module and each of their parents, children included.
 
-    What the graph does not list as a module counts for the nearest parent that it lists.
+    An operator in a scope that the graph does not list as a module counts for the nearest listed parent.
     """
     scopes = _with_parents(graph.modules)
     sums = {scope: [0] * 7 for scope in scopes}
     nearest = {scope: scope for scope in scopes}
     for op, cost in zip(graph.ops, counted, strict=True):
-        _add(sums[_nearest(op.scope, nearest)], _row(cost))
+        _add_row(sums[_nearest_listed(op.scope, nearest)], _cost_row(cost))
     for scope in sorted(scopes, key=_depth, reverse=True):
         if scope:
-            _add(sums[parent(scope)], sums[scope])
-    return {scope: _cost(sums[scope]) for scope in scopes}
+            _add_row(sums[parent(scope)], sums[scope])
+    return {scope: _cost_from_row(sums[scope]) for scope in scopes}
 
 
 def parent(scope: str) -> str:
-    """Give the module around another: ``a.b`` of ``a.b.c``, ``""`` of ``a``."""
+    """Return the parent of a module: ``a.b`` for ``a.b.c``, ``""`` for ``a``."""
     return scope.rpartition(".")[0]
 
 
 def _with_parents(modules: Iterable[str]) -> dict[str, None]:
-    """List modules and all their parents in their order, parents before children."""
-    found: dict[str, None] = {"": None}
+    """Return modules and all their parents in their order, parents before children."""
+    scopes: dict[str, None] = {"": None}
     for path in modules:
         dots = (at for at, character in enumerate(path) if character == ".")
-        found.update(dict.fromkeys(path[:at] for at in dots))
-        found[path] = None
-    return found
+        scopes.update(dict.fromkeys(path[:at] for at in dots))
+        scopes[path] = None
+    return scopes
 
 
-def _nearest(scope: str, known: dict[str, str]) -> str:
-    found = known.get(scope)
-    if found is None:
-        found = known[scope] = _nearest(parent(scope), known)
-    return found
+def _nearest_listed(scope: str, listed: dict[str, str]) -> str:
+    nearest = listed.get(scope)
+    if nearest is None:
+        nearest = listed[scope] = _nearest_listed(parent(scope), listed)
+    return nearest
 
 
 def _depth(scope: str) -> int:
     return scope.count(".") + 1 if scope else 0
 
 
-def _row(cost: Counted) -> tuple[int, ...]:
-    """Write what an operator costs in the order of the fields of Cost."""
+def _cost_row(cost: Counted) -> tuple[int, ...]:
+    """Return the cost of an operator in the order of the fields of Cost."""
     return cost.macs, cost.elementwise, cost.skippable, cost.read, cost.written, 1, int(cost.known)
 
 
-def _add(row: list[int], other: Sequence[int]) -> None:
+def _add_row(row: list[int], other: Sequence[int]) -> None:
     for at, value in enumerate(other):
         row[at] += value
 
 
-def _cost(row: Sequence[int]) -> Cost:
+def _cost_from_row(row: Sequence[int]) -> Cost:
     names = Cost.__dataclass_fields__
     return Cost(**dict(zip(names, row, strict=True)))
 
 
-def _bytes(storages: Iterable[Storage], wanted: Callable[[Storage], bool]) -> int:
+def _sum_bytes(storages: Iterable[Storage], wanted: Callable[[Storage], bool]) -> int:
     return sum(item.bytes for item in storages if wanted(item))

@@ -1,4 +1,4 @@
-"""One tensor of a model's state, neutral of any framework, and what a list of them adds up to."""
+"""Weights of a model, independent of the framework, and the measurements of a list of them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Weight:
     size: int
     """Elements."""
     bytes: int
-    """As stored: a quantised or packed tensor takes what it takes."""
+    """As stored, for example packed or quantised."""
     storage: str = ""
-    """Tensors of the same non-empty storage share their memory and count once."""
+    """Tensors with the same non-empty storage share memory and count once."""
     parameter: bool = True
     """False for a buffer, such as a running mean."""
     trainable: bool = False
     scope: str | None = None
-    """The module that it belongs to; None where that is its name without the last part."""
+    """The module that it belongs to; None for its name without the last part."""
 
 
 def tally(weights: Iterable[Weight]) -> Iterator[Measurement]:
-    """Count parameters, buffers and bytes (in all, and by dtype in the scope), shared storage once."""
+    """Yield counts of parameters, buffers and bytes (total, and by dtype as scope), shared storage once."""
     distinct = _distinct(weights)
     by_dtype: Counter[str] = Counter()
     for weight in distinct:
@@ -49,9 +49,9 @@ def tally(weights: Iterable[Weight]) -> Iterator[Measurement]:
 
 
 def by_module(weights: Iterable[Weight]) -> Iterator[Measurement]:
-    """Count parameters and bytes of each module with its children, by its path in the scope.
+    """Yield parameters and bytes of each module with its children, the path as scope.
 
-    A storage that several modules share counts for the first that has it, so that parts add up.
+    A storage shared by several modules counts for the first of them, so that the parts add up.
     """
     parameters: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
@@ -67,7 +67,7 @@ def by_module(weights: Iterable[Weight]) -> Iterator[Measurement]:
 
 
 def _distinct(weights: Iterable[Weight]) -> list[Weight]:
-    found: dict[str, Weight] = {}
+    by_storage: dict[str, Weight] = {}
     for weight in weights:
-        found.setdefault(weight.storage or weight.name, weight)
-    return list(found.values())
+        by_storage.setdefault(weight.storage or weight.name, weight)
+    return list(by_storage.values())

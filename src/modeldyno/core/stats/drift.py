@@ -1,4 +1,4 @@
-"""Whether a trend or a level shift is left in a series of samples, in the order taken."""
+"""Drift detection: is a trend or a level shift left in a series of samples, in the order taken?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from modeldyno.core.stats.statistics import NORMAL, Samples, autocorrelation_time, load_numpy, thinned
 
-_EVIDENT = 0.0005
+_SIGNIFICANT = 0.0005
 _RELEVANT = 0.01
 _DRIFT_BLOCKS = 256
 _DRIFT_FEWEST = 8
@@ -19,37 +19,37 @@ _Fit: TypeAlias = "tuple[_Kind, Samples, float]"  # kind, its shape about 0, p-v
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """A change of level that is left in a series."""
+    """A trend or level shift in a series."""
 
     kind: _Kind
     """Whether the level moves steadily or jumps."""
     size: float
     """Change from the beginning to the end as a fraction of the larger of both; negative when falling."""
     p_value: float
-    """Chance of seeing as much in a steady series with the same autocorrelation."""
+    """Probability of seeing as much in a steady series with the same autocorrelation."""
     start: int
-    """Index of the sample from which on most of the change has happened."""
+    """Index of the sample by which most of the change has happened."""
 
 
-def find_drift(samples: Samples, chance: float = _EVIDENT, relevant: float = _RELEVANT) -> Drift | None:
-    """Give the trend or level shift that is both evident and relevant, or None.
+def find_drift(samples: Samples, chance: float = _SIGNIFICANT, relevant: float = _RELEVANT) -> Drift | None:
+    """Return the trend or level shift that is both significant and relevant, or None.
 
-    Judged on the ranks of at most 256 block means, so that neither outliers nor the shape of the
-    distribution matter; what remains when the drift is taken out tells how far the blocks depend on
-    each other, so that slow noise is not taken for drift.
+    The test uses the ranks of at most 256 block means, so that neither outliers nor the shape of the
+    distribution matter. The autocorrelation of the residuals is accounted for, so that slow noise is not
+    taken for drift.
 
     Args:
         samples: in the order taken.
-        chance: greatest p-value that counts as evident.
+        chance: greatest p-value that counts as significant.
         relevant: smallest change that counts, as a fraction of the larger end.
     """
     if samples.size < _DRIFT_FEWEST:
         return None
-    blocks, length, median = _winsorised(samples)
+    blocks, length, median = _winsorised_blocks(samples)
     if float(blocks.max() - blocks.min()) <= relevant * abs(median):
         return None
-    ranks = _ranks(blocks)
-    kind, shape, p_value = min(_trend(ranks), _shift(ranks), key=lambda fit: fit[2])
+    ranks = _centred_ranks(blocks)
+    kind, shape, p_value = min(_fit_trend(ranks), _fit_shift(ranks), key=lambda fit: fit[2])
     fitted = float(blocks.mean()) + float(shape @ blocks) / float(shape @ shape) * shape[[0, -1]]
     first, last = map(float, fitted.clip(blocks.min(), blocks.max()))
     size = (last - first) / max(abs(first), abs(last))
@@ -59,8 +59,8 @@ def find_drift(samples: Samples, chance: float = _EVIDENT, relevant: float = _RE
     return Drift(kind=kind, size=size, p_value=p_value, start=int(moved.argmax()) * length)
 
 
-def _winsorised(samples: Samples) -> tuple[Samples, int, float]:
-    """Give means of blocks of the samples cut at p5 and p95, the length of a block, the median."""
+def _winsorised_blocks(samples: Samples) -> tuple[Samples, int, float]:
+    """Return block means of the samples clipped at p5 and p95, the block length, and the median."""
     np = load_numpy()
     n = samples.size
     ends = [n // 20, n // 2, n - 1 - n // 20]
@@ -68,8 +68,8 @@ def _winsorised(samples: Samples) -> tuple[Samples, int, float]:
     return *thinned(np.clip(samples, low, high), _DRIFT_BLOCKS), median
 
 
-def _ranks(values: Samples) -> Samples:
-    """Give the ranks about their mean; equal values share theirs."""
+def _centred_ranks(values: Samples) -> Samples:
+    """Return centred ranks; ties share theirs."""
     np = load_numpy()
     ordered = np.sort(values)
     twice = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
@@ -77,17 +77,17 @@ def _ranks(values: Samples) -> Samples:
     return ranks
 
 
-def _trend(ranks: Samples) -> _Fit:
-    """Fit a straight line, and one that levels off after a quarter, as a warm-up does."""
+def _fit_trend(ranks: Samples) -> _Fit:
+    """Fit a straight line and one that levels off after a quarter, as a warm-up does; return the better."""
     np = load_numpy()
     ramps = [np.maximum(0.0, ranks.size / part - np.arange(ranks.size)) for part in (1, 4)]
     shapes = [ramp - ramp.mean() for ramp in ramps]
     shape = max(shapes, key=lambda s: abs(float(s @ ranks)) / math.sqrt(float(s @ s)))
-    return "trend", shape, 2 * len(shapes) * NORMAL.cdf(-_evidence(ranks, shape, used=2))
+    return "trend", shape, 2 * len(shapes) * NORMAL.cdf(-_z_score(ranks, shape, used=2))
 
 
-def _shift(ranks: Samples) -> _Fit:
-    """Fit a step, between a tenth from the beginning and a tenth from the end.
+def _fit_shift(ranks: Samples) -> _Fit:
+    """Fit a level shift between a tenth from the beginning and a tenth from the end.
 
     The p-value is that of the greatest standardised difference over all cuts (Miller and Siegmund
     1982, "Maximally selected chi square statistics").
@@ -99,17 +99,17 @@ def _shift(ranks: Samples) -> _Fit:
     gains = np.abs(np.cumsum(ranks)[cuts - 1]) / np.sqrt(cuts * (m - cuts))
     cut = int(cuts[gains.argmax()])
     shape = np.where(np.arange(m) < cut, cut / m - 1, cut / m)
-    z = max(1.0, _evidence(ranks, shape, used=3))
+    z = max(1.0, _z_score(ranks, shape, used=3))
     density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     p_value = density * ((z - 1 / z) * 2 * math.log((m - edge) / edge) + 4 / z)
     return "level shift", shape, min(1.0, p_value)
 
 
-def _evidence(ranks: Samples, shape: Samples, *, used: int) -> float:
-    """Tell how many standard errors the shape stands out by, as a normal deviate.
+def _z_score(ranks: Samples, shape: Samples, *, used: int) -> float:
+    """Return the standardised effect of the shape as a normal deviate.
 
-    The residuals flatter their own autocorrelation; half of their effective size as degrees of
-    freedom makes up for it (found by simulation of AR(1) series).
+    The residuals underestimate their own autocorrelation; taking half of their effective size as degrees
+    of freedom makes up for it (found by simulation of AR(1) series).
     """
     scale = math.sqrt(float(shape @ shape))
     effect = float(shape @ ranks) / scale

@@ -1,10 +1,11 @@
-"""The difference of two sides that took turns on a machine that others slow down, by its quiet runs.
+"""Randomisation test on the fastest runs of two interleaved candidates, robust against noisy neighbours.
 
-A neighbour that shares caches or a core only ever makes a run slower, often by half, for seconds or minutes,
-and no counter of the guest tells. The fastest runs of either side are those that met none; their mean says
-what the models differ by, where the mean of all says who met the neighbour more often. What chance does to
-it is seen by exchanging the two sides of rounds at random: without a difference, every exchange would have
-been as likely (the randomisation test of Fisher and Pitman). The interval is at least that of aligned sides.
+A noisy neighbour that shares caches or a core only ever makes a run slower, often by half, for seconds or
+minutes, and no counter of the guest shows it. The fastest runs of either side met no neighbour: their mean
+shows the difference of the models, while the mean of all runs also shows which side met the neighbour more
+often. The null distribution comes from exchanging the two sides of rounds at random: without a difference,
+every exchange is equally likely (the randomisation test of Fisher and Pitman). The interval is at least that
+of aligned sides.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from modeldyno.core.stats.statistics import Samples
 
 SHARE = 0.3
-"""Part of the runs of a side that is taken to have been left in peace."""
+"""Fraction of the runs of a side that is taken to be undisturbed."""
 FEWEST = 8
-"""Rounds from which on exchanges tell apart what is rare: there are 2^n of them."""
+"""Least rounds for the test: n rounds give 2^n exchanges."""
 _FEWEST_RUNS = 3
 _EXCHANGES = 1999
 
@@ -30,37 +31,39 @@ _EXCHANGES = 1999
 def undisturbed(
     before: Sequence[float], after: Sequence[float], level: float, margin: float = 0.0
 ) -> tuple[float, float]:
-    """Give the difference of the least of both sides, and the half-width of its interval.
+    """Return the difference between the fastest runs of both sides, and the half-width of its interval.
 
     Args:
-        before: logarithms of the numbers of one side, of which less is better, round by round.
-        after: of the other side.
+        before: logarithms of the values of one side, round by round; less is better.
+        after: the same of the other side.
         level: confidence of the interval, two-sided.
-        margin: difference that the interval is to leave out no more often than its level says.
+        margin: a difference at which the coverage of the interval is also guaranteed.
     """
     np = load_numpy()
-    here, there = np.array(before), np.array(after)
-    difference = float(_least(there) - _least(here))
-    exchanged = np.random.default_rng(here.size).random((_EXCHANGES, here.size)) < 0.5  # noqa: PLR2004 - a coin
+    first, second = np.array(before), np.array(after)
+    difference = float(_mean_of_least(second) - _mean_of_least(first))
+    swapped = np.random.default_rng(first.size).random((_EXCHANGES, first.size)) < 0.5  # noqa: PLR2004 - a coin
 
-    def reach(other: Samples) -> float:
-        chance = _least(np.where(exchanged, here, other)) - _least(np.where(exchanged, other, here))
-        ordered = np.sort(np.abs(chance))
+    def null_quantile(shifted: Samples) -> float:
+        differences = _mean_of_least(np.where(swapped, first, shifted)) - _mean_of_least(
+            np.where(swapped, shifted, first)
+        )
+        ordered = np.sort(np.abs(differences))
         return float(ordered[min(_EXCHANGES, math.ceil(level * (_EXCHANGES + 1))) - 1])
 
-    # As they are, which tests exactly whether there is a difference; aligned by the margin, which tests
-    # exactly whether it is that; and aligned by what was found, which was fitted.
-    aligned = reach(there - difference) * math.sqrt(here.size / (here.size - 1))
-    return difference, max(aligned, reach(there), reach(there - margin) if margin else 0.0)
+    # Three null distributions: unaligned (an exact test of no difference), aligned by the margin (an exact
+    # test of that difference), and aligned by the estimated difference (approximate, as it is fitted).
+    aligned = null_quantile(second - difference) * math.sqrt(first.size / (first.size - 1))
+    return difference, max(aligned, null_quantile(second), null_quantile(second - margin) if margin else 0.0)
 
 
 def least(side: Sequence[float]) -> float:
-    """Give the mean of the runs of a side that are taken to have been left in peace: the least."""
-    return float(_least(load_numpy().array(side)))
+    """Return the mean of the fastest runs of a side, those taken to be undisturbed."""
+    return float(_mean_of_least(load_numpy().array(side)))
 
 
-def _least(sides: Samples) -> Samples:
-    """Give the same of each row."""
-    count = max(_FEWEST_RUNS, round(SHARE * sides.shape[-1]))
-    means: Samples = load_numpy().partition(sides, count - 1, axis=-1)[..., :count].mean(axis=-1)
+def _mean_of_least(values: Samples) -> Samples:
+    """Return the mean of the least values of each row."""
+    count = max(_FEWEST_RUNS, round(SHARE * values.shape[-1]))
+    means: Samples = load_numpy().partition(values, count - 1, axis=-1)[..., :count].mean(axis=-1)
     return means

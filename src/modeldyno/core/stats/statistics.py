@@ -1,4 +1,4 @@
-"""What samples say and how far to trust it: quantiles, intervals, outliers.
+"""Statistics of samples: quantiles, confidence intervals, effective sample size, outliers.
 
 Samples are one-dimensional float64 arrays in the order in which they were taken, not empty and
 finite. Intervals are two-sided at 95 %. Samples taken one after another in one process are rarely
@@ -27,27 +27,27 @@ Interval: TypeAlias = tuple[float, float]
 Statistic: TypeAlias = float | str  # "mean", or p for the p-quantile
 
 NORMAL = NormalDist()
-_TAIL = 0.025  # what a 95 % interval leaves out at either end
+_TAIL = 0.025  # probability that a 95 % interval leaves out at either end
 _Z = NORMAL.inv_cdf(1 - _TAIL)
 _MEDIAN = 0.5
 
 
 @lru_cache(maxsize=1)
 def load_numpy() -> ModuleType:
-    """Import numpy when the first number is asked for, not when the command line starts."""
-    import numpy  # noqa: ICN001, PLC0415 - start-up is part of the product
+    """Import numpy on first use, not when the command line starts."""
+    import numpy  # noqa: ICN001, PLC0415 - keeps start-up fast
 
     return numpy
 
 
 def blank(size: int) -> Samples:
-    """Give room for so many samples, not initialised."""
-    room: Samples = load_numpy().empty(size)
-    return room
+    """Return an uninitialised array for so many samples."""
+    array: Samples = load_numpy().empty(size)
+    return array
 
 
 def unpack(block: bytes) -> Samples:
-    """Give the little-endian float64 numbers of a block, read-only, without copying."""
+    """Return the little-endian float64 numbers of a block, read-only, without copying."""
     numbers: Samples = load_numpy().frombuffer(block, dtype="<f8")
     return numbers
 
@@ -59,7 +59,7 @@ def pool(runs: Sequence[Samples]) -> Samples:
 
 
 def quantile(samples: Samples, p: float) -> float:
-    """Give the nearest-rank quantile: the ceil(p n)-th smallest of n samples."""
+    """Return the nearest-rank quantile: the ceil(p n)-th smallest of n samples."""
     n = samples.size
     rank = math.ceil(round(p * n, 6))  # rounded, because 0.07 x 100 is a little more than 7
     index = min(n, max(1, rank)) - 1
@@ -68,16 +68,16 @@ def quantile(samples: Samples, p: float) -> float:
 
 # --- effective size ---------------------------------------------------------------------------------
 
-_DOUBT = 0.01  # of a certified percentile
-_LONGEST = 8192  # longer series are thinned to means of blocks: same long-run variance, less work
-_FEWEST_BLOCKS = 16  # on which an autocorrelation can be judged
+_CERTIFIED_RISK = 0.01  # probability that a certified percentile has fewer than two samples beyond it
+_LONGEST = 8192  # longer series are reduced to block means: same long-run variance, less work
+_FEWEST_BLOCKS = 16  # needed to judge an autocorrelation
 _FALSE_CORRELATION = 0.2
 _PATIENCE = 8  # orders without improvement after which the search for the best one ends
 
 
 @lru_cache(maxsize=64)
 def certified_floor(p: float) -> int:
-    """Give the effective samples that make the p-quantile a claim.
+    """Return the effective sample size from which the p-quantile is certified.
 
     The smallest n with P(Binomial(n, 1 - q) <= 1) <= 0.01, where q is the greater of p and 1 - p:
     with 99 % confidence at least two samples lie beyond the quantile. This is the early stopping of
@@ -85,11 +85,11 @@ def certified_floor(p: float) -> int:
     """
     q = max(p, 1 - p)
     low, high = 1, 2
-    while q ** (high - 1) * (q + high * (1 - q)) > _DOUBT:
+    while q ** (high - 1) * (q + high * (1 - q)) > _CERTIFIED_RISK:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        if q ** (middle - 1) * (q + middle * (1 - q)) > _DOUBT:
+        if q ** (middle - 1) * (q + middle * (1 - q)) > _CERTIFIED_RISK:
             low = middle
         else:
             high = middle
@@ -97,17 +97,17 @@ def certified_floor(p: float) -> int:
 
 
 def effective_size(samples: Samples, p: float | None = None) -> float:
-    """Give the number of independent samples that these are worth, at most their own number.
+    """Return the effective sample size: how many independent samples these are worth, at most their number.
 
-    For the mean by the autocorrelation of the samples; for the p-quantile by that of the indicator
+    For the mean from the autocorrelation of the samples; for the p-quantile from that of the indicator
     that a sample is at most the quantile.
     """
     series = samples if p is None else (samples <= quantile(samples, p)).astype(float)
-    return samples.size / (autocorrelation_time(series) if _correlated(series) else 1.0)
+    return samples.size / (autocorrelation_time(series) if _is_correlated(series) else 1.0)
 
 
-def _correlated(series: Samples) -> bool:
-    """Tell whether neighbours, or neighbouring block means at any scale, are alike beyond chance.
+def _is_correlated(series: Samples) -> bool:
+    """Check whether neighbours, or neighbouring block means at any scale, are significantly correlated.
 
     Von Neumann's lag-one test on means of 1, 4, 16 ... samples, at 20 % over all scales: taking
     independent samples for correlated ones widens an interval a little, the reverse breaks it.
@@ -128,23 +128,23 @@ def _correlated(series: Samples) -> bool:
 
 
 def _block_means(series: Samples, length: int) -> Samples:
-    """Give means of consecutive blocks; a shorter rest is left out."""
+    """Return the means of consecutive blocks; a shorter rest is left out."""
     whole = series.size // length
     means: Samples = series[: whole * length].reshape(whole, length).mean(axis=1)
     return means
 
 
 def thinned(series: Samples, most: int) -> tuple[Samples, int]:
-    """Give at most so many block means, and the length of a block; 1 leaves the series as it is."""
+    """Return at most `most` block means, and the block length; length 1 leaves the series as it is."""
     length = -(-series.size // most)
     return (series if length == 1 else _block_means(series, length)), length
 
 
 def autocorrelation_time(series: Samples, used: int = 1) -> float:
-    """Give n var(mean) / var(sample), at least 1: the samples per independent sample.
+    """Return n var(mean) / var(sample), at least 1: the samples per independent sample.
 
     The greater of two estimates, as either errs on the low side: from the series, and from means of
-    blocks half as long as the first estimate, which see what lasts long behind short noise.
+    blocks half as long as the first estimate, which reveal slow correlation behind short noise.
     """
     blocks, length = thinned(series, _LONGEST)
     spread = float(blocks.var())
@@ -157,7 +157,7 @@ def autocorrelation_time(series: Samples, used: int = 1) -> float:
 
 
 def _spectral_time(series: Samples, used: int) -> float:
-    """Give the autocorrelation time of an autoregression, its order chosen by AIC.
+    """Return the autocorrelation time of a fitted autoregression, its order chosen by AIC.
 
     The long-run variance is the spectrum at zero of the fitted process, as in coda's effectiveSize.
     The sum of the coefficients is corrected for its small-sample bias, -(used + 3 rho) / n, `used`
@@ -171,7 +171,7 @@ def _spectral_time(series: Samples, used: int) -> float:
 
 
 def _autoregression(deviations: Samples) -> tuple[list[float], float, float]:
-    """Fit by Levinson and Durbin: coefficients, variance of the innovations and of the series."""
+    """Fit by Levinson-Durbin; return the coefficients and the variances of innovations and series."""
     n = deviations.size
     covariances = [float(deviations @ deviations) / n]
     best: list[float] = []
@@ -197,41 +197,47 @@ def _autoregression(deviations: Samples) -> tuple[list[float], float, float]:
 
 
 def mean_interval(samples: Samples, size: float | None = None) -> Interval:
-    """Give the 95 % interval of the mean, by Student's t on the effective samples.
+    """Return the 95 % interval of the mean, by Student's t on the effective sample size.
 
     Args:
         samples: in the order taken.
-        size: their effective size, where it is known already.
+        size: their effective size, where already known.
     """
     if samples.size == 1:
         return -math.inf, math.inf
     size = effective_size(samples) if size is None else size
     mean = float(samples.mean())
-    half = student_t.point(_TAIL, _degrees(size, samples.size)) * float(samples.std(ddof=1)) / math.sqrt(size)
-    # What is never negative has no negative mean, however few samples there are.
+    half = (
+        student_t.point(_TAIL, _degrees_of_freedom(size, samples.size))
+        * float(samples.std(ddof=1))
+        / math.sqrt(size)
+    )
+    # The mean of samples that are never negative is not negative.
     least = 0.0 if float(samples.min()) >= 0 else -math.inf
     return max(least, mean - half), mean + half
 
 
 def quantile_interval(samples: Samples, p: float, size: float | None = None) -> Interval:
-    """Give the 95 % interval of the p-quantile from binomial order statistics.
+    """Return the 95 % interval of the p-quantile from binomial order statistics.
 
-    Correlated samples count as fewer trials, fewer still as their effective size is an estimate:
-    it is learnt from the rarer side of the quantile. An end is infinite where no rank exists.
-    Below the certified floor the end on the side of the tail is the most extreme sample, where there are
-    enough of them that one beyond the quantile would most likely have been seen (see `_extreme_floor`), the
-    farther beyond it the fewer independent ones these are worth (see `_reach`), and else infinite: such a
-    percentile is no claim, yet may hold a bound that all samples keep.
+    Correlated samples count as fewer trials, and fewer still because their effective size is itself
+    estimated from the rarer side of the quantile. An end is infinite where no rank exists. Below the
+    certified floor the tail end is infinite, unless there are so many samples that one beyond the quantile
+    would most likely have been seen (see `_extreme_floor`): then it is the most extreme sample, extended the
+    farther the fewer independent samples there are (see `_tail_factor`). Such a percentile is not
+    certified, yet can satisfy a bound that all samples keep.
 
     Args:
         samples: in the order taken.
         p: a fraction between 0 and 1.
-        size: their effective size for this quantile, where it is known already.
+        size: their effective size for this quantile, where already known.
     """
     n = samples.size
     size = effective_size(samples, p) if size is None else size
-    doubt = 1.0 if size == n else _Z / student_t.point(_TAIL, _degrees(2 * min(p, 1 - p) * size, n))
-    trials = max(1, int(size * doubt**2))
+    shrinkage = (
+        1.0 if size == n else _Z / student_t.point(_TAIL, _degrees_of_freedom(2 * min(p, 1 - p) * size, n))
+    )
+    trials = max(1, int(size * shrinkage**2))
     lower, upper = _binomial_ranks(trials, p)
     indices = [
         max(0, math.floor((lower - 0.5) * n / trials - 0.5)),
@@ -241,70 +247,70 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
     bounds = (low if lower >= 1 else -math.inf, high if upper <= trials else math.inf)
     if size >= certified_floor(p):
         return bounds
-    # The few samples in the tail hardly show how they depend on each other: all of them must, too.
-    together, floor = effective_size(samples), _extreme_floor(p)
-    if n < floor or together < _SLUGGISH * floor:
+    # The few samples in the tail hardly show their own autocorrelation: that of all samples limits it, too.
+    overall, floor = effective_size(samples), _extreme_floor(p)
+    if n < floor or overall < _LEAST_OVERALL * floor:
         return _open_tail(bounds, p)
-    reach = _reach(min(size, together), p)
+    reach = _tail_factor(min(size, overall), p)
     if p >= _MEDIAN:
-        return bounds[0], _farther(float(samples.max()), reach)
-    return -_farther(-float(samples.min()), reach), bounds[1]
+        return bounds[0], _moved_up(float(samples.max()), reach)
+    return -_moved_up(-float(samples.min()), reach), bounds[1]
 
 
 def share_interval(count: int, of: int) -> Interval:
-    """Give the 95 % interval of a share that was counted: Wilson's."""
+    """Return the 95 % Wilson interval of a proportion, `count` of `of`."""
     share = count / of
     middle = share + _Z * _Z / (2 * of)
-    reach = _Z * math.sqrt((share * (1 - share) + _Z * _Z / (4 * of)) / of)
-    return (middle - reach) / (1 + _Z * _Z / of), (middle + reach) / (1 + _Z * _Z / of)
+    half = _Z * math.sqrt((share * (1 - share) + _Z * _Z / (4 * of)) / of)
+    return (middle - half) / (1 + _Z * _Z / of), (middle + half) / (1 + _Z * _Z / of)
 
 
 def _extreme_floor(p: float) -> int:
-    """Give the independent samples of which one lies beyond the p-quantile, but for a chance of 2.5 %.
+    """Return how many independent samples have one beyond the p-quantile with 97.5 % probability.
 
-    That all n lie on the near side of the quantile has the probability q^n, where q is the greater of p and
-    1 - p, whatever the distribution (Wilks 1941, Determination of Sample Sizes for Setting Tolerance Limits).
+    All n lie on the near side of the quantile with probability q^n, where q is the greater of p and
+    1 - p, for any distribution (Wilks 1941, Determination of Sample Sizes for Setting Tolerance Limits).
     It is at most 2.5 %, as at any end of a 95 % interval, from 6, 36, 72, 368 and 3,688 samples on, for p50,
     p90, p95, p99 and p99.9.
     """
     return math.ceil(math.log(_TAIL) / math.log(max(p, 1 - p)))
 
 
-_SLUGGISH = 1 / 3
-"""Share of the samples that it takes which all of these must be worth: else what is slow may come in spells
-that are longer than what was seen."""
+_LEAST_OVERALL = 1 / 3
+"""The effective size of all samples must be at least this share of `_extreme_floor`: else slow spells may
+outlast the samples."""
 
 
-def _reach(size: float, p: float) -> float:
-    """Give the factor from the most extreme sample to where the p-quantile lies at most.
+def _tail_factor(size: float, p: float) -> float:
+    """Return the factor by which the p-quantile may exceed the most extreme sample.
 
-    Of so many independent samples on the near side, the share beyond them is below 1 - 0.025^(1/size), but
-    for a chance of 2.5 %. Where that is more than lies beyond the quantile, the quantile may be farther than
-    all samples: by no more than the ratio of the two, if the tail is no heavier than that of a Pareto
-    distribution of index 1, whose mean is infinite already.
+    With `size` independent samples, the probability mass beyond all of them is below 1 - 0.025^(1/size)
+    with 97.5 % confidence. Where that is more than the mass beyond the quantile, the quantile may lie
+    farther out than all samples: by at most the ratio of the two, if the tail is no heavier than that of a
+    Pareto distribution of index 1, whose mean is infinite already.
     """
     beyond: float = 1 - _TAIL ** (1 / size)
     return max(1.0, beyond / min(p, 1 - p))
 
 
-def _farther(extreme: float, reach: float) -> float:
-    """Give a number so many times as far up; one below zero becomes as many times nearer to it."""
+def _moved_up(extreme: float, reach: float) -> float:
+    """Return a number moved up by a factor; a negative one moves towards zero."""
     return extreme * reach if extreme >= 0 else extreme / reach
 
 
-def _degrees(size: float, n: int) -> float:
-    """Give the degrees of freedom of a variance: fewer where the effective size is an estimate."""
+def _degrees_of_freedom(size: float, n: int) -> float:
+    """Return the degrees of freedom of a variance: fewer where the effective size is an estimate."""
     return size - 1 if size == n else size / 2 - 1
 
 
 def _open_tail(bounds: Interval, p: float) -> Interval:
-    """Give the interval with no end on the side of the tail."""
+    """Return the interval unbounded on the side of the tail."""
     return (bounds[0], math.inf) if p >= _MEDIAN else (-math.inf, bounds[1])
 
 
 @lru_cache(maxsize=256)
 def _binomial_ranks(n: int, p: float) -> tuple[int, int]:
-    """Give the ranks, from 1, between which the quantile lies; 0 and n + 1 mean that none does.
+    """Return the ranks, from 1, between which the quantile lies; 0 and n + 1 where no rank bounds it.
 
     The lower is the greatest l with P(B < l) <= 0.025, the upper the least u with
     P(B >= u) <= 0.025, B being Binomial(n, p).
@@ -324,13 +330,13 @@ def _binomial_ranks(n: int, p: float) -> tuple[int, int]:
 
 # --- intervals over processes -----------------------------------------------------------------------
 
-_BOOTSTRAP = 5  # processes from which on they are resampled
+_BOOTSTRAP = 5  # least processes for a bootstrap
 _RESAMPLES = 10_000
 _GRID = 512
 
 
 def pooled_interval(runs: Sequence[Samples], statistic: Statistic) -> Interval:
-    """Give the 95 % interval of ``"mean"`` or of a p-quantile over fresh processes.
+    """Return the 95 % interval of ``"mean"`` or of a p-quantile over fresh processes.
 
     Five or more: a bootstrap over processes. Two to four: from the lowest to the highest end of the
     processes' own intervals, which encloses the range of their statistics (the range alone covers a
@@ -348,14 +354,14 @@ def pooled_interval(runs: Sequence[Samples], statistic: Statistic) -> Interval:
 
 
 def _own_interval(run: Samples, statistic: Statistic, *, alone: bool) -> Interval:
-    """Give the interval within a process; one number of each of several processes is that number."""
+    """Return the interval within a process; a single sample of one of several processes is exact."""
     if run.size == 1 and not alone:
         return float(run[0]), float(run[0])
     return mean_interval(run) if isinstance(statistic, str) else quantile_interval(run, statistic)
 
 
 def _bootstrap(runs: Sequence[Samples], statistic: Statistic) -> Interval:
-    """Give the expanded percentile interval of processes drawn with replacement.
+    """Return the expanded percentile interval of processes drawn with replacement.
 
     Expanded (Hesterberg 2015, "What teachers should know about the bootstrap"): with k processes
     the tail is Phi(-t sqrt(k / (k - 1))) instead of 2.5 %; plain, five would cover only 84 %.
@@ -375,7 +381,7 @@ def _bootstrap(runs: Sequence[Samples], statistic: Statistic) -> Interval:
 
 
 def _resampled_quantiles(runs: Sequence[Samples], weights: Samples, p: float) -> Samples:
-    """Find the quantile of each resample on a grid of samples evenly spaced in rank.
+    """Return the quantile of each resample, on a grid of samples evenly spaced in rank.
 
     The quantile of a mixture lies between the least and the greatest of its parts' quantiles, so
     the grid spans only these. weights: how often each process is in each resample.
@@ -389,8 +395,8 @@ def _resampled_quantiles(runs: Sequence[Samples], weights: Samples, p: float) ->
     counts = np.array([np.searchsorted(b, grid, side="right") for b in between]) + np.c_[below]
     sizes = np.array([run.size for run in runs])
     ranks = np.ceil(np.round(p * (weights @ sizes), 6))
-    found: Samples = grid[(weights @ counts >= ranks[:, None]).argmax(axis=1)]
-    return found
+    quantiles: Samples = grid[(weights @ counts >= ranks[:, None]).argmax(axis=1)]
+    return quantiles
 
 
 # --- outliers and drift -----------------------------------------------------------------------------

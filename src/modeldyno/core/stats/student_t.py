@@ -1,7 +1,7 @@
 """Student's t distribution at any level and any degrees of freedom, whole or not.
 
 The distribution function by the continued fraction of the incomplete beta function (Lentz's method; DLMF
-8.17.22), its inverse by Newton's method. Right far out in the tail, and for fewer than one degree of freedom.
+8.17.22), its inverse by Newton's method. Accurate far out in the tail, and below one degree of freedom.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _TINY = 1e-300
 _PRECISION = 1e-13
 _STEPS, _LARGEST = 100, 500.0
 _MANY = 1e7
-"""Degrees of freedom from which on it is the normal distribution, to seven digits."""
+"""Degrees of freedom from which it equals the normal distribution to seven digits."""
 _NORMAL = NormalDist()
 
 
 def beyond(t: float, degrees: float) -> float:
-    """Give P(T > t) for t >= 0, `degrees` > 0."""
+    """Return P(T > t) for t >= 0, `degrees` > 0."""
     if degrees >= _MANY:
         return 0.5 * math.erfc(t / math.sqrt(2))
     x = degrees / (degrees + t * t)
@@ -28,27 +28,27 @@ def beyond(t: float, degrees: float) -> float:
 
 @lru_cache(maxsize=4096)
 def point(tail: float, degrees: float) -> float:
-    """Give the t that is exceeded with probability `tail`, 0 < tail <= 0.5; infinite without degrees."""
+    """Return the t exceeded with probability `tail`, 0 < tail <= 0.5; infinite without degrees of freedom."""
     if degrees <= 0:
         return math.inf
-    if tail >= 0.5:  # noqa: PLR2004 - it is symmetric
+    if tail >= 0.5:  # noqa: PLR2004 - the distribution is symmetric
         return 0.0
     z = -_NORMAL.inv_cdf(tail)
     if degrees >= _MANY:
         return z
-    # Newton's steps for the logarithm of the tail over that of t, which is concave, so that they converge.
-    t = _wallace(z, degrees)
+    # Newton's method on log(tail) as a function of log(t): it is concave, so that the steps converge.
+    t = _approximate_quantile(z, degrees)
     for _ in range(_STEPS):
-        over = beyond(t, degrees)
-        step = math.log(over / tail) * over / (t * _density(t, degrees))
+        exceeded = beyond(t, degrees)
+        step = math.log(exceeded / tail) * exceeded / (t * _density(t, degrees))
         t *= math.exp(max(-1.0, min(1.0, step)))
         if abs(step) < _PRECISION:
             break
     return t
 
 
-def _wallace(z: float, degrees: float) -> float:
-    """Give about the t that leaves out as much as z of the normal distribution does (Wallace 1959)."""
+def _approximate_quantile(z: float, degrees: float) -> float:
+    """Return the approximate t with the same tail probability as the normal deviate z (Wallace 1959)."""
     scaled = z * (8 * degrees + 3) / (8 * degrees + 1)
     return math.sqrt(degrees * math.expm1(min(scaled**2 / degrees, _LARGEST)))
 
@@ -59,19 +59,19 @@ def _density(t: float, degrees: float) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """Give the regularised incomplete beta function, 0 < x <= 1."""
+    """Return the regularised incomplete beta function, 0 < x <= 1."""
     if x >= 1:
         return 1.0
     front = math.exp(
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     )
-    if x > (a + 1) / (a + b + 2):  # the fraction converges quickly on the other side only
-        return 1 - front * _fraction(b, a, 1 - x) / b
-    return front * _fraction(a, b, x) / a
+    if x > (a + 1) / (a + b + 2):  # the continued fraction converges quickly only on the other side
+        return 1 - front * _continued_fraction(b, a, 1 - x) / b
+    return front * _continued_fraction(a, b, x) / a
 
 
-def _fraction(a: float, b: float, x: float) -> float:
-    numerator, denominator = 1.0, 1 / _away(1 - (a + b) * x / (a + 1))
+def _continued_fraction(a: float, b: float, x: float) -> float:
+    numerator, denominator = 1.0, 1 / _nonzero(1 - (a + b) * x / (a + 1))
     value = denominator
     m = 0
     while True:
@@ -79,13 +79,13 @@ def _fraction(a: float, b: float, x: float) -> float:
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         for step in (even, odd):
-            denominator = 1 / _away(1 + step * denominator)
-            numerator = _away(1 + step / numerator)
+            denominator = 1 / _nonzero(1 + step * denominator)
+            numerator = _nonzero(1 + step / numerator)
             value *= denominator * numerator
         if abs(value / before - 1) < _PRECISION:
             return value
 
 
-def _away(number: float) -> float:
-    """Keep a divisor from zero."""
+def _nonzero(number: float) -> float:
+    """Return the number, or a tiny one in place of zero."""
     return number if abs(number) > _TINY else _TINY

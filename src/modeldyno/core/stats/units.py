@@ -1,7 +1,7 @@
-"""Quantities with units: text to base units and back.
+"""Parse and format quantities with units.
 
-Inside the program every number is in a base unit: seconds, bytes, counts, samples per second,
-fractions. Text in other units exists only at the edge, and this is the only place that knows them.
+Inside the program every number is in a base unit: seconds, bytes, counts, samples per second, fractions.
+Other units exist only in text that is read or shown, and only this module knows them.
 A decimal prefix is a power of 1000 (MB = 10^6 bytes), a binary one a power of 1024 (MiB = 2^20).
 """
 
@@ -28,7 +28,7 @@ WATTS = "W"
 HERTZ = "Hz"
 CELSIUS = "°C"
 
-# Smallest first: where a number begins to be shown in a unit, the unit's size, its name.
+# Smallest first: the least number shown in a unit, the unit's size, its name.
 _SHOWN: dict[str, tuple[tuple[float, float, str], ...]] = {
     SECONDS: ((0.0, 1e-9, " ns"), (1e-6, 1e-6, " us"), (1e-3, 1e-3, " ms"), (1.0, 1.0, " s")),
     BYTES: (
@@ -45,13 +45,13 @@ _SHOWN: dict[str, tuple[tuple[float, float, str], ...]] = {
     CELSIUS: ((0.0, 1.0, " °C"),),
 }
 KINDS = frozenset(_SHOWN)
-"""Every base unit that there is."""
+"""All base units."""
 _WHOLE = frozenset({BYTES, COUNT})
 _ZERO = {
     SECONDS: "0 s", BYTES: "0 B", COUNT: "0", RATE: "0/s", FRACTION: "0%", CORES: "0 cores",
     JOULES: "0 J", WATTS: "0 W", HERTZ: "0 Hz", CELSIUS: "0 °C",
 }  # fmt: skip
-_READ: dict[str, dict[str, float]] = {
+_PARSED: dict[str, dict[str, float]] = {
     SECONDS: {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0},
     BYTES: {
         "B": 1.0,
@@ -68,65 +68,65 @@ _READ: dict[str, dict[str, float]] = {
     HERTZ: {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9},
     CELSIUS: {"°C": 1.0, "C": 1.0},
 }
-_LIKE = {
+_EXAMPLES = {
     SECONDS: "50ms", BYTES: "24GiB", COUNT: "10M", RATE: "1000/s", FRACTION: "2%", CORES: "2cores",
     JOULES: "5J", WATTS: "300W", HERTZ: "2GHz", CELSIUS: "80C",
 }  # fmt: skip
-"""What a quantity looks like."""
-UNITS = tuple(_LIKE)
-"""Every base unit."""
+"""An example of a quantity, for error messages."""
+UNITS = tuple(_EXAMPLES)
+"""All base units, in order."""
 _QUANTITY = re.compile(
     r"(?P<number>[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>\S*)"
 )
-_TIED = re.compile(
+_NUMBER_AND_UNIT = re.compile(
     r"(?<=\d) (?=(?:ns|us|ms|s|[KMGT]iB|B|[kMGT]?(?:MACs|FLOPs?)|[kMGT]B?|cores|[umk]?[JW]|[kMG]?Hz|°C)\b)"
 )
 _EXACT = 12
-"""Digits of a number that somebody wrote: enough for any, and free of the dust of binary fractions."""
+"""Digits of a number given by the user: enough for any, without the rounding error of binary fractions."""
 _FEWEST, _USUAL, _MOST = 2, 3, 5
 _WIDE = 100.0
 _DECIMAL = {BYTES: ((3, "kB"), (6, "MB"), (9, "GB"), (12, "TB"))}
-"""Powers of ten and their units, for numbers that people wrote by hand in them."""
-_LONG = 1e15
-"""A number that no unit makes readable is shown with its exponent."""
+"""Powers of ten and their units, for numbers given by the user in them."""
+_EXPONENT_FROM = 1e15
+"""From here on a number is shown with an exponent."""
 
 
 def parse_quantity(text: str, unit: str) -> float:
-    """Read `text`, such as ``50ms``, as a number of the base `unit`; a bare number is in it already.
+    """Parse `text`, such as ``50ms``, to a number in the base `unit`; a bare number is in that unit.
 
     Raises:
-        RequestError: the text is no number, or its unit measures something else.
+        RequestError: the text is not a number, or its unit is not one of this quantity.
     """
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
-        like = _LIKE[unit]
+        like = _EXAMPLES[unit]
         raise RequestError(f"'{text}' is not a quantity; write a number and a unit, such as {like}.")
     suffix = match["unit"]
-    scale = 1.0 if suffix in {"", unit} else _READ[unit].get(suffix)
+    scale = 1.0 if suffix in {"", unit} else _PARSED[unit].get(suffix)
     if scale is None:
-        allowed = ", ".join(_READ[unit])
+        allowed = ", ".join(_PARSED[unit])
         raise RequestError(f"'{suffix}' in '{text}' is not a unit here; use one of: {allowed}.")
     return float(match["number"].replace(",", "")) * scale
 
 
 def parse_bound(text: str, unit: str) -> float:
-    """Read what a number is held to, as `parse_quantity` does; but a time, unless it is 0, needs its unit.
+    """Parse a bound as `parse_quantity` does; but a time, unless it is 0, needs a unit.
 
-    The milliseconds of another tool would else be our seconds.
+    Otherwise the milliseconds of another tool would be read as seconds.
 
     Raises:
-        RequestError: the text is no number, its unit measures something else, or a time has none.
+        RequestError: the text is not a number, its unit is not one of this quantity, or a time has no unit.
     """
     bound, number = parse_quantity(text, unit), text.strip()
     if unit == SECONDS and bound and not number[-1].isalpha():
-        raise RequestError(f"'{number}' leaves the unit open; write {number}ms or {number}s.")
+        raise RequestError(f"'{number}' has no unit; write {number}ms or {number}s.")
     return bound
 
 
 def format_quantity(value: float | None, unit: str, digits: int | None = 4) -> str:
-    """Show a number of base `unit` in the unit that suits its size, to `digits` significant digits.
+    """Format a number of base `unit` in the unit that suits its size, to `digits` significant digits.
 
-    Without `digits` it is shown as it would be written by hand: exactly, and no longer than needed.
+    Without `digits` it is exact and as short as possible, as a user would write it.
     """
     if value is None:
         return "null"
@@ -134,39 +134,39 @@ def format_quantity(value: float | None, unit: str, digits: int | None = 4) -> s
         return f"{value:g}"
     if value == 0:
         return _ZERO[unit]
-    scale, suffix = _suiting(abs(value), unit, digits or _EXACT)
+    scale, suffix = _suitable_unit(abs(value), unit, digits or _EXACT)
     shown = value / scale
     if digits is None:
-        decimal = (_bare(value / 10.0**power) + f" {name}" for power, name in _DECIMAL.get(unit, ()))
-        return min((_bare(shown) + suffix, *decimal), key=len)
+        decimal = (_format_exact(value / 10.0**power) + f" {name}" for power, name in _DECIMAL.get(unit, ()))
+        return min((_format_exact(shown) + suffix, *decimal), key=len)
     if scale == 1 and unit in _WHOLE and float(value).is_integer():
         return f"{value:,.0f}{suffix}"
-    return _placed(shown, _places(shown, digits)) + suffix
+    return _format_places(shown, _decimal_places(shown, digits)) + suffix
 
 
 def format_estimate(value: float | None, low: float, high: float, unit: str) -> tuple[str, str]:
-    """Show an estimate and its interval in one unit, with the digits that the interval justifies.
+    """Format an estimate and its interval in one unit, with the digits that the interval justifies.
 
-    The last digit shown is of the size of the first digit of the half-width. The value is ``""``
-    where there is none; an unbounded interval is ``at least`` or ``at most``, ``not bounded`` where that is
-    0, or ``""`` on both sides.
+    The last digit shown has the place value of the first digit of the half-width. A missing value is ``""``.
+    An interval with one end is ``at least ...`` or ``at most ...``, ``not bounded`` where that end is 0, and
+    ``""`` without ends.
     """
     ends = [end for end in (low, high) if math.isfinite(end)]
-    known = ends if value is None else [value, *ends]
+    numbers = ends if value is None else [value, *ends]
     anchor = max(map(abs, ends), default=0.0) if value is None else abs(value)
     if not anchor or not math.isfinite(anchor):
         return "" if value is None else format_quantity(value, unit), ""
-    scale, suffix = _suiting(anchor, unit, _USUAL)
-    half = (max(known) - min(known)) / max(1, len(ends)) / scale
-    places = 0 if scale == 1 and not half and unit in _WHOLE else _justified(anchor / scale, half)
-    texts = {number: _placed(number / scale, places) for number in known}
-    return "" if value is None else texts[value] + suffix, _span(texts, low, high, suffix)
+    scale, suffix = _suitable_unit(anchor, unit, _USUAL)
+    half = (max(numbers) - min(numbers)) / max(1, len(ends)) / scale
+    places = 0 if scale == 1 and not half and unit in _WHOLE else _justified_places(anchor / scale, half)
+    texts = {number: _format_places(number / scale, places) for number in numbers}
+    return "" if value is None else texts[value] + suffix, _format_interval(texts, low, high, suffix)
 
 
 def format_change(ratio: float) -> str:
-    """Show a relative change, candidate / baseline - 1: ``+12.3%``, ``-0.04%``, ``21x more``.
+    """Format a relative change, candidate / baseline - 1: ``+12.3%``, ``-0.04%``, ``21x more``.
 
-    From a factor of ten on, up or down, the factor is shown, up to `FARTHEST`. Only what is equal is ``0%``.
+    From a factor of ten on, up or down, it is a factor, up to `FARTHEST`. ``0%`` is no change at all.
     """
     factor = 1 + ratio
     if factor > FARTHEST:
@@ -181,21 +181,21 @@ def format_change(ratio: float) -> str:
 
 
 def format_percent(part: float) -> str:
-    """Show a part of a whole, not negative, to a tenth of a percent; what is less, to one digit."""
+    """Format a non-negative fraction to a tenth of a percent; what is less, to one digit."""
     percent = 100 * part
     if not percent:
         return "0%"
     if percent < _LEAST_PERCENT:
         return f"<{_LEAST_PERCENT}%"
-    if percent < 0.05:  # noqa: PLR2004 - what a tenth of a percent would show as 0.0
+    if percent < 0.05:  # noqa: PLR2004 - would show as 0.0
         return f"{percent:.1g}%"
     return f"{percent:.1f}%" if percent < 100 else f"{percent:,.0f}%"  # noqa: PLR2004 - a whole
 
 
 def format_changes(low: float, high: float) -> str:
-    """Show the ends of an interval of relative changes: ``-4.0 to +2.6%``, ``20x to 22x more``.
+    """Format an interval of relative changes: ``-4.0 to +2.6%``, ``20x to 22x more``.
 
-    An interval beyond `FARTHEST` in both directions bounds nothing, and is told so.
+    An interval beyond `FARTHEST` in both directions is ``not bounded``.
     """
     if 1 + low < 1 / FARTHEST and 1 + high > FARTHEST:
         return NOT_BOUNDED
@@ -207,55 +207,55 @@ def format_changes(low: float, high: float) -> str:
 
 
 _FACTOR = 10
-"""From here on a change is shown as a factor."""
+"""Factor from which a change is shown as a factor."""
 FARTHEST = 1_000_000
-"""Factor of a change beyond which no number is shown; intervals from two starts may be as wide."""
+"""Factor beyond which a change is not quantified; intervals from two process starts may be as wide."""
 NOT_BOUNDED = "not bounded"
-"""What is said of an interval whose ends say nothing."""
+"""Text of an interval that bounds nothing."""
 _LEAST_PERCENT = 0.001
 
 
-def _span(texts: dict[float, str], low: float, high: float, suffix: str) -> str:
+def _format_interval(texts: dict[float, str], low: float, high: float, suffix: str) -> str:
     if low in texts and high in texts:
         return f"{texts[low]} to {texts[high]}{suffix}"
     if low in texts:
-        nothing = not texts[low].strip("-0.")
-        return NOT_BOUNDED if nothing else f"at least {texts[low]}{suffix}"
+        is_zero = not texts[low].strip("-0.")
+        return NOT_BOUNDED if is_zero else f"at least {texts[low]}{suffix}"
     return f"at most {texts[high]}{suffix}" if high in texts else ""
 
 
-def _justified(value: float, half: float) -> int:
-    """Give the decimal places that a half-width leaves to a value, within reason."""
+def _justified_places(value: float, half: float) -> int:
+    """Return the decimal places that a half-width justifies for a value, within limits."""
     if not half:
-        return _places(value, _USUAL)
-    return min(_places(value, _MOST), max(_places(value, _FEWEST), _places(half, 1)))
+        return _decimal_places(value, _USUAL)
+    return min(_decimal_places(value, _MOST), max(_decimal_places(value, _FEWEST), _decimal_places(half, 1)))
 
 
 def unbroken(text: str) -> str:
-    """Tie numbers to their units by no-break spaces, for text that is going to be wrapped."""
-    return _TIED.sub("\N{NO-BREAK SPACE}", text)
+    """Join numbers and their units by no-break spaces, for text that will be wrapped."""
+    return _NUMBER_AND_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def format_axis(values: Sequence[float], unit: str) -> tuple[str, ...]:
-    """Show rising numbers of one axis in one unit, with the digits that tell neighbours apart.
+    """Format ascending numbers of an axis in one unit, with the digits that distinguish neighbours.
 
-    Where they span many orders of size, each has the unit that suits it.
+    Where they span orders of magnitude, each has the unit that suits it.
     """
     if values[-1] >= _WIDE * values[0]:
         return tuple(format_quantity(value, unit, _FEWEST) for value in values)
-    scale, suffix = _suiting(values[-1], unit, _USUAL)
+    scale, suffix = _suitable_unit(values[-1], unit, _USUAL)
     step = min((b - a for a, b in pairwise(values)), default=values[-1]) / scale
     places = next((n for n in range(9) if abs(step - round(step, n)) < step / 20), 9)
-    return tuple(_placed(value / scale, places) + suffix for value in values)
+    return tuple(_format_places(value / scale, places) + suffix for value in values)
 
 
 def sizes(unit: str) -> tuple[tuple[float, float, str], ...]:
-    """Give where a number begins to be shown in a unit, the unit's size and its name; the smallest first."""
+    """Return the least number shown in a unit, the unit's size and its name, the smallest first."""
     return _SHOWN[unit]
 
 
-def _suiting(size: float, unit: str, digits: int) -> tuple[float, str]:
-    """Give the unit in which `size`, once rounded, stays below the next unit: 1 ms, never 1,000 us."""
+def _suitable_unit(size: float, unit: str, digits: int) -> tuple[float, str]:
+    """Return the unit in which `size`, once rounded, stays below the next unit: 1 ms, never 1,000 us."""
     choices = _SHOWN[unit]
     for (_, scale, suffix), (next_from, _, _) in pairwise(choices):
         rounded = float(f"{size / scale:.{digits - 1}e}") * scale
@@ -264,20 +264,20 @@ def _suiting(size: float, unit: str, digits: int) -> tuple[float, str]:
     return choices[-1][1:]
 
 
-def _places(value: float, digits: int) -> int:
-    """Give the decimal places that make `digits` significant digits once the value is rounded."""
+def _decimal_places(value: float, digits: int) -> int:
+    """Return the decimal places that make `digits` significant digits once the value is rounded."""
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
     return digits - 1 - exponent
 
 
-def _placed(value: float, places: int) -> str:
-    if abs(value) >= _LONG:
+def _format_places(value: float, places: int) -> str:
+    if abs(value) >= _EXPONENT_FROM:
         return f"{value:.{max(0, places + math.floor(math.log10(abs(value))))}e}"
     return f"{round(value, places):,.{max(places, 0)}f}"
 
 
-def _bare(value: float) -> str:
-    if abs(value) >= _LONG:
+def _format_exact(value: float) -> str:
+    if abs(value) >= _EXPONENT_FROM:
         return repr(value)
-    text = _placed(value, _places(value, _EXACT))
+    text = _format_places(value, _decimal_places(value, _EXACT))
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,3 +1,3 @@
-"""What the second pass saw: layers, operators, memory, data flow, tokens, energy, regions."""
+"""Analysis of instrumented calls: layers, operators, memory, data flow, tokens, energy, regions."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a call takes from the allocator and gives back: its peak, what lies there then, what stays.
+"""Analysis of the allocations of a call: the peak, what is held there, the memory over time, leaks.
 
-Pure: a backend writes down what its allocator did while a call was watched, and everything else follows
-from that record. Bytes are those that the allocator counts: what was asked for on the CPU, whole blocks
-on a device. Times are seconds from the beginning of the call.
+Pure: a backend records what its allocator did during a call, and everything else is computed from that
+record. Bytes are those that the allocator counts: requested bytes on the CPU, whole blocks on a device. Times
+are seconds from the beginning of the call.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from modeldyno.core.stats.units import BYTES, format_quantity
 
 
 class Category(StrEnum):
-    """What memory is taken for."""
+    """What memory is used for."""
 
     WEIGHTS = "weights"
     """Parameters and buffers."""
     INPUTS = "inputs"
     ACTIVATIONS = "activations"
-    """What an operator gives to others, in training for the backward course, too."""
+    """Outputs of operators, in training also those saved for the backward pass."""
     WORKSPACE = "workspace"
-    """Given back within the very operator, or the step of the optimiser, that took it."""
+    """Freed within the operator, or the optimiser step, that allocated it."""
     GRADIENTS = "gradients"
     """Of parameters; those of activations are activations."""
     OPTIMIZER = "optimizer"
@@ -38,34 +38,34 @@ class Category(StrEnum):
 
 
 GIVEN = frozenset({Category.WEIGHTS, Category.INPUTS})
-"""What a call is given: no part of its own peak, even where the call itself copies it to the device."""
+"""What a call is given; not part of its own peak, even where the call itself copies it to the device."""
 ROOM = "room="
-"""How the scope of a largest batch begins that was predicted for so many bytes."""
+"""Prefix of the scope of a largest batch that was predicted for a number of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Memory taken or given back. Positional, for there are thousands of them."""
+    """An allocation or a deallocation. Positional arguments, as there are thousands of them."""
 
     time: float
     address: int
     bytes: int
-    """Negative where it is given back."""
+    """Negative for a deallocation."""
     scope: str = ""
-    """The module at work; in the backward course the one whose gradient is found."""
+    """The module that runs; in the backward pass the one whose gradient is computed."""
     operator: int = 0
-    """Number of the call of an operator during which it happens; 0 outside of any."""
+    """Number of the operator call during which it happens; 0 outside of any."""
     category: Category | None = None
-    """What it is for, where that is known from the beginning."""
+    """What it is used for, where that is known at once."""
     reserved: int = 0
-    """Bytes that the allocator itself holds on the device after it; 0 where it keeps no reserve."""
+    """Bytes that the allocator has reserved on the device after it; 0 where it keeps no reserve."""
     allocated: int = 0
-    """Bytes of them that are in use."""
+    """Bytes of the reserve that are in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """What turned out at a moment to be in the memory at some addresses."""
+    """The category of the memory at some addresses, as found at one moment."""
 
     time: float
     category: Category
@@ -74,63 +74,68 @@ class Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What the allocator did during one call, until all that the call returned was given back."""
+    """What the allocator did during one call, until everything that the call returned was freed."""
 
     events: tuple[Event, ...]
     """In the order in which they happened."""
     seconds: float
     before: tuple[Held, ...] = ()
-    """What was there before and stays: weights, inputs, the optimiser's state."""
+    """What was there before and stays: weights, inputs, optimiser state."""
     stages: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Part of the call, such as ``forward``, to its beginning and its end."""
+    """Part of the call, such as ``forward``, to its begin and end."""
     named: tuple[Named, ...] = ()
 
 
 Watching = AbstractContextManager[Callable[[], Recorded]]
-"""While entered, gives a callable that makes one call and tells what the allocator did."""
+"""A context manager that yields a callable, which makes one call and returns what the allocator did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Memory from the event that took it to the one that gave it back, by their places."""
+    """Memory from its allocation to its deallocation, by the indices of these events."""
 
     bytes: int
     begin: int
     end: int | None
-    """None where the call does not give it back."""
+    """None where the call does not free it."""
     scope: str
     category: Category
 
 
 def blocks(call: Recorded) -> tuple[Block, ...]:
-    """Pair what was taken with what was given back; what was there before the call is not told of."""
-    found: list[Block] = []
+    """Pair allocations with deallocations; memory from before the call is left out."""
+    result: list[Block] = []
     live: dict[int, tuple[int, Event]] = {}
-    known: dict[int, Category] = {}
-    due = sorted(call.named, key=lambda named: named.time)
-    for place, event in enumerate(call.events):
-        while due and due[0].time <= event.time:
-            known |= _name(due.pop(0), live)
+    categories: dict[int, Category] = {}
+    pending = sorted(call.named, key=lambda named: named.time)
+    for index, event in enumerate(call.events):
+        while pending and pending[0].time <= event.time:
+            categories |= _categories_of(pending.pop(0), live)
         if event.bytes > 0:
-            live[event.address] = place, event
-        elif (taken := live.pop(event.address, None)) is not None:
-            found.append(_block(taken, known, place, event))
-    for named in due:
-        known |= _name(named, live)
-    found += [_block(taken, known, None, None) for taken in live.values()]
-    return tuple(sorted(found, key=lambda block: block.begin))
+            live[event.address] = index, event
+        elif (allocation := live.pop(event.address, None)) is not None:
+            result.append(_make_block(allocation, categories, index, event))
+    for named in pending:
+        categories |= _categories_of(named, live)
+    result += [_make_block(allocation, categories, None, None) for allocation in live.values()]
+    return tuple(sorted(result, key=lambda block: block.begin))
 
 
-def _name(named: Named, live: dict[int, tuple[int, Event]]) -> dict[int, Category]:
-    """Give the places of the blocks that are named."""
+def _categories_of(named: Named, live: dict[int, tuple[int, Event]]) -> dict[int, Category]:
+    """Return the categories of the live blocks at those addresses, by the index of their event."""
     return {live[address][0]: named.category for address in named.addresses if address in live}
 
 
-def _block(taken: tuple[int, Event], known: dict[int, Category], end: int | None, by: Event | None) -> Block:
-    begin, event = taken
-    within = by is not None and event.operator == by.operator != 0
-    usual = Category.WORKSPACE if within else event.category or Category.ACTIVATIONS
-    category = event.category if event.category in GIVEN else known.get(begin, usual)
+def _make_block(
+    allocation: tuple[int, Event],
+    categories: dict[int, Category],
+    end: int | None,
+    deallocation: Event | None,
+) -> Block:
+    begin, event = allocation
+    same_operator = deallocation is not None and event.operator == deallocation.operator != 0
+    default = Category.WORKSPACE if same_operator else event.category or Category.ACTIVATIONS
+    category = event.category if event.category in GIVEN else categories.get(begin, default)
     return Block(event.bytes, begin, end, event.scope, category)
 
 
@@ -139,61 +144,63 @@ def _block(taken: tuple[int, Event], known: dict[int, Category], end: int | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
-    """The moment at which a call holds most."""
+    """The peak memory of a call."""
 
     bytes: int
-    """Beyond what it is given."""
+    """Beyond what the call is given."""
     scope: str = ""
-    """The module at work."""
+    """The module that runs."""
     held: tuple[Held, ...] = ()
-    """The largest first, with what was there before."""
+    """The largest first, including what was there before."""
     stages: dict[str, int] = field(default_factory=dict)
     """Most bytes during each stage."""
     fragmentation: float | None = None
-    """Share of the allocator's reserve that lies idle; None where it keeps none."""
+    """Unused fraction of the allocator's reserve; None where it keeps none."""
 
 
 def peak(call: Recorded) -> Peak:
-    """Find the peak of a call."""
+    """Find the peak memory of a call, and what is held there."""
     own = [block for block in blocks(call) if block.category not in GIVEN]
-    levels = _levels(own, len(call.events))
+    levels = _bytes_over_time(own, len(call.events))
     most = max(levels, default=0)
     if not most:
-        return Peak(bytes=0, held=_largest(call.before), stages=dict.fromkeys(call.stages, 0))
-    at = levels.index(most)
+        return Peak(bytes=0, held=_by_size(call.before), stages=dict.fromkeys(call.stages, 0))
+    index = levels.index(most)
     held = [
         Held(scope=block.scope, role=block.category, bytes=block.bytes)
         for block in own
-        if block.begin <= at and (block.end is None or at < block.end)
+        if block.begin <= index and (block.end is None or index < block.end)
     ]
-    event = call.events[at]
+    event = call.events[index]
     return Peak(
         bytes=most,
         scope=event.scope,
-        held=_largest((*call.before, *held)),
-        stages={name: _most(call, levels, *span) for name, span in call.stages.items()},
+        held=_by_size((*call.before, *held)),
+        stages={name: _most_between(call, levels, *span) for name, span in call.stages.items()},
         fragmentation=1 - event.allocated / event.reserved if event.reserved else None,
     )
 
 
-def _levels(found: Iterable[Block], length: int) -> list[int]:
-    """Give the bytes in use after each event."""
+def _bytes_over_time(memory_blocks: Iterable[Block], length: int) -> list[int]:
+    """Return the bytes in use after each event."""
     change = [0] * (length + 1)
-    for block in found:
+    for block in memory_blocks:
         change[block.begin] += block.bytes
         change[length if block.end is None else block.end] -= block.bytes
     return list(accumulate(change[:length]))
 
 
-def _most(call: Recorded, levels: Sequence[int], begin: float, end: float) -> int:
-    """Give the most bytes in use from a moment, with what was there then, to another."""
-    before = [level for event, level in zip(call.events, levels, strict=True) if event.time < begin]
-    within = (level for event, level in zip(call.events, levels, strict=True) if begin <= event.time < end)
-    return max((*before[-1:], *within), default=0)
+def _most_between(call: Recorded, levels: Sequence[int], begin: float, end: float) -> int:
+    """Return the most bytes in use between two times, including what is there at the begin."""
+    levels_before = [level for event, level in zip(call.events, levels, strict=True) if event.time < begin]
+    levels_within = (
+        level for event, level in zip(call.events, levels, strict=True) if begin <= event.time < end
+    )
+    return max((*levels_before[-1:], *levels_within), default=0)
 
 
-def _largest(held: Iterable[Held]) -> tuple[Held, ...]:
-    """Add up by module and category, the largest first."""
+def _by_size(held: Iterable[Held]) -> tuple[Held, ...]:
+    """Sum by module and category, the largest first."""
     sizes: Counter[tuple[str, str]] = Counter()
     for item in held:
         sizes[item.scope, item.role] += item.bytes
@@ -201,73 +208,79 @@ def _largest(held: Iterable[Held]) -> tuple[Held, ...]:
     return tuple(Held(scope=scope, role=str(role), bytes=size) for (scope, role), size in ranked)
 
 
-# --- the course ----------------------------------------------------------------------------------
+# --- memory over time ----------------------------------------------------------------------------
 
 MOMENTS = 500
-"""Moments of a Course at most; of those between two of them the one with most in use stands for all."""
+"""Most moments of a Course; the one with most bytes in use represents those around it."""
 
 
 def course(call: Recorded, moments: int = MOMENTS) -> Course:
-    """Follow the memory in use by category, through at most so many moments."""
-    found, length = blocks(call), len(call.events)
-    categories = {block.category for block in found} | {Category(held.role) for held in call.before}
+    """Return the memory in use over time by category, at no more than `moments` moments."""
+    memory_blocks, length = blocks(call), len(call.events)
+    categories = {block.category for block in memory_blocks} | {Category(held.role) for held in call.before}
     levels: dict[Category, list[int]] = {}
     for category in (category for category in Category if category in categories):
         base = sum(held.bytes for held in call.before if held.role == category)
-        mine = [block for block in found if block.category is category]
-        levels[category] = [base, *(base + level for level in _levels(mine, length))]
+        own = [block for block in memory_blocks if block.category is category]
+        levels[category] = [base, *(base + level for level in _bytes_over_time(own, length))]
     times = [0.0, *(event.time for event in call.events)]
-    kept = _kept([sum(column) for column in zip(*levels.values(), strict=True)], moments)
+    indices = _kept_indices([sum(column) for column in zip(*levels.values(), strict=True)], moments)
     return Course(
-        times=pack(times[place] for place in kept),
-        levels={str(name): pack(float(line[place]) for place in kept) for name, line in levels.items()},
+        times=pack(times[index] for index in indices),
+        levels={
+            str(name): pack(float(values[index]) for index in indices) for name, values in levels.items()
+        },
     )
 
 
-def _kept(whole: Sequence[int], moments: int) -> list[int]:
-    """Choose places, evenly spread, of each stretch the one that has most; the first and last always."""
-    last = len(whole) - 1
+def _kept_indices(levels: Sequence[int], moments: int) -> list[int]:
+    """Return the indices to keep: of each of equal stretches the maximum, and always the first and last."""
+    last = len(levels) - 1
     stretch = max(1, -(-last // max(1, moments - 2)))
     tops = (
-        max(range(begin, min(begin + stretch, last)), key=whole.__getitem__)
+        max(range(begin, min(begin + stretch, last)), key=levels.__getitem__)
         for begin in range(1, last, stretch)
     )
-    return list(dict.fromkeys((0, *tops, max(last, 0)))) if whole else []
+    return list(dict.fromkeys((0, *tops, max(last, 0)))) if levels else []
 
 
 # --- growth --------------------------------------------------------------------------------------
 
 _FEWEST = 4
-"""Calls from which growth is told; the first of them may leave tables behind that serve all others."""
+"""Least calls to judge growth; the first of them may leave caches behind that serve all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """What calls leave behind."""
+    """Memory growth from call to call."""
 
     bytes: float
-    """A call, on average."""
+    """Per call, on average."""
     steady: bool
-    """Whether every call left something and none gave any of it back: a leak."""
+    """Whether memory grew in every call: a leak."""
     left: tuple[Held, ...] = ()
-    """What the last of the calls left, by the module that made it, the largest first."""
+    """What the last call left, by the module that allocated it, the largest first."""
 
 
 def growth(calls: Sequence[Recorded]) -> Growth | None:
-    """Follow the bytes in use from call to call, the first left out; None where there are too few."""
+    """Return the growth of the bytes in use from call to call, without the first; None for too few calls."""
     if len(calls) < _FEWEST:
         return None
-    levels, live = _ends(calls)
+    levels, live = _bytes_after_calls(calls)
     rises = [after - before for before, after in pairwise(levels[1:])]
     last = len(calls) - 1
-    left = (Held(scope=event.scope, role="", bytes=event.bytes) for at, event in live.values() if at == last)
+    left = (
+        Held(scope=event.scope, role="", bytes=event.bytes)
+        for number, event in live.values()
+        if number == last
+    )
     return Growth(
-        bytes=sum(rises) / len(rises), steady=min(rises) > 0, left=_largest(left) if min(rises) > 0 else ()
+        bytes=sum(rises) / len(rises), steady=min(rises) > 0, left=_by_size(left) if min(rises) > 0 else ()
     )
 
 
-def _ends(calls: Sequence[Recorded]) -> tuple[list[int], dict[int, tuple[int, Event]]]:
-    """Give the bytes in use after each call, and what still is after the last, with the call's number."""
+def _bytes_after_calls(calls: Sequence[Recorded]) -> tuple[list[int], dict[int, tuple[int, Event]]]:
+    """Return the bytes in use after each call, and what is live after the last, with its call's number."""
     live: dict[int, tuple[int, Event]] = {}
     levels: list[int] = []
     level = 0
@@ -282,35 +295,35 @@ def _ends(calls: Sequence[Recorded]) -> tuple[list[int], dict[int, tuple[int, Ev
     return levels, live
 
 
-# --- in the words of a Result --------------------------------------------------------------------
+# --- as measurements -----------------------------------------------------------------------------
 
 
 def seen(calls: Sequence[Recorded]) -> Iterator[Measurement | Doubt | Activity]:
-    """Tell what several watched calls took: the peak of the costliest of them, and what they left."""
+    """Yield the memory metrics of recorded calls: the peak of the largest call, and the growth."""
     if not calls:
         return
-    tops = [peak(call) for call in calls]
-    at = max(range(len(calls)), key=lambda place: tops[place].bytes)
-    top = tops[at]
-    yield observed("allocated_peak", top.bytes)
-    for name, size in top.stages.items():
+    peaks = [peak(call) for call in calls]
+    index = max(range(len(calls)), key=lambda i: peaks[i].bytes)
+    largest = peaks[index]
+    yield observed("allocated_peak", largest.bytes)
+    for name, size in largest.stages.items():
         yield observed("allocated_peak", size, scope=name)
-    if top.fragmentation is not None:
-        yield observed("fragmentation", top.fragmentation)
-    if (found := growth(calls)) is not None:
-        yield observed("memory_growth", found.bytes)
-        if found.steady:
-            yield _leak(found, len(calls))
-    yield Activity(course=course(calls[at]), held=top.held, held_in=top.scope)
+    if largest.fragmentation is not None:
+        yield observed("fragmentation", largest.fragmentation)
+    if (grown := growth(calls)) is not None:
+        yield observed("memory_growth", grown.bytes)
+        if grown.steady:
+            yield _leak_doubt(grown, len(calls))
+    yield Activity(course=course(calls[index]), held=largest.held, held_in=largest.scope)
 
 
-def _leak(found: Growth, calls: int) -> Doubt:
-    largest = found.left[0] if found.left else None
+def _leak_doubt(grown: Growth, calls: int) -> Doubt:
+    largest = grown.left[0] if grown.left else None
     whose = "no module" if largest is None or not largest.scope else largest.scope
-    share = 0.0 if largest is None else largest.bytes / sum(held.bytes for held in found.left)
+    share = 0.0 if largest is None else largest.bytes / sum(held.bytes for held in grown.left)
     return Doubt(
         code="memory-leak",
-        seen=f"each of {calls} calls left memory behind, {format_quantity(found.bytes, BYTES, 3)} a call, "
-        f"{share:.0%} of it made by {whose}",
+        seen=f"each of {calls} calls left memory behind, {format_quantity(grown.bytes, BYTES, 3)} per call, "
+        f"{share:.0%} of it allocated by {whose}",
         advice="look there for what outlives a call: a list of outputs, a loss that keeps its graph, a cache",
     )

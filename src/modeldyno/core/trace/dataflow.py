@@ -1,6 +1,6 @@
-"""Which data went where in one call, and what that says of each piece of memory.
+"""Data flow of one call: what each step reads, makes and writes, and which copies follow from it.
 
-A framework's session takes a Flow down; nothing here knows a framework.
+A framework's session records a Flow; this module is independent of any framework.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Axes = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A tensor as a step saw it: a place in memory, and how to read it."""
+    """A tensor as a step saw it: a memory location and a layout."""
 
     storage: int
-    """Names the memory; never used again for other memory within the call."""
+    """Identifies the memory; not reused for other memory within the call."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """In elements."""
     offset: int = 0
     capacity: int
-    """Elements that its memory has room for."""
+    """Elements that its memory can hold."""
     dtype: str = "float32"
     bytes: int = 0
     device: str = HOST
@@ -44,7 +44,7 @@ class Value:
 
     @property
     def axes(self) -> Axes:
-        """How it lies in memory; axes of one element mean nothing."""
+        """Its memory layout, without axes of one element."""
         return tuple((n, step) for n, step in zip(self.shape, self.strides, strict=True) if n != 1)
 
 
@@ -53,33 +53,33 @@ class Step:
     """One call of the framework by the model's code."""
 
     name: str
-    """As it is written there: ``Tensor.contiguous``, ``torch.tensor``."""
+    """As written in the code: ``Tensor.contiguous``, ``torch.tensor``."""
     scope: str = ""
-    """Path of the module whose code makes it."""
+    """Path of the module whose code makes the call."""
     line: str = ""
-    """Of the user's code that makes it, such as ``mynet.py:19``; empty where a library does all by itself."""
+    """Line of the user's code that makes it, such as ``mynet.py:19``; empty within a library."""
     inputs: tuple[Value, ...] = ()
-    """The first is what the step is about."""
+    """The first is the tensor that the step works on."""
     outputs: tuple[Value, ...] = ()
     writes: frozenset[int] = frozenset()
-    """Memory that it changes, what it makes anew left out."""
+    """Memory that it changes, without what it allocates."""
     awaited: tuple[Value, ...] = ()
-    """Tensors whose numbers the host must know before it can go on."""
+    """Tensors whose values the host needs before it can continue."""
     place: str = ""
-    """Kind of the device that it names."""
+    """Kind of the device given as argument."""
     literal: bool = False
-    """Whether that name is written in the code, not taken from another tensor."""
+    """Whether that device is written in the code, not taken from another tensor."""
     time: float = 0.0
-    """Seconds of the operators within."""
+    """Seconds of its operators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Which data went where in one call."""
+    """The data flow of one call."""
 
     steps: tuple[Step, ...]
     device: str = HOST
-    """Kind of the device that the model runs on."""
+    """Kind of device that the model runs on."""
     weights: frozenset[int] = frozenset()
     """Memory of parameters."""
     given: frozenset[int] = frozenset()
@@ -87,7 +87,7 @@ class Flow:
     outputs: frozenset[int] = frozenset()
     """Memory of what the call returned."""
     kept: frozenset[int] = frozenset()
-    """Memory made in the call that lives on otherwise, such as a cache."""
+    """Memory allocated in the call that outlives it in another way, such as a cache."""
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -97,22 +97,22 @@ COPYING = frozenset({
     "short", "char", "byte", "bool", "reshape", "flatten", "ravel", "cpu", "cuda", "copy_", "__deepcopy__",
     "_to_copy",
 })  # fmt: skip
-"""What code writes in order to copy, convert or move; each gives its own input where it need not."""
-_MAKING = frozenset({
+"""Calls that copy, convert or move; each returns its input where nothing has to be done."""
+_MAKERS = frozenset({
     "tensor", "as_tensor", "asarray", "from_numpy", "scalar_tensor", "arange", "range", "linspace",
     "logspace", "zeros", "ones", "full", "eye", "tril_indices", "triu_indices",
 })  # fmt: skip
-"""What makes a tensor out of nothing but numbers."""
+"""Calls that make a tensor from plain numbers."""
 _EMPTY = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "zeros", "zeros_like", "new_zeros"})
-_SHAPED = frozenset({
+_READS_SHAPE_ONLY = frozenset({
     "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "new_empty",
     "new_zeros", "new_ones", "new_full", "new_tensor",
 })  # fmt: skip
-"""What reads the shape of its input, and none of its numbers."""
+"""Calls that read the shape of their input, but not its values."""
 
 
 def bare(name: str) -> str:
-    """Give what is called, without what it is called on: ``contiguous`` of ``Tensor.contiguous``."""
+    """Return a call's name without its owner: ``contiguous`` for ``Tensor.contiguous``."""
     return name.replace("::", ".").rpartition(".")[2]
 
 
@@ -121,7 +121,7 @@ def bare(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """A step that put what `source` shows into memory of its own."""
+    """A step that copied `source` into new memory."""
 
     index: int
     source: Value
@@ -130,19 +130,19 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Where the same data lies, found by going back through copies."""
+    """A location of the same data, found by following copies back."""
 
     storage: int
     offset: int
     capacity: int
     axes: Axes
     since: int
-    """The step that read it there."""
+    """The step that read the data there."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What a Flow did to each piece of memory; worked out when it is asked for."""
+    """What a Flow did to each piece of memory; computed on first use."""
 
     flow: Flow
 
@@ -154,81 +154,83 @@ class Memory:
     @cached_property
     def made(self) -> dict[int, int]:
         """Memory to the step that made it."""
-        found: dict[int, int] = {}
+        makers: dict[int, int] = {}
         before = set(self.flow.given | self.flow.weights)
         for index, step in enumerate(self.steps):
-            before |= {value.storage for value in step.inputs} - found.keys()
+            before |= {value.storage for value in step.inputs} - makers.keys()
             for value in step.outputs:
                 if value.storage not in before:
-                    found.setdefault(value.storage, index)
-        return found
+                    makers.setdefault(value.storage, index)
+        return makers
 
     @cached_property
     def written(self) -> dict[int, list[int]]:
         """Memory to the steps that changed it after it was made."""
-        found: defaultdict[int, list[int]] = defaultdict(list)
+        writers: defaultdict[int, list[int]] = defaultdict(list)
         for index, step in enumerate(self.steps):
             for storage in step.writes:
-                found[storage].append(index)
-        return found
+                writers[storage].append(index)
+        return writers
 
     @cached_property
     def read(self) -> dict[int, list[int]]:
-        """Memory to the steps that used its numbers; one that only looks at it in another way does not."""
-        found: defaultdict[int, list[int]] = defaultdict(list)
+        """Memory to the steps that used its values; a step that only makes a view of it does not."""
+        readers: defaultdict[int, list[int]] = defaultdict(list)
         for index, step in enumerate(self.steps):
             made = {value.storage for value in step.outputs}
-            looks = made and not step.writes and made <= {value.storage for value in step.inputs}
-            for storage in {value.storage for value in step.inputs} if not looks else ():
-                found[storage].append(index)
-        return found
+            is_view = made and not step.writes and made <= {value.storage for value in step.inputs}
+            for storage in {value.storage for value in step.inputs} if not is_view else ():
+                readers[storage].append(index)
+        return readers
 
     @cached_property
     def dependent(self) -> set[int]:
-        """Memory whose numbers depend on inputs or weights."""
-        found = set(self.flow.given | self.flow.weights)
+        """Memory whose values depend on inputs or weights."""
+        storages = set(self.flow.given | self.flow.weights)
         for step in self.steps:
-            if bare(step.name) not in _SHAPED and any(value.storage in found for value in step.inputs):
-                found |= step.writes | {value.storage for value in step.outputs}
-        return found
+            if bare(step.name) not in _READS_SHAPE_ONLY and any(
+                value.storage in storages for value in step.inputs
+            ):
+                storages |= step.writes | {value.storage for value in step.outputs}
+        return storages
 
     @cached_property
     def constant(self) -> set[int]:
-        """Memory of constants that the call makes with the host, and of what is made of them alone."""
-        found: set[int] = set()
+        """Memory of constants that the call makes on the host, and of what is computed from them alone."""
+        storages: set[int] = set()
         for step in self.steps:
-            fresh = not step.inputs and bare(step.name) in _MAKING and not step.place
-            if fresh or (step.inputs and all(value.storage in found for value in step.inputs)):
-                found |= {value.storage for value in step.outputs if value.device == HOST}
-        return found
+            fresh = not step.inputs and bare(step.name) in _MAKERS and not step.place
+            if fresh or (step.inputs and all(value.storage in storages for value in step.inputs)):
+                storages |= {value.storage for value in step.outputs if value.device == HOST}
+        return storages
 
     @cached_property
     def copies(self) -> dict[int, Copy]:
-        """The copies that the model's code asks for, by their steps."""
-        found: dict[int, Copy] = {}
+        """Step index to the copy that the model's code asks for there."""
+        result: dict[int, Copy] = {}
         for index, step in enumerate(self.steps):
             if bare(step.name) in COPYING and step.inputs and len(step.outputs) == 1:
-                copy = self._copied(index, step)
+                copy = self._find_copy(index, step)
                 if copy is not None:
-                    found[index] = copy
-        return found
+                    result[index] = copy
+        return result
 
-    def _copied(self, index: int, step: Step) -> Copy | None:
+    def _find_copy(self, index: int, step: Step) -> Copy | None:
         (result,) = step.outputs
         if bare(step.name) == "copy_":
-            if len(step.inputs) != 2 or not self._fills(index, result):  # noqa: PLR2004 - to and from
+            if len(step.inputs) != 2 or not self._fills_fresh(index, result):  # noqa: PLR2004 - to and from
                 return None
             source = step.inputs[1]
         else:
             source = step.inputs[0]
             if self.made.get(result.storage) != index:
-                return None  # nothing was copied: what was asked for held already
+                return None  # nothing was copied: the input already was as requested
         if source.size != result.size or source.storage == result.storage:
             return None
         return Copy(index=index, source=source, result=result)
 
-    def _fills(self, index: int, result: Value) -> bool:
-        """Whether a step gives fresh memory its first and only contents."""
+    def _fills_fresh(self, index: int, result: Value) -> bool:
+        """Whether a step fills fresh memory completely, and nothing else writes it."""
         maker = self.made.get(result.storage)
         return (
             maker is not None
@@ -244,25 +246,25 @@ class Memory:
         return {copy.result.storage: copy for copy in self.copies.values()}
 
     def changes(self, storage: int, begin: int, end: int | None = None) -> bool:
-        """Whether memory changes behind the step `begin`, and before `end` where one is given."""
+        """Whether memory changes after the step `begin`, and before `end` where given."""
         return any(begin < at and (end is None or at < end) for at in self.written.get(storage, ()))
 
     def lives_on(self, storage: int) -> bool:
-        """Whether memory is there after the call, though it was not before."""
+        """Whether memory allocated in the call outlives it."""
         return storage in self.flow.outputs or storage in self.flow.kept
 
     def replaceable(self, copy: Copy, seen: Seen) -> bool:
-        """Whether all that use a copy could use where the data was before."""
+        """Whether all users of a copy could use the earlier location of the data."""
         if self.changes(copy.result.storage, copy.index) or self.changes(seen.storage, seen.since):
             return False
         if not self.lives_on(copy.result.storage):
             return True
         own = seen.storage in self.made and not self.lives_on(seen.storage)
-        whole = seen.capacity == copy.result.capacity  # a part of something large is copied to free the rest
+        whole = seen.capacity == copy.result.capacity  # part of a large tensor is copied to free the rest
         return own and whole and copy.result.storage not in self.flow.kept
 
     def ancestry(self, copy: Copy) -> Iterator[Seen]:
-        """Go back through the copies that the data came by, as far as it is surely the same data."""
+        """Yield earlier locations of a copy's data, as long as it is certainly the same data."""
         value, since = copy.source, copy.index
         axes = value.axes
         storage, offset, capacity, dtype = value.storage, value.offset, value.capacity, value.dtype
@@ -271,7 +273,7 @@ class Memory:
             before = self.copied.get(storage)
             if before is None or before.source.dtype != dtype or before.source.device != value.device:
                 return
-            through = _through(axes, offset, before)
+            through = _axes_of_source(axes, offset, before)
             if through is None or self.changes(storage, before.index, since):
                 return
             axes, since, source = through, before.index, before.source
@@ -279,14 +281,14 @@ class Memory:
 
     @cached_property
     def known(self) -> set[int]:
-        """Memory that the model's code has a hold of."""
+        """Memory that appears as input or output of a step."""
         return {value.storage for step in self.steps for value in (*step.inputs, *step.outputs)}
 
     @cached_property
     def orders(self) -> dict[int, int]:
-        """Copies to the earlier ones that gave the same data in the same order."""
+        """Copies to earlier copies that made the same data in the same layout."""
         first: dict[object, int] = {}
-        found: dict[int, int] = {}
+        repeated: dict[int, int] = {}
         for index, copy in self.copies.items():
             source, result = copy.source, copy.result
             same = source.dtype == result.dtype and source.device == result.device
@@ -297,14 +299,14 @@ class Memory:
             key = (origin.storage, version, origin.offset, origin.axes, result.axes, result.dtype)
             earlier = first.setdefault(key, index)
             if earlier != index and not self.lives_on(result.storage):
-                found[index] = earlier
-        return found
+                repeated[index] = earlier
+        return repeated
 
 
-def _through(axes: Axes, offset: int, copy: Copy) -> Axes | None:
-    """Say how data that is read so from a copy would be read from what was copied; None if unknown.
+def _axes_of_source(axes: Axes, offset: int, copy: Copy) -> Axes | None:
+    """Return the axes by which a view of a copy is read from its source; None if unknown.
 
-    A copy is dense, so that its axes can be told apart by size and stride.
+    A copy is dense, so that its axes can be distinguished by size and stride.
     """
     source, result = copy.source.axes, copy.result.axes
     if [n for n, _ in source] != [n for n, _ in result] or offset != copy.result.offset:

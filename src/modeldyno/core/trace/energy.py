@@ -1,7 +1,7 @@
-"""Energy and power: from what a counter or a power meter told to joules of one call.
+"""Energy and power: from the readings of an energy counter or power meter to joules per call.
 
-The idle floor is what a device drew in the second before the model was loaded. What it draws above that
-while calls are made back to back, times the mean seconds of a call, is the energy of one call.
+The idle floor is the power of a device in the second before the model was loaded. The power above it during
+back-to-back calls, times the mean seconds of a call, is the energy of one call.
 """
 
 from __future__ import annotations
@@ -21,64 +21,64 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 UPDATES = 10
-"""A window must be this many times longer than a counter's period: either end is known to one period."""
+"""A window must be this many times longer than a meter's period: each end is known to one period."""
 DEEPEST = 0.5
-"""A counter that steps down by more than this share of its span has begun anew; by less, it was reset."""
+"""A counter that drops by more than this share of its span has wrapped around; by less, it was reset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meter:
-    """How a device tells what it draws."""
+    """How a device reports the power that it draws."""
 
     period: float
     """Seconds between two updates of its counter, or between two samples of its power."""
     span: float | None = None
-    """Joules at which its counter begins anew; None where it never does."""
+    """Joules at which its counter wraps around; None where it never does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What a device told at one moment."""
+    """A reading of a device at one moment."""
 
     time: float
-    """Seconds of one clock."""
+    """Seconds, by one clock for all samples."""
     energy: float | None = None
-    """Joules, as its counter stands."""
+    """Joules, the reading of its counter."""
     power: float | None = None
     """Watts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """What a device drew over one or several windows, on average."""
+    """The average power of a device over one or several windows."""
 
     power: float
     """Watts."""
     seconds: float
     error: float
-    """Watts; either end of a window is known to half a period of the meter."""
+    """Watts; each end of a window is known to half a period of the meter."""
     counted: bool
-    """By a counter of energy; else sampled power was summed up over time."""
+    """Whether it comes from an energy counter, not from integrated samples of power."""
     enough: bool
-    """Whether the windows are long enough for what told it."""
+    """Whether the windows are long enough for the meter."""
 
 
 def draw(windows: Sequence[Sequence[Sample]], meter: Meter) -> Draw | None:
-    """Average over windows, each from its first sample to its last; None where it cannot be known.
+    """Average over windows, each from its first sample to its last; None where it cannot be computed.
 
-    What was drawn between two windows counts nowhere.
+    Energy between two windows is left out.
     """
-    told = [[(s.time, s.energy) for s in window if s.energy is not None] for window in windows]
+    readings = [[(s.time, s.energy) for s in window if s.energy is not None] for window in windows]
     sampled = [[(s.time, s.power) for s in window if s.power is not None] for window in windows]
-    counts = [window for window in told if len(window) > 1]
-    joules = [consumed([energy for _, energy in window], meter.span) for window in counts]
-    known = [each for each in joules if each is not None]
-    counted = bool(counts) and len(known) == len(counts)
-    points = counts if counted else list(filter(None, sampled))
+    counter_windows = [window for window in readings if len(window) > 1]
+    joules = [consumed([energy for _, energy in window], meter.span) for window in counter_windows]
+    valid = [energy for energy in joules if energy is not None]
+    counted = bool(counter_windows) and len(valid) == len(counter_windows)
+    points = counter_windows if counted else list(filter(None, sampled))
     seconds = sum(window[-1][0] - window[0][0] for window in points)
     if seconds <= 0:
         return None
-    power = sum(known if counted else map(integral, sampled)) / seconds
+    power = sum(valid if counted else map(integral, sampled)) / seconds
     return Draw(
         power=power,
         seconds=seconds,
@@ -89,10 +89,10 @@ def draw(windows: Sequence[Sequence[Sample]], meter: Meter) -> Draw | None:
 
 
 def consumed(counts: Sequence[float], span: float | None) -> float | None:
-    """Joules from the first reading of a counter to the last, through any number of its wraps.
+    """Return the joules from the first reading of a counter to the last, through any number of wraps.
 
-    None for fewer than two readings, and where the counter was set back between them: what was counted
-    then is lost. Readings must come more often than the counter wraps.
+    None for fewer than two readings, or where the counter was reset between them. Readings must come more
+    often than the counter wraps.
     """
     if len(counts) < 2:  # noqa: PLR2004 - a difference
         return None
@@ -103,70 +103,70 @@ def consumed(counts: Sequence[float], span: float | None) -> float | None:
 
 
 def integral(points: Sequence[tuple[float, float]]) -> float:
-    """Sum values (such as watts) up over their times, by trapezoids."""
+    """Integrate values (such as watts) over time by the trapezoidal rule."""
     return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(points))
 
 
 def measured(metric: str, scope: str, drawn: Draw) -> Measurement:
-    """Give what was drawn with the interval that the ends of its window leave."""
+    """Return the average power with the interval that follows from the uncertain ends of its window."""
     interval = Interval(low=drawn.power - drawn.error, high=drawn.power + drawn.error)
     return observed(metric, drawn.power, scope=scope, interval=interval)
 
 
-def per_call(found: Iterable[Measurement]) -> Iterator[Measurement | Doubt]:
-    """Joules that one call takes above the idle floor: of each device, and of all that have a floor.
+def per_call(measurements: Iterable[Measurement]) -> Iterator[Measurement | Doubt]:
+    """Yield the joules per call above the idle floor, of each device and of all that have a floor.
 
-    Needs `power` and `idle_power` at the same scopes, and `latency` (its mean) or `batch_rate`. What
-    cannot be told from the floor is left out.
+    Needs `power` and `idle_power` at the same scopes, and `latency` (its mean) or `batch_rate`. A device
+    whose power does not exceed its floor is left out.
     """
-    known = {(m.metric, m.scope): m for m in found}
-    seconds = _seconds(known)
+    by_metric = {(m.metric, m.scope): m for m in measurements}
+    seconds = _seconds_per_call(by_metric)
     above = {
-        scope: _plus(_ends(watts), [-end for end in reversed(_ends(floor))])
-        for (metric, scope), watts in known.items()
-        if metric == "power" and (floor := known.get(("idle_power", scope))) is not None
+        scope: _add_ends(_interval_ends(watts), [-end for end in reversed(_interval_ends(floor))])
+        for (metric, scope), watts in by_metric.items()
+        if metric == "power" and (floor := by_metric.get(("idle_power", scope))) is not None
     }
     if not above or seconds is None:
         return
-    whole = reduce(_plus, above.values())
-    taken = {scope: watts for scope, watts in {**above, "": whole}.items() if watts[0] > 0}
-    for scope, watts in taken.items():
+    total = reduce(_add_ends, above.values())
+    positive = {scope: watts for scope, watts in {**above, "": total}.items() if watts[0] > 0}
+    for scope, watts in positive.items():
         low, joules, high = (a * b for a, b in zip(watts, seconds, strict=True))
         yield observed("energy", joules, scope=scope, interval=Interval(low=low, high=high))
-    if not taken:
-        yield _at_idle(list(above), whole)
+    if not positive:
+        yield _idle_power_doubt(list(above), total)
 
 
 _Ends = Sequence[float]
 """The lower end of an interval, the estimate, and the upper end."""
 
 
-def _ends(found: Measurement) -> _Ends:
-    if isinstance(found.value, Distribution):
-        value, interval = found.value.statistic("mean"), found.value.interval("mean")
+def _interval_ends(measurement: Measurement) -> _Ends:
+    if isinstance(measurement.value, Distribution):
+        value, interval = measurement.value.statistic("mean"), measurement.value.interval("mean")
     else:
-        value, interval = found.value, found.interval
+        value, interval = measurement.value, measurement.interval
     return (value, value, value) if interval is None else (interval.low, value, interval.high)
 
 
-def _plus(a: _Ends, b: _Ends) -> _Ends:
+def _add_ends(a: _Ends, b: _Ends) -> _Ends:
     return [x + y for x, y in zip(a, b, strict=True)]
 
 
-def _seconds(known: dict[tuple[str, str], Measurement]) -> _Ends | None:
-    """Give the mean seconds of one call.
+def _seconds_per_call(by_metric: dict[tuple[str, str], Measurement]) -> _Ends | None:
+    """Return the mean seconds of one call.
 
-    Calls fill the timed pass but for 1 to 3 % of it, so the mean power of the pass is that of the calls.
+    Calls fill 97 to 99 % of the timed pass, so that the mean power of the pass is that of the calls.
     """
-    latency, rate = known.get(("latency", "")), known.get(("batch_rate", ""))
+    latency, rate = by_metric.get(("latency", "")), by_metric.get(("batch_rate", ""))
     if latency is not None and isinstance(latency.value, Distribution) and len(latency.value):
-        return [end if isfinite(end) else latency.value.statistic("mean") for end in _ends(latency)]
+        return [end if isfinite(end) else latency.value.statistic("mean") for end in _interval_ends(latency)]
     if rate is None:
         return None
-    return [1 / end if end > 0 else 1 / _ends(rate)[1] for end in reversed(_ends(rate))]
+    return [1 / end if end > 0 else 1 / _interval_ends(rate)[1] for end in reversed(_interval_ends(rate))]
 
 
-def _at_idle(devices: list[str], above: _Ends) -> Doubt:
+def _idle_power_doubt(devices: list[str], above: _Ends) -> Doubt:
     low, _, high = (format_quantity(end, WATTS, 2) for end in above)
     return Doubt(
         code="at-idle-power",
@@ -176,20 +176,20 @@ def _at_idle(devices: list[str], above: _Ends) -> Doubt:
 
 
 def too_short(device: str, drawn: Draw, meter: Meter) -> Doubt:
-    """Say that a window was too short to tell the energy of a device."""
+    """Return the doubt that a window is too short to determine the energy of a device."""
     needed = format_quantity(UPDATES * meter.period, SECONDS, 2)
     return Doubt(
         code="short-window",
-        seen=f"{device} was watched for {format_quantity(drawn.seconds, SECONDS, 2)} of calls, "
-        f"and {needed} are needed to tell what it drew",
+        seen=f"{device} was sampled during {format_quantity(drawn.seconds, SECONDS, 2)} of calls, "
+        f"and {needed} are needed to determine its power",
         advice="measure longer with --min-time",
     )
 
 
 def by_samples(device: str) -> Doubt:
-    """Say that the energy of a device comes from samples of its power."""
+    """Return the doubt that the energy of a device comes from samples of its power."""
     return Doubt(
         code="sampled-power",
-        seen=f"{device} tells no energy; its power was sampled and summed up over time",
+        seen=f"{device} has no energy counter; its power was sampled and integrated over time",
         advice="read its energy as an estimate, and measure longer with --min-time",
     )

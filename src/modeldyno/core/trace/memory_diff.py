@@ -1,4 +1,4 @@
-"""What lies in memory at the peak of a call, in two Results: what came, what went, what changed its size."""
+"""Compare what is in memory at the peak of a call in two Results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.trace_data import Activity
 
 Place = tuple[str, str]
-"""Path of a module, and the role of what it holds."""
+"""Path of a module, and the role of its memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,27 +35,27 @@ class HeldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryChange:
-    """Two snapshots of memory at the peak, place by place."""
+    """The difference of two memory snapshots at the peak, by module and role."""
 
     held: tuple[HeldChange, ...]
-    """All places of either, the largest difference first; what is alike in both comes last."""
+    """All modules and roles of either, the largest difference first, the unchanged ones last."""
     before_in: str = ""
     """The module during which the peak was reached."""
     after_in: str = ""
 
     @property
     def before(self) -> int:
-        """Bytes of all that lay there, weights and inputs included."""
-        return sum(each.before for each in self.held)
+        """Bytes held at the peak, weights and inputs included."""
+        return sum(change.before for change in self.held)
 
     @property
     def after(self) -> int:
-        """Likewise, in the later one."""
-        return sum(each.after for each in self.held)
+        """Bytes held at the peak of the later one."""
+        return sum(change.after for change in self.held)
 
     @property
     def difference(self) -> int:
-        """Bytes more than before: the sum of the differences of all places."""
+        """Bytes more than before: the sum of all differences."""
         return self.after - self.before
 
 
@@ -63,7 +63,7 @@ def memory_change(baseline: Result, candidate: Result) -> MemoryChange:
     """Compare what two Results hold at the measured peak.
 
     Raises:
-        RunFailed: one of them has no snapshot of memory.
+        RunFailed: one of them has no memory snapshot.
     """
     before, after = _snapshot(baseline), _snapshot(candidate)
     old, new = _sizes(before), _sizes(after)
@@ -71,17 +71,19 @@ def memory_change(baseline: Result, candidate: Result) -> MemoryChange:
         HeldChange(scope=scope, role=role, before=old[scope, role], after=new[scope, role])
         for scope, role in {**old, **new}
     )
-    return MemoryChange(held=tuple(sorted(rows, key=_rank)), before_in=before.held_in, after_in=after.held_in)
+    return MemoryChange(
+        held=tuple(sorted(rows, key=_sort_key)), before_in=before.held_in, after_in=after.held_in
+    )
 
 
 def _snapshot(result: Result) -> Activity:
-    found = result.activity
-    if found is None or (found.course is None and not found.held):
+    activity = result.activity
+    if activity is None or (activity.course is None and not activity.held):
         raise RunFailed(
-            f"The result {result.id} of {result.name} holds no snapshot of memory; profile it with "
-            "the probe memory, by a backend whose allocator can be watched, such as torch."
+            f"The result {result.id} of {result.name} has no memory snapshot; profile it with "
+            "the probe memory, on a backend whose allocator can be recorded, such as torch."
         )
-    return found
+    return activity
 
 
 def _sizes(activity: Activity) -> Counter[Place]:
@@ -91,5 +93,5 @@ def _sizes(activity: Activity) -> Counter[Place]:
     return sizes
 
 
-def _rank(change: HeldChange) -> tuple[int, int, str, str]:
+def _sort_key(change: HeldChange) -> tuple[int, int, str, str]:
     return -abs(change.difference), -change.after, change.scope, change.role

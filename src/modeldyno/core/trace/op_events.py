@@ -1,7 +1,7 @@
-"""Single things that happened inside a call, and their sums by name, module and shapes.
+"""Operators, kernels and transfers of a call, and their sums by name, module and shapes.
 
-A few calls are watched, and one of them may be held up by whatever else the machine does: a time is the
-lower quartile of those of the calls, as `attribution.quiet` gives it, while counts and bytes are means.
+A few calls are recorded, and any of them may be disturbed by other load on the machine: a time is the lower
+quartile over the calls, while counts and bytes are means.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 MOST_ROWS = 2000
-"""Rows that are told one by one; those behind them are joined, so that a document stays small."""
+"""Most rows with shapes and modules; the others are merged, so that a document stays small."""
 VARIOUS = "various"
-"""The shapes of what was joined."""
+"""The shapes of merged rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
-    """One operator, kernel, transfer, synchronisation or named range; an interim value."""
+    """One call of an operator, a kernel, transfer, synchronisation or named range."""
 
     name: str
     kind: Happening = Happening.OPERATOR
@@ -32,28 +32,28 @@ class Occurrence:
     """Path of the innermost module that ran it."""
     shapes: str = ""
     self_time: float = 0.0
-    """Seconds of the host, without what it called in turn."""
+    """Seconds on the host, without its callees."""
     total_time: float = 0.0
     device_time: float = 0.0
-    """Seconds on a device: of an operator, that of the kernels that it launched itself."""
+    """Seconds on a device: for an operator, those of the kernels that it launched itself."""
     allocated: float = 0.0
-    """Bytes taken from the allocator, less those given back."""
+    """Bytes allocated, less those freed."""
     parent: int | None = None
-    """Place of what called it, among the same occurrences."""
+    """Index of its caller among the same occurrences."""
     call: int = 0
-    """In which of the watched calls, from 0."""
+    """Number of the recorded call that it is in, from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedCalls:
-    """What a few watched calls gave."""
+    """The occurrences of a few recorded calls."""
 
     times: tuple[float, ...]
     """Seconds of each call."""
     occurrences: tuple[Occurrence, ...]
     """Of all calls together."""
     hidden: bool = False
-    """Whether modules could not be told apart, as in compiled code."""
+    """Whether modules cannot be distinguished, as in compiled code."""
 
 
 Key = tuple[Happening, str, str, str]
@@ -61,74 +61,76 @@ Key = tuple[Happening, str, str, str]
 
 
 def executed(watched: WatchedCalls, most: int = MOST_ROWS) -> tuple[Executed, ...]:
-    """Sum occurrences up by kind, name, module and shapes, for one call; the costliest first.
+    """Sum occurrences by kind, name, module and shapes, for one call; the slowest first.
 
-    Rows beyond `most` are joined by kind and name alone, as of the whole, with the shapes VARIOUS, so
-    that sums stay what they are.
+    Rows beyond `most` are merged by kind and name, without a module and with the shapes VARIOUS, so that
+    the totals stay the same.
     """
     groups: defaultdict[Key, list[int]] = defaultdict(list)
-    for place, found in enumerate(watched.occurrences):
-        groups[_key(found)].append(place)
+    for index, occurrence in enumerate(watched.occurrences):
+        groups[_group_key(occurrence)].append(index)
     calls = max(1, len(watched.times))
-    rows = sorted((_row(key, group, watched.occurrences, calls) for key, group in groups.items()), key=_cost)
+    rows = sorted(
+        (_sum_group(key, group, watched.occurrences, calls) for key, group in groups.items()), key=_sort_key
+    )
     if len(rows) <= most:
         return tuple(rows)
-    return (*rows[:most], *sorted(_joined(rows[most:]), key=_cost))
+    return (*rows[:most], *sorted(_merge_rows(rows[most:]), key=_sort_key))
 
 
-def _key(found: Occurrence) -> Key:
-    return found.kind, found.name, found.scope, found.shapes
+def _group_key(occurrence: Occurrence) -> Key:
+    return occurrence.kind, occurrence.name, occurrence.scope, occurrence.shapes
 
 
-def _cost(row: Executed) -> tuple[float, str, str, str]:
+def _sort_key(row: Executed) -> tuple[float, str, str, str]:
     return -max(row.self_time, row.device_time), row.name, row.scope, row.shapes
 
 
-def _row(key: Key, group: Sequence[int], occurrences: Sequence[Occurrence], calls: int) -> Executed:
+def _sum_group(key: Key, group: Sequence[int], occurrences: Sequence[Occurrence], calls: int) -> Executed:
     kind, name, scope, shapes = key
-    found = [occurrences[place] for place in group]
-    outermost = [each for each in found if not _within(each, key, occurrences)]
+    members = [occurrences[index] for index in group]
+    outermost = [occurrence for occurrence in members if not _is_nested(occurrence, key, occurrences)]
     return Executed(
         name=name,
         kind=kind,
         scope=scope,
         shapes=shapes,
-        calls=len(found) / calls,
-        self_time=_undisturbed(found, lambda each: each.self_time, calls),
-        total_time=_undisturbed(outermost, lambda each: each.total_time, calls),
-        device_time=_undisturbed(found, lambda each: each.device_time, calls),
-        allocated=max(0.0, sum(each.allocated for each in found) / calls),
+        calls=len(members) / calls,
+        self_time=_quartile_time(members, lambda occurrence: occurrence.self_time, calls),
+        total_time=_quartile_time(outermost, lambda occurrence: occurrence.total_time, calls),
+        device_time=_quartile_time(members, lambda occurrence: occurrence.device_time, calls),
+        allocated=max(0.0, sum(occurrence.allocated for occurrence in members) / calls),
     )
 
 
-def _undisturbed(found: Iterable[Occurrence], time: Callable[[Occurrence], float], calls: int) -> float:
-    """Give the seconds of one call: a quiet one of those that have it, by the share of calls that do."""
+def _quartile_time(members: Iterable[Occurrence], time: Callable[[Occurrence], float], calls: int) -> float:
+    """Return the seconds of one call: the lower quartile over the calls that have it, times their share."""
     sums: defaultdict[int, float] = defaultdict(float)
-    for each in found:
-        sums[each.call] += time(each)
+    for occurrence in members:
+        sums[occurrence.call] += time(occurrence)
     return quiet(sums.values()) * len(sums) / calls
 
 
-def _within(found: Occurrence, key: Key, occurrences: Sequence[Occurrence]) -> bool:
-    """Whether another of the same group called it: its time is part of that one's."""
-    while found.parent is not None:
-        found = occurrences[found.parent]
-        if _key(found) == key:
+def _is_nested(occurrence: Occurrence, key: Key, occurrences: Sequence[Occurrence]) -> bool:
+    """Whether it was called by another of the same group, whose time includes it."""
+    while occurrence.parent is not None:
+        occurrence = occurrences[occurrence.parent]
+        if _group_key(occurrence) == key:
             return True
     return False
 
 
-def _joined(rows: Iterable[Executed]) -> list[Executed]:
-    whole: dict[tuple[str, str], Executed] = {}
+def _merge_rows(rows: Iterable[Executed]) -> list[Executed]:
+    merged: dict[tuple[str, str], Executed] = {}
     for row in rows:
-        before = whole.get((row.kind, row.name))
-        whole[row.kind, row.name] = (
-            replace(row, scope="", shapes=VARIOUS) if before is None else _added(before, row)
+        before = merged.get((row.kind, row.name))
+        merged[row.kind, row.name] = (
+            replace(row, scope="", shapes=VARIOUS) if before is None else _add_rows(before, row)
         )
-    return list(whole.values())
+    return list(merged.values())
 
 
-def _added(one: Executed, other: Executed) -> Executed:
+def _add_rows(one: Executed, other: Executed) -> Executed:
     return replace(
         one,
         calls=one.calls + other.calls,

@@ -1,8 +1,7 @@
-"""Named regions of code: what their calls took, gathered in bounded memory, and what to make of it.
+"""Statistics of named code regions, collected in bounded memory, as Measurements and doubts.
 
-A region is a function, or the body of a ``with`` statement, that somebody gave a name. Its numbers are
-Measurements with the name as scope: `latency` is one call of it; `calls`, `total_time` and
-`total_self_time` are of the whole run.
+A region is a function, or the body of a ``with`` statement, that the user has named. Its Measurements have
+the name as scope: `latency` is one call of it; `calls`, `total_time` and `total_self_time` are of the run.
 """
 
 from __future__ import annotations
@@ -20,86 +19,86 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 SCRIPT = "script"
-"""The scheme of what holds regions: a script is nothing that a loader could load."""
+"""The scheme of the subject of regions: a script, which no loader loads."""
 PROBE = "profiled"
-"""What the Job of such a Result names as its probe."""
+"""The probe in the Job of such a Result."""
 MOST = 16_384
-"""Calls of a region that are kept one by one; beyond it one of every 2, 4, 8 ... in a row, by lot."""
+"""Most calls of a region that are kept; beyond it a random one of every 2, 4, 8 ... consecutive ones."""
 _NS = 1e-9
-_DEAR = 0.05
-"""Share of a region's own time from which on the cost of noting down is a doubt."""
+_OVERHEAD_LIMIT = 0.05
+"""Share of a region's own time above which the recording overhead is a doubt."""
 
 
 class Tally:
-    """What the calls of one region took; grows no further than MOST calls.
+    """The times of the calls of one region; keeps at most MOST of them.
 
-    Of more calls than that, each stretch of 2, 4, 8 ... consecutive ones is represented by one of them,
-    drawn by lot: a pattern in the calls cannot hide between the drawn ones, and their order is kept, so
-    that the effective number of samples can still be told. The quickest and the slowest are kept anyway.
+    Of more calls, each stretch of 2, 4, 8 ... consecutive ones is represented by a random one of them: a
+    periodic pattern cannot hide between the kept calls, and their order is preserved, so that the effective
+    sample size can still be computed. The fastest and the slowest call are always kept.
     """
 
     __slots__ = (
-        "_due", "_lot", "_most", "_stride", "calls", "kept", "least", "longest", "nested_calls", "own",
-        "sizes", "total",
+        "_most", "_next_kept", "_random", "_stride", "calls", "kept", "least", "longest", "nested_calls",
+        "own", "sizes", "total",
     )  # fmt: skip
 
     def __init__(self, most: int = MOST, seed: int = 0) -> None:
         self.calls = 0
         self.total = 0
-        """Nanoseconds in the outermost calls: a call within one of the same region adds nothing."""
+        """Nanoseconds in the outermost calls; a recursive call adds nothing."""
         self.own = 0
         """Nanoseconds outside of all nested regions."""
         self.nested_calls = 0
         """Calls of regions directly within these."""
         self.kept = array("q")
-        """Nanoseconds of the calls that are kept."""
+        """Nanoseconds of the kept calls."""
         self.least = 0
         self.longest = 0
         self.sizes: dict[str, Sizes] = {}
-        """Where memory was looked at, by place."""
+        """Memory by place, where it was measured."""
         self._most = most
         self._stride = 1
-        self._due = 1
-        self._lot = Random(seed)  # noqa: S311 - no secret
+        self._next_kept = 1
+        self._random = Random(seed)  # noqa: S311 - no secret
 
     def add(self, spent: int, own: int, outermost: int, nested_calls: int) -> None:
-        """Count a call; times are nanoseconds."""
+        """Add a call; times are nanoseconds."""
         self.calls += 1
         self.total += outermost
         self.own += own
         self.nested_calls += nested_calls
         self.longest = max(self.longest, spent)
         self.least = spent if self.calls == 1 else min(self.least, spent)
-        if self.calls == self._due:
+        if self.calls == self._next_kept:
             self._keep(spent)
 
     def _keep(self, spent: int) -> None:
         self.kept.append(spent)
         if len(self.kept) == self._most:
             pairs = range(0, self._most - 1, 2)
-            self.kept = array("q", (self.kept[i + self._lot.getrandbits(1)] for i in pairs))
+            self.kept = array("q", (self.kept[i + self._random.getrandbits(1)] for i in pairs))
             self._stride *= 2
-        begun = len(self.kept) * self._stride
-        self._due = begun + (1 if self._stride == 1 else 1 + self._lot.randrange(self._stride))
+        covered = len(self.kept) * self._stride
+        self._next_kept = covered + (1 if self._stride == 1 else 1 + self._random.randrange(self._stride))
 
     def seconds(self) -> array[float]:
-        """Give the calls that are kept, seconds, in their order; the extremes come last if not among them."""
+        """Return the kept calls in seconds, in their order; the extremes come last if not among them."""
         extremes = {self.least, self.longest}.difference(self.kept) if self.calls > len(self.kept) else ()
         return array("d", (time * _NS for time in (*self.kept, *sorted(extremes))))
 
 
 @dataclass(slots=True)
 class Sizes:
-    """Bytes that calls of a region took at one place, such as ``process`` or ``cuda:0``."""
+    """Memory of the calls of a region at one place, such as ``process`` or ``cuda:0``."""
 
     calls: int = 0
     allocated: int = 0
     freed: int = 0
     peak: int | None = None
-    """Most bytes that one call held above what was held at its beginning; None where it is not known."""
+    """Most bytes that one call held above the level at its begin; None where unknown."""
 
     def add(self, allocated: int, freed: int, peak: int | None) -> None:
-        """Count a call."""
+        """Add a call."""
         self.calls += 1
         self.allocated += allocated
         self.freed += freed
@@ -108,9 +107,9 @@ class Sizes:
 
 
 def measurements(tallies: Mapping[str, Tally], clock: Mapping[str, float]) -> Iterator[Measurement]:
-    """Turn tallies into Measurements, the region with most time of its own first.
+    """Yield the Measurements of tallies, the region with most own time first.
 
-    `clock` has the facts of a Distribution about the clock: its resolution and what reading it costs.
+    `clock` has the clock fields of a Distribution: its resolution and the cost of reading it.
     """
     for name, tally in sorted(tallies.items(), key=lambda item: -item[1].own):
         value = Distribution.of(tally.seconds(), stop="run ended", **clock)
@@ -127,47 +126,51 @@ def measurements(tallies: Mapping[str, Tally], clock: Mapping[str, float]) -> It
 
 
 def at(name: str, place: str) -> str:
-    """Give the scope of a region's memory at a place: ``load [cuda:0]``."""
+    """Return the scope of a region's memory at a place: ``load [cuda:0]``."""
     return f"{name} [{place}]"
 
 
 def parted(scope: str) -> tuple[str, str]:
-    """Give the region and the place of such a scope; no place where there is none."""
+    """Split such a scope into region and place; the place is empty where there is none."""
     name, separator, place = scope.rpartition(" [")
     return (name, place[:-1]) if separator and place.endswith("]") else (scope, "")
 
 
 def doubts(tallies: Mapping[str, Tally], *, cost: float, slowed: float | None) -> Iterator[Doubt]:
-    """Doubt what noting down has coloured.
+    """Yield doubts about times that the recording itself distorts.
 
     Args:
-        tallies: what was seen, by region.
-        cost: seconds that noting down a call costs whoever makes it; looking at memory is taken off already.
-        slowed: how many times longer small allocations took while they were traced; None if they were not.
+        tallies: what was recorded, by region.
+        cost: seconds that recording a call adds to its caller; measuring memory is already subtracted.
+        slowed: by which factor tracing slowed small allocations down; None if they were not traced.
     """
-    if slowed is not None:  # everything was slower then, by more than noting down
+    if slowed is not None:  # tracing slows everything down, by more than recording does
         yield Doubt(
             code="traced-memory",
             seen=f"allocations of Python objects were traced, and took {slowed:.1f} times as long as without",
             advice="read times from a run without memory=True; memory='process' costs far less",
         )
         return
-    coloured = [(name, share) for name, tally in tallies.items() if (share := _share(tally, cost)) > _DEAR]
-    if coloured:
-        worst, share = max(coloured, key=lambda found: found[1])
+    distorted = [
+        (name, share)
+        for name, tally in tallies.items()
+        if (share := _overhead_share(tally, cost)) > _OVERHEAD_LIMIT
+    ]
+    if distorted:
+        worst, share = max(distorted, key=lambda entry: entry[1])
         yield Doubt(
             code="timer-bound",
-            seen=f"{share:.0%} of the own time of {worst} went into noting down the calls within it, at "
-            f"{format_quantity(cost, SECONDS, 2)} each{_others(coloured)}",
+            seen=f"{share:.0%} of the own time of {worst} is the overhead of recording the calls within it, "
+            f"at {format_quantity(cost, SECONDS, 2)} each{_others(distorted)}",
             advice="leave the smallest functions out, or read their time and not that of what calls them",
         )
 
 
-def _share(tally: Tally, cost: float) -> float:
-    """Give the share of a region's own time that noting down the calls within it takes."""
+def _overhead_share(tally: Tally, cost: float) -> float:
+    """Return the share of a region's own time that recording the calls within it takes."""
     return min(1.0, tally.nested_calls * cost / (tally.own * _NS)) if tally.own else 0.0
 
 
-def _others(found: Iterable[object]) -> str:
-    more = len(tuple(found)) - 1
-    return f"; so it is with {more} more" if more else ""
+def _others(regions: Iterable[object]) -> str:
+    more = len(tuple(regions)) - 1
+    return f"; the same holds for {more} more" if more else ""

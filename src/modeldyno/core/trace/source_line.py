@@ -1,4 +1,4 @@
-"""The line of the user's own code in a traceback: not one of a library, nor of ModelDyno."""
+"""Find the line of the user's own code in a traceback, not one of a library or of ModelDyno."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STANDARD = (_OURS, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "pla
 
 @cache
 def is_users(filename: str) -> bool:
-    """Whether a file is neither installed, nor of Python, nor of ModelDyno; compiled text is no file."""
+    """Whether a file is neither installed, nor of Python, nor of ModelDyno; code from a string is no file."""
     path = Path(filename)
     if filename.startswith("<") or not _INSTALLED.isdisjoint(path.parts):
         return False
@@ -27,16 +27,16 @@ def is_users(filename: str) -> bool:
 
 
 def users_line(frames: Iterable[FrameSummary]) -> FrameSummary | None:
-    """Give the innermost line of the user's code, of frames with the innermost last; None without one."""
+    """Return the innermost frame of the user's code, the last in the list; None without one."""
     return next((frame for frame in reversed(list(frames)) if is_users(frame.filename)), None)
 
 
 def written(frame: FrameSummary) -> str:
-    """Write where a frame is: ``mynet.py:19``."""
+    """Format the location of a frame: ``mynet.py:19``."""
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 def raised_at(error: BaseException) -> str:
-    """Write the innermost line of the user's code through which an error came; empty without one."""
+    """Format the innermost line of the user's code that an error passed through; empty without one."""
     frame = users_line(traceback.extract_tb(error.__traceback__))
     return "" if frame is None else written(frame)

@@ -1,8 +1,8 @@
-"""What operators cost: a table from an operator's name to a pure function of its shapes.
+"""FLOPs of operators: a table from an operator's name to a formula of its shapes.
 
-1 MAC (multiply-accumulate) is 2 FLOPs. MACs are those of matrix-product-like operators; everything else
-is element-wise: one operation for each elementary function of one element (add, multiply, compare,
-exponential, root ...). ``flops = 2 x macs + elementwise``.
+1 MAC (multiply-accumulate) is 2 FLOPs. MACs are those of operators like matrix products; everything else is
+element-wise: one operation for each elementary function of one element (add, multiply, compare, exponential,
+root ...). ``flops = 2 x macs + elementwise``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from modeldyno.core.static.graph import Op
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What one call of one operator costs."""
+    """The cost of one call of one operator."""
 
     macs: int = 0
     """Multiply-accumulates of matrix products, dense."""
     elementwise: int = 0
-    """Elementary operations outside of them."""
+    """Elementary operations outside of matrix products."""
     skippable: int = 0
-    """Those of `macs` that a causal kernel may skip, because their result is masked."""
+    """The part of `macs` that a causal kernel may skip, as the results are masked."""
     read: int | None = None
     """Bytes read; None for all of the inputs."""
     written: int | None = None
@@ -31,17 +31,17 @@ class Count:
 
     @property
     def flops(self) -> int:
-        """Operations in all, 2 for each MAC."""
+        """All operations, 2 for each MAC."""
         return 2 * self.macs + self.elementwise
 
 
 Formula = Callable[[Op], Count]
-"""Raises KeyError, TypeError, ValueError or IndexError for a call that it does not understand."""
+"""Raises KeyError, TypeError, ValueError or IndexError for a call that it does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A Count with its traffic filled in; without a formula it is a bound, not a claim."""
+    """A Count with its bytes filled in; an upper bound where there is no formula."""
 
     macs: int
     elementwise: int
@@ -50,34 +50,34 @@ class Counted:
     written: int
     known: bool = True
     most: int | None = 0
-    """MACs at most where no formula is `known`, see `most`; None where nothing bounds them."""
+    """Upper bound on the MACs where no formula is `known`, see `macs_upper_bound`; None if unbounded."""
 
 
 def count(op: Op, formulas: Mapping[str, Formula]) -> Counted:
-    """Count one call; what has no formula, or is not understood by it, gets a bound."""
+    """Count one call; without a formula that supports it, return an upper bound."""
     formula = formulas.get(op.kind) if op.sized else None
     try:
-        found = None if formula is None else formula(op)
+        result = None if formula is None else formula(op)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError):
-        found = None
-    if found is None:
-        return Counted(0, 0, 0, _read(op), _written(op), known=False, most=most(op))
+        result = None
+    if result is None:
+        return Counted(0, 0, 0, _bytes_read(op), _bytes_written(op), known=False, most=most(op))
     return Counted(
-        found.macs,
-        found.elementwise,
-        found.skippable,
-        _read(op) if found.read is None else found.read,
-        _written(op) if found.written is None else found.written,
+        result.macs,
+        result.elementwise,
+        result.skippable,
+        _bytes_read(op) if result.read is None else result.read,
+        _bytes_written(op) if result.written is None else result.written,
     )
 
 
 def most(op: Op) -> int | None:
-    """Bound the MACs of a call that is one matrix product, convolution or attention; None without sizes.
+    """Return an upper bound on the MACs of one matrix product, convolution or attention; None without sizes.
 
     With A and B the two largest operands and C all outputs, or the largest operand where there are none,
-    it is the least of |A| |B|, |A| |C| and |B| |C|. In the first two each of the MACs has its own pair of
-    elements out of any two of the three; attention takes |A| |B| / D twice, D being the width of a head.
-    Taps of a convolution on padding are no elements of A, and may exceed it where the input is tiny.
+    it is the least of |A| |B|, |A| |C| and |B| |C|. In a product or a convolution each MAC has its own pair
+    of elements from any two of the three; attention takes |A| |B| / D twice, D being the width of a head.
+    Taps of a convolution on padding are no elements of A, and may exceed the bound for a tiny input.
     """
     if not op.sized:
         return None
@@ -88,9 +88,9 @@ def most(op: Op) -> int | None:
     return min(a * b for a, b in combinations((*operands, output), 2))
 
 
-def _read(op: Op) -> int:
+def _bytes_read(op: Op) -> int:
     return sum(tensor.bytes for tensor in set(op.tensors()))
 
 
-def _written(op: Op) -> int:
+def _bytes_written(op: Op) -> int:
     return sum(tensor.bytes for tensor in op.outputs)

@@ -1,7 +1,7 @@
-"""The operators of PyTorch: name, without its overload, to formula.
+"""Formulas of the PyTorch operators, by name without overload.
 
-Variants in place cost what their twins cost. What is not here is not counted, and is reported so: methods
-that iterate, such as for singular values, and layouts that hide their sizes.
+In-place variants cost the same as the others. Operators that are not listed are reported as uncounted:
+iterative methods, such as for singular values, and layouts that hide their sizes.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ _SAMPLED = {
     "linear1d": 2, "bilinear2d": 4, "trilinear3d": 8, "bicubic2d": 16,
     "nearest1d": 1, "nearest2d": 1, "nearest3d": 1,
 }  # fmt: skip
-"""Taps of each way of resampling."""
+"""Taps of each resampling mode."""
 
 _POOLS = {
     1: ("avg_pool1d", "max_pool1d", "max_pool1d_with_indices", "quantized_max_pool1d"),
@@ -338,13 +338,13 @@ _SPREAD = (
     "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward",
     "replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward",
 )  # fmt: skip
-"""Gradients that go to one element each."""
+"""Backward operators that pass each gradient to one element."""
 _FOURIER = {
     "": ("fft_fft", "fft_ifft", "_fft_c2c"),
     "input": ("fft_rfft", "fft_ihfft", "_fft_r2c"),
     "output": ("fft_irfft", "fft_hfft", "_fft_c2r"),
 }
-"""Transforms by the side that has real numbers."""
+"""Fourier transforms by the side that has real numbers."""
 
 _WINDOWS: dict[str, Formula] = {
     **{name: partial(pooling_fft.pooled, dims=n) for n, listed in _POOLS.items() for name in listed},
@@ -441,4 +441,4 @@ ATEN: dict[str, Formula] = {
     **{f"aten.{name}": formula for name, formula in _NAMED.items()},
     **_OTHERS,
 }
-"""What one call costs, by ``aten.<name>``; with some kernels of PyTorch that live under other names."""
+"""``aten.<name>`` to formula; with some PyTorch kernels from other namespaces."""

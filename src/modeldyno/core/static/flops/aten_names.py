@@ -1,4 +1,4 @@
-"""The operators of PyTorch that share one cost, by that cost; variants in place are not listed."""
+"""Names of PyTorch operators that share a cost formula, by formula; without in-place variants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VIEWS = _names("""
     unflatten_dense_tensors unfold unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze values view
     view_as view_as_complex view_as_real vsplit
 """)
-"""Nothing computed, read or written; with ``_copy`` at the end they copy."""
+"""Compute, read and write nothing; with the suffix ``_copy`` they copy."""
 
 METADATA = _names("""
     _assert_async _assert_tensor_metadata _backward _coalesced _cudnn_init_dropout_state
@@ -43,7 +43,7 @@ METADATA = _names("""
     sym_constrain_range sym_constrain_range_for_size sym_is_contiguous sym_numel sym_size
     sym_storage_offset sym_stride
 """)
-"""Questions about a tensor, changes of nothing but its shape, and memory that is not written yet."""
+"""Queries of metadata, changes of shape only, and uninitialised memory."""
 
 MAYBE_VIEWS = _names("""
     _autocast_to_full_precision _autocast_to_reduced_precision _cast_Byte _cast_Char _cast_Double
@@ -51,7 +51,7 @@ MAYBE_VIEWS = _names("""
     chalf coalesce contiguous cpu cuda flatten flatten_dense_tensors lift pin_memory ravel reshape
     reshape_as resolve_conj resolve_neg sum_to_size to to_dense type_as
 """)
-"""Views where the result has the storage of the argument, else copies."""
+"""Views where the result shares the storage of the argument, otherwise copies."""
 
 COPIES = _names("""
     _chunk_cat _coalesce _convert_weight_to_int4pack _convert_weight_to_int4pack_for_cpu _copy_from

@@ -1,8 +1,8 @@
 """Costs of scaled dot-product attention: two products over all pairs of a query and a key.
 
-MACs are dense: those of pairs that a causal mask or a window hides are in `macs` and in `skippable`.
-Backward takes five products: scores again, the gradient of the weights, and those of value, query and key
-(Dao et al., FlashAttention, 2022, algorithm 4). Fewer heads of keys and values are shared, not saved.
+MACs are dense: pairs hidden by a causal mask or a window count in `macs`, and also in `skippable`. Backward
+takes five products: the scores again, and the gradients of weights, values, queries and keys (Dao et al.,
+FlashAttention, 2022, algorithm 4). Sharing heads of keys and values (GQA) saves no MACs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from modeldyno.core.static.graph import Op
 
 SOFTMAX = 6
-"""Operations for each score: its scale, and maximum, difference, exponential, sum and quotient."""
+"""Operations per score: scale, maximum, difference, exponential, sum and quotient."""
 SOFTMAX_BACKWARD = 6
-"""Scale, difference and exponential again; difference, product and scale of the gradient."""
+"""Operations per score: scale, difference, exponential again; difference, product, scale of the gradient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +46,9 @@ class Extent:
 
 @lru_cache(maxsize=256)
 def hidden(queries: int, keys: int, left: int | None, right: int | None, shift: int = 0) -> int:
-    """Give the pairs that are masked: query i sees the keys from i + shift - left to i + shift + right.
+    """Return the number of masked pairs: query i sees the keys from i + shift - left to i + shift + right.
 
-    None is no limit. Causal is ``right=0``, with `shift` 0 where the first query sees the first key only,
+    None is no limit. Causal is ``right=0``, with `shift` 0 where the first query sees only the first key,
     and keys - queries where the last query sees the last key.
     """
     seen = 0
@@ -60,7 +60,7 @@ def hidden(queries: int, keys: int, left: int | None, right: int | None, shift: 
 
 
 def cost(extent: Extent, masked: int = 0, extra: int = 0, *, backward: bool = False) -> Count:
-    """Count attention of which `masked` pairs of each batch are hidden, with `extra` operations a score."""
+    """Count attention with `masked` hidden pairs in each batch and `extra` operations per score."""
     width = 3 * extent.width + 2 * extent.value if backward else extent.width + extent.value
     softmax = SOFTMAX_BACKWARD if backward else SOFTMAX
     rows = 2 * extent.batch * extent.queries * extent.value if backward else 0
@@ -76,40 +76,40 @@ def heads_first(
 ) -> Count:
     """Count attention over (batch, heads, length, width), causal from the first query on."""
     query, key, value = (op.tensor(name).shape for name in names)
-    batch = prod(_leading(query[:-2], key[:-2]))
+    batch = prod(_batch_and_heads(query[:-2], key[:-2]))
     extent = Extent(batch=batch, queries=query[-2], keys=key[-2], width=query[-1], value=value[-1])
     masked = hidden(extent.queries, extent.keys, None, 0) if op.arguments.get("is_causal") else 0
-    return cost(extent, masked, _extra(op), backward=backward)
+    return cost(extent, masked, _extra_operations(op), backward=backward)
 
 
 def heads_last(op: Op, *, backward: bool = False) -> Count:
-    """Count attention over (batch, length, heads, width), with windows; ragged ones must be of one length.
+    """Count attention over (batch, length, heads, width), with windows; ragged batches must have one length.
 
     Raises:
-        ValueError: sequences differ in length, which is in their data.
+        ValueError: sequences differ in length, so that the cost depends on their data.
     """
     query, key, value = (op.tensor(name).shape for name in ("query", "key", "value"))
-    samples, queries, keys = _lengths(op, query, key)
+    samples, queries, keys = _sequence_lengths(op, query, key)
     extent = Extent(batch=samples * query[-2], queries=queries, keys=keys, width=query[-1], value=value[-1])
     masked = hidden(queries, keys, *_window(op, keys - queries))
-    return cost(extent, masked, _extra(op), backward=backward)
+    return cost(extent, masked, _extra_operations(op), backward=backward)
 
 
-def _leading(query: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, ...]:
-    """Give batch and heads; keys may have fewer heads, which are shared."""
+def _batch_and_heads(query: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, ...]:
+    """Return batch and heads; keys may have fewer heads, which are shared."""
     if not query or not key:
         return query or key
     return (*broadcast(query[:-1], key[:-1]), max(query[-1], key[-1]))
 
 
-def _extra(op: Op) -> int:
-    """Operations for each score beyond the softmax: a mask 1, dropout 2."""
+def _extra_operations(op: Op) -> int:
+    """Return the operations per score beyond the softmax: a mask 1, dropout 2."""
     masks = any(tensors(op, name) for name in ("attn_mask", "attn_bias", "bias"))
     return masks + 2 * bool(op.arguments.get("dropout_p"))
 
 
-def _lengths(op: Op, query: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, int, int]:
-    """Give samples, and the queries and keys of each."""
+def _sequence_lengths(op: Op, query: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return the number of samples, and the queries and keys of each."""
     starts = [*tensors(op, "cum_seq_q"), *tensors(op, "cu_seqlens_q")]
     if not starts or not starts[0].size:
         return query[0], query[1], key[1]
@@ -117,12 +117,12 @@ def _lengths(op: Op, query: tuple[int, ...], key: tuple[int, ...]) -> tuple[int,
     queries = arguments["max_q"] if "max_q" in arguments else arguments["max_seqlen_q"]
     keys = arguments["max_k"] if "max_k" in arguments else arguments["max_seqlen_k"]
     if (samples * queries, samples * keys) != (prod(query[:-2]), prod(key[:-2])):
-        raise ValueError("the sequences are of several lengths")
+        raise ValueError("the sequences have different lengths")
     return samples, queries, keys
 
 
 def _window(op: Op, surplus: int) -> tuple[int | None, int | None, int]:
-    """Give how far back and ahead a query sees, and the shift between queries and keys.
+    """Return how far back and ahead a query sees, and the shift between queries and keys.
 
     `_flash_attention` aligns the last query with the last key; `custom_mask_type` is 1 to align the first
     ones, and 2 the last ones.
@@ -159,7 +159,7 @@ def multi_head(op: Op, *, data: str = "query", heads: str = "num_head") -> Count
 
 
 def encoder_layer(op: Op) -> Count:
-    """Count `multi_head`, two linear layers with biases, two norms (7), two sums and the activation between.
+    """Count multi-head attention, two linear layers with biases, two norms (7), two sums and an activation.
 
     The activation is a rectifier (1) or GELU (5).
     """
@@ -169,9 +169,10 @@ def encoder_layer(op: Op) -> Count:
     first, second = op.tensor("ffn_weight_1"), op.tensor("ffn_weight_2")
     wide = first.shape[0]
     activation = 5 if op.arguments.get("use_gelu") else 1
-    each = wide * (1 + activation) + width * (1 + 2 * 7 + 2)
+    operations = wide * (1 + activation) + width * (1 + 2 * 7 + 2)
     return Count(
-        macs=inner.macs + tokens * (first.size + second.size), elementwise=inner.elementwise + tokens * each
+        macs=inner.macs + tokens * (first.size + second.size),
+        elementwise=inner.elementwise + tokens * operations,
     )
 
 

@@ -1,7 +1,7 @@
 """Costs of convolutions: each output is a sum over the kernel and the input channels of its group.
 
-Taps that fall on padding count, and so do those of a transposed one that fall outside of the output, for
-the usual algorithms carry them out. Strides, dilation and groups are in the shapes already.
+Taps on padding count, and so do those of a transposed convolution outside of the output, as the usual
+algorithms compute them. Strides, dilation and groups are already reflected in the shapes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def macs(input_: Tensor, weight: Tensor, output: Tensor, *, transposed: bool = False) -> int:
-    """Give the MACs: each output takes all of its filter; transposed, each input takes all of its own."""
+    """Return the MACs: the whole filter for each output, or for each input if transposed."""
     taps = prod(weight.shape[1:]) * (4 if is_complex(weight) else 1)
     return (input_ if transposed else output).size * taps
 
@@ -41,7 +41,7 @@ def rectified(op: Op) -> Count:
 def packed(op: Op, *, operations: int = 0) -> Count:
     """Count a convolution whose filters are packed, and operations for each output.
 
-    Its overloads name the filters in two ways.
+    The name of the filters depends on the overload.
     """
     filters = op.arguments.get("packed_weight", op.arguments.get("weight"))
     assert isinstance(filters, tuple)
@@ -54,10 +54,13 @@ def convolved_backward(op: Op, *, data: str = "input") -> Count:
 
     The gradient of the bias is a sum, one addition for each element of the gradient.
     """
-    grad, wanted = op.tensor("grad_output"), op.arguments["output_mask"]
+    grad, output_mask = op.tensor("grad_output"), op.arguments["output_mask"]
     transposed = bool(op.arguments.get("transposed"))
     forward = macs(op.tensor(data), op.tensor("weight"), grad, transposed=transposed)
-    return Count(macs=forward * (bool(wanted[0]) + bool(wanted[1])), elementwise=grad.size * bool(wanted[2]))
+    return Count(
+        macs=forward * (bool(output_mask[0]) + bool(output_mask[1])),
+        elementwise=grad.size * bool(output_mask[2]),
+    )
 
 
 def time_batch_channel(op: Op) -> Count:

@@ -1,6 +1,6 @@
-"""Costs that are a number for each element: pointwise operators, reductions, optimisers, and what is free.
+"""Costs per element: pointwise operators, reductions, optimisers, and operators that cost nothing.
 
-A complex element has two parts, so each operation on it counts twice, except for products: one is 4 real
+A complex element has two parts, so each operation on it counts twice. Exceptions: a product is 4 real
 multiplications and 2 additions, a quotient 11 operations, an absolute value 4.
 """
 
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
 
 def tensors(op: Op, name: str) -> list[Tensor]:
-    """Give an argument that is a tensor or a list of them; none of them where it was left out."""
+    """Return an argument that is a tensor or a list of tensors as a list; empty where it was left out."""
     value = op.arguments.get(name)
     return [
         item for item in (value if isinstance(value, list | tuple) else (value,)) if isinstance(item, Tensor)
     ]
 
 
-def size(found: Iterable[Tensor]) -> int:
-    """Sum the elements of tensors."""
-    return sum(tensor.size for tensor in found)
+def size(operands: Iterable[Tensor]) -> int:
+    """Return the number of elements of tensors."""
+    return sum(tensor.size for tensor in operands)
 
 
-def moved(found: Iterable[Tensor]) -> int:
-    """Sum the bytes of tensors."""
-    return sum(tensor.bytes for tensor in found)
+def moved(operands: Iterable[Tensor]) -> int:
+    """Return the bytes of tensors."""
+    return sum(tensor.bytes for tensor in operands)
 
 
 def is_complex(tensor: Tensor) -> bool:
-    """Tell whether the elements are complex numbers."""
+    """Check whether the elements are complex numbers."""
     return tensor.dtype.startswith("complex")
 
 
 def parts(op: Op) -> int:
-    """Give 2 where a complex number takes part in an operator, else 1."""
+    """Return 2 where an operator has complex operands or outputs, otherwise 1."""
     return 1 + any(is_complex(tensor) for tensor in (*op.tensors(), *op.outputs))
 
 
@@ -53,8 +53,8 @@ def each(op: Op, *, operations: int = 1, of: str = "") -> Count:
 
 def product(op: Op, *, operations: int) -> Count:
     """Count one operation for each output; `operations` where both operands are complex."""
-    whole = all(is_complex(tensor) for tensor in op.tensors())
-    return Count(elementwise=(operations if whole else parts(op)) * op.outputs[0].size)
+    all_complex = all(is_complex(tensor) for tensor in op.tensors())
+    return Count(elementwise=(operations if all_complex else parts(op)) * op.outputs[0].size)
 
 
 def magnitude(op: Op) -> Count:
@@ -160,7 +160,7 @@ def matrix_norm(op: Op) -> Count:
         ValueError: the norm needs them, or may.
     """
     if op.arguments.get("ord") in {2, -2, "nuc"}:
-        raise ValueError("singular values are found by iteration")
+        raise ValueError("singular values are computed iteratively")
     return norm(op)
 
 
@@ -193,7 +193,7 @@ def lists_copied(op: Op) -> Count:
 
 
 def _step(op: Op, operations: int, *states: str) -> Count:
-    """Count an optimiser's step, with what all of them have: the sign and the scale of the gradient."""
+    """Count an optimiser step, with what all have in common: the sign and the scale of the gradient."""
     operations += bool(op.arguments.get("maximize")) + (op.arguments.get("grad_scale") is not None)
     changed = [tensor for name in ("self", *states) for tensor in tensors(op, name)]
     return Count(elementwise=operations * size(tensors(op, "self")), written=moved(changed))

@@ -1,4 +1,4 @@
-"""Costs of reading and changing elements by index: what is not looked up is not read.
+"""Costs of reading and changing elements by index: only elements that are looked up are read.
 
 Rows that are looked up more than once are read at most as often as the whole table would be.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def looked_up(op: Op, *, table: str = "self", index: str = "index") -> Count:
     """Count no operation; the elements found and their indices are read."""
-    return Count(read=_found(op.tensor(table), op.outputs[0].size) + moved(tensors(op, index)))
+    return Count(read=_lookup_bytes(op.tensor(table), op.outputs[0].size) + moved(tensors(op, index)))
 
 
 def bags(op: Op) -> Count:
@@ -26,7 +26,7 @@ def bags(op: Op) -> Count:
     table, weights = op.tensor("weight"), tensors(op, "per_sample_weights")
     elements = op.tensor("indices").size * table.shape[-1]
     others = moved([op.tensor("indices"), *tensors(op, "offsets"), *weights])
-    return Count(elementwise=elements * (2 if weights else 1), read=_found(table, elements) + others)
+    return Count(elementwise=elements * (2 if weights else 1), read=_lookup_bytes(table, elements) + others)
 
 
 def bags_backward(op: Op) -> Count:
@@ -39,38 +39,38 @@ def changed(op: Op, *, by: str, operations: int = 0) -> Count:
     """Count `operations` for each element changed, as many as `by` has; in place, no others are touched."""
     operations = operations or int(bool(op.arguments.get("accumulate") or op.arguments.get("reduce")))
     operations += bool(operations) and op.arguments.get("alpha", 1) != 1
-    return _changed(op, size(tensors(op, by)), operations)
+    return _count_changes(op, size(tensors(op, by)), operations)
 
 
 def put(op: Op) -> Count:
     """Count one addition for each element where values accumulate; in place, no others are touched."""
-    return _changed(op, _indexed(op), int(bool(op.arguments.get("accumulate"))))
+    return _count_changes(op, _selected_elements(op), int(bool(op.arguments.get("accumulate"))))
 
 
 def filled(op: Op) -> Count:
     """Count no operation; in place, only the slices of the indices are written."""
     target = op.tensor("self")
     length = target.shape[op.arguments["dim"]] if target.shape else 1
-    return _changed(op, target.size // length * op.tensor("index").size, 0)
+    return _count_changes(op, target.size // length * op.tensor("index").size, 0)
 
 
-def _changed(op: Op, elements: int, operations: int) -> Count:
+def _count_changes(op: Op, elements: int, operations: int) -> Count:
     target = op.tensor("self")
     count = elements * operations
     if not op.kind.endswith("_"):
         return Count(elementwise=count)
-    touched = _found(target, elements)
+    touched = _lookup_bytes(target, elements)
     others = moved(t for name in op.arguments if name != "self" for t in tensors(op, name))
     return Count(elementwise=count, read=others + (touched if operations else 0), written=touched)
 
 
-def _found(table: Tensor, elements: int) -> int:
-    """Bytes of the elements that are looked up in a table; one that is looked up twice is read twice."""
+def _lookup_bytes(table: Tensor, elements: int) -> int:
+    """Return the bytes of the elements looked up in a table; one that is looked up twice is read twice."""
     return (elements * bits(table.dtype) + 7) // 8
 
 
-def _indexed(op: Op) -> int:
-    """Elements that a list of index tensors selects; at most the values, or all, where masks do it."""
+def _selected_elements(op: Op) -> int:
+    """Return how many elements a list of index tensors selects; an upper bound for masks."""
     target, indices = op.tensor("self"), op.arguments["indices"]
     if any(isinstance(index, Tensor) and index.dtype in {"bool", "uint8"} for index in indices):
         values = op.tensor("values").size
@@ -87,7 +87,7 @@ def _indexed(op: Op) -> int:
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Give the shape of element-wise results."""
+    """Return the broadcast shape of shapes."""
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     return tuple(0 if 0 in sizes else max(sizes) for sizes in zip(*padded, strict=True))

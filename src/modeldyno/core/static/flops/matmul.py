@@ -1,7 +1,7 @@
-"""Costs of matrix products and of what is made of them: contractions, distances, factorisations.
+"""Costs of matrix products and of what is built on them: contractions, distances, factorisations.
 
 A product of complex matrices takes 4 real MACs for each complex one. Products with a sparse operand count
-as dense. An outer product adds nothing up: its multiplications are element-wise.
+as dense. An outer product has no sums: its multiplications are element-wise.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 
 def contracted(op: Op, length: int) -> int:
-    """Give the MACs where each output is a sum of `length` products."""
-    return op.outputs[0].size * length * _real(op.outputs[0])
+    """Return the MACs where each output is a sum of `length` products."""
+    return op.outputs[0].size * length * _real_macs(op.outputs[0])
 
 
-def _real(tensor: Tensor) -> int:
-    """Real MACs of one MAC: 4 for complex numbers."""
+def _real_macs(tensor: Tensor) -> int:
+    """Return the real MACs of one MAC: 4 for complex numbers."""
     return 4 if is_complex(tensor) else 1
 
 
-def _packed(tensor: Tensor) -> int:
-    """Values in one element: ``float4_e2m1fn_x2`` holds 2."""
+def _values_per_element(tensor: Tensor) -> int:
+    """Return the values in one element: ``float4_e2m1fn_x2`` holds 2."""
     return 2 if tensor.dtype.endswith("_x2") else 1
 
 
-def _extras(op: Op, *names: str) -> int:
-    """Additions of optional operands, one for each output and operand."""
+def _optional_additions(op: Op, *names: str) -> int:
+    """Return the additions of optional operands, one for each output and operand."""
     return sum(op.outputs[0].size for name in names if tensors(op, name))
 
 
@@ -46,17 +46,17 @@ def projected(op: Op, *, data: str, operations: int = 0) -> Count:
     """
     output = op.outputs[0]
     fused = any(op.arguments.get(name) not in {None, "", "none"} for name in ("attr", "post_op_name"))
-    extras = _extras(op, "B", "bias", "other") + (operations + fused) * output.size
+    extras = _optional_additions(op, "B", "bias", "other") + (operations + fused) * output.size
     return Count(macs=op.tensor(data).size * output.shape[-1], elementwise=extras)
 
 
 def scored(op: Op) -> Count:
-    """Count a linear layer once and for each gradient found with it; 5 operations a score, 2 a gradient."""
+    """Count a linear layer once and for each gradient computed; 5 operations per score, 2 per gradient."""
     weight, samples = op.tensor("linear_weight"), op.tensor("target").size
-    wanted = [bool(op.arguments.get(f"compute_{name}_grad")) for name in ("input", "linear_weight")]
-    operations = 5 + len(tensors(op, "linear_bias")) + 2 * any(wanted)
+    gradients = [bool(op.arguments.get(f"compute_{name}_grad")) for name in ("input", "linear_weight")]
+    operations = 5 + len(tensors(op, "linear_bias")) + 2 * any(gradients)
     return Count(
-        macs=samples * weight.size * (1 + sum(wanted)),
+        macs=samples * weight.size * (1 + sum(gradients)),
         elementwise=samples * (weight.shape[0] * operations + 2),
     )
 
@@ -64,7 +64,7 @@ def scored(op: Op) -> Count:
 def lists(op: Op) -> Count:
     """Count the matrix product of each pair of a list."""
     macs = sum(
-        first.size * second.shape[-1] * _real(first)
+        first.size * second.shape[-1] * _real_macs(first)
         for first, second in zip(tensors(op, "self"), tensors(op, "mat2"), strict=True)
     )
     return Count(macs=macs)
@@ -73,17 +73,17 @@ def lists(op: Op) -> Count:
 def dense(op: Op, *, left: str = "self") -> Count:
     """Count for each output the products along the last dimension of `left`, and the sum with a bias."""
     first = op.tensor(left)
-    macs = contracted(op, first.shape[-1] * _packed(first))
-    return Count(macs=macs, elementwise=_extras(op, "bias"))
+    macs = contracted(op, first.shape[-1] * _values_per_element(first))
+    return Count(macs=macs, elementwise=_optional_additions(op, "bias"))
 
 
 def compressed(op: Op, *, right: str = "mat2", added: str = "bias") -> Count:
-    """Count as if dense a product whose left operand is compressed: along the rows of `right`."""
-    return Count(macs=contracted(op, op.tensor(right).shape[0]), elementwise=_extras(op, added))
+    """Count a product with a compressed left operand as if it were dense, along the rows of `right`."""
+    return Count(macs=contracted(op, op.tensor(right).shape[0]), elementwise=_optional_additions(op, added))
 
 
 def inner(op: Op) -> Count:
-    """Count as matrix product along the last dimensions; with a number, one product for each output."""
+    """Count a matrix product along the last dimensions; with a scalar, one product for each output."""
     first, second = op.tensor("self"), op.tensor("other")
     return dense(op) if first.shape and second.shape else Count(elementwise=op.outputs[0].size)
 
@@ -114,7 +114,7 @@ def grouped(op: Op) -> Count:
     first, second = op.tensor("self"), op.tensor("mat2")
     both = len(first.shape) == len(second.shape) == 2  # noqa: PLR2004 - matrices
     macs = first.size * second.shape[-1] if both else contracted(op, first.shape[-1])
-    return Count(macs=macs * _packed(first), elementwise=_extras(op, "bias"))
+    return Count(macs=macs * _values_per_element(first), elementwise=_optional_additions(op, "bias"))
 
 
 def tensordot(op: Op) -> Count:
@@ -126,11 +126,11 @@ def tensordot(op: Op) -> Count:
 def vecdot(op: Op) -> Count:
     """Count one MAC for each pair of elements."""
     first, second = op.tensor("x"), op.tensor("y")
-    return Count(macs=prod(broadcast(first.shape, second.shape)) * _real(op.outputs[0]))
+    return Count(macs=prod(broadcast(first.shape, second.shape)) * _real_macs(op.outputs[0]))
 
 
 def trilinear(op: Op) -> Count:
-    """Count the first two operands summed where the third has no part, and their result with the third."""
+    """Count the product of two operands, summed where the third is broadcast, and that with the third."""
     shapes = []
     for name, at in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
         shape = list(op.tensor(name).shape)
@@ -148,7 +148,7 @@ def bilinear(op: Op) -> Count:
     width, _, second = op.tensor("weight").shape
     samples = prod(op.tensor("input1").shape[:-1])
     macs = samples * (op.tensor("weight").size + width * second)
-    return Count(macs=macs, elementwise=_extras(op, "bias"))
+    return Count(macs=macs, elementwise=_optional_additions(op, "bias"))
 
 
 def sparse(op: Op) -> Count:
@@ -173,7 +173,7 @@ def chain(op: Op) -> Count:
             best[i, k] = min(
                 best[i, j] + best[j, k] + sizes[i] * sizes[j] * sizes[k] for j in range(i + 1, k)
             )
-    return Count(macs=best[0, count] * _real(op.outputs[0]))
+    return Count(macs=best[0, count] * _real_macs(op.outputs[0]))
 
 
 def power(op: Op) -> Count:
@@ -192,42 +192,42 @@ def power(op: Op) -> Count:
 def einsum(op: Op) -> Count:
     """Count pairwise contractions, in the order of `path`, else from left to right.
 
-    Indices that end in one operand are summed first, which is element-wise; so are products without a sum.
+    Indices of only one operand are summed first, which is element-wise; so are products without a sum.
     """
-    terms, sizes, output = _parsed(op.arguments["equation"], tensors(op, "tensors"))
+    terms, sizes, output = _parse_einsum(op.arguments["equation"], tensors(op, "tensors"))
     macs = elementwise = 0
-    for i, j in _steps(op.arguments.get("path"), len(terms)):
+    for i, j in _contraction_steps(op.arguments.get("path"), len(terms)):
         pair = terms[i], terms[j]
         terms = [term for at, term in enumerate(terms) if at not in {i, j}]
         needed = output.union(*terms)
         kept = pair[0] & (pair[1] | needed), pair[1] & (pair[0] | needed)
-        elementwise += sum(_volume(term, sizes) for term in pair if term not in kept)
+        elementwise += sum(_points(term, sizes) for term in pair if term not in kept)
         points = kept[0] | kept[1]
         if points <= needed:
-            elementwise += _volume(points, sizes)
+            elementwise += _points(points, sizes)
         else:
-            macs += _volume(points, sizes)
+            macs += _points(points, sizes)
         terms.append(points & needed)
     if terms[0] != output:
-        elementwise += _volume(terms[0], sizes)
-    return Count(macs=macs * _real(op.outputs[0]), elementwise=elementwise)
+        elementwise += _points(terms[0], sizes)
+    return Count(macs=macs * _real_macs(op.outputs[0]), elementwise=elementwise)
 
 
-def _steps(path: Sequence[int] | None, count: int) -> list[tuple[int, int]]:
-    """Give the places of the terms that each step takes; its result becomes the last term."""
+def _contraction_steps(path: Sequence[int] | None, count: int) -> list[tuple[int, int]]:
+    """Return the indices of the terms contracted in each step; the result becomes the last term."""
     if path:
         return list(zip(path[::2], path[1::2], strict=True))
     return [(0, 1 if left == count else left - 1) for left in range(count, 1, -1)]
 
 
-def _volume(indices: frozenset[str], sizes: dict[str, int]) -> int:
+def _points(indices: frozenset[str], sizes: dict[str, int]) -> int:
     return prod(sizes[index] for index in indices)
 
 
-def _parsed(
+def _parse_einsum(
     equation: str, operands: Sequence[Tensor]
 ) -> tuple[list[frozenset[str]], dict[str, int], frozenset[str]]:
-    """Give the indices of the operands, their sizes, and the indices of the result."""
+    """Return the indices of the operands, their sizes, and the indices of the result."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     sizes: dict[str, int] = {}
     terms: list[list[str]] = []
@@ -266,7 +266,7 @@ def backward(op: Op, *, grad: str = "grad_output", mask: str = "output_mask") ->
     """Count the MACs of the forward product for each of the two gradients asked for, and the bias's sum."""
     first, second = op.tensor("self"), op.tensor(grad)
     into, weight, *bias = map(bool, op.arguments[mask])
-    macs = second.size * first.shape[-1] * (into + weight) * _real(second)
+    macs = second.size * first.shape[-1] * (into + weight) * _real_macs(second)
     return Count(macs=macs, elementwise=second.size * sum(bias))
 
 
@@ -286,7 +286,7 @@ def eliminated(op: Op, *, matrix: str = "A") -> Count:
     array = op.tensor(matrix)
     n, batch = array.shape[-1], prod(array.shape[:-2])
     macs = batch * n * (n - 1) * (2 * n - 1) // 6
-    return Count(macs=macs * _real(array), elementwise=batch * n * (n - 1) // 2)
+    return Count(macs=macs * _real_macs(array), elementwise=batch * n * (n - 1) // 2)
 
 
 def cholesky(op: Op) -> Count:
@@ -294,15 +294,15 @@ def cholesky(op: Op) -> Count:
     array = op.tensor("self")
     n, batch = array.shape[-1], prod(array.shape[:-2])
     macs = batch * n * (n * n - 1) // 6
-    return Count(macs=macs * _real(array), elementwise=batch * n * (n + 1) // 2)
+    return Count(macs=macs * _real_macs(array), elementwise=batch * n * (n + 1) // 2)
 
 
 def substituted(op: Op, *, matrix: str, systems: int = 2, divided: int = 1) -> Count:
-    """Count n(n-1)/2 MACs for each triangular system and column, and n divisions where it is no unit one."""
+    """Count n(n-1)/2 MACs for each triangular system and column, and n divisions unless its diagonal is 1."""
     n = op.tensor(matrix).shape[-1]
     columns = op.outputs[0].size // max(n, 1)
     macs = columns * systems * n * (n - 1) // 2
-    return Count(macs=macs * _real(op.outputs[0]), elementwise=columns * divided * n)
+    return Count(macs=macs * _real_macs(op.outputs[0]), elementwise=columns * divided * n)
 
 
 def solved(op: Op, *, matrix: str = "A") -> Count:

@@ -1,4 +1,4 @@
-"""Costs of normalisations, for each element; what is done once for each row or channel is left out."""
+"""Costs of normalisations per element; work once per row or channel is left out."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ if TYPE_CHECKING:
     from modeldyno.core.static.graph import Op
 
 
-def _given(op: Op, *names: str) -> int:
+def _number_given(op: Op, *names: str) -> int:
     return sum(len(tensors(op, name)) for name in names)
 
 
 def centred(op: Op) -> Count:
     """Count 5 operations for each element: mean, difference, square, sum, scale; weight and bias 1 each."""
-    return each(op, operations=5 + _given(op, "weight", "bias"), of="input")
+    return each(op, operations=5 + _number_given(op, "weight", "bias"), of="input")
 
 
 def rooted(op: Op) -> Count:
     """Count 3 operations for each element: square, sum, scale; the weight is 1 more."""
-    return each(op, operations=3 + _given(op, "weight"), of="input")
+    return each(op, operations=3 + _number_given(op, "weight"), of="input")
 
 
 def batched(op: Op) -> Count:
     """Count 2 operations for each element, for scale and shift fold; while training 4 more for statistics."""
     arguments = op.arguments
-    training = arguments.get("training", arguments.get("use_input_stats", not _given(op, "running_mean")))
+    training = arguments.get(
+        "training", arguments.get("use_input_stats", not _number_given(op, "running_mean"))
+    )
     return each(op, operations=6 if training else 2, of="input")
 
 
@@ -45,14 +47,14 @@ def batched_in_inference(op: Op) -> Count:
 def centred_backward(op: Op) -> Count:
     """Count 9 operations for each element of the input's gradient (a weight is 1 more), 2 weight, 1 bias."""
     into, weight, bias = map(bool, op.arguments["output_mask"])
-    operations = into * (9 + _given(op, "weight")) + 2 * weight + bias
+    operations = into * (9 + _number_given(op, "weight")) + 2 * weight + bias
     return each(op, operations=operations, of="input")
 
 
 def rooted_backward(op: Op) -> Count:
     """Count 6 operations for each element of the input's gradient (a weight is 1 more), 2 of the weight's."""
     into, weight = map(bool, op.arguments["output_mask"])
-    return each(op, operations=into * (6 + _given(op, "weight")) + 2 * weight, of="input")
+    return each(op, operations=into * (6 + _number_given(op, "weight")) + 2 * weight, of="input")
 
 
 def batched_backward(op: Op) -> Count:

@@ -1,8 +1,8 @@
-"""The operators of ONNX and ONNX Runtime: name to formula.
+"""Formulas of the operators of ONNX and ONNX Runtime, by name.
 
-Conventions are those of PyTorch's operators, whose formulas serve where they fit. An operator that its
-schema defines as a function, such as GroupNormalization, costs what the formula says, not what the
-expansion would.
+Conventions are those of the PyTorch operators, whose formulas are used where they fit. An operator that its
+schema defines as a function, such as GroupNormalization, costs what its formula says, not what its expansion
+would cost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _all(names: str, formula: Formula) -> dict[str, Formula]:
     return dict.fromkeys(names.split(), formula)
 
 
-def _under(domain: str, table: Mapping[str, Formula]) -> Iterable[tuple[str, Formula]]:
+def _in_domain(domain: str, table: Mapping[str, Formula]) -> Iterable[tuple[str, Formula]]:
     return ((f"{domain}.{name}", formula) for name, formula in table.items())
 
 
@@ -208,6 +208,6 @@ ONNX: dict[str, Formula] = {
         ("ai.onnx.ml", _TREES),
         ("ai.onnx.preview.training", _TRAINING),
     )
-    for name, formula in _under(domain, table)
+    for name, formula in _in_domain(domain, table)
 }
-"""What one call costs, by ``onnx.<name>`` or ``<domain>.<name>``."""
+"""``onnx.<name>`` or ``<domain>.<name>`` to formula."""

@@ -1,6 +1,6 @@
-"""Costs of attention in ONNX and ONNX Runtime, and of the mixture of experts.
+"""Costs of attention in ONNX and ONNX Runtime, and of mixtures of experts.
 
-As in `core.static.flops.attention`: MACs are dense, and those that a mask hides are also `skippable`.
+As in `core.static.flops.attention`, MACs are dense, and those that a mask hides are also `skippable`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from modeldyno.core.static.graph import Op
 
 
-def _heads(shape: tuple[int, ...], heads: int) -> tuple[int, int, int, int]:
-    """Give batch, heads, length and width of (batch, heads, length, width), or of heads side by side."""
+def _split_heads(shape: tuple[int, ...], heads: int) -> tuple[int, int, int, int]:
+    """Return batch, heads, length and width of that shape, or of (batch, length, heads x width)."""
     if len(shape) == 4:  # noqa: PLR2004 - heads have a dimension of their own
         return shape
     batch, length, width = shape
@@ -27,9 +27,9 @@ def attended(op: Op) -> Count:
     """Count attention over all pairs, 6 operations for each score; a mask is 1 more, a cap 3."""
     arguments = op.arguments
     heads = arguments.get("q_num_heads", 1)
-    batch, heads, queries, width = _heads(op.tensor("Q").shape, heads)
+    batch, heads, queries, width = _split_heads(op.tensor("Q").shape, heads)
     shared = arguments.get("kv_num_heads", 1)
-    _, _, keys, value = _heads(op.tensor("V").shape, shared)
+    _, _, keys, value = _split_heads(op.tensor("V").shape, shared)
     past = sum(tensor.shape[2] for tensor in tensors(op, "past_key"))
     keys += past
     extent = attention.Extent(batch=batch * heads, queries=queries, keys=keys, width=width, value=value)
@@ -63,20 +63,20 @@ def multi_head(op: Op) -> Count:
     output = op.outputs[0]
     batch, queries, hidden = output.shape
     value = hidden // heads
-    width, keys = _keys(op, heads, queries, value)
+    width, keys = _key_sizes(op, heads, queries, value)
     keys += sum(tensor.shape[2] for tensor in tensors(op, "past_key"))
     extent = attention.Extent(batch=batch * heads, queries=queries, keys=keys, width=width, value=value)
     one_way = bool(op.arguments.get("unidirectional"))
     masked = attention.hidden(queries, keys, None, 0, keys - queries) if one_way else 0
     extra = len(tensors(op, "key_padding_mask")) + len(tensors(op, "attention_bias"))
     inner = attention.cost(extent, masked, extra)
-    given = size(t for name in ("query", "key", "value") for t in tensors(op, name))
-    sums = given * bool(tensors(op, "bias"))
+    elements = size(t for name in ("query", "key", "value") for t in tensors(op, name))
+    sums = elements * bool(tensors(op, "bias"))
     return Count(macs=inner.macs, elementwise=inner.elementwise + sums, skippable=inner.skippable)
 
 
-def _keys(op: Op, heads: int, queries: int, value: int) -> tuple[int, int]:
-    """Give the width and the number of keys, which may be packed with values, or with queries too."""
+def _key_sizes(op: Op, heads: int, queries: int, value: int) -> tuple[int, int]:
+    """Return the width and number of keys, which may be packed with values, or also with queries."""
     key = tensors(op, "key")
     if not key:
         return value, queries
@@ -112,8 +112,8 @@ def linear_attention(op: Op) -> Count:
     an element-wise product with the state. Yang et al., Gated Delta Networks, ICLR 2025, equation 10.
     """
     heads, shared = op.arguments["q_num_heads"], op.arguments["kv_num_heads"]
-    batch, _, length, width = _heads(op.tensor("query").shape, heads)
-    value = _heads(op.tensor("value").shape, shared)[3]
+    batch, _, length, width = _split_heads(op.tensor("query").shape, heads)
+    value = _split_heads(op.tensor("value").shape, shared)[3]
     state = batch * length * width * value
     rule = op.arguments.get("update_rule", "gated_delta")
     macs = state * (heads + shared * (1 + ("delta" in rule)))
@@ -138,12 +138,12 @@ def experts(op: Op) -> Count:
     chosen = op.arguments.get("k", 1)
     weights = [tensor for n in (1, 2, 3) for tensor in tensors(op, f"fc{n}_experts_weights")]
     packed = 8 // op.arguments.get("expert_weight_bits", 8) if op.kind.endswith("QMoE") else 1
-    each_expert = sum(tensor.size // tensor.shape[0] for tensor in weights) * packed
+    weights_per_expert = sum(tensor.size // tensor.shape[0] for tensor in weights) * packed
     share = min(1.0, tokens * chosen / weights[0].shape[0])
     others = moved(t for t in op.tensors() if t not in weights)
     hidden = op.tensor("fc2_experts_weights").shape[-1] * packed
     return Count(
-        macs=tokens * chosen * each_expert,
+        macs=tokens * chosen * weights_per_expert,
         elementwise=5 * op.tensor("router_probs").size + tokens * chosen * hidden,
         read=others + round(share * moved(weights)),
     )

@@ -1,7 +1,7 @@
-"""Costs of the operators of ONNX and ONNX Runtime that PyTorch has under no other name.
+"""Costs of the operators of ONNX and ONNX Runtime that have no counterpart in PyTorch.
 
-They read sizes and attributes only: axes that come as an input show in the shape of the output. Each
-scale of a quantised operator is element-wise: 2 operations to real numbers, 5 from them.
+Formulas use only sizes and attributes: axes given as an input follow from the shape of the output. Scales of
+a quantised operator are element-wise: 2 operations to dequantise, 5 to quantise.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _SILU = 5
 
 
-def _first(op: Op) -> Tensor:
-    """Give the first tensor among the arguments.
+def _first_tensor(op: Op) -> Tensor:
+    """Return the first tensor among the arguments.
 
     Raises:
         ValueError: there is none.
@@ -31,7 +31,7 @@ def _first(op: Op) -> Tensor:
 
 
 def _ints(op: Op, name: str) -> tuple[int, ...]:
-    """Give an attribute that is a list of numbers; empty where it was left out."""
+    """Return an attribute that is a list of integers; empty where it was left out."""
     return tuple(op.arguments.get(name, ()))
 
 
@@ -40,12 +40,12 @@ def _ints(op: Op, name: str) -> tuple[int, ...]:
 
 def inputs(op: Op, *, operations: int = 1) -> Count:
     """Count operations for each element of the first input."""
-    parts = 1 + any(map(is_complex, (_first(op), *op.outputs)))
-    return Count(elementwise=operations * parts * _first(op).size)
+    parts = 1 + any(map(is_complex, (_first_tensor(op), *op.outputs)))
+    return Count(elementwise=operations * parts * _first_tensor(op).size)
 
 
 def joined(op: Op, *, operations: int = 0) -> Count:
-    """Count one operation for each output and each operand after the first, and some more."""
+    """Count one operation for each output and operand after the first, and `operations` for each output."""
     operands = len([*op.tensors()])
     return Count(elementwise=(operands - 1 + operations) * op.outputs[0].size)
 
@@ -73,27 +73,27 @@ def gelu_of_sum(op: Op) -> Count:
 
 def dropped(op: Op) -> Count:
     """Count a random comparison and a product for each output where it trains; nothing at inference."""
-    return free(op) if op.outputs[0].storage == _first(op).storage else each(op, operations=2)
+    return free(op) if op.outputs[0].storage == _first_tensor(op).storage else each(op, operations=2)
 
 
 def quantized_spread(op: Op) -> Count:
-    """Count one operation for each output, besides 2 for each operand's scale and 5 for the result's."""
+    """Count one operation for each output, 2 for the scale of each operand and 5 for that of the result."""
     return each(op, operations=1 + 2 * 2 + 5)
 
 
 def requantized(op: Op, *, operations: int) -> Count:
-    """Count operations for each output, besides 2 for the scale of the input and 5 for the result's."""
+    """Count operations for each output, 2 for the scale of the input and 5 for that of the result."""
     return each(op, operations=operations + 2 + 5)
 
 
 def dynamically_quantized(op: Op) -> Count:
-    """Count least and greatest (2), quotient, rounding, shift and two bounds (5) for each input."""
+    """Count minimum and maximum (2), quotient, rounding, shift and two bounds (5) for each input."""
     return inputs(op, operations=7)
 
 
 def ordered(op: Op) -> Count:
     """Count n log2 k comparisons for each row of n of which k are kept, as merge sort does."""
-    data, axis = _first(op), op.arguments.get("axis", -1)
+    data, axis = _first_tensor(op), op.arguments.get("axis", -1)
     kept = op.outputs[0].shape[axis] if op.kind == "onnx.TopK" else data.size
     return Count(elementwise=data.size * (max(kept, 1) - 1).bit_length())
 
@@ -107,12 +107,12 @@ def taken(op: Op) -> Count:
 
 
 def gathered(op: Op, *, table: str = "data", index: str = "indices") -> Count:
-    """Count no operation; the rows found and their indices are read."""
+    """Count no operation; the rows looked up and their indices are read."""
     return looked_up(op, table=table, index=index)
 
 
 def dequantized_rows(op: Op) -> Count:
-    """Count 2 operations for each output; of the table only the rows found are read, and their scales."""
+    """Count 2 operations for each output; only the rows looked up are read from the table."""
     data = op.tensor("data")
     share = op.outputs[0].size * bits(data.dtype) // 8
     packed = op.arguments.get("bits", 4)
@@ -122,7 +122,7 @@ def dequantized_rows(op: Op) -> Count:
 
 
 def scattered(op: Op) -> Count:
-    """Count one operation for each update where they are reduced; all is copied."""
+    """Count one operation for each update where they are reduced; everything is copied."""
     reduced = op.arguments.get("reduction", "none") != "none"
     return Count(elementwise=reduced * op.tensor("updates").size)
 
@@ -151,13 +151,13 @@ def batched(op: Op) -> Count:
 
 
 def skipped(op: Op, *, operations: int, affine: Sequence[str]) -> Count:
-    """Count the sum with what skipped (and a bias), a norm, and one for each of scale and bias."""
+    """Count the sum with the skip connection (and a bias), a norm, and one for each of scale and bias."""
     sums = sum(len(tensors(op, name)) for name in ("skip", "bias"))
     return normed(op, operations=operations + sums, affine=affine)
 
 
 def embedded(op: Op) -> Count:
-    """Count the sums of the embeddings and a layer norm; of the tables only the rows found are read."""
+    """Count the sums of the embeddings and a layer norm; only the rows looked up are read from the tables."""
     output = op.outputs[0]
     tables = [name for name in ("word", "position", "segment") if tensors(op, f"{name}_embedding")]
     ids = ("input_ids", "segment_ids", "position_ids", "mask", "gamma", "beta")
@@ -176,7 +176,7 @@ def local_response(op: Op) -> Count:
 def product(op: Op, *, left: str = "A", extras: Sequence[str] = ("bias",), operations: int = 0) -> Count:
     """Count for each output the products along the last dimension of the left, and a sum with a bias.
 
-    `operations` are those of each output besides.
+    `operations` are further ones for each output.
     """
     output = op.outputs[0]
     first = op.tensor(left)
@@ -203,10 +203,10 @@ def gemm(op: Op) -> Count:
 
 
 def narrow(op: Op) -> Count:
-    """Count K products for each output, the 2 operations that bring each weight to its scale, and a bias."""
+    """Count K MACs for each output, 2 operations to dequantise each weight, and a bias."""
     weights = op.arguments["K"] * op.arguments["N"]
-    found = product(op)
-    return Count(macs=found.macs, elementwise=found.elementwise + 2 * weights)
+    product_cost = product(op)
+    return Count(macs=product_cost.macs, elementwise=product_cost.elementwise + 2 * weights)
 
 
 def einsum(op: Op) -> Count:
@@ -229,7 +229,7 @@ def convolved(
 ) -> Count:
     """Count for each output (transposed: each input) its filter, the sum with a bias, an activation.
 
-    `operations` are those of each output besides.
+    `operations` are further ones for each output.
     """
     output = op.outputs[0]
     macs = convolution.macs(op.tensor(data), op.tensor(weight), output, transposed=transposed)
@@ -239,10 +239,13 @@ def convolved(
 
 def deformed(op: Op) -> Count:
     """Count a convolution, whose taps are each sampled linearly from 4 neighbours (7), and masked (1)."""
-    found = convolved(op, bias=("B",))
+    convolution_cost = convolved(op, bias=("B",))
     output, weight, data = op.outputs[0], op.tensor("W"), op.tensor("X")
     taps = prod(weight.shape[2:]) * prod(output.shape[2:]) * prod(data.shape[:2])
-    return Count(macs=found.macs, elementwise=found.elementwise + taps * (7 + len(tensors(op, "mask"))))
+    return Count(
+        macs=convolution_cost.macs,
+        elementwise=convolution_cost.elementwise + taps * (7 + len(tensors(op, "mask"))),
+    )
 
 
 def causal_convolution(op: Op) -> Count:
@@ -274,10 +277,10 @@ def recurred(op: Op, *, operations: int, rescaled: int = 0) -> Count:
 
 
 def determined(op: Op) -> Count:
-    """Count an LU factorisation (see `products.eliminated`), and the n products of its diagonal."""
-    found = matmul.eliminated(op, matrix="X")
+    """Count an LU factorisation, and the n products of its diagonal."""
+    lu_cost = matmul.eliminated(op, matrix="X")
     data = op.tensor("X")
-    return Count(macs=found.macs, elementwise=found.elementwise + data.size // data.shape[-1])
+    return Count(macs=lu_cost.macs, elementwise=lu_cost.elementwise + data.size // data.shape[-1])
 
 
 def grid(op: Op) -> Count:
@@ -295,7 +298,7 @@ def pooled(op: Op, *, operations: int = 1) -> Count:
 
 def resized(op: Op) -> Count:
     """Count a weighted sum of 1, 2 or 4 neighbours in each resized dimension for each output."""
-    data, output = _first(op), op.outputs[0]
+    data, output = _first_tensor(op), op.outputs[0]
     dims = sum(a != b for a, b in zip(data.shape, output.shape, strict=True))
     base = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4}[op.arguments.get("mode", "nearest")]
     taps = base**dims
@@ -313,7 +316,7 @@ def gridded(op: Op) -> Count:
 def regions(op: Op) -> Count:
     """Count for each output a mean or a maximum over the samples of its bin, each of 4 neighbours (7).
 
-    Where their number adapts to the region, it is taken as one for each dimension.
+    An adaptive number of samples counts as one for each dimension.
     """
     ratio = op.arguments.get("sampling_ratio", 0) or 1
     return each(op, operations=ratio * ratio * 8)
@@ -332,7 +335,7 @@ def fourier(op: Op) -> Count:
     points = max(data.shape[axis], output.shape[axis])
     half = data.shape[-1] == 1 or output.shape[-1] == 1
     elements = prod(output.shape[:-1]) // max(1, output.shape[axis]) * points
-    return _transforms(points, elements, real=half)
+    return _count_transforms(points, elements, real=half)
 
 
 def short_time(op: Op) -> Count:
@@ -345,10 +348,10 @@ def short_time(op: Op) -> Count:
     data = op.tensor("signal")
     real = len(data.shape) < 3 or data.shape[-1] == 1  # noqa: PLR2004 - (batch, length, parts)
     windowed = elements * bool(window) * (1 if real else 2)
-    return Count(elementwise=_transforms(points, elements, real=real).elementwise + windowed)
+    return Count(elementwise=_count_transforms(points, elements, real=real).elementwise + windowed)
 
 
-def _transforms(points: int, elements: int, *, real: bool) -> Count:
+def _count_transforms(points: int, elements: int, *, real: bool) -> Count:
     return Count(elementwise=round((2.5 if real else 5) * elements * log2(points))) if points else Count()
 
 
@@ -357,7 +360,7 @@ def _transforms(points: int, elements: int, *, real: bool) -> Count:
 
 def linear_model(op: Op) -> Count:
     """Count one MAC for each coefficient and row of the input."""
-    rows = prod(_first(op).shape[:-1])
+    rows = prod(_first_tensor(op).shape[:-1])
     return Count(macs=rows * len(_ints(op, "coefficients")))
 
 
@@ -366,7 +369,7 @@ def support_vectors(op: Op) -> Count:
 
     What the kernel does with each of the products is left out.
     """
-    rows = prod(_first(op).shape[:-1])
+    rows = prod(_first_tensor(op).shape[:-1])
     return Count(macs=rows * (len(_ints(op, "support_vectors")) + len(_ints(op, "coefficients"))))
 
 
@@ -375,6 +378,6 @@ def stepped(op: Op, *, operations: int, state: int) -> Count:
 
     `inputs` are weights, gradients and `state` tensors for each of them.
     """
-    given = tensors(op, "inputs")
-    weights = given[: len(given) // (2 + state)]
+    arguments = tensors(op, "inputs")
+    weights = arguments[: len(arguments) // (2 + state)]
     return Count(elementwise=operations * size(weights))

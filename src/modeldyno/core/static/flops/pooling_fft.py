@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def _taps(op: Op, dims: int) -> int:
     kernel = op.arguments["kernel_size"]
-    given = kernel if isinstance(kernel, list | tuple) else (kernel,)
-    return prod(given) if len(given) > 1 else given[0] ** dims
+    sizes = kernel if isinstance(kernel, list | tuple) else (kernel,)
+    return prod(sizes) if len(sizes) > 1 else sizes[0] ** dims
 
 
 def pooled(op: Op, *, dims: int) -> Count:
@@ -32,15 +32,15 @@ def pooled_backward(op: Op, *, dims: int) -> Count:
 
 def adaptive(op: Op, *, dims: int) -> Count:
     """Count the sizes of all windows, which begin at floor(i n / m) and end at ceil((i + 1) n / m)."""
-    return _adaptive(op.tensor("self"), op.outputs[0], dims)
+    return _count_adaptive(op.tensor("self"), op.outputs[0], dims)
 
 
 def adaptive_backward(op: Op, *, dims: int) -> Count:
     """Count the sizes of all windows, over which the gradient is spread."""
-    return _adaptive(op.tensor("self"), op.tensor("grad_output"), dims)
+    return _count_adaptive(op.tensor("self"), op.tensor("grad_output"), dims)
 
 
-def _adaptive(data: Tensor, result: Tensor, dims: int) -> Count:
+def _count_adaptive(data: Tensor, result: Tensor, dims: int) -> Count:
     windows = (
         sum(-(-(i + 1) * n // m) - i * n // m for i in range(m))
         for n, m in zip(data.shape[-dims:], result.shape[-dims:], strict=True)
@@ -58,29 +58,29 @@ def sampled_backward(op: Op, *, taps: int) -> Count:
     return each(op, operations=2 * taps if taps > 1 else 1, of="grad_output")
 
 
-def _neighbours(op: Op, dims: int) -> int:
-    """Taps by the mode: 0 linear, 1 nearest, 2 cubic."""
+def _taps_of_mode(op: Op, dims: int) -> int:
+    """Return the taps of the mode: 0 linear, 1 nearest, 2 cubic."""
     taps: int = (2, 1, 4)[op.arguments.get("interpolation_mode", 0)] ** dims
     return taps
 
 
 def gridded(op: Op) -> Count:
     """Count a weighted sum of 2 taps (cubic 4) in each dimension for each output; nearest has none."""
-    taps = _neighbours(op, op.tensor("grid").shape[-1])
+    taps = _taps_of_mode(op, op.tensor("grid").shape[-1])
     return each(op, operations=2 * taps - 1 if taps > 1 else 0)
 
 
 def gridded_backward(op: Op) -> Count:
     """Count a product and a sum for each tap, for the input and for each coordinate that has a gradient."""
     dims = op.tensor("grid").shape[-1]
-    taps = _neighbours(op, dims)
+    taps = _taps_of_mode(op, dims)
     into, grid = map(bool, op.arguments.get("output_mask", (True, True)))
     smooth = into + grid * dims
     return each(op, operations=2 * taps * smooth if taps > 1 else into, of="grad_output")
 
 
-def _fourier(points: int, elements: int, *, real: bool) -> Count:
-    """Count transforms of `points` each, `elements` in all."""
+def _count_transforms(points: int, elements: int, *, real: bool) -> Count:
+    """Count transforms of `points` each, `elements` in total."""
     return Count(elementwise=round((2.5 if real else 5) * elements * log2(points))) if points else Count()
 
 
@@ -92,21 +92,21 @@ def fourier(op: Op, *, real: str = "") -> Count:
     """
     data, result = op.tensor("self"), op.outputs[0]
     shape = list((data if real == "input" else result).shape)
-    dims = _transformed(op, len(shape))
+    dims = _transformed_dims(op, len(shape))
     if real == "input":
         for dim, length in zip(dims, _lengths(op, len(dims)), strict=True):
             shape[dim] = shape[dim] if length is None or length < 0 else length
     half = bool(real) or not is_complex(data)
-    return _fourier(prod(shape[dim] for dim in dims), prod(shape), real=half)
+    return _count_transforms(prod(shape[dim] for dim in dims), prod(shape), real=half)
 
 
-def _transformed(op: Op, rank: int) -> list[int]:
-    """Dimensions that are transformed: given, or the last ones, as many as lengths are given, or all."""
+def _transformed_dims(op: Op, rank: int) -> list[int]:
+    """Return the transformed dimensions: those given, or as many last ones as lengths, or all."""
     dim, lengths = op.arguments.get("dim"), op.arguments.get("s")
     if isinstance(dim, int):
         return [dim % rank]
     if dim is not None:
-        return [one % rank for one in dim]
+        return [axis % rank for axis in dim]
     if op.kind.endswith("2"):
         return [rank - 2, rank - 1]
     if op.kind.endswith("n"):
@@ -115,7 +115,7 @@ def _transformed(op: Op, rank: int) -> list[int]:
 
 
 def _lengths(op: Op, count: int) -> Sequence[int | None]:
-    """Lengths that the input is cut or padded to."""
+    """Return the lengths to which the input is cut or padded."""
     if isinstance(op.arguments.get("n"), int):
         return [op.arguments["n"]]
     lengths = op.arguments.get("s")
@@ -129,7 +129,7 @@ def short_time(op: Op) -> Count:
     onesided = op.arguments.get("onesided")
     rows = points // 2 + 1 if (real if onesided is None else onesided) else points
     frames = result.size // rows // (1 if is_complex(result) else 2)
-    count = _fourier(points, frames * points, real=real)
+    count = _count_transforms(points, frames * points, real=real)
     return Count(elementwise=count.elementwise + frames * points * (1 if real else 2))
 
 
@@ -138,5 +138,5 @@ def short_time_inverse(op: Op) -> Count:
     points, data = op.arguments["n_fft"], op.tensor("self")
     frames = data.size // data.shape[-2]
     real = not op.arguments.get("return_complex")
-    count = _fourier(points, frames * points, real=real)
+    count = _count_transforms(points, frames * points, real=real)
     return Count(elementwise=count.elementwise + 2 * frames * points + op.outputs[0].size)

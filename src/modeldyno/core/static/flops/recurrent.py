@@ -1,4 +1,4 @@
-"""Costs of recurrent layers: each token meets each weight matrix of each layer and direction once.
+"""Costs of recurrent layers: each token is multiplied by each weight matrix of each layer and direction.
 
 Beyond the biases, a unit takes 22 operations in an LSTM (4 sums of gates, 3 logistic functions of 4, 2
 hyperbolic tangents, 4 of the state), 16 in a GRU (2 sums, 2 logistic functions of 4, 3 of the candidate,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LSTM, GRU, PLAIN = 22, 16, 2
 """Operations for each unit, see above."""
 _MODES = (PLAIN, PLAIN, LSTM, GRU)
-"""By the number that kernels give to rectified, hyperbolic, LSTM and GRU."""
+"""By the mode number of the kernels: ReLU, tanh, LSTM, GRU."""
 
 
 def cost(tokens: int, weights: list[Tensor], units: int, operations: int) -> Count:
@@ -38,7 +38,7 @@ def layers(op: Op, *, operations: int) -> Count:
 
 
 def kernel(op: Op) -> Count:
-    """Count the same of a library's kernel, which tells the kind of layer by a number."""
+    """Count the same for a fused kernel, which takes the kind of layer as a number."""
     arguments, data = op.arguments, op.tensor("input")
     units = arguments["hidden_size"] * arguments["num_layers"] * (1 + bool(arguments["bidirectional"]))
     return cost(prod(data.shape[:-1]), tensors(op, "weight"), units, _MODES[arguments["mode"]])
@@ -51,7 +51,7 @@ def kernel_backward(op: Op) -> Count:
 
 
 def one_layer(op: Op) -> Count:
-    """Count the same of one layer in one direction."""
+    """Count the same for one layer in one direction."""
     arguments, data = op.arguments, op.tensor("input")
     weights = [tensor for n in range(5) for tensor in tensors(op, f"weight{n}")]
     if not arguments.get("has_biases", True):
@@ -72,7 +72,7 @@ def cell(op: Op, *, operations: int) -> Count:
 
 
 def gates(op: Op, *, operations: int) -> Count:
-    """Count one step whose products were done before: biases and the units' operations."""
+    """Count one step without its products: biases and the units' operations."""
     biases = size([*tensors(op, "input_bias"), *tensors(op, "hidden_bias")])
     units = op.outputs[0].shape[-1]
     return Count(elementwise=prod(op.outputs[0].shape[:-1]) * (biases + units * operations))

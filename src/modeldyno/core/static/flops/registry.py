@@ -1,4 +1,4 @@
-"""The table of all formulas: those of each dialect, and a user's own."""
+"""The registry of all formulas: PyTorch, ONNX, and the user's own."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NONE: Mapping[str, Formula] = MappingProxyType({})
 
 
 def formulas(extra: Mapping[str, Formula] = _NONE) -> Mapping[str, Formula]:
-    """Merge the formulas of all dialects with `extra`, which wins."""
+    """Return the formulas of all dialects; `extra` overrides them."""
     return MappingProxyType({**ATEN, **ONNX, **extra})
 
 
 def convention(formula: Formula) -> str:
-    """Tell in a sentence what a formula counts, with the numbers that it was given."""
+    """Describe in a sentence what a formula counts, with its parameters."""
     function: Callable[..., object] = getattr(formula, "func", formula)
-    given: dict[str, object] = getattr(formula, "keywords", {})
+    parameters: dict[str, object] = getattr(formula, "keywords", {})
     text = (function.__doc__ or "").partition("\n")[0]
-    return text + "".join(f" {name} = {value}." for name, value in given.items() if value != "")
+    return text + "".join(f" {name} = {value}." for name, value in parameters.items() if value != "")
