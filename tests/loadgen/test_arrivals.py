@@ -114,9 +114,9 @@ def test_a_trace_is_read_as_seconds_or_as_milliseconds(text: str, tmp_path: Path
         ('{"time": 3}\n', "Line 1"),
         ('{"timestamp": null}\n', "Line 1"),
         ("{broken\n", "Line 1"),
-        ("\n", "holds no times"),
+        ("\n", "has no times"),
         (None, "Cannot read the trace"),
-        (b"\xff\xfe", "it is no text"),
+        (b"\xff\xfe", "it is not text"),
     ],
 )
 def test_a_trace_that_cannot_be_read_is_refused_in_a_sentence(

@@ -18,7 +18,7 @@ def test_one_that_waits_is_hired() -> None:
         assert [hand.index for hand in found] == [0, 1, 2]
         assert len({hand.process.pid for hand in found}) == 3
         assert all(hand.process.poll() is None for hand in found)
-        assert driver_process._BENCH.hands == []
+        assert driver_process._PRESTARTED.drivers == []
     for hand in found:
         hand.end()
         assert hand.process.poll() is not None
@@ -29,17 +29,17 @@ def test_nobody_is_left_behind() -> None:
     with waiting():
         succeeded(1)
         succeeded(1)
-        (hand,) = driver_process._BENCH.hands
+        (hand,) = driver_process._PRESTARTED.drivers
     assert hand.process.poll() is not None
     succeeded(3)
-    assert driver_process._BENCH.hands == []
+    assert driver_process._PRESTARTED.drivers == []
 
 
 def test_one_that_died_is_replaced() -> None:
     """A driver that is gone when it is needed is not hired."""
     with waiting():
         succeeded(1)
-        (dead,) = driver_process._BENCH.hands
+        (dead,) = driver_process._PRESTARTED.drivers
         dead.process.kill()
         dead.process.wait()
         hand = hired(0)

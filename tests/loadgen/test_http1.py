@@ -101,7 +101,7 @@ def test_an_answer_is_read_however_it_is_cut(answer: bytes, cuts: list[int]) -> 
     assert raw is not None
     assert reply(1, raw).body == b"hello"
     assert (reply(1, raw).status, call.received) == (200, 5)
-    assert ends.told == ["ready", "free"]
+    assert ends.told == ["connection_ready", "connection_free"]
     assert not connection.full
     connection.send(Call(0, 0))
     connection.data_received(PLAIN)
@@ -176,7 +176,7 @@ def test_bytes_that_nobody_asked_for_end_an_idle_connection() -> None:
     connection.data_received(b"more")
     assert pipe.aborted
     assert connection.full
-    assert ends.told == ["ready", "free", "gone"]
+    assert ends.told == ["connection_ready", "connection_free", "connection_closed"]
     assert len(ends.ended) == 1
 
 
@@ -185,8 +185,8 @@ def test_bytes_that_nobody_asked_for_end_an_idle_connection() -> None:
     [
         (False, b"", None, Outcome.TRUNCATED),
         (False, b"", ConnectionResetError(), Outcome.RESET),
-        (True, b"", None, "unanswered"),
-        (True, b"", BrokenPipeError(), "unanswered"),
+        (True, b"", None, "resend"),
+        (True, b"", BrokenPipeError(), "resend"),
         (True, b"", ConnectionResetError(), Outcome.RESET),
         (True, b"HTTP", None, Outcome.TRUNCATED),
         (True, PLAIN[:-1], None, Outcome.TRUNCATED),
@@ -207,7 +207,7 @@ def test_the_end_of_a_connection_means_something(
         connection.data_received(came)
     connection.connection_lost(error)
     assert [outcome for outcome, _ in ends.ended] == ([told] if isinstance(told, Outcome) else [])
-    assert ("unanswered" in ends.told) is (told == "unanswered")
+    assert ("resend" in ends.told) is (told == "resend")
 
 
 def test_a_connection_is_not_used_again_when_it_should_not_be() -> None:
@@ -218,7 +218,7 @@ def test_a_connection_is_not_used_again_when_it_should_not_be() -> None:
         connection.data_received(answer)
         assert [outcome for outcome, _ in ends.ended] == [Outcome.OK]
         assert pipe.aborted
-        assert "free" not in ends.told
+        assert "connection_free" not in ends.told
 
 
 def test_a_request_that_is_dropped_is_told_to_nobody() -> None:

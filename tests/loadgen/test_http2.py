@@ -95,11 +95,11 @@ class Ends:
         assert end >= call.first
         self.ended.append((call, outcome, raw))
 
-    def stillborn(self, outcome: Outcome) -> None:
+    def connection_failed(self, outcome: Outcome) -> None:
         """Keep it."""
         self.told.append(outcome)
 
-    def unanswered(self, call: Call) -> None:
+    def resend(self, call: Call) -> None:
         """Keep it."""
         self.told.append(call)
 
@@ -265,7 +265,7 @@ def test_no_more_calls_are_taken_than_the_server_allows() -> None:
     reached = channel.full
     channel.data_received(answer(1))
     assert (before, reached, channel.full) == (False, True, False)
-    assert ends.told == ["ready", "free"]
+    assert ends.told == ["connection_ready", "connection_free"]
 
 
 def test_pings_and_settings_are_acknowledged() -> None:
@@ -284,7 +284,7 @@ def test_a_server_that_leaves_gets_no_more_calls_and_answers_those_it_has() -> N
     _, unseen = called(channel, 2)
     channel.data_received(frame(frames.AWAY, 0, 0, (1).to_bytes(4) + bytes(4)))
     assert channel.full
-    assert ends.told == ["ready", "gone", unseen]
+    assert ends.told == ["connection_ready", "connection_closed", unseen]
     assert not pipe.aborted
     channel.data_received(answer(1))
     assert ends.outcomes == [Outcome.OK]

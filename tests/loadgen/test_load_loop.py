@@ -62,7 +62,7 @@ class World:
 
     def cancel(self) -> None:
         """Be a handle; the only ones that are cancelled are retries, which check."""
-        self._later = [each for each in self._later if each[2].__name__ != "_again"]
+        self._later = [each for each in self._later if each[2].__name__ != "_resend"]
 
     def set(self, when: int) -> None:
         """Be a timer, as late as the test says."""

@@ -117,18 +117,21 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr(record_spool, "_written", full)
-    with Tape(1000) as kept, pytest.raises(RunFailed, match=f"kept in {tmp_path}: No space .* by TMPDIR"):
+    monkeypatch.setattr(record_spool, "_write_fully", full)
+    with (
+        Tape(1000) as kept,
+        pytest.raises(RunFailed, match=f"written to {tmp_path}: No space .*; set TMPDIR"),
+    ):
         kept.add(block(0, 1000))
 
 
 def test_it_lies_on_a_disk_where_one_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The usual directory is often memory: it is taken where nothing else may be written."""
     monkeypatch.delenv("TMPDIR", raising=False)
-    monkeypatch.setattr(record_spool, "_PLACES", (str(tmp_path / "none"), str(tmp_path)))
-    assert record_spool._place() == str(tmp_path)
-    monkeypatch.setattr(record_spool, "_PLACES", ())
-    assert record_spool._place() is None
+    monkeypatch.setattr(record_spool, "_DIRECTORIES", (str(tmp_path / "none"), str(tmp_path)))
+    assert record_spool._directory() == str(tmp_path)
+    monkeypatch.setattr(record_spool, "_DIRECTORIES", ())
+    assert record_spool._directory() is None
 
 
 # --- export ----------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def test_requests_share_a_call_and_get_their_own_parts() -> None:
     """Requests of 1, 3 and 2 samples are one call of 6, and each gets back what is its own."""
     calls: list[int] = []
     requests = [{"x": np.full((size, 2), size, "float32")} for size in (1, 3, 2)]
-    answers = runner.together(doubled(calls), requests)
+    answers = runner.run_batched(doubled(calls), requests)
     assert calls == [6]
     for request, answer in zip(requests, answers, strict=True):
         np.testing.assert_array_equal(answer["y"], request["x"] * 2)
@@ -61,13 +61,13 @@ def test_requests_share_a_call_and_get_their_own_parts() -> None:
 def test_requests_that_do_not_fit_run_alone(requests: list[Arrays]) -> None:
     """Other shapes, dtypes or inputs are no batch."""
     calls: list[int] = []
-    assert len(runner.together(doubled(calls), requests)) == len(requests)
+    assert len(runner.run_batched(doubled(calls), requests)) == len(requests)
     assert len(calls) == len(requests)
 
 
 def test_an_output_without_samples_is_not_cut() -> None:
     """Where an output has no axis of samples, each request runs by itself and gets the whole of it."""
-    answers = runner.together(
+    answers = runner.run_batched(
         lambda arrays: {"total": np.asarray(arrays["x"].sum())},
         [{"x": np.ones((1, 2))}, {"x": np.ones((2, 2))}],
     )
@@ -111,14 +111,14 @@ def test_a_file_of_each_runtime(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("onnxruntime")
     digits = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
-    run = runner.opened(str(digits), ["image"], ["scores"], 1, "cpu")
+    run = runner.load_model_file(str(digits), ["image"], ["scores"], 1, "cpu")
     assert run({"image": np.zeros((2, 1, 8, 8), "float32")})["scores"].shape == (2, 10)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch deprecates what people still have
         scripted = torch.jit.trace(torch.nn.Linear(2, 1).eval(), torch.ones(1, 2))
         torch.jit.save(scripted, str(tmp_path / "m.pt"))
-        run = runner.opened(str(tmp_path / "m.pt"), ["x"], ["y"], 0, "cpu")
+        run = runner.load_model_file(str(tmp_path / "m.pt"), ["x"], ["y"], 0, "cpu")
     x = np.ones((3, 2), "float32")
     np.testing.assert_allclose(run({"x": x})["y"], scripted(torch.from_numpy(x)).detach().numpy())
 

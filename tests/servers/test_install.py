@@ -65,8 +65,8 @@ def test_an_engine_is_installed_and_can_grow(tiny: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(install.RECIPES, "tiny", recipe)
     again: list[str] = []
     found = install.install("tiny", (), again.append)
-    assert any(line.startswith("making an environment") for line in said)
-    assert not any(line.startswith("making an environment") for line in again)
+    assert any(line.startswith("creating an environment") for line in said)
+    assert not any(line.startswith("creating an environment") for line in again)
     assert found == install.find("tiny")
     assert found.versions["tinyengine"] == "1.0"
     assert set(found.versions) == {"python", "tinyengine"}
@@ -108,7 +108,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("version", "library", "said"),
     [
-        ((3, 14), "libpython3.14.so", "takes Python 3.8 to 3.13"),
+        ((3, 14), "libpython3.14.so", "needs Python 3.8 to 3.13"),
         ((3, 11), "libpython3.11.a", "shared library"),
         ((3, 11), "", "shared library"),
     ],

@@ -121,7 +121,7 @@ def test_a_port_that_is_taken_is_named(fake: Make) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(ServerFailed, match=f"cannot have port {port}"), running(fake(port=port)):
+        with pytest.raises(ServerFailed, match=f"cannot use port {port}"), running(fake(port=port)):
             pass
 
 

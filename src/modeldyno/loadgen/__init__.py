@@ -1,7 +1,7 @@
-"""Generates load: sends a target's messages when they are due, and records what became of each.
+"""The load generator: sends a target's messages when they are due, and records the outcome of each.
 
-The loop runs in processes of its own, so that neither our statistics nor a garbage collection delay a
-request; they stream their records to the process that decides when to stop.
+The send loop runs in driver processes, so that neither our statistics nor garbage collection delays a
+request; the drivers stream their records to the process that decides when to stop.
 """
 
 from __future__ import annotations
@@ -18,63 +18,63 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What happened since the last look."""
+    """What happened since the last call of `take`."""
 
     records: Records
     in_flight: int
-    """Sent and not ended, over all drivers."""
+    """Requests sent but not ended, over all drivers."""
     backlog: int
-    """Due and not sent, as the limit of requests in flight was reached, or as we were late."""
+    """Requests due but not sent: the limit of requests in flight was reached, or the driver is late."""
     ended: bool
-    """Whether all that was asked for (requests, the trace) has been sent and has ended."""
+    """Whether all requests (of the given number, or of the trace) have been sent and have ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a driver cost and how well it kept time."""
+    """What a driver process cost, and what it sent."""
 
     cpu: float
-    """Seconds of processor time while it drove."""
+    """Seconds of processor time during the load."""
     wall: float
-    """Seconds that it drove."""
+    """Seconds of the load."""
     sent: int
-    """Requests."""
+    """Requests sent."""
     opened: int
-    """Connections that were made."""
+    """Connections opened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """What is left to tell when a load has ended."""
+    """The rest of the records and replies, when a load has ended."""
 
     records: Records
     replies: tuple[Reply, ...]
-    """The first answer and the last one to each message, to be checked."""
+    """The first and the last reply to each message, to be checked."""
     usages: tuple[Usage, ...]
-    """Of each driver."""
+    """One per driver."""
     faults: tuple[Reply, ...] = ()
-    """Some answers that are failures, for what the server says in them."""
+    """Some error replies, for their error messages."""
     unsent: int = 0
-    """Requests that were due before it was told to send no more, and had not been sent."""
+    """Requests that were due before the stop but had not been sent."""
     failure: str = ""
-    """What the first call raised that failed, where requests are calls of the user's code."""
+    """Exception of the first failed call, if requests are calls of the user's code."""
 
 
 class Driving(Protocol):
-    """A load on its way."""
+    """A running load."""
 
     @property
     def pids(self) -> Sequence[int]:
-        """The drivers, which are no part of what is measured."""
+        """Process ids of the drivers, which are not part of what is measured."""
 
     def take(self, wait: float) -> Taken:
-        """Give what happened since the last look, at the latest after so many seconds.
+        """Return what happened since the last call, after `wait` seconds at most.
 
-        Raises RunFailed when a driver died.
+        Raises RunFailed if a driver died.
         """
 
     def usage(self) -> Sequence[Usage]:
-        """Give what each driver has cost so far, as last told by it (several times a second)."""
+        """Return each driver's cost so far, as last reported (several times a second)."""
 
     def stop(self, grace: float) -> Ending:
-        """Send no more, wait at most so long for what is on its way, and cancel the rest."""
+        """Stop sending, wait `grace` seconds for the requests in flight, and cancel the rest."""

@@ -1,7 +1,7 @@
-"""When requests are due: nanoseconds from the start, told one after the other, without end where none is set.
+"""Arrival processes: when requests are due, as an iterator of nanoseconds from the start, possibly endless.
 
-Several drivers share an arrival process so that their union is that process: a Poisson process is thinned,
-every k-th time of any other goes to the same driver.
+Several drivers share an arrival process so that together they produce that process: a Poisson process is
+thinned; of any other process, every k-th time goes to the same driver.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _MILLISECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The part of one of several drivers."""
+    """One driver's part of a load."""
 
     index: int = 0
     of: int = 1
 
     def amount(self, whole: int) -> int:
-        """Its part of so many things; the parts differ by one at most, and sum to the whole."""
+        """Return this driver's part of a whole number; parts differ by at most one, and sum to the whole."""
         return whole // self.of + (self.index < whole % self.of)
 
 
@@ -43,39 +43,39 @@ ALONE = Share()
 
 
 def due_times(load: Load, share: Share = ALONE, *, seed: int = 0) -> Iterator[int]:
-    """Tell when the requests of a share are due; in a closed loop, when its slots begin.
+    """Yield when the requests of a share are due; in a closed loop, when its slots start.
 
-    `load.requests` is not looked at. Raises RequestError for a trace that cannot be read.
+    Ignores `load.requests`. Raises RequestError for a trace that cannot be read.
     """
     if load.arrivals is Arrivals.CLOSED:
         slots = load.slots or 1
         return iter([int(load.ramp * _SECOND * slot / slots) for slot in range(share.index, slots, share.of)])
     if load.arrivals is Arrivals.TRACE:
         return iter(read_trace(load.trace or "")[share.index :: share.of])
-    return map(_ramped(load.rate or 1.0, load.ramp), _positions(load, share, seed))
+    return map(_time_of_position(load.rate or 1.0, load.ramp), _positions(load, share, seed))
 
 
 def _positions(load: Load, share: Share, seed: int) -> Iterator[float]:
-    """Give the place of each arrival in the process, as how many are expected before it."""
+    """Yield each arrival's position: the expected number of arrivals before it."""
     if load.arrivals is Arrivals.POISSON:
-        return _poisson(Random(f"{seed}/{share.index}/{share.of}"), share.of)  # noqa: S311 - no secret
+        return _poisson_positions(Random(f"{seed}/{share.index}/{share.of}"), share.of)  # noqa: S311 - no secret
     size = load.burst if load.arrivals is Arrivals.BURST else 1
     return (float(number // size * size) for number in count(share.index, share.of))
 
 
-def _poisson(random: Random, mean: float) -> Iterator[float]:
+def _poisson_positions(random: Random, mean: float) -> Iterator[float]:
     position = 0.0
     while True:
         position += random.expovariate(1.0) * mean
         yield position
 
 
-def _ramped(rate: float, ramp: float) -> Callable[[float], int]:
-    """Give when so many arrivals are expected, in nanoseconds, as the rate grows linearly at first."""
-    growing = rate * ramp / 2
+def _time_of_position(rate: float, ramp: float) -> Callable[[float], int]:
+    """Return a function from a position to its time in nanoseconds, for a rate that first grows linearly."""
+    ramp_arrivals = rate * ramp / 2
 
     def when(position: float) -> int:
-        if position < growing:
+        if position < ramp_arrivals:
             return int(math.sqrt(2 * ramp * position / rate) * _SECOND)
         return int((ramp / 2 + position / rate) * _SECOND)
 
@@ -83,27 +83,27 @@ def _ramped(rate: float, ramp: float) -> Callable[[float], int]:
 
 
 def read_trace(path: str) -> array[int]:
-    """Read the times of a file, sorted, from the first one on, in nanoseconds.
+    """Return a trace's times, sorted, in nanoseconds from the first one.
 
-    Raises RequestError, with the number of the line, for what is no time.
+    Raises RequestError, with the line number, for a line that is not a time.
     """
     times = array("q")
     try:
         with Path(path).open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 if text := line.strip():
-                    times.append(_time(text, path, number))
+                    times.append(_parse_time(text, path, number))
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise RequestError(f"Cannot read the trace {path}: {reason}.") from error
     if not times:
-        raise RequestError(f"The trace {path} holds no times.")
+        raise RequestError(f"The trace {path} has no times.")
     first = min(times)
     return array("q", sorted(time - first for time in times))
 
 
 def unused_of_trace(path: str) -> tuple[str, ...]:
-    """Name what the first line of a trace tells of its request beside the time; nothing of it is used.
+    """Return the names of the fields in a trace's first line other than the time; they are not used.
 
     Raises RequestError for a file that cannot be read.
     """
@@ -112,15 +112,15 @@ def unused_of_trace(path: str) -> tuple[str, ...]:
             first = next((text for line in lines if (text := line.strip())), "")
     except OSError as error:
         raise RequestError(f"Cannot read the trace {path}: {error.strerror}.") from error
-    told = json.loads(first) if first.startswith("{") else {}
-    return tuple(sorted(told.keys() - {"timestamp"}))
+    fields = json.loads(first) if first.startswith("{") else {}
+    return tuple(sorted(fields.keys() - {"timestamp"}))
 
 
-def _time(text: str, path: str, number: int) -> int:
+def _parse_time(text: str, path: str, number: int) -> int:
     try:
         if text.startswith("{"):
             return int(float(json.loads(text)["timestamp"]) * _MILLISECOND)
         return int(float(text) * _SECOND)
     except (ValueError, OverflowError, KeyError, TypeError):
-        wanted = 'neither seconds nor an object with "timestamp" in milliseconds'
-        raise RequestError(f"Line {number} of the trace {path} is {wanted}: {text[:40]}") from None
+        problem = 'neither seconds nor an object with "timestamp" in milliseconds'
+        raise RequestError(f"Line {number} of the trace {path} is {problem}: {text[:40]}") from None

@@ -1,4 +1,4 @@
-"""Connections to one server: as many as the requests on their way need, and no more."""
+"""A pool of connections to one server: as many as the requests in flight need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Pool:
-    """Gives each request a connection with room, or makes one."""
+    """Gives each request a connection with capacity, or opens one."""
 
     def __init__(
         self,
@@ -27,66 +27,66 @@ class Pool:
         *,
         share: int = 1,
     ) -> None:
-        """Connect to `place`, see the loop's `create_connection`; `share` requests on each connection."""
+        """Connect to `place` (arguments of `create_connection`); `share` requests per connection."""
         self.opened = 0
         self._loop = loop
         self.done = done
         self._make = make
-        self._place = place
-        self._share = share
-        self._room: dict[Connected, None] = {}
-        """Last in, first out: as few connections as will do stay warm."""
+        self._address_options = place
+        self._requests_each = share
+        self._available: dict[Connected, None] = {}
+        """Connections with capacity, used last in, first out, so that few connections stay warm."""
         self._waiting: deque[Call] = deque()
-        self._coming = 0
-        """Connections that are being made."""
+        self._connecting = 0
+        """Number of connections being opened."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def send(self, call: Call, now: int) -> None:
-        """Put it on the wire now, or as soon as there is a connection."""
-        if self._room:
-            connection = next(reversed(self._room))
+        """Send a request now, or as soon as there is a connection."""
+        if self._available:
+            connection = next(reversed(self._available))
             connection.send(call)
             if connection.full:
-                del self._room[connection]
+                del self._available[connection]
         else:
             call.sent = now
             self._wait(call)
 
     def drop(self, call: Call) -> None:
-        """Give it up, telling nobody."""
+        """Abandon a request without reporting it."""
         if call.carrier is not None:
             call.carrier.drop(call)
         else:
             self._waiting.remove(call)
 
-    def ready(self, connection: Connected) -> None:
-        """Use a new connection."""
+    def connection_ready(self, connection: Connected) -> None:
+        """Add a new connection."""
         self.opened += 1
-        self._coming -= 1
-        self.free(connection)
+        self._connecting -= 1
+        self.connection_free(connection)
 
-    def free(self, connection: Connected) -> None:
-        """Use the room on a connection."""
+    def connection_free(self, connection: Connected) -> None:
+        """Use a connection that has capacity."""
         while self._waiting and not connection.full:
             connection.send(self._waiting.popleft())
         if not connection.full:
-            self._room[connection] = None
+            self._available[connection] = None
 
-    def gone(self, connection: Connected) -> None:
-        """Use a connection no more."""
-        self._room.pop(connection, None)
+    def connection_closed(self, connection: Connected) -> None:
+        """Remove a connection."""
+        self._available.pop(connection, None)
 
-    def stillborn(self, outcome: Outcome) -> None:
-        """Have one request pay for a connection that could not be made."""
-        self._coming -= 1
+    def connection_failed(self, outcome: Outcome) -> None:
+        """Fail one waiting request for each connection that could not be opened."""
+        self._connecting -= 1
         if self._waiting:
             self.done(self._waiting.popleft(), outcome, monotonic_ns(), None)
         self._open()
 
-    def unanswered(self, call: Call) -> None:
-        """Send again what was surely not answered."""
+    def resend(self, call: Call) -> None:
+        """Send a request again that the server certainly did not process."""
         call.retries += 1
-        call.again()
+        call.reset()
         self.send(call, monotonic_ns())
 
     def _wait(self, call: Call) -> None:
@@ -94,22 +94,24 @@ class Pool:
         self._open()
 
     def _open(self) -> None:
-        """Make a connection, if those that are being made are too few."""
-        if self._coming * self._share >= len(self._waiting):
+        """Open a connection, unless enough are being opened."""
+        if self._connecting * self._requests_each >= len(self._waiting):
             return
-        self._coming += 1
-        task = self._loop.create_task(self._loop.create_connection(lambda: self._make(self), **self._place))
-        self._tasks.add(task)  # or nobody would hold it
-        task.add_done_callback(self._made)
+        self._connecting += 1
+        task = self._loop.create_task(
+            self._loop.create_connection(lambda: self._make(self), **self._address_options)
+        )
+        self._tasks.add(task)  # keep a reference, or it may be garbage collected
+        task.add_done_callback(self._connection_done)
 
-    def _made(self, task: asyncio.Task[Any]) -> None:
+    def _connection_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            self.stillborn(Outcome.REFUSED)
+            self.connection_failed(Outcome.REFUSED)
 
     def close(self) -> None:
-        """Break the connections that are idle, and make no more."""
+        """Close the idle connections, and open no more."""
         for task in self._tasks:
             task.cancel()
-        for connection in [*self._room]:
+        for connection in [*self._available]:
             connection.close()

@@ -1,7 +1,7 @@
-"""The process that sends: ``python -m modeldyno.loadgen.driver_main FD``.
+"""The driver process that sends requests: ``python -m modeldyno.loadgen.driver_main FD``.
 
-Its order comes on standard input, and after it the lines ``go NANOSECONDS`` and ``stop SECONDS``; frames of
-what happened go to the file descriptor FD several times a second. It ends with the process that started it.
+Its command comes on standard input, followed by the lines ``go NANOSECONDS`` and ``stop SECONDS``; frames
+with records go to the file descriptor FD several times a second. It ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -31,55 +31,55 @@ if TYPE_CHECKING:
     from modeldyno.loadgen.driver_protocol import Order
     from modeldyno.loadgen.request import Carrier
 
-_TELL = 0.1
+_REPORT_INTERVAL = 0.1
 """Seconds between two blocks."""
-_SHARE = 8
-"""Calls at a time on one connection of HTTP/2, see docs/decisions/0012."""
-_SWEEP = 2000
-"""Connections made between two collections of garbage, which only they leave."""
+_CALLS_PER_CONNECTION = 8
+"""Concurrent calls on one HTTP/2 connection, see docs/decisions/0012."""
+_COLLECT_EVERY = 2000
+"""Connections opened between two garbage collections; only connections leave cyclic garbage."""
 
 
 def main(descriptor: int) -> None:
-    """Drive until told to stop, or until nobody listens."""
+    """Send the load until told to stop, or until the starter is gone."""
     end_with_parent()
-    for number in (signal.SIGINT, signal.SIGTERM):  # they are for those who started us
+    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the starter
         signal.signal(number, signal.SIG_IGN)
-    _allow_connections()
+    _raise_file_limit()
     loop = _new_loop()
     asyncio.set_event_loop(loop)
-    told = driver_protocol.read(lambda size: _take(0, size))
-    loop.run_until_complete(_drive(told, descriptor, loop))
+    command = driver_protocol.read(lambda size: _read_exactly(0, size))
+    loop.run_until_complete(_run(command, descriptor, loop))
 
 
-async def _drive(told: Order, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
-    drive = Drive(told.load, told.share, len(told.target.messages), loop, seed=told.seed)
-    drive.carrier = carrier(told, drive, loop)
-    drive.timer = timer(loop, drive.ring)
-    drive.count_tokens = getattr(_reader(told.target), "tokens", None)
+async def _run(command: Order, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
+    load_loop = Drive(command.load, command.share, len(command.target.messages), loop, seed=command.seed)
+    load_loop.carrier = carrier(command, load_loop, loop)
+    load_loop.timer = timer(loop, load_loop.ring)
+    load_loop.count_tokens = getattr(_stream_client(command.target), "tokens", None)
     transport, pipe = await loop.connect_write_pipe(_Pipe, os.fdopen(descriptor, "wb", buffering=0))
-    over = loop.create_future()
-    drive.finished = lambda: over.set_result(None)
-    _obey(drive, loop)
+    finished = loop.create_future()
+    load_loop.finished = lambda: finished.set_result(None)
+    _read_commands(load_loop, loop)
     gc.collect()
     gc.freeze()
     gc.disable()
     transport.write(record_frames.frame(record_frames.READY))
-    _tell(drive, transport, loop)
-    await over
-    transport.write(record_frames.of_block(drive.block()))
-    for end, reply in drive.answers():
+    _report_regularly(load_loop, transport, loop)
+    await finished
+    transport.write(record_frames.of_block(load_loop.block()))
+    for end, reply in load_loop.answers():
         transport.write(record_frames.of_answer(record_frames.ANSWER, end, reply))
-    for end, reply in drive.faults():
+    for end, reply in load_loop.faults():
         transport.write(record_frames.of_answer(record_frames.FAULT, end, reply))
     transport.write(record_frames.frame(record_frames.END))
     transport.close()
     await pipe.closed
-    # The loop's own tidying up would wait for connections that nobody needs any more.
+    # The event loop's cleanup would wait for connections that are no longer needed.
     os._exit(0)
 
 
 class _Pipe(asyncio.BaseProtocol):
-    """Knows when all has been read, or nobody reads."""
+    """Notices when all output has been read, or the reader is gone."""
 
     def __init__(self) -> None:
         self.closed = asyncio.get_running_loop().create_future()
@@ -90,26 +90,28 @@ class _Pipe(asyncio.BaseProtocol):
         self.closed.set_result(None)
 
 
-def _tell(drive: Drive, transport: asyncio.WriteTransport, loop: asyncio.AbstractEventLoop) -> None:
-    """Write a block, and again after a while."""
-    swept = 0
+def _report_regularly(
+    load_loop: Drive, transport: asyncio.WriteTransport, loop: asyncio.AbstractEventLoop
+) -> None:
+    """Write a block of records, and again at intervals."""
+    collected_at = 0
 
-    def tell() -> None:
-        nonlocal swept
-        transport.write(record_frames.of_block(drive.block()))
-        if drive.carrier.opened - swept > _SWEEP:
-            swept = drive.carrier.opened
+    def report() -> None:
+        nonlocal collected_at
+        transport.write(record_frames.of_block(load_loop.block()))
+        if load_loop.carrier.opened - collected_at > _COLLECT_EVERY:
+            collected_at = load_loop.carrier.opened
             gc.collect()
-        loop.call_later(_TELL, tell)
+        loop.call_later(_REPORT_INTERVAL, report)
 
-    loop.call_later(_TELL, tell)
+    loop.call_later(_REPORT_INTERVAL, report)
 
 
-def _obey(drive: Drive, loop: asyncio.AbstractEventLoop) -> None:
-    """Follow the lines on standard input; its end is that of the one who wrote them."""
+def _read_commands(load_loop: Drive, loop: asyncio.AbstractEventLoop) -> None:
+    """Follow the lines on standard input; its end means that the starter is gone."""
     line = bytearray()
 
-    def hear() -> None:
+    def on_input() -> None:
         data = os.read(0, 4096)
         if not data:
             os._exit(1)
@@ -118,33 +120,39 @@ def _obey(drive: Drive, loop: asyncio.AbstractEventLoop) -> None:
             word, _, value = line[: line.index(b"\n")].decode().partition(" ")
             del line[: line.index(b"\n") + 1]
             if word == "go":
-                drive.start(int(value))
+                load_loop.start(int(value))
             else:
-                drive.stop(float(value))
+                load_loop.stop(float(value))
 
-    loop.add_reader(0, hear)
+    loop.add_reader(0, on_input)
 
 
-def carrier(told: Order, drive: Drive, loop: asyncio.AbstractEventLoop) -> Carrier:
-    """Give the way to the server that the target asks for."""
-    target = told.target
-    place = {"host": told.address, "port": target.port}
+def carrier(command: Order, load_loop: Drive, loop: asyncio.AbstractEventLoop) -> Carrier:
+    """Return the connection pool for the target's transport."""
+    target = command.target
+    options = {"host": command.address, "port": target.port}
     if target.transport is Transport.GRPC:
         from modeldyno.loadgen.http2 import Channel  # noqa: PLC0415 - the other transport needs none
         from modeldyno.loadgen.http2_sender import Script  # noqa: PLC0415 - see above
 
-        script = Script(target, told.load.timeout)
-        place |= tls.options(target, protocols=("h2",))
-        return Pool(loop, drive.done, lambda owner: Channel(owner, script, _SHARE), place, share=_SHARE)
+        script = Script(target, command.load.timeout)
+        options |= tls.options(target, protocols=("h2",))
+        return Pool(
+            loop,
+            load_loop.done,
+            lambda owner: Channel(owner, script, _CALLS_PER_CONNECTION),
+            options,
+            share=_CALLS_PER_CONNECTION,
+        )
     from modeldyno.loadgen.http1 import Connection  # noqa: PLC0415 - the other transport needs none
 
-    bearing = getattr(_reader(target), "bearing", None)
-    place |= tls.options(target)
-    return Pool(loop, drive.done, lambda owner: Connection(owner, target, bearing), place)
+    bearing = getattr(_stream_client(target), "bearing", None)
+    options |= tls.options(target)
+    return Pool(loop, load_loop.done, lambda owner: Connection(owner, target, bearing), options)
 
 
-def _reader(target: Target) -> Client | None:
-    """Give the client that reads streams and counts tokens; None where there are none, or it is no plugin."""
+def _stream_client(target: Target) -> Client | None:
+    """Return the client that reads streams and counts tokens; None if not needed, or if it is no plugin."""
     if not (target.stream or target.counted):
         return None
     from modeldyno import plugins  # noqa: PLC0415 - only they need it
@@ -159,25 +167,25 @@ def _new_loop() -> asyncio.AbstractEventLoop:
         import uvloop  # noqa: PLC0415 - not on every system
     except ImportError:
         return asyncio.new_event_loop()
-    made: Any = uvloop.new_event_loop()
-    return made  # type: ignore[no-any-return]
+    loop: Any = uvloop.new_event_loop()
+    return loop  # type: ignore[no-any-return]
 
 
-def _allow_connections() -> None:
-    """Have as many open files as we may."""
+def _raise_file_limit() -> None:
+    """Raise the limit of open files to the maximum allowed."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _take(descriptor: int, size: int) -> bytes:
-    taken = bytearray()
-    while len(taken) < size:
-        data = os.read(descriptor, size - len(taken))
+def _read_exactly(descriptor: int, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        data = os.read(descriptor, size - len(received))
         if not data:
             os._exit(1)
-        taken += data
-    return bytes(taken)
+        received += data
+    return bytes(received)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The processes that send: launched for a load, or waiting for the next one.
+"""Driver processes: started for a load, or started in advance for the next one.
 
-Most of what a driver takes to start is Python's own start, which needs no order. Whoever has one load after
-the other keeps as many waiting as the last one had; each carries out one load, and ends with it.
+Most of a driver's start-up time is Python's own, which needs no command. If one load follows another, as many
+drivers as the last load had are started in advance; each serves one load and then exits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Hand:
-    """A driver, and what was heard of it."""
+    """A driver process, and what it has sent so far."""
 
     process: subprocess.Popen[bytes]
     pipe: int
@@ -33,12 +33,12 @@ class Hand:
     latest: Block | None = None
     ready: bool = False
     over: bool = False
-    """Whether it has told all."""
+    """Whether it has sent everything."""
     answers: list[tuple[int, Reply]] = field(default_factory=list)
     faults: list[tuple[int, Reply]] = field(default_factory=list)
 
     def end(self) -> None:
-        """Leave nothing of it behind."""
+        """Kill the process and release its resources."""
         self.process.kill()
         self.process.wait()
         assert self.process.stdin is not None
@@ -49,55 +49,55 @@ class Hand:
 
 
 @dataclass(slots=True)
-class _Bench:
-    """Those that wait."""
+class _Prestarted:
+    """Drivers that were started in advance."""
 
     open: bool = False
-    hands: list[Hand] = field(default_factory=list)
+    drivers: list[Hand] = field(default_factory=list)
 
 
-_BENCH = _Bench()
+_PRESTARTED = _Prestarted()
 
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """While the block lasts, have drivers wait for the next load, as many as the last one had."""
-    _BENCH.open = True
+    """Start drivers in advance for the next load during the block, as many as the last load had."""
+    _PRESTARTED.open = True
     try:
         yield
     finally:
-        _BENCH.open = False
-        _dismiss()
+        _PRESTARTED.open = False
+        _end_prestarted()
 
 
 def hired(index: int) -> Hand:
-    """Give a driver that has no order yet."""
-    while _BENCH.hands:
-        hand = _BENCH.hands.pop()
-        if hand.process.poll() is None:
-            hand.index = index
-            return hand
-        hand.end()
-    hand = _launched()
-    hand.index = index
-    return hand
+    """Return a driver that has no command yet."""
+    while _PRESTARTED.drivers:
+        driver = _PRESTARTED.drivers.pop()
+        if driver.process.poll() is None:
+            driver.index = index
+            return driver
+        driver.end()
+    driver = _launch()
+    driver.index = index
+    return driver
 
 
 def succeeded(count: int) -> None:
-    """Have so many wait for the next load, where there may be one."""
-    if _BENCH.open:
-        _dismiss()
-        _BENCH.hands += [_launched() for _ in range(count)]
+    """Start `count` drivers in advance, if another load may follow."""
+    if _PRESTARTED.open:
+        _end_prestarted()
+        _PRESTARTED.drivers += [_launch() for _ in range(count)]
 
 
-def _dismiss() -> None:
-    while _BENCH.hands:
-        _BENCH.hands.pop().end()
+def _end_prestarted() -> None:
+    while _PRESTARTED.drivers:
+        _PRESTARTED.drivers.pop().end()
 
 
-def _launched() -> Hand:
+def _launch() -> Hand:
     read_end, write_end = os.pipe()
-    log = tempfile.TemporaryFile()  # noqa: SIM115 - the hand closes it
+    log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by Hand.end
     try:
         process = subprocess.Popen(
             [sys.executable, "-m", "modeldyno.loadgen.driver_main", str(write_end)],

@@ -1,4 +1,4 @@
-"""What a driver is told to do, as bytes: a line of JSON, and the messages behind it."""
+"""A driver's command as bytes: a line of JSON, followed by the messages."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A share of a load on a target."""
+    """A command to a driver: one share of a load on a target."""
 
     target: Target
     load: Load
     share: Share
     seed: int
     address: str
-    """Of the target's host: each driver would look it up otherwise."""
+    """IP address of the target's host, so that the drivers need not resolve it."""
 
 
-def encode(order: Order) -> bytes:
-    """Write an order; it holds secrets."""
-    messages = order.target.messages
-    said = {**asdict(order), "sizes": [len(message) for message in messages]}
-    del said["target"]["messages"]
-    return json.dumps(said).encode() + b"\n" + b"".join(messages)
+def encode(command: Order) -> bytes:
+    """Encode a command; it contains secrets."""
+    messages = command.target.messages
+    fields = {**asdict(command), "sizes": [len(message) for message in messages]}
+    del fields["target"]["messages"]
+    return json.dumps(fields).encode() + b"\n" + b"".join(messages)
 
 
 def read(take: Callable[[int], bytes]) -> Order:
-    """Read an order with a function that gives so many bytes, and no fewer."""
+    """Decode a command, using a function that returns exactly `size` bytes."""
     line = bytearray()
     while not line.endswith(b"\n"):
         line += take(1)
-    said: dict[str, Any] = json.loads(line)
-    target, load = said["target"], said["load"]
+    fields: dict[str, Any] = json.loads(line)
+    target, load = fields["target"], fields["load"]
     target["transport"] = Transport(target["transport"])
     target["metadata"] = tuple((name, value) for name, value in target["metadata"])
     target["tls"] = Tls(**target["tls"]) if target["tls"] else None
     load["arrivals"] = Arrivals(load["arrivals"])
     return Order(
-        target=Target(**target, messages=tuple(take(size) for size in said["sizes"])),
+        target=Target(**target, messages=tuple(take(size) for size in fields["sizes"])),
         load=Load(**load),
-        share=Share(**said["share"]),
-        seed=said["seed"],
-        address=said["address"],
+        share=Share(**fields["share"]),
+        seed=fields["seed"],
+        address=fields["address"],
     )

@@ -1,4 +1,4 @@
-"""gRPC over HTTP/2: what a call says, and what its answer means."""
+"""gRPC over HTTP/2: the headers of a call, and the meaning of its answer."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from modeldyno.loadgen.request import Call, Raw
 
 PREFIX = 5
-"""Bytes before each message: whether it is compressed, and its length."""
-_PORTS = {True: 443, False: 80}
-_AS_HTTP = {
+"""Bytes before each message: the compression flag and the length."""
+_DEFAULT_PORTS = {True: 443, False: 80}
+_OUTCOMES = {
     1: Outcome.CLIENT_ERROR, 2: Outcome.SERVER_ERROR, 3: Outcome.CLIENT_ERROR, 4: Outcome.TIMEOUT,
     5: Outcome.CLIENT_ERROR, 6: Outcome.CLIENT_ERROR, 7: Outcome.CLIENT_ERROR, 8: Outcome.REJECTED,
     9: Outcome.CLIENT_ERROR, 10: Outcome.CLIENT_ERROR, 11: Outcome.CLIENT_ERROR, 12: Outcome.SERVER_ERROR,
     13: Outcome.SERVER_ERROR, 14: Outcome.REJECTED, 15: Outcome.SERVER_ERROR, 16: Outcome.CLIENT_ERROR,
 }  # fmt: skip
-"""Status to outcome, by the status of HTTP that has its meaning (google.rpc.Code); 4 is our own deadline."""
+"""gRPC status to outcome, by the equivalent HTTP status (google.rpc.Code); 4 is our own deadline."""
 
 
 class Told(NamedTuple):
-    """What a block of headers says."""
+    """The content of a header block."""
 
     status: int
-    """Of HTTP; 0 in trailers."""
+    """HTTP status; 0 in trailers."""
     code: int | None
-    """Of gRPC."""
+    """gRPC status; None if absent."""
     lines: bytes
 
 
@@ -40,7 +40,7 @@ NO_TRAILERS = Told(0, None, b"")
 
 
 def told(fields: Sequence[Field]) -> Told:
-    """Read the headers or trailers of an answer; raise Malformed for a status that is none."""
+    """Parse the headers or trailers of an answer; raise Malformed for an invalid status."""
     status, code = 0, None
     lines = []
     for name, value in fields:
@@ -55,19 +55,19 @@ def told(fields: Sequence[Field]) -> Told:
 
 def _number(value: bytes) -> int:
     if not value.isdigit() or len(value) > 3:  # noqa: PLR2004 - no status is longer
-        raise Malformed("a status is no number")
+        raise Malformed("a status is not a number")
     return int(value)
 
 
 def asked(target: Target, timeout: float) -> tuple[Field, ...]:
-    """Give the headers of a call, all alike."""
-    usual = target.port == _PORTS[target.tls is not None]
+    """Return the headers of a call, which are the same for all calls."""
+    default_port = target.port == _DEFAULT_PORTS[target.tls is not None]
     host = f"[{target.host}]" if ":" in target.host else target.host
     return (
         (b":method", b"POST"),
         (b":scheme", b"https" if target.tls is not None else b"http"),
         (b":path", target.method.encode()),
-        (b":authority", (host if usual else f"{host}:{target.port}").encode()),
+        (b":authority", (host if default_port else f"{host}:{target.port}").encode()),
         (b"te", b"trailers"),
         (b"content-type", b"application/grpc"),
         (b"user-agent", b"modeldyno"),
@@ -77,28 +77,28 @@ def asked(target: Target, timeout: float) -> tuple[Field, ...]:
 
 
 class Answer:
-    """A call's stream, as far as it has come."""
+    """A partly received answer to a call."""
 
     __slots__ = ("_buffer", "_stream", "body", "call", "consumed", "lines", "status")
 
     def __init__(self, call: Call, *, stream: bool) -> None:
         self.call = call
         self.status = 0
-        """Of HTTP; 0 until it was told."""
+        """HTTP status; 0 until it has arrived."""
         self.lines = b""
         self.body: list[bytes] = []
         self.consumed = 0
-        """Bytes that the server was not yet told we took."""
+        """Bytes received since the last window update."""
         self._buffer: bytearray | None = None
         self._stream = stream
 
     def take(self, data: bytes, now: int) -> None:
-        """Read a part of the messages; raise Malformed for one that is compressed."""
+        """Read a part of the messages; raise Malformed for a compressed one."""
         if not self.status:
             raise Malformed("messages come before the headers")
         if not self._buffer and len(data) >= PREFIX:
             if data[0]:
-                raise Malformed("a message is compressed, which nobody asked for")
+                raise Malformed("a message is compressed although compression was not requested")
             if len(data) - PREFIX == int.from_bytes(data[1:PREFIX]):
                 self._message(data[PREFIX:], now)
                 return
@@ -110,7 +110,7 @@ class Answer:
     def _split(self, buffer: bytearray, now: int) -> None:
         while len(buffer) >= PREFIX:
             if buffer[0]:
-                raise Malformed("a message is compressed, which nobody asked for")
+                raise Malformed("a message is compressed although compression was not requested")
             end = PREFIX + int.from_bytes(buffer[1:PREFIX])
             if len(buffer) < end:
                 break
@@ -124,13 +124,13 @@ class Answer:
             self.call.pieces.append(now)
 
     def end(self, trailers: Told) -> tuple[Outcome, Raw | None]:
-        """Say how it ended."""
+        """Return the outcome, and the raw answer if it is complete."""
         code = trailers.code
         if code is None:
             status = self.status or trailers.status
             fault = of_status(status)
             return (Outcome.MALFORMED, None) if fault is Outcome.OK else (fault, self._raw(status, trailers))
-        outcome = Outcome.OK if code == 0 else _AS_HTTP.get(code, Outcome.SERVER_ERROR)
+        outcome = Outcome.OK if code == 0 else _OUTCOMES.get(code, Outcome.SERVER_ERROR)
         if outcome is Outcome.OK and (self._buffer or not (self.body or self._stream)):
             return Outcome.MALFORMED, None
         return outcome, self._raw(code, trailers)

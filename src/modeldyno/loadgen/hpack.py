@@ -1,4 +1,4 @@
-"""Header compression of HTTP/2 (RFC 7541): reads any block, writes the same few fields again and again."""
+"""Header compression of HTTP/2 (RFC 7541): decodes any block, encodes a fixed set of fields."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ Field = tuple[bytes, bytes]
 Read = TypeVar("Read")
 
 TABLE_SIZE = 4096
-"""Bytes of a dynamic table, where nobody says otherwise."""
+"""Default size of the dynamic table, bytes."""
 NO_TABLE = b"\x20"
-"""At the beginning of a block: its writer uses no dynamic table from now on."""
+"""At the start of a block: the encoder stops using the dynamic table."""
 _OVERHEAD = 32
-"""Bytes that an entry counts beyond its name and value."""
-_LEARNED = 256
-"""Blocks whose meaning is remembered."""
+"""Bytes that an entry adds to its name and value."""
+_CACHE_LIMIT = 256
+"""Maximum number of cached decoded blocks."""
 
 _PAIRS = (
     ":authority", ":method GET", ":method POST", ":path /", ":path /index.html", ":scheme http",
     ":scheme https", ":status 200", ":status 204", ":status 206", ":status 304", ":status 400", ":status 404",
     ":status 500", "accept-charset", "accept-encoding gzip, deflate",
 )  # fmt: skip
-_ALONE = (
+_NAMES = (
     "accept-language accept-ranges accept access-control-allow-origin age allow authorization "
     "cache-control content-disposition content-encoding content-language content-length "
     "content-location content-range content-type cookie date etag expect expires from host if-match "
@@ -35,31 +35,31 @@ _ALONE = (
 )
 STATIC: tuple[Field, ...] = tuple(
     (name.encode(), value.encode())
-    for name, _, value in (pair.partition(" ") for pair in (*_PAIRS, *_ALONE.split()))
+    for name, _, value in (pair.partition(" ") for pair in (*_PAIRS, *_NAMES.split()))
 )
-"""Appendix A; the first has the index 1."""
+"""Static table (Appendix A); the first entry has the index 1."""
 
 _LENGTHS = (
     "dnsssssssoussussssssssusssssssss6aacd68baa8b8666555666666678f6cad677777777777777777777"
     "77878djde6f56565666577666567655677777fbedskmkkmmmnmnnnnnonoomnonnnnlmnmnnomlkmmnnlnmmo"
     "lmnnllmlnmnnkmmmnmmnqqkjmnmpqqqrrqopjlqrrqrollqqsrrrkoklmllnmmppooqnqrqqrrrrrsrrrrrqu"
 )
-"""Appendix B: the length of the code of each byte, and of the end, as a digit to base 36."""
+"""Huffman code lengths (Appendix B) of each byte and of the end symbol, as digits to base 36."""
 
 
 class BadBlock(ValueError):
-    """What came is no block of headers."""
+    """The bytes are not a valid header block."""
 
 
 def _codes() -> dict[tuple[int, int], int]:
-    """Length and code to byte: the code is canonical, so that its lengths tell it."""
+    """Return (length, code) to byte; the code is canonical, so its lengths determine it."""
     lengths = [int(digit, 36) for digit in _LENGTHS]
     codes: dict[tuple[int, int], int] = {}
-    code, before = 0, 0
-    for byte in sorted(range(257), key=lambda each: (lengths[each], each)):
-        code <<= lengths[byte] - before
-        before = lengths[byte]
-        codes[before, code] = byte
+    code, previous = 0, 0
+    for byte in sorted(range(257), key=lambda symbol: (lengths[symbol], symbol)):
+        code <<= lengths[byte] - previous
+        previous = lengths[byte]
+        codes[previous, code] = byte
         code += 1
     return codes
 
@@ -69,86 +69,86 @@ _SHORTEST, _LONGEST, _PADDING, _END = 5, 30, 7, 256
 
 
 def unhuffman(data: bytes) -> bytes:
-    """Read text in the code of Appendix B."""
+    """Decode text in the Huffman code of Appendix B."""
     text = bytearray()
     code = length = 0
     for byte in data:
         for shift in range(7, -1, -1):
             code = code << 1 | byte >> shift & 1
             length += 1
-            if length >= _SHORTEST and (found := _CODES.get((length, code))) is not None:
-                if found == _END:
-                    raise BadBlock("a text holds the end of the code")
-                text.append(found)
+            if length >= _SHORTEST and (symbol := _CODES.get((length, code))) is not None:
+                if symbol == _END:
+                    raise BadBlock("a text contains the end symbol")
+                text.append(symbol)
                 code = length = 0
             elif length > _LONGEST:
-                raise BadBlock("a text is in no code")
+                raise BadBlock("a text has an unknown code")
     if length > _PADDING or code != (1 << length) - 1:
         raise BadBlock("a text ends in the middle of a byte's code")
     return bytes(text)
 
 
 class Decoder(Generic[Read]):
-    """Reads the blocks of one direction of a connection, in their order."""
+    """Decodes the header blocks of one direction of a connection, in order."""
 
     def __init__(self, read: Callable[[Sequence[Field]], Read]) -> None:
-        """`read` makes of the fields what is wanted; it must be a function of them alone."""
+        """`read` converts the fields; it must depend on nothing else."""
         self._read = read
         self._table: deque[Field] = deque()
         self._size = 0
         self._limit = TABLE_SIZE
         self._changed = False
-        self._learned: dict[bytes, Read] = {}
-        """What blocks mean that leave the table as it is, while it is as it is."""
+        self._cache: dict[bytes, Read] = {}
+        """Decoded blocks that do not change the table; valid while the table is unchanged."""
 
     def __call__(self, block: bytes) -> Read:
-        """Read a block; raise BadBlock for what is none."""
-        known = self._learned.get(block)
-        if known is not None:
-            return known
+        """Decode a block; raise BadBlock if it is invalid."""
+        cached = self._cache.get(block)
+        if cached is not None:
+            return cached
         self._changed = False
         read = self._read(self._fields(block))
         if self._changed:
-            self._learned.clear()
-        elif len(self._learned) < _LEARNED:
-            self._learned[block] = read
+            self._cache.clear()
+        elif len(self._cache) < _CACHE_LIMIT:
+            self._cache[block] = read
         return read
 
     def _fields(self, block: bytes) -> list[Field]:
         fields: list[Field] = []
-        at = 0
+        position = 0
         try:
-            while at < len(block):
-                first = block[at]
+            while position < len(block):
+                first = block[position]
                 if first & 0x80:
-                    index, at = _integer(block, at, 7)
+                    index, position = _decode_integer(block, position, 7)
                     fields.append(self._entry(index))
                 elif first & 0x40:
-                    field, at = self._literal(block, at, 6)
+                    field, position = self._literal(block, position, 6)
                     fields.append(field)
                     self._add(field)
                 elif first & 0x20:
-                    limit, at = _integer(block, at, 5)
+                    limit, position = _decode_integer(block, position, 5)
                     self._shrink(limit)
                 else:
-                    field, at = self._literal(block, at, 4)
+                    field, position = self._literal(block, position, 4)
                     fields.append(field)
         except IndexError:
-            raise BadBlock("a block of headers is cut off") from None
+            raise BadBlock("a header block is cut off") from None
         return fields
 
-    def _literal(self, block: bytes, at: int, bits: int) -> tuple[Field, int]:
-        index, at = _integer(block, at, bits)
+    def _literal(self, block: bytes, position: int, bits: int) -> tuple[Field, int]:
+        index, position = _decode_integer(block, position, bits)
         if index:
             name = self._entry(index)[0]
         else:
-            name, at = _text(block, at)
-        value, at = _text(block, at)
-        return (name, value), at
+            name, position = _decode_text(block, position)
+        value, position = _decode_text(block, position)
+        return (name, value), position
 
     def _entry(self, index: int) -> Field:
         if not 1 <= index <= len(STATIC) + len(self._table):
-            raise BadBlock("a header has an index that nothing has")
+            raise BadBlock("a header has an invalid index")
         return STATIC[index - 1] if index <= len(STATIC) else self._table[index - len(STATIC) - 1]
 
     def _add(self, field: Field) -> None:
@@ -159,7 +159,7 @@ class Decoder(Generic[Read]):
 
     def _shrink(self, limit: int) -> None:
         if limit > TABLE_SIZE:  # we never offer more
-            raise BadBlock("the table of headers is to be larger than we allow")
+            raise BadBlock("the header table would exceed the allowed size")
         self._changed = True
         self._limit = limit
         self._evict()
@@ -170,61 +170,65 @@ class Decoder(Generic[Read]):
 
 
 def size_of(field: Field) -> int:
-    """Give what a field takes of a table, bytes."""
+    """Return a field's size in a table, bytes."""
     return len(field[0]) + len(field[1]) + _OVERHEAD
 
 
-def _integer(block: bytes, at: int, bits: int) -> tuple[int, int]:
-    most = (1 << bits) - 1
-    number = block[at] & most
-    at += 1
+def _decode_integer(block: bytes, position: int, bits: int) -> tuple[int, int]:
+    limit = (1 << bits) - 1
+    number = block[position] & limit
+    position += 1
     shift = 0
-    while number >= most:
-        byte = block[at]
-        at += 1
+    while number >= limit:
+        byte = block[position]
+        position += 1
         number += (byte & 0x7F) << shift
         shift += 7
         if not byte & 0x80:
             break
         if shift > 28:  # noqa: PLR2004 - beyond any length
-            raise BadBlock("a number of a block of headers is too large")
-    return number, at
+            raise BadBlock("a number in a header block is too large")
+    return number, position
 
 
-def _text(block: bytes, at: int) -> tuple[bytes, int]:
-    coded = block[at] & 0x80
-    length, at = _integer(block, at, 7)
-    end = at + length
+def _decode_text(block: bytes, position: int) -> tuple[bytes, int]:
+    coded = block[position] & 0x80
+    length, position = _decode_integer(block, position, 7)
+    end = position + length
     if end > len(block):
-        raise BadBlock("a block of headers is cut off")
-    text = block[at:end]
+        raise BadBlock("a header block is cut off")
+    text = block[position:end]
     return (unhuffman(text) if coded else text), end
 
 
 def literal(fields: Sequence[Field], *, learn: bool) -> bytes:
-    """Write fields in full; `learn`: so that the reader enters them in its table."""
+    """Encode fields in full; with `learn`, the decoder adds them to its table."""
     return b"".join(
-        (b"\x40" if learn else b"\x00") + _written(len(name), 7) + name + _written(len(value), 7) + value
+        (b"\x40" if learn else b"\x00")
+        + _encode_integer(len(name), 7)
+        + name
+        + _encode_integer(len(value), 7)
+        + value
         for name, value in fields
     )
 
 
 def learned(count: int) -> bytes:
-    """Write the fields that the first block of a connection had entered, all so many of them."""
+    """Encode the `count` fields that the first block of a connection added to the table."""
     first = len(STATIC) + count
     return b"".join(_indexed(first - i) for i in range(count))
 
 
 def _indexed(index: int) -> bytes:
-    return bytes([0x80 | _written(index, 7)[0]]) + _written(index, 7)[1:]
+    return bytes([0x80 | _encode_integer(index, 7)[0]]) + _encode_integer(index, 7)[1:]
 
 
-def _written(number: int, bits: int) -> bytes:
-    most = (1 << bits) - 1
-    if number < most:
+def _encode_integer(number: int, bits: int) -> bytes:
+    limit = (1 << bits) - 1
+    if number < limit:
         return bytes([number])
-    rest = bytearray([most])
-    number -= most
+    rest = bytearray([limit])
+    number -= limit
     while number >= 0x80:  # noqa: PLR2004
         rest.append(number & 0x7F | 0x80)
         number >>= 7

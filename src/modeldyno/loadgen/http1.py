@@ -1,8 +1,8 @@
-"""HTTP/1.1 for the load loop: ready-made messages over kept connections, one request at a time on each.
+"""HTTP/1.1 for the load loop: prepared messages over kept-alive connections, one request at a time on each.
 
-A request that finds its kept connection closed in an orderly way before any byte of the answer came is sent
-again, once, on a new connection, and counted as a retry: closing an idle connection is a server's right
-(RFC 9112, 9.5). One whose connection is reset is a failure.
+If a server closes a kept-alive connection in an orderly way before any byte of the answer, the request is
+sent again, once, on a new connection, and counted as a retry: a server may close idle connections (RFC 9112,
+9.5). If the connection is reset, the request has failed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from modeldyno.loadgen.request import Bearing, Call, Owner, Raw
 
 KEPT_BODY = 1 << 26
-"""Bytes; the body of a longer answer is counted and thrown away."""
+"""Bytes; a longer body is counted but not kept."""
 
 
 class Connection(asyncio.Protocol):
-    """One connection, with at most one request on it."""
+    """An HTTP/1.1 connection with at most one request on it."""
 
     def __init__(self, owner: Owner, target: Target, bearing: Bearing | None = None) -> None:
         self.call: Call | None = None
@@ -45,10 +45,10 @@ class Connection(asyncio.Protocol):
         self._bearing = bearing
         self._transport: Any = None
         self._used = False
-        self._reset()
+        self._clear_answer()
 
-    def _reset(self) -> None:
-        """Forget the answer that was being read."""
+    def _clear_answer(self) -> None:
+        """Clear the state of the answer being read."""
         self._head: Head | None = None
         self._head_bytes = b""
         self._rest = b""
@@ -58,13 +58,13 @@ class Connection(asyncio.Protocol):
         self._events: Events | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Have every write reach the system at once."""
+        """Register the connection; disable write buffering."""
         self._transport = transport
         transport.set_write_buffer_limits(high=0)
-        self._owner.ready(self)
+        self._owner.connection_ready(self)
 
     def send(self, call: Call) -> None:
-        """Write a request; none may be on its way."""
+        """Write a request; the connection must be idle."""
         self.call = call
         self.full = True
         call.carrier = self
@@ -72,36 +72,40 @@ class Connection(asyncio.Protocol):
         self._transport.write(self._messages[call.message])
 
     def drop(self, call: Call) -> None:  # noqa: ARG002
-        """Give up the request, and the connection with it."""
+        """Abandon the request, and close the connection."""
         self.close()
 
     def close(self) -> None:
-        """Break the connection, telling nobody of its request."""
+        """Close the connection without reporting its request."""
         self.call = None
         self.full = True
         if self._transport is not None:
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; most answers come whole, and with a head that was seen before."""
+        """Read an answer; fast path: most answers come whole, with a head that was seen before."""
         now = monotonic_ns()
         call = self.call
-        if call is None:  # nobody asked
-            self._owner.gone(self)
+        if call is None:  # data without a request
+            self._owner.connection_closed(self)
             self.close()
             return
         try:
             if self._head is None and not self._rest:
                 if not call.first:
                     call.first = now
-                at = data.find(b"\r\n\r\n")
-                if at > 0:
-                    head = read_head(data[:at])
-                    size = len(data) - at - 4
+                head_end = data.find(b"\r\n\r\n")
+                if head_end > 0:
+                    head = read_head(data[:head_end])
+                    size = len(data) - head_end - 4
                     if head.length == size and not self._stream and not head.interim:
                         call.received = size
                         self._end(
-                            call, head.outcome, now, (head.status, data[:at], data[at + 4 :]), head.stays
+                            call,
+                            head.outcome,
+                            now,
+                            (head.status, data[:head_end], data[head_end + 4 :]),
+                            head.stays,
                         )
                         return
             self._read(call, data, now)
@@ -116,7 +120,7 @@ class Connection(asyncio.Protocol):
             before, empty, data = self._rest.partition(b"\r\n\r\n")
             if not empty:
                 if len(self._rest) > HEAD_LIMIT or self._rest[:7] != b"HTTP/1."[: len(self._rest)]:
-                    raise Malformed("it does not begin like an answer")
+                    raise Malformed("it does not start like an HTTP answer")
                 return
             self._rest = b""
             head = read_head(before)
@@ -126,7 +130,7 @@ class Connection(asyncio.Protocol):
                     return
                 continue
             self._begin(head, before)
-        self._take(call, head, data, now)
+        self._read_body(call, head, data, now)
 
     def _begin(self, head: Head, head_bytes: bytes) -> None:
         self._head, self._head_bytes = head, head_bytes
@@ -136,7 +140,7 @@ class Connection(asyncio.Protocol):
         if head.events:
             self._events = Events(self._bearing)
 
-    def _take(self, call: Call, head: Head, data: bytes, now: int) -> None:
+    def _read_body(self, call: Call, head: Head, data: bytes, now: int) -> None:
         """Read a part of the body."""
         if self._chunks is not None:
             pieces = self._chunks.feed(data)
@@ -148,7 +152,7 @@ class Connection(asyncio.Protocol):
                 self._left -= len(data)
                 done = self._left <= 0
                 if self._left < 0:
-                    raise Malformed("it is longer than it says")
+                    raise Malformed("it is longer than its content-length")
         for piece in pieces:
             call.received += len(piece)
             if call.received <= KEPT_BODY:
@@ -156,9 +160,9 @@ class Connection(asyncio.Protocol):
             if self._stream:
                 call.pieces += [now] * (1 if self._events is None else self._events.feed(piece))
         if done:
-            self._end(call, self._judged(head), now, self._raw(call, head), head.stays)
+            self._end(call, self._outcome_of(head), now, self._raw(call, head), head.stays)
 
-    def _judged(self, head: Head) -> Outcome:
+    def _outcome_of(self, head: Head) -> Outcome:
         failed = self._events is not None and self._events.failed
         return Outcome.SERVER_ERROR if failed else head.outcome
 
@@ -168,35 +172,35 @@ class Connection(asyncio.Protocol):
         return head.status, self._head_bytes, tuple(self._body)
 
     def _end(self, call: Call, outcome: Outcome, now: int, raw: Raw | None, stays: bool) -> None:
-        """Tell how the request ended; the connection may have another one when this returns."""
+        """Report the outcome; the connection may have a new request when this returns."""
         self.call = None
         if self._head is not None or self._rest:
-            self._reset()
-        # An answer that came before all was sent leaves a rest that nobody would read.
+            self._clear_answer()
+        # If the answer came before the whole request was sent, the server would not read the rest.
         if stays and not self._transport.get_write_buffer_size():
             self._used = True
             self.full = False
-            self._owner.free(self)
+            self._owner.connection_free(self)
         else:
             self._transport.abort()
         self._owner.done(call, outcome, now, raw)
 
     def eof_received(self) -> None:
-        """Leave with the server: what we have not sent yet, it will not read."""
+        """Abort: the server will not read what is still to be sent."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Say what the end of the connection means for its request."""
+        """Report or resend the request of a closed connection."""
         now = monotonic_ns()
         self._transport = None
         call, self.call = self.call, None
         head = self._head
         if call is None:
-            self._owner.gone(self)
+            self._owner.connection_closed(self)
         elif exc is None and head is not None and head.length == TO_THE_END:
-            self._owner.done(call, self._judged(head), now, self._raw(call, head))
+            self._owner.done(call, self._outcome_of(head), now, self._raw(call, head))
         elif self._used and not call.first and (exc is None or isinstance(exc, BrokenPipeError)):
-            self._owner.unanswered(call)
+            self._owner.resend(call)
         else:
             self._owner.done(call, Outcome.TRUNCATED if exc is None else Outcome.RESET, now, None)

@@ -1,4 +1,4 @@
-"""What HTTP/1.1 servers say, read from bytes (RFC 9112): heads, chunks, server-sent events."""
+"""Parses HTTP/1.1 answers (RFC 9112): heads, chunks, server-sent events."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ if TYPE_CHECKING:
     from modeldyno.loadgen.request import Bearing
 
 CHUNKED = -1
-"""As a length: the body comes in chunks."""
+"""A length that means: the body is chunked."""
 TO_THE_END = -2
-"""As a length: the body ends where the connection does."""
+"""A length that means: the body ends with the connection."""
 HEAD_LIMIT = 1 << 16
-"""Bytes; a longer head is none."""
+"""Maximum bytes of a head."""
 _LINE_LIMIT = 1 << 12
-"""Bytes of the line before a chunk."""
+"""Maximum bytes of the line before a chunk."""
 _DIGITS = frozenset(b"0123456789")
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
 class Malformed(ValueError):
-    """What came is no answer of the protocol."""
+    """The bytes are not a valid answer of the protocol."""
 
 
 class Head(NamedTuple):
-    """What a head says of its answer."""
+    """The parsed head of an answer."""
 
     status: int
     outcome: Outcome
     length: int
-    """Of the body, bytes; or CHUNKED, or TO_THE_END."""
+    """Length of the body in bytes; or CHUNKED, or TO_THE_END."""
     stays: bool
-    """Whether the connection may be used again."""
+    """Whether the connection may be reused."""
     events: bool
     """Whether the body is a stream of server-sent events."""
 
     @property
     def interim(self) -> bool:
-        """Whether the answer proper is still to come."""
-        return self.status < 200  # noqa: PLR2004 - as the RFC has it
+        """Whether it is an interim answer, before the final one."""
+        return self.status < 200  # noqa: PLR2004 - 1xx, as in the RFC
 
 
-@lru_cache(maxsize=512)  # most servers answer with the same head again and again
+@lru_cache(maxsize=512)  # most servers repeat the same head
 def read_head(head: bytes) -> Head:
-    """Read a head, without the empty line that ends it; raise Malformed for what is none."""
+    """Parse a head without the empty line that ends it; raise Malformed if it is invalid."""
     first, *lines = head.split(b"\r\n")
     status = _status(first)
     fields: dict[bytes, bytes] = {}
@@ -72,33 +72,33 @@ def _status(line: bytes) -> int:
     version, _, rest = line.partition(b" ")
     code = rest[:3]
     if version not in {b"HTTP/1.1", b"HTTP/1.0"} or len(code) < 3 or not _DIGITS.issuperset(code):  # noqa: PLR2004
-        raise Malformed("it does not begin with a status")
+        raise Malformed("it does not start with a status")
     status = int(code)
     if rest[3:4].strip() or not 100 <= status < 600 or status == 101:  # noqa: PLR2004 - no upgrade was asked for
-        raise Malformed("it has no status of HTTP")
+        raise Malformed("it has no valid HTTP status")
     return status
 
 
 def _length(status: int, fields: dict[bytes, bytes]) -> int:
-    """Say how long the body is (RFC 9112, 6.3)."""
+    """Return the length of the body (RFC 9112, 6.3)."""
     if status < 200 or status in {204, 304}:  # noqa: PLR2004
         return 0
     coding = fields.get(b"transfer-encoding")
     if coding is not None:
         return CHUNKED if coding.lower().rpartition(b",")[2].strip() == b"chunked" else TO_THE_END
-    stated = {each.strip() for each in fields.get(b"content-length", b"").split(b",")}
+    stated = {value.strip() for value in fields.get(b"content-length", b"").split(b",")}
     if stated == {b""}:
         if b"content-length" in fields:
             raise Malformed("its length is empty")
         return TO_THE_END
     length = stated.pop()
     if stated or not length or len(length) > 18 or not _DIGITS.issuperset(length):  # noqa: PLR2004
-        raise Malformed("its length is no number")
+        raise Malformed("its length is not a number")
     return int(length)
 
 
 def of_status(status: int) -> Outcome:
-    """Say what an answer's status makes of the request."""
+    """Return the outcome of a request by the status of its answer."""
     if status < 300:  # noqa: PLR2004
         return Outcome.OK
     if status in {429, 503}:
@@ -107,66 +107,66 @@ def of_status(status: int) -> Outcome:
 
 
 class Chunks:
-    """Takes a body out of its chunks, as they come."""
+    """Decodes a chunked body as it arrives."""
 
     __slots__ = ("_left", "_line", "_state", "done")
 
     def __init__(self) -> None:
         self.done = False
-        self._state = _SIZE
+        self._state = _CHUNK_SIZE
         self._left = 0
         self._line = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Give what these bytes add to the body; raise Malformed for no chunks, or for more than the body."""
+        """Return what these bytes add to the body; raise Malformed for bad chunks or data after the end."""
         pieces: list[bytes] = []
-        at, end = 0, len(data)
-        while at < end:
+        position, end = 0, len(data)
+        while position < end:
             if self.done:
                 raise Malformed("it goes on after its end")
             if self._state == _DATA:
-                piece = data[at : at + self._left]
+                piece = data[position : position + self._left]
                 pieces.append(piece)
-                at += len(piece)
+                position += len(piece)
                 self._left -= len(piece)
                 if not self._left:
-                    self._state = _AFTER
+                    self._state = _DATA_END
                 continue
-            found = data.find(b"\n", at)
-            stop = end if found < 0 else found + 1
-            self._line += data[at:stop]
-            at = stop
+            newline = data.find(b"\n", position)
+            stop = end if newline < 0 else newline + 1
+            self._line += data[position:stop]
+            position = stop
             if len(self._line) > _LINE_LIMIT or (
-                self._state == _AFTER and not b"\r\n".startswith(self._line)
+                self._state == _DATA_END and not b"\r\n".startswith(self._line)
             ):
                 raise Malformed("a chunk does not end where it should")
-            if found >= 0:
-                self._take(self._line)
+            if newline >= 0:
+                self._read_line(self._line)
                 self._line = b""
         return pieces
 
-    def _take(self, line: bytes) -> None:
+    def _read_line(self, line: bytes) -> None:
         if not line.endswith(b"\r\n"):
             raise Malformed("a line between chunks ends wrongly")
-        if self._state == _SIZE:
+        if self._state == _CHUNK_SIZE:
             size = line.partition(b";")[0].strip()
             if not size or len(size) > 15 or not _HEX.issuperset(size):  # noqa: PLR2004
-                raise Malformed("the size of a chunk is no number")
+                raise Malformed("the size of a chunk is not a number")
             self._left = int(size, 16)
             self._state = _DATA if self._left else _TRAILER
-        elif self._state == _AFTER:
-            self._state = _SIZE
+        elif self._state == _DATA_END:
+            self._state = _CHUNK_SIZE
         elif line == b"\r\n":
             self.done = True
 
 
-_SIZE, _DATA, _AFTER, _TRAILER = range(4)
+_CHUNK_SIZE, _DATA, _DATA_END, _TRAILER = range(4)
 
 
 class Events:
-    """Counts server-sent events that carry data, as they come; ``[DONE]`` and comments are none.
+    """Counts server-sent events with data as they arrive, without ``[DONE]`` and comments.
 
-    Where it is told what bears something generated, others are none either.
+    With `bearing`, it counts only events that hold something generated.
     """
 
     __slots__ = ("_bearing", "_rest", "failed")
@@ -174,21 +174,21 @@ class Events:
     def __init__(self, bearing: Bearing | None = None) -> None:
         self._bearing = bearing
         self.failed = False
-        """Whether an error was told: the event ``error``, or data that is an object beginning with it."""
+        """Whether an error arrived: the event ``error``, or an object whose first key is ``error``."""
         self._rest = b""
 
     def feed(self, data: bytes) -> int:
-        """Give how many events these bytes complete."""
+        """Return the number of events that these bytes complete."""
         *events, self._rest = _lines(self._rest + data).split(b"\n\n")
-        return sum(map(self._counts, events))
+        return sum(map(self._is_counted, events))
 
-    def _counts(self, event: bytes) -> bool:
+    def _is_counted(self, event: bytes) -> bool:
         lines = event.split(b"\n")
-        said = [line[5:].strip() for line in lines if line.startswith(b"data:")]
-        if not said or said == [b"[DONE]"]:
+        data = [line[5:].strip() for line in lines if line.startswith(b"data:")]
+        if not data or data == [b"[DONE]"]:
             return False
-        named = any(line.startswith(b"event:") and line[6:].strip() == b"error" for line in lines)
-        if named or said[0].replace(b" ", b"").startswith((b'{"error":{', b'{"error":"')):
+        is_error = any(line.startswith(b"event:") and line[6:].strip() == b"error" for line in lines)
+        if is_error or data[0].replace(b" ", b"").startswith((b'{"error":{', b'{"error":"')):
             self.failed = True
             return False
         return self._bearing is None or self._bearing(event)

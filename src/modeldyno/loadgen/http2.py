@@ -1,7 +1,7 @@
-"""HTTP/2 for the load loop (RFC 9113): many calls at a time on a connection, their headers written once.
+"""HTTP/2 for the load loop (RFC 9113): concurrent calls on a connection, with headers that are encoded once.
 
-A call that the server surely did not begin - it came after the last one that GOAWAY names, or was refused by
-name - is sent again on another connection, and counted as a retry.
+A call that the server certainly did not process - it came after the last stream of GOAWAY, or was reset with
+REFUSED_STREAM - is sent again on another connection, and counted as a retry.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
 
 class Channel(asyncio.Protocol):
-    """One connection, with some calls on it."""
+    """An HTTP/2 connection with several calls on it."""
 
     def __init__(self, owner: Owner, script: Script, share: int) -> None:
         self.full = True
-        """Until the server has told its settings."""
+        """True until the server's settings have arrived."""
         self._owner = owner
         self._script = script
         self._share = share
@@ -71,11 +71,11 @@ class Channel(asyncio.Protocol):
         self._next = 1
         self._consumed = 0
         self._headers: tuple[int, int, bytes] | None = None
-        """Stream, flags, and the beginning of a block that goes on."""
+        """Stream, flags and first part of a header block that is continued."""
         self._decode = hpack.Decoder(told)
 
     def connection_made(self, transport: Any) -> None:
-        """Say hello."""
+        """Send the connection preface."""
         self._transport = transport
         self._sending = Sending(self._script, transport.write)
         transport.set_write_buffer_limits(high=0)
@@ -95,29 +95,29 @@ class Channel(asyncio.Protocol):
             self._retire()
 
     def drop(self, call: Call) -> None:
-        """Give up a call."""
+        """Abandon a call, and reset its stream."""
         for number, answer in self._answers.items():
             if answer.call is call:
                 self._transport.write(frame(RESET, 0, number, CANCEL.to_bytes(4)))
-                self._forget(number)
+                self._remove(number)
                 break
 
     def close(self) -> None:
-        """Break the connection."""
+        """Close the connection without reporting its calls."""
         self.full = self._retired = True
         self._answers.clear()
         if self._transport is not None:
             self._transport.abort()
 
     def _retire(self) -> None:
-        """Take no more calls; leave after the last one."""
+        """Accept no more calls; close after the last one has ended."""
         self.full = self._retired = True
-        self._owner.gone(self)
+        self._owner.connection_closed(self)
         if not self._answers:
             self.close()
 
-    def _forget(self, number: int) -> Answer:
-        """Have one call less."""
+    def _remove(self, number: int) -> Answer:
+        """Remove a call, and return its answer."""
         answer = self._answers.pop(number)
         self._sending.unsent.pop(number, None)
         if self._retired:
@@ -125,60 +125,60 @@ class Channel(asyncio.Protocol):
                 self.close()
         elif self.full and len(self._answers) < self._share:
             self.full = False
-            self._owner.free(self)
+            self._owner.connection_free(self)
         return answer
 
     def data_received(self, data: bytes) -> None:
-        """Read on; nearly all frames are of the two kinds that answers are made of."""
+        """Handle frames; fast path: nearly all are the two kinds that answers consist of."""
         now = monotonic_ns()
         if self._rest:
             data = self._rest + data
-        at, end = 0, len(data)
+        position, end = 0, len(data)
         try:
-            while end - at >= HEAD_SIZE:
-                high, low, kind, flags, number = read_head(data, at)
-                at += HEAD_SIZE
-                stop = at + (high << 16 | low)
+            while end - position >= HEAD_SIZE:
+                high, low, kind, flags, number = read_head(data, position)
+                position += HEAD_SIZE
+                stop = position + (high << 16 | low)
                 if stop > end:
-                    at -= HEAD_SIZE
+                    position -= HEAD_SIZE
                     if high > LONGEST >> 16:
-                        raise _too_long()
+                        raise _frame_too_long_error()
                     break
-                body = data[at:stop]
-                at = stop
+                body = data[position:stop]
+                position = stop
                 if self._headers is not None and kind != CONTINUATION:
-                    raise _cut_off()
+                    raise _missing_continuation_error()
                 if kind == HEADERS and flags | END_STREAM == WHOLE:
-                    self._said(flags, number, body, now)
+                    self._header_block(flags, number, body, now)
                 elif kind == DATA:
-                    self._data(flags, number, body, now)
+                    self._data_frame(flags, number, body, now)
                 else:
-                    self._other(kind, flags, number & LAST_STREAM, body, now)
+                    self._rare_frame(kind, flags, number & LAST_STREAM, body, now)
         except (Malformed, hpack.BadBlock):
-            self._broken(now)
+            self._fail_connection(now)
             return
-        self._rest = data[at:] if at < end else b""
+        self._rest = data[position:] if position < end else b""
 
-    def _other(self, kind: int, flags: int, number: int, body: bytes, now: int) -> None:
-        """Act on a frame that is seldom."""
+    def _rare_frame(self, kind: int, flags: int, number: int, body: bytes, now: int) -> None:
+        """Handle a frame of a rare kind."""
         if kind == PROMISE:
-            raise Malformed("a server pushes what nobody asked for")
+            raise Malformed("the server pushed a stream although push is disabled")
         if kind == HEADERS:
             block = bare(flags, body)
             if flags & END_HEADERS:
-                self._said(flags, number, block, now)
+                self._header_block(flags, number, block, now)
             else:
                 self._headers = number, flags, block
-        elif kind in self._ACTS:
-            self._ACTS[kind](self, flags, number, body, now)
+        elif kind in self._HANDLERS:
+            self._HANDLERS[kind](self, flags, number, body, now)
 
-    def _data(self, flags: int, number: int, body: bytes, now: int) -> None:
+    def _data_frame(self, flags: int, number: int, body: bytes, now: int) -> None:
         size = len(body)
         self._consumed += size
         if self._consumed >= MOST // 2:
-            self._consumed = self._told_window(0, self._consumed)
+            self._consumed = self._send_window_update(0, self._consumed)
         answer = self._answers.get(number)
-        if answer is None:  # one that was given up
+        if answer is None:  # an abandoned call
             return
         if flags & PADDED:
             body = bare(PADDED, body)
@@ -192,57 +192,57 @@ class Channel(asyncio.Protocol):
         if flags & END_STREAM:
             self._end(number, answer, NO_TRAILERS, now)
         elif answer.consumed >= MOST // 2:
-            answer.consumed = self._told_window(number, answer.consumed)
+            answer.consumed = self._send_window_update(number, answer.consumed)
 
-    def _told_window(self, number: int, consumed: int) -> int:
-        """Let the server send on; give what it was not told."""
+    def _send_window_update(self, number: int, consumed: int) -> int:
+        """Let the server send more; return the new number of unreported bytes."""
         self._transport.write(frame(WINDOW, 0, number, consumed.to_bytes(4)))
         return 0
 
     def _continuation(self, flags: int, number: int, body: bytes, now: int) -> None:
         if self._headers is None or self._headers[0] != number:
-            raise Malformed("a block of headers goes on that has not begun")
+            raise Malformed("a continuation frame without a header block")
         _, first_flags, block = self._headers
         block += body
         if len(block) > BLOCK_LIMIT:
-            raise Malformed("a block of headers is too long")
+            raise Malformed("a header block is too long")
         self._headers = number, first_flags, block
         if flags & END_HEADERS:
             self._headers = None
-            self._said(first_flags, number, block, now)
+            self._header_block(first_flags, number, block, now)
 
-    def _said(self, flags: int, number: int, block: bytes, now: int) -> None:
-        """Read a whole block of headers."""
-        said = self._decode(block)  # always: the table of headers is that of the connection
+    def _header_block(self, flags: int, number: int, block: bytes, now: int) -> None:
+        """Handle a complete header block."""
+        headers = self._decode(block)  # always, to keep the connection's header table up to date
         answer = self._answers.get(number)
         if answer is None:
             return
         if not answer.call.first:
             answer.call.first = now
         if flags & END_STREAM:
-            self._end(number, answer, said, now)
-        elif not 100 <= said.status < 200:  # noqa: PLR2004 - interim, as RFC 9110 has it
-            answer.status, answer.lines = said.status, said.lines
+            self._end(number, answer, headers, now)
+        elif not 100 <= headers.status < 200:  # noqa: PLR2004 - interim, as in RFC 9110
+            answer.status, answer.lines = headers.status, headers.lines
 
     def _end(self, number: int, answer: Answer, trailers: Told, now: int) -> None:
-        """Tell how a call ended."""
-        if number in self._sending.unsent:  # it was answered before it was whole
+        """Report how a call ended."""
+        if number in self._sending.unsent:  # it was answered before it was completely sent
             self._transport.write(frame(RESET, 0, number, CANCEL.to_bytes(4)))
         outcome, raw = answer.end(trailers)
-        self._forget(number)
+        self._remove(number)
         self._owner.done(answer.call, outcome, now, raw)
 
     def _reset_and_end(self, number: int, now: int) -> None:
         self._transport.write(frame(RESET, 0, number, CANCEL.to_bytes(4)))
-        self._owner.done(self._forget(number).call, Outcome.MALFORMED, now, None)
+        self._owner.done(self._remove(number).call, Outcome.MALFORMED, now, None)
 
     def _reset(self, _flags: int, number: int, body: bytes, now: int) -> None:
         if number not in self._answers:
             return
-        call = self._forget(number).call
+        call = self._remove(number).call
         code = int.from_bytes(body[:4])
         if code == REFUSED:
-            self._owner.unanswered(call)
+            self._owner.resend(call)
         else:
             self._owner.done(call, Outcome.REJECTED if code == CALM else Outcome.RESET, now, None)
 
@@ -251,75 +251,75 @@ class Channel(asyncio.Protocol):
             return
         if len(body) % SETTING.size:
             raise Malformed("settings have a wrong length")
-        said: dict[int, int] = dict(SETTING.iter_unpack(body))
-        self._share = min(self._share, said.get(STREAMS, self._share))
+        settings: dict[int, int] = dict(SETTING.iter_unpack(body))
+        self._share = min(self._share, settings.get(STREAMS, self._share))
         self._transport.write(frame(SETTINGS, ACK, 0))
-        self._sending.settle(said)
+        self._sending.settle(settings)
         if not self._ready:
             self._ready = True
             self.full = self._retired or self._share < 1
-            self._owner.ready(self)
+            self._owner.connection_ready(self)
 
     def _ping(self, flags: int, _number: int, body: bytes, _now: int) -> None:
         if not flags & ACK:
             self._transport.write(frame(PING, ACK, 0, body))
 
-    def _away(self, _flags: int, _number: int, body: bytes, _now: int) -> None:
+    def _goaway(self, _flags: int, _number: int, body: bytes, _now: int) -> None:
         last = int.from_bytes(body[:4]) & LAST_STREAM
         self._retired = True
-        unseen = [number for number in self._answers if number > last]
-        calls = [self._answers.pop(number).call for number in unseen]
-        for number in unseen:
+        unprocessed = [number for number in self._answers if number > last]
+        calls = [self._answers.pop(number).call for number in unprocessed]
+        for number in unprocessed:
             self._sending.unsent.pop(number, None)
         if self._ready:
             self._retire()
         for call in calls:
-            self._owner.unanswered(call)
+            self._owner.resend(call)
 
-    def _more(self, _flags: int, number: int, body: bytes, _now: int) -> None:
+    def _window_update(self, _flags: int, number: int, body: bytes, _now: int) -> None:
         self._sending.widen(number, int.from_bytes(body[:4]) & LAST_STREAM)
 
-    def _broken(self, now: int) -> None:
-        """Leave a connection that makes no sense."""
+    def _fail_connection(self, now: int) -> None:
+        """Close a connection on a protocol error, and fail its calls."""
         calls = [answer.call for answer in self._answers.values()]
-        ready, self._ready = self._ready, True  # or its end would be told twice
+        ready, self._ready = self._ready, True  # or its end would be reported twice
         self._retired = True
         self.close()
         if ready:
-            self._owner.gone(self)
+            self._owner.connection_closed(self)
         else:
-            self._owner.stillborn(Outcome.MALFORMED)
+            self._owner.connection_failed(Outcome.MALFORMED)
         for call in calls:
             self._owner.done(call, Outcome.MALFORMED, now, None)
 
     def eof_received(self) -> None:
-        """Leave with the server."""
+        """Abort: the server has closed the connection."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Say what the end of the connection means for its calls."""
+        """Report the calls of a closed connection."""
         now = monotonic_ns()
         self._transport = None
         answers, self._answers = self._answers, {}
         self.full = self._retired = True
         if not self._ready:
             self._ready = True
-            self._owner.stillborn(Outcome.REFUSED)
+            self._owner.connection_failed(Outcome.REFUSED)
             return
-        self._owner.gone(self)
+        self._owner.connection_closed(self)
         for answer in answers.values():
             self._owner.done(answer.call, Outcome.TRUNCATED if exc is None else Outcome.RESET, now, None)
 
-    _ACTS: ClassVar = {
-        RESET: _reset, SETTINGS: _settings, PING: _ping, AWAY: _away, WINDOW: _more,
+    _HANDLERS: ClassVar = {
+        RESET: _reset, SETTINGS: _settings, PING: _ping, AWAY: _goaway, WINDOW: _window_update,
         CONTINUATION: _continuation,
     }  # fmt: skip
 
 
-def _too_long() -> Malformed:
-    return Malformed("a frame is longer than we take")
+def _frame_too_long_error() -> Malformed:
+    return Malformed("a frame exceeds the allowed size")
 
 
-def _cut_off() -> Malformed:
-    return Malformed("a block of headers does not go on")
+def _missing_continuation_error() -> Malformed:
+    return Malformed("a header block is not continued")

@@ -1,4 +1,4 @@
-"""Frames of HTTP/2 (RFC 9113): their numbers, and how they are written."""
+"""HTTP/2 frames (RFC 9113): constants, encoding, and padding."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ _FRAME = Struct(">BHBBL")
 HEAD_SIZE = 9
 read_head = _FRAME.unpack_from
 STREAM_AT = 5
-"""Where in the head of a frame the number of its stream begins."""
+"""Offset of the stream number in a frame's head."""
 SETTING = Struct(">HL")
 DATA, HEADERS, PRIORITY, RESET, SETTINGS, PROMISE, PING, AWAY, WINDOW, CONTINUATION = range(10)
 END_STREAM, ACK, END_HEADERS, PADDED, PRIORITIZED = 0x1, 0x1, 0x4, 0x8, 0x20
 TABLE, PUSH, STREAMS, INITIAL, LARGEST = range(1, 6)
-"""Settings."""
+"""Identifiers of settings."""
 REFUSED, CANCEL, CALM = 0x7, 0x8, 0xB
-"""Codes of errors."""
+"""Error codes."""
 
 WHOLE = END_HEADERS | END_STREAM
-"""Flags of a block of headers in one frame, but for the end of the stream."""
+"""Flags of a header block in one frame at the end of a stream."""
 
 USUAL_WINDOW = (1 << 16) - 1
 USUAL_FRAME = 1 << 14
 MOST = (1 << 31) - 1
-"""Bytes that a server may send before it hears of us: as many as can be said."""
+"""Flow control window: bytes that a server may send before a window update, the maximum."""
 LONGEST = 1 << 18
-"""Bytes of a frame that we take."""
+"""Maximum bytes of a frame."""
 BLOCK_LIMIT = 1 << 20
-"""Bytes of a block of headers."""
+"""Maximum bytes of a header block."""
 LAST_STREAM = (1 << 31) - 1
-"""The last stream of a connection."""
+"""The highest stream number."""
 
 
 def frame(kind: int, flags: int, stream: int, body: bytes = b"", *, size: int | None = None) -> bytes:
-    """Write a frame; or its head only, where `size` tells that of a body that is not given."""
+    """Encode a frame; or only its head, if `size` gives the length of a body that is not passed."""
     length = len(body) if size is None else size
     return _FRAME.pack(length >> 16 & 0xFF, length & 0xFFFF, kind, flags, stream) + body
 
@@ -53,7 +53,7 @@ HELLO = (
 
 
 def bare(flags: int, body: bytes) -> bytes:
-    """Take padding and priority off the body of DATA or HEADERS."""
+    """Return the body of DATA or HEADERS without padding and priority."""
     begin, end = 0, len(body)
     if flags & PADDED:
         if not body or body[0] >= len(body):

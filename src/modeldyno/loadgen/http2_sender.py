@@ -1,4 +1,4 @@
-"""The sending half of a connection of HTTP/2: ready-made calls, as fast as the server takes them."""
+"""The sending half of an HTTP/2 connection: prepared calls, as fast as flow control allows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Script:
-    """What calls to a target are made of, written once."""
+    """The prepared parts of the calls to a target."""
 
     def __init__(self, target: Target, timeout: float) -> None:
         fields = asked(target, timeout)
@@ -39,10 +39,10 @@ class Script:
         self.full = hpack.literal(fields, learn=False)
         self.first = hpack.literal(fields, learn=True)
         self.later = hpack.learned(len(fields))
-        """The headers in full; so that they are learned; once they have been."""
+        """Header blocks: in full without, and with adding to the table; and by table index afterwards."""
 
     def opening(self, block: bytes) -> tuple[bytes, list[bytes]]:
-        """Give what stands before the number of a stream, and what follows it, of each message."""
+        """Return the bytes before the stream number, and per message the bytes after it."""
         before = frame(HEADERS, END_HEADERS, 0, size=len(block))[:STREAM_AT]
         return before, [
             block + frame(DATA, END_STREAM, 0, size=PREFIX + len(message))[:STREAM_AT]
@@ -52,19 +52,19 @@ class Script:
 
 @dataclass(slots=True, kw_only=True)
 class _Unsent:
-    """The rest of a message that the server did not take yet."""
+    """The rest of a message that flow control holds back."""
 
     left: memoryview
     window: int
-    """Bytes of it that the server takes now."""
+    """The stream's window: bytes that may be sent now."""
 
 
 class Sending:
-    """What was sent on a connection, and what its server takes."""
+    """The sending state of a connection: unsent data, windows, settings."""
 
     def __init__(self, script: Script, write: Callable[[bytes], None]) -> None:
         self.unsent: dict[int, _Unsent] = {}
-        """Of each stream that is not sent to its end."""
+        """The rest of each stream that is not sent completely."""
         self._script = script
         self._write = write
         self._window = USUAL_WINDOW
@@ -77,10 +77,12 @@ class Sending:
         self._after: list[bytes] = []
 
     def call(self, number: int, index: int) -> None:
-        """Write a call on a stream, with the message of this index."""
+        """Write a call with the message at this index on a stream."""
         self._calls += 1
         if self._calls <= 2:  # noqa: PLR2004 - the first call, and the first after it
-            self._say(self._script.first if self._calls == 1 and self._learns else self._usual)
+            self._use_block(
+                self._script.first if self._calls == 1 and self._uses_table else self._later_block
+            )
         script = self._script
         message = script.messages[index]
         size = PREFIX + len(message)
@@ -96,7 +98,7 @@ class Sending:
             self.go_on()
 
     def go_on(self) -> None:
-        """Send as much as the server takes."""
+        """Send as much pending data as flow control allows."""
         parts: list[bytes | memoryview] = []
         for number, unsent in [*self.unsent.items()]:
             while (room := min(self._window, unsent.window, self._frame, len(unsent.left))) > 0:
@@ -111,7 +113,7 @@ class Sending:
             self._write(b"".join(parts))
 
     def widen(self, number: int, added: int) -> None:
-        """Take so many bytes more: of a stream, or of the connection, which has the number 0."""
+        """Enlarge the window of a stream, or of the connection, which has the number 0."""
         if number == 0:
             self._window += added
         elif number in self.unsent:
@@ -119,33 +121,33 @@ class Sending:
         if self.unsent:
             self.go_on()
 
-    def settle(self, said: Mapping[int, int]) -> None:
-        """Keep to what a server sets; a smaller table of headers than usual is kept to by using none."""
-        if INITIAL in said:
+    def settle(self, settings: Mapping[int, int]) -> None:
+        """Apply the server's settings; if its header table is smaller than the default, use none."""
+        if INITIAL in settings:
             for unsent in self.unsent.values():
-                unsent.window += said[INITIAL] - self._initial
-            self._initial = said[INITIAL]
-        self._frame = said.get(LARGEST, self._frame)
-        learned = self._learns and self._calls > 0
-        self._table = min(self._table, said.get(TABLE, self._table))
-        if learned and not self._learns:
-            self._say(self._usual)
+                unsent.window += settings[INITIAL] - self._initial
+            self._initial = settings[INITIAL]
+        self._frame = settings.get(LARGEST, self._frame)
+        used_table = self._uses_table and self._calls > 0
+        self._table = min(self._table, settings.get(TABLE, self._table))
+        if used_table and not self._uses_table:
+            self._use_block(self._later_block)
         if self.unsent:
             self.go_on()
 
     @property
-    def _learns(self) -> bool:
-        """Whether the server's table of headers holds ours."""
+    def _uses_table(self) -> bool:
+        """Whether our headers are in the server's header table."""
         return self._table >= hpack.TABLE_SIZE >= self._script.table_size
 
     @property
-    def _usual(self) -> bytes:
-        if self._learns:
+    def _later_block(self) -> bytes:
+        if self._uses_table:
             return self._script.later
         smaller = hpack.NO_TABLE if self._table < hpack.TABLE_SIZE else b""
         return smaller + self._script.full
 
-    def _say(self, block: bytes) -> None:
-        """Begin calls with this block from now on."""
+    def _use_block(self, block: bytes) -> None:
+        """Start calls with this header block from now on."""
         self._block = block
         self._before, self._after = self._script.opening(block)

@@ -1,7 +1,7 @@
-"""A timer that is finer than the event loop's, whose timers are rounded to milliseconds.
+"""A timer that is finer than the event loop's, which rounds to milliseconds.
 
-On Linux the kernel's own timer wakes the loop by a file descriptor; elsewhere the loop's timer is used up to
-the last millisecond, which is then spent waiting.
+On Linux a kernel timer wakes the loop through a file descriptor; on other systems the loop's timer is used up
+to the last millisecond, which is spent polling.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _ABSOLUTE = 1
 
 
 class Timer(Protocol):
-    """Rings once at the time that was set last."""
+    """Calls back once, at the time that was set last."""
 
     def set(self, when: int) -> None:
-        """Ring at this time of the monotonic clock, nanoseconds; one that has passed rings at once."""
+        """Call back at this time of the monotonic clock, nanoseconds; immediately if it has passed."""
 
     def close(self) -> None:
-        """Ring no more."""
+        """Cancel the timer."""
 
 
 def timer(loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> Timer:
-    """Make the finest timer that there is here."""
+    """Return the finest timer of this system."""
     kernel = sys.platform.startswith("linux")
     return KernelTimer(loop, ring) if kernel else LoopTimer(loop, ring)
 
 
 class _Spec(ctypes.Structure):
-    """``struct itimerspec``: the period, which is none, and the time."""
+    """``struct itimerspec``: the period, which is zero, and the time."""
 
     _fields_ = (
         ("period_seconds", ctypes.c_long), ("period_nanoseconds", ctypes.c_long),
@@ -47,7 +47,7 @@ class _Spec(ctypes.Structure):
 
 
 class KernelTimer:
-    """A timerfd."""
+    """A timer on Linux's timerfd."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
         library = ctypes.CDLL(None, use_errno=True)
@@ -59,12 +59,12 @@ class KernelTimer:
         self._reference = ctypes.byref(self._spec)
         self._fd: int = library.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
         if self._fd < 0:
-            raise OSError(ctypes.get_errno(), "the kernel has no timer for us")
+            raise OSError(ctypes.get_errno(), "the kernel cannot create a timer")
         loop.add_reader(self._fd, self._expired)
 
     def set(self, when: int) -> None:
-        """Ring at this time."""
-        # Zero would switch it off.
+        """Call back at this time."""
+        # Zero would disarm it.
         self._spec.seconds, self._spec.nanoseconds = divmod(max(when, 1), _SECOND)
         self._armed = True
         self._set(self._fd, _ABSOLUTE, self._reference, None)
@@ -72,12 +72,14 @@ class KernelTimer:
     def _expired(self) -> None:
         self._armed = False
         self._ring()
-        if not self._armed and self._fd >= 0:  # the descriptor stays loud until the timer is set, or off
+        if (
+            not self._armed and self._fd >= 0
+        ):  # the descriptor stays readable until the timer is set or disarmed
             self._spec.seconds = self._spec.nanoseconds = 0
             self._set(self._fd, _ABSOLUTE, self._reference, None)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
@@ -85,11 +87,11 @@ class KernelTimer:
 
 
 _COARSE = 0.0015
-"""Seconds before the time at which the loop's timer is no longer trusted."""
+"""Seconds before the due time at which polling starts, since the loop's timer is coarse."""
 
 
 class LoopTimer:
-    """The loop's timer, and turning in a circle at the end."""
+    """A timer on the loop's timer, with polling at the end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
         self._loop = loop
@@ -98,22 +100,22 @@ class LoopTimer:
         self._handle: asyncio.Handle | None = None
 
     def set(self, when: int) -> None:
-        """Ring at this time."""
+        """Call back at this time."""
         self.close()
         self._when = when
         self._handle = self._loop.call_later(
-            max(0.0, (when - monotonic_ns()) / _SECOND - _COARSE), self._turn
+            max(0.0, (when - monotonic_ns()) / _SECOND - _COARSE), self._poll
         )
 
-    def _turn(self) -> None:
+    def _poll(self) -> None:
         if monotonic_ns() < self._when:
-            self._handle = self._loop.call_soon(self._turn)
+            self._handle = self._loop.call_soon(self._poll)
         else:
             self._handle = None
             self._ring()
 
     def close(self) -> None:
-        """Ring no more."""
+        """Cancel the timer."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -1,9 +1,9 @@
-"""The one loop: sends what is due, and records what became of it.
+"""The load loop: sends requests when they are due, and records their outcomes.
 
-All happens in the callbacks of one event loop; a request costs neither a task nor a timer of its own. In a
-closed loop a slot sends its next request as soon as the last one has ended; one whose requests fail again and
-again pauses between them. In an open loop a timer rings
-when the next one is due; those beyond the limit wait in line, and their latency counts.
+Everything happens in callbacks of one event loop; a request needs neither a task nor a timer of its own. In a
+closed loop a slot sends its next request as soon as the last one has ended; if its requests fail repeatedly,
+it pauses between them. In an open loop a timer fires when the next request is due; requests beyond the limit
+wait in a queue, and the wait counts as latency (no coordinated omission).
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
     from modeldyno.loadgen.request import Carrier, Raw
 
     Kept = tuple[int, int, Raw]
-    """Bytes, when it came, and what came."""
+    """Bytes, time of arrival, and the reply."""
 
 BEAT = 0.02
-"""Seconds between two looks for requests that have been on their way for too long."""
+"""Seconds between two checks for timeouts."""
 REST = 0.05
-"""Seconds before a slot, or a retry, tries again to connect where no connection could be made."""
+"""Seconds before a slot or a retry connects again after a refused connection."""
 KEPT = 1 << 27
-"""Bytes of replies that are kept in all."""
+"""Maximum bytes of all replies that are kept."""
 _AT_ONCE = 64
-"""Requests that are sent before the loop looks at what has come."""
+"""Maximum requests sent before the loop handles replies."""
 _UNANSWERED = frozenset({Outcome.REFUSED, Outcome.RESET, Outcome.TRUNCATED})
-"""What a retry may help."""
+"""Outcomes after which a request may be retried."""
 _FAULTS_KEPT = 16
-"""Distinct statuses of failed requests of which the first reply is kept."""
+"""Maximum number of distinct error statuses whose first reply is kept."""
 _NEVER = 1 << 62
 _OK, _REFUSED = Outcome.OK, Outcome.REFUSED
 
 
 class Drive:
-    """A share of a load on its way. Set `carrier` and `timer`, then `start`."""
+    """A share of a running load. Set `carrier` and `timer`, then call `start`."""
 
     carrier: Carrier
     timer: Timer
@@ -60,7 +60,7 @@ class Drive:
         self, load: Load, share: Share, messages: int, loop: asyncio.AbstractEventLoop, *, seed: int = 0
     ) -> None:
         self.finished: Callable[[], None] = lambda: None
-        """Called once, when nothing is on its way any more after `stop`."""
+        """Called once, when no request is in flight after `stop`."""
         self.count_tokens: Callable[[Reply], int] | None = None
         self._loop = loop
         self._closed = load.closed
@@ -70,25 +70,25 @@ class Drive:
         self._left = self._requests = _NEVER if load.requests is None else share.amount(load.requests)
         self._times, schedule = tee(due_times(load, share, seed=seed))
         self._schedule = iter(()) if load.closed else schedule
-        """The same times, to know which have passed, however late the timer is."""
+        """The same times, to count those that have passed even if the timer is late."""
         self._passing = next(self._schedule, None)
         self._passed = self._rung = 0
-        """Due times that have passed, and those of them for which the timer has rung."""
+        """Number of due times that have passed, and of those for which the timer has fired."""
         self._message = cycle([(share.index + i * share.of) % messages for i in range(messages)])
-        self._flying: dict[Call, int] = {}
-        """On their way, in the order in which they began to be, and when that was."""
-        self._late: deque[int] = deque()
-        """When those were due that the limit holds back."""
-        self._resting = 0
-        """Slots that pause, as their last requests failed."""
+        self._in_flight: dict[Call, int] = {}
+        """Requests in flight to when they were handed over, in that order."""
+        self._queued: deque[int] = deque()
+        """Due times of requests that the limit holds back."""
+        self._pausing = 0
+        """Number of slots that pause because their last requests failed."""
         self._answered = False
-        """Whether any request was answered well yet."""
+        """Whether any request has succeeded yet."""
         self._retrying: dict[Call, asyncio.Handle] = {}
-        """Those on their way that are about to be sent again."""
-        self._stopping: int | None = None
-        """When to give up what is still on its way."""
+        """Requests in flight that are about to be sent again."""
+        self._give_up_at: int | None = None
+        """When to cancel the requests still in flight; None before `stop`."""
         self._unsent = 0
-        """What was due and not sent when it was told to stop."""
+        """Number of requests that were due but not sent at `stop`."""
         self._rows = bytearray()
         self._pieces = array("q")
         self._first: dict[int, Kept] = {}
@@ -97,33 +97,33 @@ class Drive:
         self._budget = KEPT
         self._sent = 0
         self._due = _NEVER
-        self._began = self._cpu = 0
+        self._started = self._cpu = 0
 
     def start(self, when: int) -> None:
-        """Begin at this time of the monotonic clock."""
-        self._began, self._cpu = when, process_time_ns()
-        self._loop.call_later(BEAT, self._beat)
+        """Start the load at this time of the monotonic clock."""
+        self._started, self._cpu = when, process_time_ns()
+        self._loop.call_later(BEAT, self._check_timeouts)
         self._advance()
 
     def stop(self, grace: float) -> None:
-        """Send no more; give up after so many seconds what is on its way."""
-        if self._stopping is None:
+        """Stop sending; cancel after `grace` seconds the requests still in flight."""
+        if self._give_up_at is None:
             self._unsent = self._backlog()
             self._times = iter(())
             self._due = _NEVER
             self._left = 0
-            self._late.clear()
-            self._stopping = monotonic_ns() + int(grace * 1e9)
+            self._queued.clear()
+            self._give_up_at = monotonic_ns() + int(grace * 1e9)
 
     def _advance(self) -> None:
-        """Find out when the next one is due, and set the timer."""
+        """Determine when the next request is due, and set the timer."""
         due = next(self._times, None) if self._left else None
-        self._due = _NEVER if due is None else self._began + due
+        self._due = _NEVER if due is None else self._started + due
         if due is not None:
             self.timer.set(self._due)
 
     def ring(self) -> None:
-        """Send what is due; called by the timer."""
+        """Send the requests that are due; the timer's callback."""
         now = monotonic_ns()
         for _ in range(_AT_ONCE):
             due = self._due
@@ -131,37 +131,37 @@ class Drive:
                 break
             self._rung += 1
             if self._closed:
-                self._renew(Call(0, 0), due)
+                self._send_next(Call(0, 0), due)
             elif self._left:
                 self._left -= 1
-                if len(self._flying) + self._resting >= self._limit:
-                    self._late.append(due)
+                if len(self._in_flight) + self._pausing >= self._limit:
+                    self._queued.append(due)
                 else:
-                    self._put(Call(next(self._message), due))
+                    self._send(Call(next(self._message), due))
             following = next(self._times, None) if self._left else None
-            self._due = _NEVER if following is None else self._began + following
+            self._due = _NEVER if following is None else self._started + following
         if self._due != _NEVER:
             self.timer.set(self._due)
 
-    def _renew(self, call: Call, due: int) -> None:
-        """Have a slot of a closed loop send its next request."""
+    def _send_next(self, call: Call, due: int) -> None:
+        """Send the next request of a closed loop's slot."""
         if self._left:
             self._left -= 1
             call.begin(next(self._message), due)
-            self._put(call)
+            self._send(call)
 
-    def _put(self, call: Call) -> None:
+    def _send(self, call: Call) -> None:
         now = monotonic_ns()
-        self._flying[call] = now
+        self._in_flight[call] = now
         self._sent += 1
         self.carrier.send(call, now)
 
     def done(self, call: Call, outcome: Outcome, end: int, raw: Raw | None) -> None:
-        """Record how a request ended, and send what may be sent now."""
-        del self._flying[call]
+        """Record how a request ended, and send the next one if allowed."""
+        del self._in_flight[call]
         tokens = -1
         if self.count_tokens is not None and raw is not None and outcome is _OK:
-            outcome, tokens = self._counted(call.message, raw)
+            outcome, tokens = self._count(call.message, raw)
         if outcome is not _OK and self._retries and self._retry(call, outcome, end):
             return
         if raw is not None:
@@ -174,46 +174,46 @@ class Drive:
         if pieces:
             self._pieces.extend(pieces)
         if not self._closed:
-            if self._late:
-                self._put(Call(next(self._message), self._late.popleft()))
+            if self._queued:
+                self._send(Call(next(self._message), self._queued.popleft()))
         elif outcome is _OK:
             call.failures, self._answered = 0, True
-            self._renew(call, end)
+            self._send_next(call, end)
         else:
-            self._rest(call, outcome, end)
+            self._pause(call, outcome, end)
 
-    def _rest(self, call: Call, outcome: Outcome, end: int) -> None:
-        """Have a slot whose request failed pause, or it would do nothing but fail again."""
+    def _pause(self, call: Call, outcome: Outcome, end: int) -> None:
+        """Pause a slot whose request failed, so that it does not fail in a tight loop."""
         call.failures += 1
         pause = REST if outcome is _REFUSED else pause_after(call.failures, answered=self._answered)
         if not pause:
-            self._renew(call, end)
+            self._send_next(call, end)
             return
-        self._resting += 1
-        self._loop.call_later(pause, self._rested, call)
+        self._pausing += 1
+        self._loop.call_later(pause, self._end_pause, call)
 
-    def _rested(self, call: Call) -> None:
-        self._resting -= 1
-        self._renew(call, monotonic_ns())
+    def _end_pause(self, call: Call) -> None:
+        self._pausing -= 1
+        self._send_next(call, monotonic_ns())
 
     def _retry(self, call: Call, outcome: Outcome, now: int) -> bool:
-        """Send it again, if that may help."""
-        if outcome not in _UNANSWERED or call.retries >= self._retries or self._stopping is not None:
+        """Send a request again if a retry may help; return whether it is sent again."""
+        if outcome not in _UNANSWERED or call.retries >= self._retries or self._give_up_at is not None:
             return False
         call.retries += 1
-        call.again()
+        call.reset()
         call.sent = now
-        self._flying[call] = now
-        rest = REST if outcome is _REFUSED else 0.0
-        self._retrying[call] = self._loop.call_later(rest, self._again, call)
+        self._in_flight[call] = now
+        delay = REST if outcome is _REFUSED else 0.0
+        self._retrying[call] = self._loop.call_later(delay, self._resend, call)
         return True
 
-    def _again(self, call: Call) -> None:
-        del self._retrying[call], self._flying[call]
-        self._put(call)
+    def _resend(self, call: Call) -> None:
+        del self._retrying[call], self._in_flight[call]
+        self._send(call)
 
-    def _counted(self, message: int, raw: Raw) -> tuple[Outcome, int]:
-        """Count the tokens of a stream, and see that it is a whole one, as its status says."""
+    def _count(self, message: int, raw: Raw) -> tuple[Outcome, int]:
+        """Return the outcome and the tokens of a stream, after checking that it is complete."""
         assert self.count_tokens is not None
         try:
             return _OK, self.count_tokens(reply(message, raw))
@@ -223,7 +223,7 @@ class Drive:
             return Outcome.MALFORMED, -1
 
     def _keep(self, call: Call, outcome: Outcome, end: int, raw: Raw) -> None:
-        """Keep the first and last answer to each message, and the first of each status that is a failure."""
+        """Keep the first and last reply to each message, and the first reply of each error status."""
         message, size = call.message, call.received
         if outcome is not _OK:
             if len(self._faults) < _FAULTS_KEPT and raw[0] not in self._faults and size <= self._budget:
@@ -231,27 +231,27 @@ class Drive:
                 self._faults[raw[0]] = message, (size, end, raw)
             return
         kept = self._last if message in self._first else self._first
-        before = kept.get(message)
-        grown = size - before[0] if before is not None else size
-        if grown <= self._budget:
-            self._budget -= grown
+        previous = kept.get(message)
+        growth = size - previous[0] if previous is not None else size
+        if growth <= self._budget:
+            self._budget -= growth
             kept[message] = size, end, raw
 
-    def _beat(self) -> None:
-        """Give up what has been on its way for too long."""
+    def _check_timeouts(self) -> None:
+        """End requests that exceed the timeout."""
         now = monotonic_ns()
-        if self._stopping is not None and (not self._busy or now >= self._stopping):
-            self._give_up([*self._flying], Outcome.CANCELLED, now)
+        if self._give_up_at is not None and (not self._busy or now >= self._give_up_at):
+            self._give_up([*self._in_flight], Outcome.CANCELLED, now)
             self.finished()
             return
         latest = now - self._timeout
         expired = []
-        for call, began in self._flying.items():
+        for call, began in self._in_flight.items():
             if began > latest:
                 break
             expired.append(call)
         self._give_up(expired, Outcome.TIMEOUT, now)
-        self._loop.call_later(BEAT, self._beat)
+        self._loop.call_later(BEAT, self._check_timeouts)
 
     def _give_up(self, calls: list[Call], outcome: Outcome, now: int) -> None:
         for call in calls:
@@ -264,28 +264,28 @@ class Drive:
 
     @property
     def _busy(self) -> bool:
-        return bool(self._flying or (self._resting and self._left))
+        return bool(self._in_flight or (self._pausing and self._left))
 
     def _backlog(self) -> int:
-        """Count what is due and was not sent: as the limit holds it back, or as the timer is late."""
-        if self._stopping is not None or not self._began:
+        """Return the number of requests that are due but not sent, because of the limit or a late timer."""
+        if self._give_up_at is not None or not self._started:
             return self._unsent
-        now = monotonic_ns() - self._began
+        now = monotonic_ns() - self._started
         while self._passing is not None and self._passing <= now:
             self._passed += 1
             self._passing = next(self._schedule, None)
-        return len(self._late) + max(0, min(self._passed, self._requests) - self._rung)
+        return len(self._queued) + max(0, min(self._passed, self._requests) - self._rung)
 
     def block(self) -> Block:
-        """Give what happened since the last block."""
+        """Return what happened since the last block."""
         rows, self._rows = bytes(self._rows), bytearray()
         times, self._pieces = self._pieces.tobytes(), array("q")
         return Block(
-            in_flight=len(self._flying),
+            in_flight=len(self._in_flight),
             backlog=self._backlog(),
-            ended=self._began > 0 and self._due == _NEVER and not self._busy and not self._late,
+            ended=self._started > 0 and self._due == _NEVER and not self._busy and not self._queued,
             cpu=process_time_ns() - self._cpu,
-            wall=max(0, monotonic_ns() - self._began),
+            wall=max(0, monotonic_ns() - self._started),
             sent=self._sent,
             opened=self.carrier.opened,
             rows=rows,
@@ -293,12 +293,12 @@ class Drive:
         )
 
     def answers(self) -> Iterator[tuple[int, Reply]]:
-        """Give the good replies that were kept, each with when it came."""
+        """Yield the kept replies of successful requests, each with its time of arrival."""
         for kept in (self._first, self._last):
             for message, (_, end, raw) in kept.items():
                 yield end, reply(message, raw)
 
     def faults(self) -> Iterator[tuple[int, Reply]]:
-        """Give those of failed requests, likewise."""
+        """Yield the kept replies of failed requests, each with its time of arrival."""
         for message, (_, end, raw) in self._faults.values():
             yield end, reply(message, raw)

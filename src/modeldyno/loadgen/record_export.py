@@ -1,4 +1,4 @@
-"""Every request of a load in a file of the user's, written a part at a time."""
+"""Writes every request of a load to a file of the user's, one part at a time."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
     from modeldyno.core.load.request_log import Column, Parted, Records
 
-_PIECES: dict[str, Callable[[tuple[int, ...]], int]] = {
+_STREAM_COLUMNS: dict[str, Callable[[tuple[int, ...]], int]] = {
     "pieces": len,
     "first_piece": lambda pieces: pieces[0] if pieces else 0,
     "last_piece": lambda pieces: pieces[-1] if pieces else 0,
 }
-"""Columns that streams have besides, made of the times of their pieces."""
-_ROWS = 10_000
-"""Requests that are text at the same time."""
+"""Additional columns of streams, computed from the times of their pieces."""
+_BATCH = 10_000
+"""Number of requests formatted at a time."""
 
 
 def write(records: Parted, path: Path) -> Artifact:
-    """Write every request: a column each in ``.npz``, or else a line of CSV or JSON each.
+    """Write every request: one column each in ``.npz``, or else one line of CSV or JSON each.
 
-    Times are nanoseconds of the monotonic clock; those of streams tell of their pieces, too.
+    Times are nanoseconds of the monotonic clock; for streams there are also columns about their pieces.
     """
     streamed = any(part.pieces for part in records.parts())
-    names = (*COLUMNS, *(_PIECES if streamed else ()))
+    names = (*COLUMNS, *(_STREAM_COLUMNS if streamed else ()))
     if path.suffix == ".npz":
         _archive(records, names, path)
     else:
@@ -51,17 +51,17 @@ def write(records: Parted, path: Path) -> Artifact:
 
 
 def _rows(records: Parted, names: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    words = [outcome.word for outcome in Outcome]
+    names_of_outcomes = [outcome.word for outcome in Outcome]
     for part in records.parts():
-        for begin in range(0, len(part), _ROWS):
-            few = slice(begin, begin + _ROWS)
-            columns = {name: _column(part, name)[few].tolist() for name in names}
-            columns["outcome"] = [words[each] for each in columns["outcome"]]
+        for begin in range(0, len(part), _BATCH):
+            batch = slice(begin, begin + _BATCH)
+            columns = {name: _column(part, name)[batch].tolist() for name in names}
+            columns["outcome"] = [names_of_outcomes[outcome] for outcome in columns["outcome"]]
             yield from zip(*columns.values(), strict=True)
 
 
 def _archive(records: Parted, names: tuple[str, ...], path: Path) -> None:
-    """Write what ``numpy.load`` reads, each column a file of its own within."""
+    """Write an archive for ``numpy.load``, with each column as a file in it."""
     np = load_numpy()
     count = sum(map(len, records.parts()))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -82,5 +82,5 @@ def _column(part: Records, name: str) -> Column:
         column: Column = getattr(part, name)
         return column
     times = part.pieces or ((),) * len(part)
-    made: Column = load_numpy().fromiter(map(_PIECES[name], times), "int64", len(part))
-    return made
+    values: Column = load_numpy().fromiter(map(_STREAM_COLUMNS[name], times), "int64", len(part))
+    return values

@@ -1,4 +1,4 @@
-"""Records and replies on their way from a driver: frames of a kind, a length and bytes."""
+"""Frames with records and replies, from a driver to the parent process: a kind, a length and bytes."""
 
 from __future__ import annotations
 
@@ -24,50 +24,50 @@ _ANSWER = Struct("<qiiI")
 
 
 class Block(NamedTuple):
-    """What a driver tells several times a second."""
+    """A driver's regular report, sent several times a second."""
 
     in_flight: int
     backlog: int
-    """Due and not sent; after it was told to stop, as many as there were then."""
+    """Requests due but not sent; after the stop, the number at that time."""
     ended: bool
     cpu: int
-    """Nanoseconds of processor time since it began to drive."""
+    """Nanoseconds of processor time since the start of the load."""
     wall: int
-    """Nanoseconds since then."""
+    """Nanoseconds since the start of the load."""
     sent: int
     opened: int
     rows: bytes
     """Records, see ROW."""
     times: bytes
-    """Of all pieces of all rows, int64, one row's after the other's."""
+    """Times of the pieces of all rows, int64, row by row."""
 
 
 def frame(kind: bytes, body: bytes = b"") -> bytes:
-    """Wrap what is to be sent."""
+    """Encode a frame."""
     return _FRAME.pack(kind, len(body)) + body
 
 
 def frames(data: bytearray) -> Iterator[tuple[bytes, bytes]]:
-    """Take all whole frames from the front of what has come."""
-    at = 0
-    while len(data) - at >= _FRAME.size:
-        kind, length = _FRAME.unpack_from(data, at)
-        end = at + _FRAME.size + length
+    """Yield all complete frames at the front of a buffer, and remove them from it."""
+    position = 0
+    while len(data) - position >= _FRAME.size:
+        kind, length = _FRAME.unpack_from(data, position)
+        end = position + _FRAME.size + length
         if len(data) < end:
             break
-        yield kind, bytes(data[at + _FRAME.size : end])
-        at = end
-    del data[:at]
+        yield kind, bytes(data[position + _FRAME.size : end])
+        position = end
+    del data[:position]
 
 
 def of_block(block: Block) -> bytes:
-    """Write a block."""
+    """Encode a block."""
     *state, rows, times = block
     return frame(BLOCK, _BLOCK.pack(*state, len(rows)) + rows + times)
 
 
 def read_block(body: bytes) -> Block:
-    """Read a block."""
+    """Decode a block."""
     in_flight, backlog, ended, cpu, wall, sent, opened, length = _BLOCK.unpack_from(body)
     end = _BLOCK.size + length
     rows, times = body[_BLOCK.size : end], body[end:]
@@ -75,20 +75,22 @@ def read_block(body: bytes) -> Block:
 
 
 def of_answer(kind: bytes, end: int, reply: Reply) -> bytes:
-    """Write a reply and when it came; it is an ANSWER or a FAULT."""
+    """Encode a reply and its time of arrival, as an ANSWER or a FAULT."""
     head = _ANSWER.pack(end, reply.message, reply.status, len(reply.head))
     return frame(kind, head + reply.head + reply.body)
 
 
 def read_answer(body: bytes) -> tuple[int, Reply]:
-    """Read a reply and when it came."""
+    """Decode a reply and its time of arrival."""
     end, message, status, length = _ANSWER.unpack_from(body)
-    cut = _ANSWER.size + length
-    return end, Reply(message=message, status=status, head=body[_ANSWER.size : cut], body=body[cut:])
+    body_start = _ANSWER.size + length
+    return end, Reply(
+        message=message, status=status, head=body[_ANSWER.size : body_start], body=body[body_start:]
+    )
 
 
 def records(rows: bytes, times: bytes, driver: int) -> Records:
-    """Make columns of rows."""
+    """Convert rows to columns."""
     from modeldyno.core.load.request_log import Records  # noqa: PLC0415 - a driver needs none
     from modeldyno.core.stats.statistics import load_numpy  # noqa: PLC0415 - a driver has no numpy
 
@@ -97,10 +99,10 @@ def records(rows: bytes, times: bytes, driver: int) -> Records:
     columns = {name: np.ascontiguousarray(table[name]) for name in _NAMES if name != "pieces"}
     pieces: tuple[tuple[int, ...], ...] = ()
     if times:
-        stops = np.cumsum(table["pieces"])
-        every = np.frombuffer(times, "<i8").tolist()
+        ends = np.cumsum(table["pieces"])
+        all_times = np.frombuffer(times, "<i8").tolist()
         pieces = tuple(
-            tuple(every[stop - many : stop])
-            for stop, many in zip(stops.tolist(), table["pieces"].tolist(), strict=True)
+            tuple(all_times[end - count : end])
+            for end, count in zip(ends.tolist(), table["pieces"].tolist(), strict=True)
         )
     return Records(**columns, driver=np.full(len(table), driver, "int32"), pieces=pieces)

@@ -1,8 +1,8 @@
-"""The records of a load: in memory up to a bound, and beyond it in a file that nobody else sees.
+"""The records of a load: in memory up to a limit, and beyond it in an unnamed file.
 
-What is held is put in the order in which requests ended, and the earlier half of it written, so that a
-driver may tell of them as late as the later half reaches back. The statistics of `core.load.load_analysis`
-look at a part at a time, so that memory does not grow with the length of a load. See docs/decisions/0011.
+Records in memory are sorted by the end of their requests, and the earlier half is written to the file, so a
+driver may report late by as much as the later half covers. The statistics of `core.load.load_analysis` read
+one part at a time, so memory does not grow with the length of a load. See docs/decisions/0011.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIMIT = 16 << 20
-"""Bytes of records that are held in memory; putting them in order takes three times as many for a moment."""
-_PIECE, _STREAM = 40, 64
-"""Bytes that the time of a piece takes, and the tuple that holds those of an answer."""
-_PLACES = ("/var/tmp",)  # noqa: S108 - the file has no name; /tmp itself is often memory
+"""Bytes of records in memory; sorting them needs three times as much for a moment."""
+_PIECE_SIZE, _TUPLE_SIZE = 40, 64
+"""Bytes in memory of a piece's time, and of the tuple of an answer's pieces."""
+_DIRECTORIES = ("/var/tmp",)  # noqa: S108 - the file has no name; /tmp itself is often memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chunk:
-    """Columns in the file, one after the other; behind them the counts of pieces, and their times."""
+    """The position of records in the file: columns, then the counts of pieces, then their times."""
 
     offset: int
     size: int
@@ -39,71 +39,71 @@ class _Chunk:
 
 
 class Tape:
-    """Takes records as they come, and gives them in parts (`request_log.Parted`); to be closed."""
+    """Collects records, and yields them in parts (`request_log.Parted`); a context manager."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._held: list[Records] = []
-        self._bytes = 0
+        self._in_memory: list[Records] = []
+        self._memory_used = 0
         self._file: IO[bytes] | None = None
         self._chunks: list[_Chunk] = []
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the file back to the system."""
+        """Close the file, which deletes it."""
         if self._file is not None:
             self._file.close()
 
     def add(self, records: Records) -> None:
-        """Keep some more, which are in the order in which they ended.
+        """Add records, which are sorted by the end of their requests.
 
         Raises:
-            RunFailed: they cannot be written.
+            RunFailed: the records cannot be written.
         """
         if not len(records):
             return
-        self._held.append(records)
-        self._bytes += _size(records)
-        if self._bytes > self._limit:
-            self._put_away()
+        self._in_memory.append(records)
+        self._memory_used += _size(records)
+        if self._memory_used > self._limit:
+            self._spill()
 
     def parts(self) -> Iterator[Records]:
-        """Give them in the order in which the requests ended, as many at a time as were written at once."""
+        """Yield the records sorted by the end of their requests, in the parts in which they were written."""
         for chunk in self._chunks:
             yield self._read(chunk)
-        if len(self._held) > 1:
-            self._held = [joined(self._held)]
-        yield from self._held
+        if len(self._in_memory) > 1:
+            self._in_memory = [joined(self._in_memory)]
+        yield from self._in_memory
 
-    def _put_away(self) -> None:
-        """Write the earlier half of what is held."""
-        whole = joined(self._held)
-        half = (len(whole) + 1) // 2
-        self._held = [whole.chosen(load_numpy().arange(len(whole)) >= half)]
-        self._bytes = _size(self._held[0])
-        self._write(whole, half)
+    def _spill(self) -> None:
+        """Write the earlier half of the records in memory."""
+        records = joined(self._in_memory)
+        half = (len(records) + 1) // 2
+        self._in_memory = [records.chosen(load_numpy().arange(len(records)) >= half)]
+        self._memory_used = _size(self._in_memory[0])
+        self._write(records, half)
 
     def _write(self, records: Records, count: int) -> None:
-        """Write the first so many."""
+        """Write the first `count` records."""
         blocks = [getattr(records, name)[:count].tobytes() for name in COLUMNS]
         if pieces := records.pieces[:count]:
             blocks.append(array("q", map(len, pieces)).tobytes())
-            blocks.append(array("q", (when for each in pieces for when in each)).tobytes())
-        place = _place()
+            blocks.append(array("q", (time for row in pieces for time in row)).tobytes())
+        directory = _directory()
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="modeldyno-", dir=place, buffering=0)  # noqa: SIM115 - closed by __exit__
+                self._file = tempfile.TemporaryFile(prefix="modeldyno-", dir=directory, buffering=0)  # noqa: SIM115 - closed by __exit__
             offset = self._chunks[-1].offset + self._chunks[-1].size if self._chunks else 0
             for block in blocks:
-                _written(self._file, block)
+                _write_fully(self._file, block)
         except OSError as error:
-            where = place or tempfile.gettempdir()
+            where = directory or tempfile.gettempdir()
             raise RunFailed(
-                f"The records of the load could not be kept in {where}: {error.strerror}; name a directory "
-                "with more room by TMPDIR."
+                f"The records of the load could not be written to {where}: {error.strerror}; set TMPDIR to a "
+                "directory with more space."
             ) from error
         size = sum(map(len, blocks))
         self._chunks.append(_Chunk(offset=offset, size=size, rows=count, streamed=bool(records.pieces)))
@@ -112,33 +112,33 @@ class Tape:
         np = load_numpy()
         assert self._file is not None
         data = os.pread(self._file.fileno(), chunk.size, chunk.offset)
-        columns, at = {}, 0
+        columns, offset = {}, 0
         for name, dtype in COLUMNS.items():
-            columns[name] = np.frombuffer(data, dtype, chunk.rows, at)
-            at += columns[name].nbytes
+            columns[name] = np.frombuffer(data, dtype, chunk.rows, offset)
+            offset += columns[name].nbytes
         if not chunk.streamed:
             return Records(**columns)
-        counts = np.frombuffer(data, "int64", chunk.rows, at).tolist()
-        times = iter(np.frombuffer(data, "int64", sum(counts), at + 8 * chunk.rows).tolist())
+        counts = np.frombuffer(data, "int64", chunk.rows, offset).tolist()
+        times = iter(np.frombuffer(data, "int64", sum(counts), offset + 8 * chunk.rows).tolist())
         pieces = tuple(tuple(next(times) for _ in range(count)) for count in counts)
         return Records(**columns, pieces=pieces)
 
 
 def _size(records: Records) -> int:
-    """Give the bytes that they take in memory."""
+    """Return the bytes that records take in memory."""
     columns = sum(getattr(records, name).nbytes for name in COLUMNS)
-    return int(columns) + _STREAM * len(records.pieces) + _PIECE * sum(map(len, records.pieces))
+    return int(columns) + _TUPLE_SIZE * len(records.pieces) + _PIECE_SIZE * sum(map(len, records.pieces))
 
 
-def _place() -> str | None:
-    """Give a directory that is rather on a disk than in memory; None for the usual one."""
+def _directory() -> str | None:
+    """Return a directory that is on a disk rather than in memory; None for the default one."""
     if os.environ.get("TMPDIR"):
         return None
-    return next((place for place in _PLACES if os.access(place, os.W_OK)), None)
+    return next((place for place in _DIRECTORIES if os.access(place, os.W_OK)), None)
 
 
-def _written(file: IO[bytes], block: bytes) -> None:
-    """Write all of it: the system may take less at once."""
+def _write_fully(file: IO[bytes], block: bytes) -> None:
+    """Write a whole block; the system may accept only a part at a time."""
     view = memoryview(block)
     while view:
         view = view[file.write(view) :]

@@ -1,4 +1,4 @@
-"""A request on its way, what carries it, and whom that serves."""
+"""A request in flight, and the interfaces of connections, of their owners and of connection pools."""
 
 from __future__ import annotations
 
@@ -12,96 +12,96 @@ if TYPE_CHECKING:
     from modeldyno.core.load.request_log import Outcome
 
     Raw = tuple[int, bytes, bytes | tuple[bytes, ...]]
-    """Status, head, and body: what makes a Reply, put together only for those that are looked at."""
+    """Status, head and body of a reply; converted to a Reply only when needed."""
 
     Done = Callable[["Call", Outcome, int, Raw | None], None]
-    """Told once of each request: how and when (nanoseconds) it ended, and what came if all did."""
+    """Callback, once per request: its outcome, end time (nanoseconds), and the reply if complete."""
 
     Bearing = Callable[[bytes], bool]
-    """Says whether an event of a stream holds something generated."""
+    """Returns whether an event of a stream holds something generated."""
 
 
 class Call:
-    """A request on its way; times are nanoseconds of the monotonic clock. Not frozen: the hot path."""
+    """A request in flight; times are nanoseconds of the monotonic clock. Mutable for speed (hot path)."""
 
     __slots__ = ("carrier", "due", "failures", "first", "message", "pieces", "received", "retries", "sent")
 
     def __init__(self, message: int, due: int) -> None:
         self.failures = 0
-        """Requests of the same slot that failed in a row before this one."""
+        """Number of consecutive failures of the slot before this request."""
         self.begin(message, due)
 
     def begin(self, message: int, due: int) -> None:
-        """Become another request."""
+        """Start another request with this object."""
         self.message = message
         self.due = due
         self.retries = 0
-        self.again()
+        self.reset()
 
-    def again(self) -> None:
-        """Forget what came of the last try."""
+    def reset(self) -> None:
+        """Clear the results of the last attempt."""
         self.sent = 0
         self.first = 0
         self.received = 0
         self.pieces: list[int] = []
         self.carrier: Connected | None = None
-        """The connection that it is on; None while it waits for one."""
+        """Its connection; None while it waits for one."""
 
 
 class Connected(Protocol):
     """A connection to a server."""
 
     full: bool
-    """Whether it takes no further request at present."""
+    """Whether it accepts no more requests at present."""
 
     def send(self, call: Call) -> None:
-        """Write a request now; set `sent` and `carrier`. It must not be full."""
+        """Write a request now; set `sent` and `carrier`. The connection must not be full."""
 
     def drop(self, call: Call) -> None:
-        """Give up a request, telling nobody."""
+        """Abandon a request without reporting it."""
 
     def close(self) -> None:
-        """Break the connection, telling nobody of its requests."""
+        """Close the connection without reporting its requests."""
 
 
 class Owner(Protocol):
-    """Whom connections serve."""
+    """The owner of connections, which is notified of their events."""
 
     @property
     def done(self) -> Done:
-        """What hears how a request ended."""
+        """Callback for the end of a request."""
 
-    def ready(self, connection: Connected) -> None:
-        """Hear that a connection takes its first request now."""
+    def connection_ready(self, connection: Connected) -> None:
+        """Handle a connection that accepts its first request now."""
 
-    def free(self, connection: Connected) -> None:
-        """Hear that a connection is no longer full."""
+    def connection_free(self, connection: Connected) -> None:
+        """Handle a connection that is no longer full."""
 
-    def gone(self, connection: Connected) -> None:
-        """Hear that a connection takes no further requests, ever."""
+    def connection_closed(self, connection: Connected) -> None:
+        """Handle a connection that accepts no more requests, ever."""
 
-    def stillborn(self, outcome: Outcome) -> None:
-        """Hear that a connection never became ready."""
+    def connection_failed(self, outcome: Outcome) -> None:
+        """Handle a connection that never became ready."""
 
-    def unanswered(self, call: Call) -> None:
-        """Send on another connection what this one surely did not answer."""
+    def resend(self, call: Call) -> None:
+        """Send a request, which its connection certainly did not process, on another one."""
 
 
 class Carrier(Protocol):
-    """A way to a server: opens connections as they are needed."""
+    """A way to a server that opens connections as needed."""
 
     opened: int
-    """Connections that were made."""
+    """Number of connections opened."""
 
     def send(self, call: Call, now: int) -> None:
-        """Put it on the wire now, or as soon as there is a connection; set `call.sent`."""
+        """Send a request now, or as soon as there is a connection; set `call.sent`."""
 
     def drop(self, call: Call) -> None:
-        """Give it up, telling nobody."""
+        """Abandon a request without reporting it."""
 
 
 def reply(message: int, raw: Raw) -> Reply:
-    """Put a reply together."""
+    """Return a Reply made of its raw parts."""
     status, head, body = raw
     whole = body if isinstance(body, bytes) else b"".join(body)
     return Reply(message=message, status=status, head=head, body=whole)

@@ -1,4 +1,4 @@
-"""One request, waited for: a first call, a look at a server's health."""
+"""Sends a single request and waits for the reply, for first calls and health checks."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ if TYPE_CHECKING:
     from modeldyno.loadgen.request import Connected, Raw
 
 _CHUNK = 1 << 16
-_LOOK_TIME = 2.0
-"""Seconds to find out which of a host's addresses answers."""
-_SAID = {
-    Outcome.TRUNCATED: "the server closed the connection before its answer was whole",
-    Outcome.MALFORMED: "what came is no answer of the protocol",
-    Outcome.RESET: "the connection broke",
-    Outcome.REFUSED: "the server takes no requests",
+_CONNECT_TIMEOUT = 2.0
+"""Seconds to try each of a host's addresses."""
+_ERRORS = {
+    Outcome.TRUNCATED: "the server closed the connection before its answer was complete",
+    Outcome.MALFORMED: "the answer is not valid in this protocol",
+    Outcome.RESET: "the connection was reset",
+    Outcome.REFUSED: "the server refuses requests",
 }
 
 
 def once(target: Target, message: int = 0, timeout: float = 60.0) -> Reply:
-    """Send a message and give the answer, whatever its status.
+    """Send a message and return the reply, whatever its status.
 
-    Raises TimeoutError, or another OSError in a phrase, where no whole answer came.
+    Raises TimeoutError, or another OSError (a phrase), if no complete reply came.
     """
     deadline = time.monotonic() + timeout
-    waiter = _Waiter(Call(message, time.monotonic_ns()))
+    waiter = _RequestWaiter(Call(message, time.monotonic_ns()))
     try:
-        with _connected(target, timeout) as link:
-            waiter.speak(target, link, timeout)
-            waiter.listen(link, deadline)
+        with _connect(target, timeout) as link:
+            waiter.open(target, link, timeout)
+            waiter.wait(link, deadline)
     except TimeoutError:
         raise TimeoutError(f"{target.host}:{target.port} did not answer within {timeout:g} s") from None
     except OSError as error:
         raise OSError(error.errno, f"{target.host}:{target.port}: {error.strerror or error}") from error
     if waiter.raw is None:
-        raise OSError(f"{target.host}:{target.port}: {_SAID.get(waiter.outcome, waiter.outcome.word)}")
+        raise OSError(f"{target.host}:{target.port}: {_ERRORS.get(waiter.outcome, waiter.outcome.word)}")
     return reply(message, waiter.raw)
 
 
-class _Waiter:
-    """Owns one connection, and waits for the end of its one request."""
+class _RequestWaiter:
+    """The owner of one connection, which waits for the end of its one request."""
 
     def __init__(self, call: Call) -> None:
         self.over = False
@@ -59,8 +59,8 @@ class _Waiter:
         self._call = call
         self._connection: Connection | Channel
 
-    def speak(self, target: Target, link: socket.socket, timeout: float) -> None:
-        """Begin to speak."""
+    def open(self, target: Target, link: socket.socket, timeout: float) -> None:
+        """Open the connection and send the request."""
         if target.transport is Transport.GRPC:
             from modeldyno.loadgen.http2 import Channel  # noqa: PLC0415 - the other transport needs none
             from modeldyno.loadgen.http2_sender import Script  # noqa: PLC0415 - see above
@@ -68,9 +68,9 @@ class _Waiter:
             self._connection = Channel(self, Script(target, timeout), 1)
         else:
             self._connection = Connection(self, target)
-        self._connection.connection_made(_Link(link))
+        self._connection.connection_made(_SocketTransport(link))
 
-    def listen(self, link: socket.socket, deadline: float) -> None:
+    def wait(self, link: socket.socket, deadline: float) -> None:
         """Read until the request has ended."""
         while not self.over:
             link.settimeout(max(0.001, deadline - time.monotonic()))
@@ -85,76 +85,76 @@ class _Waiter:
             self._connection.data_received(data)
 
     def done(self, call: Call, outcome: Outcome, end: int, raw: Raw | None) -> None:  # noqa: ARG002
-        """Hear how it ended."""
+        """Store how the request ended."""
         self.over, self.outcome, self.raw = True, outcome, raw
 
-    def ready(self, connection: Connected) -> None:
+    def connection_ready(self, connection: Connected) -> None:
         """Send the request."""
         connection.send(self._call)
 
-    def free(self, connection: Connected) -> None:
-        """Need no more of it."""
+    def connection_free(self, connection: Connected) -> None:
+        """Do nothing: the connection is used only once."""
 
-    def gone(self, connection: Connected) -> None:
-        """Need no more of it."""
+    def connection_closed(self, connection: Connected) -> None:
+        """Do nothing: the connection is used only once."""
 
-    def stillborn(self, outcome: Outcome) -> None:
-        """Hear that the server speaks another protocol, or none."""
+    def connection_failed(self, outcome: Outcome) -> None:
+        """Store the outcome: the server uses another protocol, or none."""
         self.over, self.outcome = True, outcome
 
-    def unanswered(self, call: Call) -> None:  # noqa: ARG002
-        """Hear that the server would not answer on this connection."""
+    def resend(self, call: Call) -> None:  # noqa: ARG002
+        """Store the outcome: the server would not answer on this connection."""
         self.over, self.outcome = True, Outcome.REFUSED
 
 
-class _Link:
-    """A socket, as much of it as a protocol needs."""
+class _SocketTransport:
+    """A blocking socket with the transport methods that the protocols need."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
 
     def set_write_buffer_limits(self, high: int) -> None:
-        """Have no buffer."""
+        """Do nothing: there is no write buffer."""
 
     def write(self, data: bytes) -> None:
-        """Write all."""
+        """Send all data."""
         self._link.sendall(data)
 
     def get_write_buffer_size(self) -> int:
-        """Have no buffer."""
+        """Return 0: there is no write buffer."""
         return 0
 
     def abort(self) -> None:
-        """Leave the closing to the owner of the socket."""
+        """Do nothing: the owner of the socket closes it."""
 
 
-def _connected(target: Target, timeout: float) -> socket.socket:
-    """Connect, and speak TLS where that is asked for."""
+def _connect(target: Target, timeout: float) -> socket.socket:
+    """Connect, with TLS if the target has it."""
     link = socket.create_connection((target.host, target.port), timeout)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     protocols = ("h2",) if target.transport is Transport.GRPC else ()
-    if (made := tls.context(target, protocols=protocols)) is None:
+    if (tls_context := tls.context(target, protocols=protocols)) is None:
         return link
     try:
-        return made.wrap_socket(link, server_hostname=tls.name(target))
+        return tls_context.wrap_socket(link, server_hostname=tls.name(target))
     except BaseException:
         link.close()
         raise
 
 
 def address(target: Target) -> str:
-    """Give the address of the target's host that takes connections, or its first one.
+    """Return the first address of the target's host that accepts connections, or else its first one.
 
-    Raises RequestError for a host that has none.
+    Raises RequestError for an unknown host.
     """
     try:
-        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+        candidates = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise RequestError(f"The host {target.host} is not known: {error.strerror}.") from error
-    for _, _, _, _, place in found if len(found) > 1 else ():
+        raise RequestError(f"The host {target.host} cannot be resolved: {error.strerror}.") from error
+    for _, _, _, _, socket_address in candidates if len(candidates) > 1 else ():
         try:
-            socket.create_connection((str(place[0]), target.port), _LOOK_TIME).close()
+            socket.create_connection((str(socket_address[0]), target.port), _CONNECT_TIMEOUT).close()
         except OSError:
             continue
-        return str(place[0])
-    return str(found[0][4][0])
+        return str(socket_address[0])
+    return str(candidates[0][4][0])

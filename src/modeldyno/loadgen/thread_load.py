@@ -1,6 +1,6 @@
-"""Python callables put under a load: each call runs in a thread, as many as may be on their way at once.
+"""Puts Python callables under load: each call runs in a thread, up to the limit of concurrent calls.
 
-For callables that wait for something else, such as a client of a server; the interpreter's lock is theirs.
+For callables that wait for something else, such as a client of a server; they share the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.load_spec import Load
 
 MOST = 64
-"""Threads of an open loop that sets no limit."""
-_WORDS = (
+"""Number of threads of an open loop without a limit."""
+_OUTCOMES = (
     (TimeoutError, Outcome.TIMEOUT),
     (ConnectionRefusedError, Outcome.REFUSED),
     (ConnectionError, Outcome.RESET),
 )
-"""What a call raises, to its outcome, the first that fits; anything else is an error of the caller."""
+"""Exception to outcome, the first match; any other exception is a client error."""
 
 
 @contextmanager
 def threads(calls: Sequence[Callable[[], object]], load: Load, *, seed: int = 0) -> Iterator[Threads]:
-    """Call these, one after the other and again, until the block is left.
+    """Call these in turn, again and again, until the block is left.
 
-    A call cannot be interrupted: one that took longer than the timeout is recorded as such when it ends.
-    Nothing is sent again. The threads are daemons: those that never come back keep nobody.
+    A call cannot be interrupted: one that exceeds the timeout is recorded as a timeout when it ends. There
+    are no retries. The threads are daemons, so a call that never returns does not keep the process alive.
     """
-    crowd = Threads(calls, load, seed=seed)
+    load_threads = Threads(calls, load, seed=seed)
     try:
-        crowd.start()
-        yield crowd
+        load_threads.start()
+        yield load_threads
     finally:
-        crowd.leave()
+        load_threads.leave()
 
 
 class Threads:
-    """Callables under a load, see `loadgen.Driving`."""
+    """Callables under load, see `loadgen.Driving`."""
 
     def __init__(self, calls: Sequence[Callable[[], object]], load: Load, *, seed: int = 0) -> None:
         self._calls = calls
@@ -58,16 +58,16 @@ class Threads:
         self._left = math.inf if load.requests is None else load.requests
         self._times = due_times(load, seed=seed)
         self._schedule = iter(()) if load.closed else due_times(load, seed=seed)
-        """The same times, to know which have passed."""
+        """The same times, to count those that have passed."""
         self._passed = 0
         self._passing: int | None = next(self._schedule, None)
-        self._change = Condition()
-        self._flying: dict[int, tuple[int, int, int]] = {}
-        """Of each thread at work: due, sent, message."""
+        self._condition = Condition()
+        self._in_flight: dict[int, tuple[int, int, int]] = {}
+        """Thread to due, sent and message of its current call."""
         self._failures: dict[int, int] = {}
-        """Of each thread: calls that failed in a row."""
+        """Thread to its number of consecutive failures."""
         self._answered = False
-        """Whether any call succeeded yet."""
+        """Whether any call has succeeded yet."""
         self._rows = bytearray()
         self._stopping = False
         self._cpu: dict[int, float] = {}
@@ -78,100 +78,104 @@ class Threads:
         self._failure = ""
 
     def start(self) -> None:
-        """Begin."""
+        """Start the threads."""
         self._start = time.monotonic_ns()
         for index in range(self._working):
             Thread(target=self._work, args=(index,), daemon=True).start()
 
     @property
     def pids(self) -> Sequence[int]:
-        """No process of its own."""
+        """Empty: there are no driver processes."""
         return ()
 
     def take(self, wait: float) -> Taken:
-        """Give what happened in so many seconds, or until all has ended."""
-        with self._change:
-            self._change.wait_for(lambda: not self._working, wait)
+        """Return what happened within `wait` seconds, or until all calls have ended."""
+        with self._condition:
+            self._condition.wait_for(lambda: not self._working, wait)
             return Taken(
-                records=self._taken(),
-                in_flight=len(self._flying),
+                records=self._take_records(),
+                in_flight=len(self._in_flight),
                 backlog=self._backlog(),
                 ended=not self._working,
             )
 
     def usage(self) -> Sequence[Usage]:
-        """Give what the threads have cost so far, as one driver."""
-        with self._change:
+        """Return the cost of the threads so far, as one driver."""
+        with self._condition:
             wall = (time.monotonic_ns() - self._start) / 1e9
             return [Usage(cpu=sum(self._cpu.values()), wall=wall, sent=self._sent, opened=0)]
 
     def stop(self, grace: float) -> Ending:
-        """Call no more, wait for what is on its way, and leave the rest to itself."""
-        with self._change:
+        """Stop calling, wait for the calls in flight, and abandon the rest."""
+        with self._condition:
             unsent = self._backlog()
         self.leave()
-        with self._change:
-            self._change.wait_for(lambda: not self._flying, grace)
+        with self._condition:
+            self._condition.wait_for(lambda: not self._in_flight, grace)
             now = time.monotonic_ns()
-            for due, sent, message in self._flying.values():
+            for due, sent, message in self._in_flight.values():
                 self._record(due, sent, now, message, Outcome.CANCELLED)
-            self._flying.clear()
-            found = self._taken()
+            self._in_flight.clear()
+            final_records = self._take_records()
         return Ending(
-            records=found, replies=(), usages=tuple(self.usage()), unsent=unsent, failure=self._failure
+            records=final_records,
+            replies=(),
+            usages=tuple(self.usage()),
+            unsent=unsent,
+            failure=self._failure,
         )
 
     def leave(self) -> None:
-        """Call no more."""
-        with self._change:
+        """Stop calling."""
+        with self._condition:
             self._stopping = True
-            self._change.notify_all()
+            self._condition.notify_all()
 
     def _work(self, index: int) -> None:
-        """Call what is due, again and again; pause where it fails again and again."""
+        """Make calls when they are due; pause after repeated failures."""
         end: int | None = None
-        while (end := self._one(index, end)) is not None:
-            pause = self._pause_of(index) if self._closed else 0.0
+        while (end := self._call_next(index, end)) is not None:
+            pause = self._pause_time(index) if self._closed else 0.0
             if pause:
-                with self._change:
-                    self._change.wait_for(lambda: self._stopping, pause)
+                with self._condition:
+                    self._condition.wait_for(lambda: self._stopping, pause)
                 end = time.monotonic_ns()
-        with self._change:
+        with self._condition:
             self._working -= 1
-            self._change.notify_all()
+            self._condition.notify_all()
 
-    def _pause_of(self, index: int) -> float:
+    def _pause_time(self, index: int) -> float:
         return pause_after(self._failures.get(index, 0), answered=self._answered)
 
-    def _one(self, index: int, end: int | None) -> int | None:
-        """Wait until a call is due, and make it; give when it ended, or None if there is none to make."""
-        with self._change:
-            due = self._next(end)
-            if due is None or self._change.wait_for(
+    def _call_next(self, index: int, end: int | None) -> int | None:
+        """Wait until a call is due, and make it; return when it ended, or None if there are no more."""
+        with self._condition:
+            due = self._next_due(end)
+            if due is None or self._condition.wait_for(
                 lambda: self._stopping, max(0.0, (due - time.monotonic_ns()) / 1e9)
             ):
                 return None
             message = self._sent % len(self._calls)
             sent = time.monotonic_ns()
-            self._flying[index] = due, sent, message
+            self._in_flight[index] = due, sent, message
             self._sent += 1
         outcome = self._outcome(self._calls[message])
         ended = time.monotonic_ns()
         if outcome is Outcome.OK and ended - sent > self._timeout:
             outcome = Outcome.TIMEOUT
-        with self._change:
+        with self._condition:
             self._cpu[index] = time.thread_time()
-            if self._flying.pop(index, None) is None:  # cancelled meanwhile
+            if self._in_flight.pop(index, None) is None:  # cancelled in the meantime
                 return None
             self._record(due, sent, ended, message, outcome)
             self._answered |= outcome is Outcome.OK
             self._failures[index] = 0 if outcome is Outcome.OK else self._failures.get(index, 0) + 1
             if self._stopping:
-                self._change.notify_all()
+                self._condition.notify_all()
         return ended
 
-    def _next(self, end: int | None) -> int | None:
-        """Give when a thread's next request is due."""
+    def _next_due(self, end: int | None) -> int | None:
+        """Return when a thread's next call is due; None if there are no more."""
         if self._stopping or self._left <= 0:
             return None
         self._left -= 1
@@ -183,14 +187,14 @@ class Threads:
     def _outcome(self, call: Callable[[], object]) -> Outcome:
         try:
             call()
-        except Exception as error:  # noqa: BLE001 - whatever a user's callable raises
+        except Exception as error:  # noqa: BLE001 - a user's callable may raise anything
             self._failure = self._failure or f"{type(error).__name__}: {error}".rstrip(": ")
-            fits = (outcome for kind, outcome in _WORDS if isinstance(error, kind))
-            return next(fits, Outcome.CLIENT_ERROR)
+            matches = (outcome for kind, outcome in _OUTCOMES if isinstance(error, kind))
+            return next(matches, Outcome.CLIENT_ERROR)
         return Outcome.OK
 
     def _backlog(self) -> int:
-        """Count what is due and was not called yet."""
+        """Return the number of calls that are due but not made."""
         if self._stopping:
             return 0
         now = time.monotonic_ns() - self._start
@@ -202,6 +206,6 @@ class Threads:
     def _record(self, due: int, sent: int, end: int, message: int, outcome: Outcome) -> None:
         self._rows += ROW.pack(due, sent, end, end, 0, message, 0, -1, 0, outcome)
 
-    def _taken(self) -> Records:
-        taken, self._rows = bytes(self._rows), bytearray()
-        return joined([records(taken, b"", 0)])
+    def _take_records(self) -> Records:
+        rows, self._rows = bytes(self._rows), bytearray()
+        return joined([records(rows, b"", 0)])

@@ -1,4 +1,4 @@
-"""TLS as a target asks for it."""
+"""TLS contexts and options of a target."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ if TYPE_CHECKING:
 
 
 def context(target: Target, *, protocols: tuple[str, ...] = ()) -> ssl.SSLContext | None:
-    """Make the context of a target's TLS, offering protocols by ALPN; None where it speaks none.
+    """Return the context of a target's TLS, with `protocols` offered by ALPN; None without TLS.
 
     Raises RequestError for files that cannot be used.
     """
     if target.tls is None:
         return None
-    import ssl  # noqa: PLC0415 - heavy
+    import ssl  # noqa: PLC0415 - slow to import
 
-    asked = target.tls
+    settings = target.tls
     try:
-        made = ssl.create_default_context(cafile=asked.authority)
-        if asked.certificate is not None:
-            made.load_cert_chain(asked.certificate, asked.key)
+        ssl_settings = ssl.create_default_context(cafile=settings.authority)
+        if settings.certificate is not None:
+            ssl_settings.load_cert_chain(settings.certificate, settings.key)
     except OSError as error:  # an SSLError is one
-        files = ", ".join(filter(None, (asked.authority, asked.certificate, asked.key)))
+        files = ", ".join(filter(None, (settings.authority, settings.certificate, settings.key)))
         raise RequestError(f"Cannot use the TLS files {files}: {error.strerror or error}.") from error
-    if not asked.verify:
-        made.check_hostname = False
-        made.verify_mode = ssl.CERT_NONE
+    if not settings.verify:
+        ssl_settings.check_hostname = False
+        ssl_settings.verify_mode = ssl.CERT_NONE
     if protocols:
-        made.set_alpn_protocols(list(protocols))
-    return made
+        ssl_settings.set_alpn_protocols(list(protocols))
+    return ssl_settings
 
 
 def name(target: Target) -> str:
-    """Give the name that the server's certificate is to have."""
+    """Return the name that the server's certificate must have."""
     return (target.tls.name if target.tls is not None else None) or target.host
 
 
 def options(target: Target, *, protocols: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Give what an event loop's `create_connection` wants to know."""
-    made = context(target, protocols=protocols)
-    return {} if made is None else {"ssl": made, "server_hostname": name(target)}
+    """Return the TLS arguments of an event loop's `create_connection`."""
+    ssl_settings = context(target, protocols=protocols)
+    return {} if ssl_settings is None else {"ssl": ssl_settings, "server_hostname": name(target)}

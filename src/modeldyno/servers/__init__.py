@@ -1,1 +1,1 @@
-"""Servers that we start: their processes, ports, installation and files."""
+"""Inference servers that ModelDyno starts: their processes, ports, installation and files."""

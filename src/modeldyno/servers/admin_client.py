@@ -1,4 +1,4 @@
-"""A connection to a server's own interface, beside the load: metadata, statistics, loading of models."""
+"""A client of a server's HTTP interface for metadata, statistics and model loading, apart from the load."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from urllib.parse import urlsplit
 from modeldyno.errors import RequestError
 from modeldyno.servers.tcp_ports import LOOPBACK
 
-_SHOWN = 300
-"""Characters of a server's own words that are repeated."""
+_MESSAGE_LIMIT = 300
+"""Characters of a server's error message that are quoted."""
 
 
 class Refused(OSError):
-    """The server answered, with an error."""
+    """The server answered with an error status."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Control:
-    """A server's HTTP interface; the connection is kept open, and opened anew where it broke."""
+    """A client of a server's HTTP interface; the connection is kept open, and reopened when it breaks."""
 
     host: str = LOOPBACK
     port: int
@@ -31,14 +31,14 @@ class Control:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """May hold secrets."""
     timeout: float = 30.0
-    _open: http.client.HTTPConnection | None = field(default=None, repr=False)
+    _connection: http.client.HTTPConnection | None = field(default=None, repr=False)
 
     @classmethod
     def at(cls, url: str, headers: Mapping[str, str] | None = None) -> Control:
-        """Read ``http://host:8000`` or ``https://host/path``.
+        """Return the client of ``http://host:8000`` or ``https://host/path``.
 
         Raises:
-            RequestError: it is no such address.
+            RequestError: the address is not valid.
         """
         parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
@@ -46,7 +46,7 @@ class Control:
         except ValueError:
             port = -1
         if parts.scheme not in {"http", "https"} or not parts.hostname or port == -1:
-            raise RequestError(f"'{url}' is no address of a server; write http://host:8000.")
+            raise RequestError(f"'{url}' is not a server's address; write for example http://host:8000.")
         secure = parts.scheme == "https"
         return cls(
             host=parts.hostname,
@@ -57,63 +57,63 @@ class Control:
         )
 
     def get(self, path: str) -> Any:
-        """Ask for JSON."""
+        """Return the JSON of a path."""
         return _parsed(self.text("GET", path))
 
     def post(self, path: str, body: Any = None) -> Any:
-        """Send JSON, and read what comes back."""
+        """Post JSON and return the JSON of the answer."""
         return _parsed(self.text("POST", path, json.dumps({} if body is None else body).encode()))
 
     def text(self, method: str, path: str, body: bytes | None = None) -> str:
-        """Make a request; give the answer.
+        """Send a request and return the text of the answer.
 
         Raises:
             Refused: the server answered with an error.
-            OSError: it did not answer.
+            OSError: the server did not answer.
         """
-        for fresh in (self._open is None, True):
+        for fresh in (self._connection is None, True):
             try:
                 status, text = self._exchange(method, path, body)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                if fresh:  # one that was left open may have been closed in the meantime
+                if fresh:  # a kept connection may have been closed by the server
                     raise OSError(
                         f"{self.host}:{self.port} does not answer: {str(error) or type(error).__name__}"
                     ) from error
                 continue
             if status >= http.HTTPStatus.BAD_REQUEST:
-                raise Refused(f"{status}: {_words(text)}")
+                raise Refused(f"{status}: {_error_message(text)}")
             return text
         raise AssertionError
 
     def close(self) -> None:
         """Close the connection."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, str]:
-        if self._open is None:
+        if self._connection is None:
             kind = http.client.HTTPSConnection if self.secure else http.client.HTTPConnection
-            self._open = kind(self.host, self.port, timeout=self.timeout)
+            self._connection = kind(self.host, self.port, timeout=self.timeout)
         headers = {"Content-Type": "application/json", **self.headers}
-        self._open.request(method, self.path + path, body, headers)
-        answer = self._open.getresponse()
-        return answer.status, answer.read().decode(errors="replace")
+        self._connection.request(method, self.path + path, body, headers)
+        response = self._connection.getresponse()
+        return response.status, response.read().decode(errors="replace")
 
 
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text) if text.strip() else None
     except ValueError as error:
-        raise OSError(f"the server answered with what is no JSON: {text[:_SHOWN]!r}") from error
+        raise OSError(f"the server's answer is not JSON: {text[:_MESSAGE_LIMIT]!r}") from error
 
 
-def _words(text: str) -> str:
-    """Take the message out of an error."""
+def _error_message(text: str) -> str:
+    """Return the message in the body of an error."""
     try:
-        found = json.loads(text)
-        text = str(found.get("error") or found.get("message") or found.get("detail") or text)
+        body = json.loads(text)
+        text = str(body.get("error") or body.get("message") or body.get("detail") or text)
     except (ValueError, AttributeError):
         pass
-    return " ".join(text.split())[:_SHOWN] or "no words"
+    return " ".join(text.split())[:_MESSAGE_LIMIT] or "no message"

@@ -1,8 +1,8 @@
-"""Files that were dear to make, kept for the next server that needs them.
+"""A cache of files that are slow to make, kept for the next server that needs them.
 
-A directory in the user's cache has an entry, itself a directory, for each key. An entry appears as a whole or
-not at all, whoever else writes at the same time and wherever we are ended; when all take more than the bound,
-those go that were not used for the longest time. Whatever cannot be read or written is not kept, no more.
+A directory in the user's cache has one entry, itself a directory, per key. An entry is created atomically,
+even if other processes write at the same time or ours is killed. If the total exceeds the bound, the entries
+that were not used for longest are removed. If the cache cannot be read or written, nothing is cached.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 BOUND = 8 << 30
-"""Bytes of all entries."""
+"""Maximum bytes of all entries."""
 _STALE = 86_400.0
-"""Seconds after which what another has begun to write is taken to be abandoned."""
+"""Seconds after which an unfinished entry of another process counts as abandoned."""
 _NEW = ".new-"
 
 
 def folder() -> Path | None:
-    """Give the directory of all entries; None where there is no home for it."""
+    """Return the cache directory; None if the user has no cache directory."""
     from modeldyno.environment.peaks import cache_directory  # noqa: PLC0415 - imports what costs a backend too much
 
     cache = cache_directory()
@@ -34,9 +34,9 @@ def folder() -> Path | None:
 
 
 def find(key: str) -> Path | None:
-    """Give the entry of a key, which is used now; None where there is none."""
-    place = folder()
-    if place is None or not (entry := place / key).is_dir():
+    """Return the entry of a key and mark it as used; None if there is none."""
+    root = folder()
+    if root is None or not (entry := root / key).is_dir():
         return None
     with suppress(OSError):
         os.utime(entry)
@@ -44,26 +44,26 @@ def find(key: str) -> Path | None:
 
 
 def keep(key: str, files: Iterable[Path]) -> None:
-    """Make an entry of copies of files; as links, where the system can."""
-    place, files = folder(), list(files)
+    """Create an entry from copies of files, as hard links if possible."""
+    root, files = folder(), list(files)
     with suppress(OSError):
         size = sum(path.stat().st_size for path in files)
-        if place is None or size > BOUND:
+        if root is None or size > BOUND:
             return
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _make_room(place, BOUND - size)
-        made = Path(tempfile.mkdtemp(prefix=_NEW, dir=place))
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _evict(root, BOUND - size)
+        unfinished = Path(tempfile.mkdtemp(prefix=_NEW, dir=root))
         try:
             for path in files:
-                link(path, made / path.name)
-                _settle(made / path.name)
-            made.rename(place / key)
-        finally:  # where another was first, or the disk is full
-            shutil.rmtree(made, ignore_errors=True)
+                link(path, unfinished / path.name)
+                _sync(unfinished / path.name)
+            unfinished.rename(root / key)
+        finally:  # if another process was first, or the disk is full
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def link(source: Path, target: Path) -> None:
-    """Have a file at another place, without copying it where the system can."""
+    """Create a hard link to a file, or a copy if links are not possible."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source.resolve(), target)
@@ -71,8 +71,8 @@ def link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _settle(path: Path) -> None:
-    """Have it on the disk before the entry appears, or a crash of the machine may leave it empty."""
+def _sync(path: Path) -> None:
+    """Flush a file to disk before its entry appears, so that a crash of the machine cannot leave it empty."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -80,19 +80,19 @@ def _settle(path: Path) -> None:
         os.close(descriptor)
 
 
-def _make_room(place: Path, bound: int) -> None:
-    """Remove what was not used for the longest time, until the rest is within the bound."""
-    found = []
-    for entry in place.iterdir():
+def _evict(root: Path, bound: int) -> None:
+    """Remove the entries that were not used for longest, until the rest is within the bound."""
+    entries = []
+    for entry in root.iterdir():
         with suppress(OSError):
             used = entry.stat().st_mtime
             if entry.name.startswith(_NEW):
                 if datetime.now(UTC).timestamp() - used > _STALE:
                     shutil.rmtree(entry, ignore_errors=True)
                 continue
-            found.append((used, entry, sum(path.stat().st_size for path in entry.iterdir())))
-    total = sum(size for _, _, size in found)
-    for _, entry, size in sorted(found):
+            entries.append((used, entry, sum(path.stat().st_size for path in entry.iterdir())))
+    total = sum(size for _, _, size in entries)
+    for _, entry, size in sorted(entries):
         if total <= bound:
             return
         shutil.rmtree(entry, ignore_errors=True)

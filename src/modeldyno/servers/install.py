@@ -1,7 +1,7 @@
-"""Installs engines, each into an environment of its own: their pins clash with each other's and with ours.
+"""Installs inference servers, each into its own environment, since their pinned packages conflict.
 
-An engine is a directory below `places.root`: ``venv``, what its recipe makes beside it, and a receipt that
-is written last. What was interrupted goes on where it stopped when it is asked for again.
+A server is a directory below `servers.paths.root`: ``venv``, what its recipe adds, and a receipt that is
+written last. An interrupted installation continues where it stopped.
 """
 
 from __future__ import annotations
@@ -30,63 +30,63 @@ _RECEIPT = "installed.json"
 _ONNXRUNTIME = "onnxruntime==1.31.1"
 _TORCH = "torch==2.13.0"
 _STEP = re.compile(r"(?P<word>Collecting|Downloading|Installing|Building|Using cached) (?P<rest>.*)")
-_WRONG = re.compile(r"ERROR: (?P<what>.*)")
+_PIP_ERROR = re.compile(r"ERROR: (?P<what>.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How to install an engine."""
+    """How to install a server."""
 
     name: str
     title: str
     packages: tuple[str, ...]
-    """What pip is asked for; the first is the engine itself."""
+    """Packages for pip; the first is the server itself."""
     options: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """A word for ``--with`` to further packages."""
+    """Value of ``--with`` to further packages."""
     possible: Callable[[], str] = field(default=lambda: "")
-    """Says in one sentence why it cannot work here, and what to do; empty where it can."""
+    """Returns in one sentence why it cannot work here, and what to do; empty if it can."""
     finish: Callable[[Path], None] = field(default=lambda _folder: None)
-    """Makes what is needed beside the environment; may be repeated."""
+    """Creates what is needed besides the environment; may run more than once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """An engine in an environment that we made."""
+    """A server in an environment that ModelDyno created."""
 
     name: str
     folder: Path
     versions: dict[str, str]
-    """Of Python and the packages that the recipe names."""
+    """Versions of Python and of the recipe's packages."""
     library: str
-    """Directory of the library of its Python."""
+    """Directory of its Python's shared library."""
 
     @property
     def venv(self) -> Path:
-        """Its environment."""
+        """Its virtual environment."""
         return self.folder / "venv"
 
     @property
     def site(self) -> Path:
-        """Where its packages lie."""
+        """Its site-packages directory."""
         major, minor = self.versions["python"].split(".")[:2]
         return self.venv / "lib" / f"python{major}.{minor}" / "site-packages"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a command of it needs set: itself first on the path, and nothing of our own Python."""
+        """Environment variables for its commands: its own bin first on the path, nothing of our Python."""
         path = f"{self.venv / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         return {"PATH": path, "VIRTUAL_ENV": str(self.venv), "PYTHONPATH": "", "PYTHONHOME": ""}
 
     def command(self, name: str) -> str:
-        """Give the path of a command of its environment."""
+        """Return the path of a command in its environment."""
         return str(self.venv / "bin" / name)
 
 
 def find(name: str) -> Installed | None:
-    """Look for an engine that was installed whole.
+    """Return a completely installed server; None if there is none.
 
     Raises:
-        UnknownName: there is no such engine.
+        UnknownName: there is no such server.
     """
     folder = root() / _recipe(name).name
     try:
@@ -99,60 +99,60 @@ def find(name: str) -> Installed | None:
 
 
 def need(name: str) -> Installed:
-    """Give an installed engine.
+    """Return an installed server.
 
     Raises:
-        MissingExtra: it is not installed.
+        MissingExtra: the server is not installed.
     """
-    found = find(name)
-    if found is None:
+    installed = find(name)
+    if installed is None:
         title = _recipe(name).title
         raise MissingExtra(f"{title} is not installed; install it with: modeldyno engine install {name}")
-    return found
+    return installed
 
 
 def install(name: str, options: Sequence[str] = (), watch: Callable[[str], None] = print) -> Installed:
-    """Install an engine, or what is missing of it; `watch` is told of each step in a line.
+    """Install a server, or what is missing of it; `watch` gets a line per step.
 
     Raises:
-        UnknownName: there is no such engine, or no such option of it.
-        RequestError: it cannot run here, or its packages cannot be installed.
+        UnknownName: there is no such server, or no such option of it.
+        RequestError: the server cannot run here, or its packages cannot be installed.
     """
     recipe = _recipe(name)
     for option in options:
         if option not in recipe.options:
             raise UnknownName.among(f"option of {name}", option, recipe.options)
-    if wrong := recipe.possible():
-        raise RequestError(wrong)
+    if reason := recipe.possible():
+        raise RequestError(reason)
     folder = root() / name
-    packages = [*recipe.packages, *(each for option in options for each in recipe.options[option])]
-    with _held(folder):
+    packages = [*recipe.packages, *(package for option in options for package in recipe.options[option])]
+    with _install_lock(folder):
         _make_venv(folder / "venv", watch)
         _pip(folder / "venv", packages, watch)
         try:
             recipe.finish(folder)
         except OSError as error:
             raise RequestError(f"{recipe.title} is not as expected in {folder}: {error}.") from error
-        told = {
+        content = {
             "versions": _versions(folder / "venv", packages),
             "library": sysconfig.get_config_var("LIBDIR") or "",
         }
         receipt = folder / f"{_RECEIPT}.new"
-        receipt.write_text(json.dumps(told), encoding="utf-8")
+        receipt.write_text(json.dumps(content), encoding="utf-8")
         receipt.replace(folder / _RECEIPT)
     return need(name)
 
 
 def size(folder: Path) -> int:
-    """Bytes that a directory takes."""
-    found = 0
+    """Return the bytes that a directory takes on disk."""
+    total = 0
     for path, _, names in os.walk(folder):
-        for each in names:
+        for name in names:
             try:
-                found += os.lstat(f"{path}/{each}").st_size
+                total += os.lstat(f"{path}/{name}").st_size
             except OSError:
                 continue
-    return found
+    return total
 
 
 def _recipe(name: str) -> Recipe:
@@ -162,8 +162,8 @@ def _recipe(name: str) -> Recipe:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Keep others from installing the same engine at the same time: they wait."""
+def _install_lock(folder: Path) -> Iterator[None]:
+    """Hold a lock that makes other processes wait with installing the same server."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("w")
@@ -179,14 +179,14 @@ def _held(folder: Path) -> Iterator[None]:
 def _make_venv(venv: Path, watch: Callable[[str], None]) -> None:
     if (venv / "bin" / "pip").exists() and _runs(venv):
         return
-    watch(f"making an environment in {venv}")
+    watch(f"creating an environment in {venv}")
     shutil.rmtree(venv, ignore_errors=True)
-    made = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "venv", str(venv)], capture_output=True, text=True, check=False
     )
-    if made.returncode:
-        said = (made.stdout + made.stderr).strip().splitlines() or ["it did not say why"]
-        raise RequestError(f"Cannot make an environment in {venv}: {said[0]}")
+    if completed.returncode:
+        lines = (completed.stdout + completed.stderr).strip().splitlines() or ["no error message"]
+        raise RequestError(f"Cannot create an environment in {venv}: {lines[0]}")
 
 
 def _runs(venv: Path) -> bool:
@@ -198,29 +198,34 @@ def _runs(venv: Path) -> bool:
 
 
 def _pip(venv: Path, packages: list[str], watch: Callable[[str], None]) -> None:
-    """Have pip install; raise one sentence of what it says."""
+    """Run pip install; raise its first error as one sentence."""
     command = [
         str(venv / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check",
         "--progress-bar", "off", "--no-input", *packages,
     ]  # fmt: skip
-    wrong: list[str] = []
-    changed = {**os.environ, "PYTHONPATH": "", "PYTHONUNBUFFERED": "1"}
+    errors: list[str] = []
+    environment = {**os.environ, "PYTHONPATH": "", "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=changed
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=environment,
     ) as pip:
         assert pip.stdout is not None
         for line in pip.stdout:
             if step := _STEP.match(line.strip()):
                 watch(f"{step['word'].lower()} {_short(step['rest'])}")
-            elif error := _WRONG.match(line.strip()):
-                wrong.append(error["what"])
+            elif error := _PIP_ERROR.match(line.strip()):
+                errors.append(error["what"])
     if pip.returncode:
-        why = wrong[0].rstrip(".") if wrong else f"pip ended with exit code {pip.returncode}"
+        why = errors[0].rstrip(".") if errors else f"pip ended with exit code {pip.returncode}"
         raise RequestError(f"Cannot install {packages[0]}: {why}.")
 
 
 def _short(text: str) -> str:
-    """Drop where a file comes from, and what pip collects it for."""
+    """Drop the download's location, and the package that needs it."""
     text = re.sub(r" \(from .*\)", "", text)
     text = text.rsplit("/", 1)[-1]
     return text if len(text) <= 70 else f"{text[:69]}…"  # noqa: PLR2004 - of a line of 80
@@ -233,56 +238,54 @@ def _versions(venv: Path, packages: list[str]) -> dict[str, str]:
         "print(json.dumps({'python': platform.python_version(), **{n: version(n) for n in sys.argv[1:]}}))"
     )
     command = [str(venv / "bin" / "python"), "-c", code, *names]
-    asked = subprocess.run(command, capture_output=True, text=True, check=False)
-    if asked.returncode:
-        raise RequestError(f"{names[0]} does not come up in {venv}; remove that directory and try again.")
-    found: dict[str, str] = json.loads(asked.stdout)
-    return found
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise RequestError(f"{names[0]} cannot be imported in {venv}; remove that directory and try again.")
+    versions: dict[str, str] = json.loads(completed.stdout)
+    return versions
 
 
 def _triton_possible() -> str:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     library = Path(sysconfig.get_config_var("LIBDIR") or "") / (sysconfig.get_config_var("INSTSONAME") or "")
     if sys.platform != "linux":
-        return "The packaged Triton runs on Linux only; use the container, or a server elsewhere."
+        return "The packaged Triton runs on Linux only; use the container, or a server on another machine."
     if not (3, 8) <= sys.version_info[:2] <= (3, 13):
-        return (
-            f"The packaged Triton takes Python 3.8 to 3.13, not {version}; install ModelDyno in one of those."
-        )
+        return f"The packaged Triton needs Python 3.8 to 3.13, not {version}; install ModelDyno with one."
     if library.suffix == ".a" or not library.is_file():
         return (
-            "Triton's Python backend needs a Python with a shared library, which this one has not; on Debian "
+            "Triton's Python backend needs a Python with a shared library, and this one has none; on Debian "
             f"and Ubuntu install the package libpython{version}."
         )
     return ""
 
 
 def _triton_finish(folder: Path) -> None:
-    """Put the stub of this Python beside the Python backend, as Triton looks for it there."""
+    """Copy this Python's stub into the Python backend's directory, where Triton looks for it."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     packaged = folder / "venv" / "lib" / f"python{version}" / "site-packages" / "pytriton" / "tritonserver"
     stub = packaged / "python_backend_stubs" / version / "triton_python_backend_stub"
     backend = folder / "backends" / "python"
     backend.mkdir(parents=True, exist_ok=True)
     for source in (*(path for path in (packaged / "backends" / "python").iterdir() if path.is_file()), stub):
-        made = backend / f".{source.name}.new"
-        shutil.copy2(source, made)
-        made.replace(backend / source.name)  # a server that runs keeps the file that it has
+        copy = backend / f".{source.name}.new"
+        shutil.copy2(source, copy)
+        copy.replace(backend / source.name)  # a running server keeps its old file
     for program in (backend / stub.name, packaged / "bin" / "tritonserver"):
         program.chmod(program.stat().st_mode | 0o111)
 
 
 def java() -> str:
-    """Give the path of Java.
+    """Return the path of Java.
 
     Raises:
-        MissingExtra: there is none.
+        MissingExtra: Java is not installed.
     """
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin" if home else None)
-    if found is None:
+    program = shutil.which("java", path=f"{home}/bin" if home else None)
+    if program is None:
         raise MissingExtra(f"TorchServe needs Java 17; {_JAVA}")
-    return found
+    return program
 
 
 _JAVA = "install it with: apt-get install -y openjdk-17-jre-headless"
@@ -291,11 +294,11 @@ _OLDEST_JAVA = 11
 
 def _torchserve_possible() -> str:
     try:
-        found = java()
+        program = java()
     except MissingExtra as error:
         return str(error)
-    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
-    match = re.search(r'version "(\d+)', said.stderr + said.stdout)
+    completed = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
+    match = re.search(r'version "(\d+)', completed.stderr + completed.stdout)
     if match is not None and int(match[1]) < _OLDEST_JAVA:
         return f"TorchServe needs Java 17, and this is {match[1]}; {_JAVA}"
     return ""
@@ -318,7 +321,7 @@ RECIPES = {
             packages=("torchserve==0.12.0", _TORCH, _ONNXRUNTIME, "pyyaml", "setuptools<81"),
             possible=_torchserve_possible,
         ),
-        Recipe(  # the workers of this MLServer fail on a later uvloop
+        Recipe(  # this MLServer's workers fail with a later uvloop
             name="mlserver",
             title="MLServer",
             packages=("mlserver==1.7.1", _ONNXRUNTIME, "uvloop==0.21.0"),
@@ -331,4 +334,4 @@ RECIPES = {
         ),
     )
 }
-"""Engine to its recipe."""
+"""Name of a server to its recipe."""

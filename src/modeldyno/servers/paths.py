@@ -1,4 +1,4 @@
-"""Where engines are installed and their logs kept."""
+"""Directories of installed inference servers and of their logs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from modeldyno.errors import RequestError
 VARIABLE = "MODELDYNO_ENGINES"
 INSIDE = Path(__file__).parent / "inside_server"
 """Files that are copied into servers."""
-_KEPT = 20
-"""Logs of earlier servers that are kept."""
+_LOG_COUNT = 20
+"""Number of logs that are kept."""
 _COUNT = itertools.count()
 
 
 def root() -> Path:
-    """Give the directory of all engines: MODELDYNO_ENGINES, or one in the user's data directory.
+    """Return the directory of all installed servers: MODELDYNO_ENGINES, or one in the user's data directory.
 
     Raises:
         RequestError: there is no home directory, and the variable is not set.
@@ -39,9 +39,9 @@ def root() -> Path:
 
 
 def log_file(name: str) -> Path:
-    """Give a new file for the log of a server, and remove the oldest beyond the last 20.
+    """Return the path of a new server log, and remove all but the newest 19 logs.
 
-    It lies beside the engines, or where nothing can be written there, with the temporary files.
+    It is in the directory of the installed servers, or among the temporary files if that is not writable.
     """
     folder = root() / "logs"
     try:
@@ -52,14 +52,14 @@ def log_file(name: str) -> Path:
     if not writable:
         folder = Path(tempfile.gettempdir()) / "modeldyno-logs"
         folder.mkdir(parents=True, exist_ok=True)
-    for old in sorted(folder.glob("*.log"), key=_changed)[: -_KEPT + 1]:
+    for old in sorted(folder.glob("*.log"), key=_modification_time)[: -_LOG_COUNT + 1]:
         with suppress(OSError):
             old.unlink()
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return folder / f"{name}-{stamp}-{os.getpid()}-{next(_COUNT)}.log"
 
 
-def _changed(path: Path) -> float:
+def _modification_time(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:

@@ -1,4 +1,4 @@
-"""Reads the text of a ``config.pbtxt``: text protobuf, as the mapping that `triton_config` writes."""
+"""Parses text protobuf (``config.pbtxt``) into the mapping that `triton_config` writes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _CLOSING = {"{": "}", "<": ">"}
 _END = ("end", "")
 
 Token = tuple[str, str]
-"""Its kind, and its text."""
+"""Kind and text."""
 
 
 def parsed(text: str) -> Config:
-    """Read the fields of a configuration; those that repeat are lists, maps are mappings.
+    """Return the fields of a configuration; repeated fields are lists, maps are mappings.
 
     Raises:
-        RequestError: it is no text protobuf.
+        RequestError: the text is not text protobuf.
     """
     tokens = [*_tokens(text), _END]
     tokens.reverse()
@@ -41,48 +41,48 @@ def parsed(text: str) -> Config:
 
 
 def _tokens(text: str) -> Iterator[Token]:
-    place = 0
-    while place < len(text):
-        match = _TOKEN.match(text, place)
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
-            line = text.count("\n", 0, place) + 1
-            raise RequestError(f"line {line} is no text protobuf, at {text[place : place + 20]!r}")
-        place = match.end()
+            line = text.count("\n", 0, position) + 1
+            raise RequestError(f"line {line} is not text protobuf, at {text[position : position + 20]!r}")
+        position = match.end()
         if match.lastgroup:
             yield match.lastgroup, match[0]
 
 
 def _message(tokens: list[Token], end: Token) -> Config:
-    """Read fields up to an end."""
-    found: Config = {}
+    """Return the fields up to an end token."""
+    fields: Config = {}
     while (token := tokens.pop()) != end:
         kind, name = token
         if kind != "word":
-            raise RequestError(f"there should be the name of a field, and not '{name or 'the end'}'")
+            raise RequestError(f"expected the name of a field, not '{name or 'the end'}'")
         if tokens[-1] == ("sign", ":"):
             tokens.pop()
-        _put(found, name, _value(tokens))
+        _add_field(fields, name, _value(tokens))
         if tokens[-1] in {("sign", ","), ("sign", ";")}:
             tokens.pop()
-    return found
+    return fields
 
 
-def _put(found: Config, name: str, value: Any) -> None:
+def _add_field(fields: Config, name: str, value: Any) -> None:
     if name in MAPS and isinstance(value, dict):
-        found.setdefault(name, {})[str(value.get("key", ""))] = value.get("value", "")
+        fields.setdefault(name, {})[str(value.get("key", ""))] = value.get("value", "")
     elif name in LISTS:
-        found.setdefault(name, []).extend(value if isinstance(value, list) else [value])
+        fields.setdefault(name, []).extend(value if isinstance(value, list) else [value])
     else:
-        found[name] = value
+        fields[name] = value
 
 
 def _value(tokens: list[Token]) -> Any:
     kind, text = tokens.pop()
     if kind == "string":
         parts = [text]
-        while tokens[-1][0] == "string":  # those that follow each other are one
+        while tokens[-1][0] == "string":  # adjacent strings are one
             parts.append(tokens.pop()[1])
-        return "".join(map(_unquoted, parts))
+        return "".join(map(_unquote, parts))
     if kind == "number":
         return int(text, 0) if _WHOLE.fullmatch(text) else float(text.rstrip("f"))
     if kind == "word":
@@ -91,24 +91,24 @@ def _value(tokens: list[Token]) -> Any:
         return _message(tokens, ("sign", _CLOSING[text]))
     if text == "[":
         return _list(tokens)
-    raise RequestError(f"there should be a value, and not '{text or 'the end'}'")
+    raise RequestError(f"expected a value, not '{text or 'the end'}'")
 
 
 def _list(tokens: list[Token]) -> list[Any]:
-    found: list[Any] = []
+    items: list[Any] = []
     while tokens[-1] != ("sign", "]"):
-        found.append(_value(tokens))
+        items.append(_value(tokens))
         if tokens[-1] == ("sign", ","):
             tokens.pop()
     tokens.pop()
-    return found
+    return items
 
 
-def _unquoted(text: str) -> str:
-    return _ESCAPE.sub(_plain, text[1:-1].encode()).decode(errors="replace")
+def _unquote(text: str) -> str:
+    return _ESCAPE.sub(_unescape, text[1:-1].encode()).decode(errors="replace")
 
 
-def _plain(match: re.Match[bytes]) -> bytes:
+def _unescape(match: re.Match[bytes]) -> bytes:
     body = match[1]
     if body[:1] in b"01234567":
         return bytes([int(body, 8) & 0xFF])

@@ -1,6 +1,6 @@
-"""A server that we start: its ports, its readiness, the cause when it fails, its clean end.
+"""Runs an inference server: its ports, readiness, cause of failure, and clean end.
 
-It runs under a guard, so that nothing of it outlives us.
+It runs under a supervisor process, so that no process of it outlives us.
 """
 
 from __future__ import annotations
@@ -31,30 +31,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Ports = dict[str, int]
-"""What listens there (``http``, ``grpc``, ``metrics``), and the port."""
+"""Interface (``http``, ``grpc``, ``metrics``) to its port."""
 
 _GRACE = 10.0
-"""Seconds that a server has to end by itself."""
-_PAUSE = 0.05
-"""Seconds between two questions whether it is ready."""
+"""Seconds that a server has to exit by itself."""
+_READY_CHECK = 0.05
+"""Seconds between two readiness checks."""
 _ATTEMPTS = 4
-"""Times that it is started where a failure may pass: another may take a free port before the server does."""
-_LOOK = 0.5
-"""Seconds between two looks at the log for what makes waiting hopeless."""
+"""Maximum starts after transient failures, for example when another program takes the free port first."""
+_LOG_CHECK = 0.5
+"""Seconds between two searches of the log for fatal errors."""
 _TAIL = 1 << 20
-"""Bytes of the end of a log in which the cause is looked for."""
-_TAKEN = re.compile(r"address (is )?already in use|failed to bind|port .{0,20}(in use|taken)", re.IGNORECASE)
+"""Bytes at the end of a log that are searched for the cause."""
+_PORT_IN_USE = re.compile(
+    r"address (is )?already in use|failed to bind|port .{0,20}(in use|taken)", re.IGNORECASE
+)
 
 
 class ServerFailed(Exception):
-    """A server did not start, or ended: an outcome, no wrong request. Its text is one sentence."""
+    """A server did not start, or exited: an outcome, not a wrong request. Its text is one sentence."""
 
     def __init__(self, sentence: str, log: str = "") -> None:
-        """Say what happened.
+        """Create the error.
 
         Args:
             sentence: how it ended, the cause, and where the whole log is.
-            log: the lines of it that speak of a failure.
+            log: the log's lines about a failure.
         """
         super().__init__(sentence)
         self.log = log
@@ -66,30 +68,30 @@ class Launch:
 
     name: str
     command: Callable[[Path, Ports], list[str]]
-    """Gives the command for its ports, after it has written what the server reads into its own directory.
+    """Returns the command for its ports, after writing the server's files into its own directory.
 
-    That is the server's working directory, and is removed with it, also where we do not live to see it;
-    so is shared memory whose name begins with the directory's.
+    That is the server's working directory. It is removed when the server ends, even if we are killed; so is
+    shared memory whose name begins with the directory's.
     """
     ports: Mapping[str, int]
-    """0 stands for a free one."""
+    """0 means any free port."""
     ready: Callable[[Ports], bool]
-    """Whether it can be sent requests; asked again and again, and not to raise."""
+    """Returns whether it accepts requests; called repeatedly, and must not raise."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Set beside what we have ourselves; ``""`` takes a variable away."""
+    """Added to our own environment; ``""`` removes a variable."""
     hopeless: re.Pattern[str] | None = None
-    """A line of the log after which it will never be ready, whatever it tries."""
+    """A log line after which the server will never be ready."""
     passing: re.Pattern[str] | None = None
-    """A line of the log of one that failed by no fault of what it was given: it is started again."""
+    """A log line of a transient failure: the server is started again."""
     patience: float = 120.0
     """Seconds until it must be ready."""
     grace: float = _GRACE
-    """Seconds that it has to end by itself; at 0 it is killed, which suits one that has nothing to save."""
+    """Seconds that it has to exit by itself; with 0 it is killed, for servers that have nothing to save."""
 
 
 @dataclass(slots=True)
 class Server:
-    """A server at work; `pid` is that of its guard, from which all of its processes descend."""
+    """A running server."""
 
     name: str
     ports: Ports
@@ -98,109 +100,109 @@ class Server:
     """Its working directory."""
     guard: subprocess.Popen[bytes]
     line: socket.socket
-    """To the guard and back."""
+    """Socket to the supervisor."""
     grace: float
-    said: bytes = b""
+    received: bytes = b""
 
     @property
     def pid(self) -> int:
-        """The process from which those of the server descend."""
+        """Process id of the supervisor, from which all of the server's processes descend."""
         return self.guard.pid
 
     def ended(self) -> str:
-        """Say how it ended by itself; empty while it runs."""
-        self._listen(0.0)
-        for word, rest in self._words():
+        """Return how the server exited by itself; empty while it runs."""
+        self._receive(0.0)
+        for word, rest in self._reports():
             if word == "failed":
                 return f"could not be started: {rest}"
             if word == "ended":
                 return how_it_ended(int(rest))
-        return "" if self.guard.poll() is None else "lost its guard"
+        return "" if self.guard.poll() is None else "lost its supervisor"
 
     def failed(self, how: str) -> ServerFailed:
-        """Make an error of it, with what the log tells of the cause."""
+        """Return an error with the cause from the log."""
         log = tail(self.log)
         why = cause(log)
         return ServerFailed(f"{self.name} {how}{why and f': {why}'}; its log is {self.log}", excerpt(log))
 
     def stop(self) -> None:
-        """End it and wait until nothing of it is left."""
+        """Stop the server and wait until all of its processes have ended."""
         with suppress(OSError):
             self.line.shutdown(socket.SHUT_WR)
         try:
             self.guard.wait(self.grace + 12.0)
-        except subprocess.TimeoutExpired:  # pragma: no cover - a guard that hangs
+        except subprocess.TimeoutExpired:  # pragma: no cover - a supervisor that hangs
             for pid in reversed(tree(self.guard.pid)):
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
             self.guard.wait()
         self.line.close()
 
-    def _words(self) -> Iterator[tuple[str, str]]:
-        for line in self.said.decode(errors="replace").splitlines():
+    def _reports(self) -> Iterator[tuple[str, str]]:
+        for line in self.received.decode(errors="replace").splitlines():
             word, _, rest = line.partition(" ")
             yield word, rest
 
-    def _listen(self, seconds: float) -> None:
+    def _receive(self, seconds: float) -> None:
         if self.line.fileno() < 0:
             return
         while select.select([self.line], [], [], seconds)[0]:
             data = self.line.recv(4096)
             if not data:
                 return
-            self.said += data
+            self.received += data
 
 
 @contextmanager
 def running(launch: Launch) -> Iterator[Server]:
-    """Start a server, wait until it is ready, and end it on leaving.
+    """Start a server, wait until it is ready, and stop it on leaving.
 
     Raises:
-        ServerFailed: it ended, or was not ready in time, or a port that it must have is taken.
+        ServerFailed: it exited, was not ready in time, or a fixed port is in use.
     """
     fixed = [port for port in launch.ports.values() if port]
     if busy := taken(fixed):
         raise ServerFailed(
-            f"{launch.name} cannot have port {', '.join(map(str, busy))}: another program listens there."
+            f"{launch.name} cannot use port {', '.join(map(str, busy))}: another program listens there."
         )
     for attempt in range(_ATTEMPTS):
         server = _start(launch)
         try:
-            how = _awaited(server, launch)
+            how = _wait_until_ready(server, launch)
             if not how:
                 yield server
                 return
             error = server.failed(how)
         finally:
             server.stop()
-        if attempt + 1 == _ATTEMPTS or not _may_pass(launch, f"{error}\n{error.log}"):
+        if attempt + 1 == _ATTEMPTS or not _is_transient(launch, f"{error}\n{error.log}"):
             raise error
 
 
-def _may_pass(launch: Launch, said: str) -> bool:
-    """Say whether another start, with other free ports where it has any, may go well."""
-    if launch.passing and launch.passing.search(said):
+def _is_transient(launch: Launch, output: str) -> bool:
+    """Return whether another start, with other free ports if it has any, may succeed."""
+    if launch.passing and launch.passing.search(output):
         return True
-    return not all(launch.ports.values()) and bool(_TAKEN.search(said))
+    return not all(launch.ports.values()) and bool(_PORT_IN_USE.search(output))
 
 
 def http_ready(port: int, path: str) -> bool:
-    """Ask for a path of the loopback; say whether the answer is 200."""
+    """Return whether a path on the loopback answers with status 200."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
     try:
         connection.request("GET", path)
-        answer = connection.getresponse()
-        answer.read()
+        response = connection.getresponse()
+        response.read()
     except (OSError, http.client.HTTPException):
         return False
     else:
-        return answer.status == http.HTTPStatus.OK
+        return response.status == http.HTTPStatus.OK
     finally:
         connection.close()
 
 
 def how_it_ended(code: int) -> str:
-    """Say it in words."""
+    """Describe an exit code in words."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -210,7 +212,7 @@ def how_it_ended(code: int) -> str:
 
 
 def tail(path: Path, size: int = _TAIL) -> str:
-    """Read the last lines of a log, of so many bytes at most; empty where there is none."""
+    """Return the last lines of a log, of `size` bytes at most; empty if there is no log."""
     try:
         with path.open("rb") as file:
             begin = max(0, file.seek(0, os.SEEK_END) - size)
@@ -239,11 +241,11 @@ def _start(launch: Launch) -> Server:
         name=launch.name, ports=ports, log=log, folder=folder, guard=guard, line=ours, grace=launch.grace
     )
     try:
-        order = {
+        command = {
             "command": launch.command(Path(folder), ports), "parent": os.getpid(), "grace": launch.grace,
             "log": str(log), "environment": _environment(launch),
         }  # fmt: skip
-        ours.sendall(json.dumps(order).encode() + b"\n")
+        ours.sendall(json.dumps(command).encode() + b"\n")
     except BaseException:
         server.stop()
         raise
@@ -251,22 +253,22 @@ def _start(launch: Launch) -> Server:
 
 
 def _environment(launch: Launch) -> dict[str, str]:
-    changed = {**os.environ, **launch.environment}
-    return {name: value for name, value in changed.items() if value or name not in launch.environment}
+    merged = {**os.environ, **launch.environment}
+    return {name: value for name, value in merged.items() if value or name not in launch.environment}
 
 
-def _awaited(server: Server, launch: Launch) -> str:
-    """Wait until it is ready; say what happened instead, or nothing."""
+def _wait_until_ready(server: Server, launch: Launch) -> str:
+    """Wait until the server is ready; return what happened instead, or an empty text."""
     deadline = time.monotonic() + launch.patience
-    look = time.monotonic() + _LOOK
+    next_log_check = time.monotonic() + _LOG_CHECK
     while (now := time.monotonic()) < deadline:
         if how := server.ended():
             return how
         if launch.ready(server.ports):
             return server.ended()
-        if launch.hopeless and now > look:
-            look = now + _LOOK
+        if launch.hopeless and now > next_log_check:
+            next_log_check = now + _LOG_CHECK
             if launch.hopeless.search(tail(server.log)):
                 return "will not be ready"
-        time.sleep(_PAUSE)
+        time.sleep(_READY_CHECK)
     return f"was not ready after {launch.patience:g} s"

@@ -1,15 +1,15 @@
-"""A process that supervises a server, and leaves nothing of it behind.
+"""Supervises a server process and ends all of its descendants.
 
 ``python -m modeldyno.servers.supervisor FOLDER``: standard input is a socket whose other end the starter
-holds. The starter may write files for the server into FOLDER, which is removed at the end in any case, and
-with it the shared memory whose names begin with its name. Then it
-sends a line of JSON (an `Order`), and gets a line when the server has started (``started PID``), could
-not be (``failed WHY``), or ended by itself (``ended CODE``). The server and everything that descends from
-it is ended when the starter says anything more, or dies, by whatever signal; when the server's own
-process ends; and when a signal asks us to. Our own end tells that nothing is left.
+holds. The starter may write files for the server into FOLDER, which is always removed at the end, together
+with the shared memory whose names begin with FOLDER's name. Then the starter sends a line of JSON (a
+`SupervisorCommand`), and gets a line when the server has started (``started PID``), could not be started
+(``failed WHY``), or exited by itself (``ended CODE``). The server and all of its descendants are ended when
+the starter sends anything more, or dies, by whatever signal; when the server's own process exits; and when
+a signal asks us to stop. When we exit, nothing is left.
 
-What a server daemonises comes back to us, for we are the reaper of our descendants (Linux; elsewhere
-only what stays in the tree is found). Standard library only.
+Daemonised processes become our children, because we are a child subreaper (Linux; elsewhere only processes
+that stay in the tree are found). Standard library only.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from modeldyno.environment.process_tree import end_with_parent, tree
 
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL = 0.02
-"""Seconds between two looks at what is ending."""
+"""Seconds between two checks of ending processes."""
 _PATIENCE = 10.0
-"""Seconds after SIGKILL after which a process that will not die is left to the system."""
-_SHARED = Path("/dev/shm")  # noqa: S108 - the very place
-"""Where shared memory has names (Linux); what is killed leaves it behind."""
+"""Seconds after SIGKILL before a process that does not die is given up."""
+_SHARED = Path("/dev/shm")  # noqa: S108 - fixed by the system
+"""Directory of named shared memory (Linux); killed processes leave theirs behind."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -46,38 +46,38 @@ class Order:
 
     command: list[str]
     parent: int
-    """The starter: when it is gone, the server goes."""
+    """Process id of the starter; the server ends with it."""
     grace: float
-    """Seconds that the server has to end by itself."""
+    """Seconds that the server has to exit by itself."""
     log: str
-    """File that takes what it prints."""
+    """File for its output."""
     environment: dict[str, str]
-    """The whole of it."""
+    """The complete environment."""
 
 
 @dataclass(slots=True)
-class _Guard:
-    """The server, and the ways to learn that it is time to end it."""
+class _Supervisor:
+    """The supervised server, and the events on which it is ended."""
 
     starter: socket.socket
     server: subprocess.Popen[bytes]
     wake: int
-    """Becomes readable at a signal."""
+    """Descriptor that becomes readable on a signal."""
     parent: int | None
-    """Becomes readable when the starter ends; None where there is no such thing."""
-    asked: list[int]
-    """Signals that asked us to end."""
+    """Descriptor that becomes readable when the starter ends; None if the system has no pidfd."""
+    stop_signals: list[int]
+    """Signals received that ask us to stop."""
     code: int | None = None
-    """How the server's own process ended, as Popen tells it."""
+    """Exit code of the server's own process, as in Popen; None while it runs."""
 
     def wait(self) -> None:
-        """Sleep until it is time to end."""
+        """Wait until it is time to end the server."""
         self.reap()
         poll = select.poll()
         watched = [self.starter.fileno(), *(() if self.parent is None else (self.parent,))]
         for descriptor in (self.wake, *watched):
             poll.register(descriptor, select.POLLIN)
-        while self.code is None and not self.asked:
+        while self.code is None and not self.stop_signals:
             ready = {descriptor for descriptor, _ in poll.poll()}
             if self.wake in ready:
                 os.read(self.wake, 512)
@@ -86,7 +86,7 @@ class _Guard:
                 return
 
     def reap(self) -> None:
-        """Collect whoever has ended: the server itself, and what it left to us."""
+        """Reap exited children: the server itself, and its orphaned descendants."""
         with suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -96,74 +96,76 @@ class _Guard:
                     self.code = self.server.returncode = os.waitstatus_to_exitcode(status)
 
     def end(self, grace: float) -> None:
-        """End the server, then what is left of it: first they are asked, and after the grace killed."""
+        """End the server, then its descendants: first with SIGTERM, after the grace with SIGKILL."""
         deadline = time.monotonic() + grace
         _signal([self.server.pid] if self.code is None else [], signal.SIGTERM)
         while self.code is None and time.monotonic() < deadline:
             time.sleep(_POLL)
             self.reap()
-        _signal(self.rest(), signal.SIGTERM)
-        while self.rest() and time.monotonic() < deadline:
+        _signal(self.descendants(), signal.SIGTERM)
+        while self.descendants() and time.monotonic() < deadline:
             time.sleep(_POLL)
             self.reap()
-        while (left := self.rest()) and time.monotonic() < deadline + _PATIENCE:
-            _signal(left, signal.SIGKILL)
+        while (remaining := self.descendants()) and time.monotonic() < deadline + _PATIENCE:
+            _signal(remaining, signal.SIGKILL)
             time.sleep(_POLL)
             self.reap()
 
-    def rest(self) -> list[int]:
-        """List all descendants."""
+    def descendants(self) -> list[int]:
+        """Return the ids of all descendants."""
         return tree(os.getpid())[1:]
 
 
 def main(folder: str) -> None:
-    """Wait for the order, start the server, wait until it is time to end it, and end it."""
+    """Read the command, start the server, wait until it is time to end it, and end it."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     starter = socket.socket(fileno=os.dup(0))
-    wake, asked = _wake(), _asked()
+    wake, stop_signals = _wakeup_descriptor(), _record_signals()
     try:
         with starter.makefile("rb", buffering=0) as lines:
             line = lines.readline()
         if line.endswith(b"\n"):
-            _supervise(starter, Order(**json.loads(line)), folder, wake, asked)
+            _supervise(starter, Order(**json.loads(line)), folder, wake, stop_signals)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        for left in _SHARED.glob(f"{Path(folder).name}*"):
+        for segment in _SHARED.glob(f"{Path(folder).name}*"):
             with suppress(OSError):
-                left.unlink()
+                segment.unlink()
 
 
-def _supervise(starter: socket.socket, order: Order, folder: str, wake: int, asked: list[int]) -> None:
+def _supervise(
+    starter: socket.socket, command: Order, folder: str, wake: int, stop_signals: list[int]
+) -> None:
     try:
-        server = _start(order, folder)
+        server = _start(command, folder)
     except OSError as error:
-        _tell(starter, f"failed {error.strerror or error}: {order.command[0]}")
+        _report(starter, f"failed {error.strerror or error}: {command.command[0]}")
         return
-    guard = _Guard(starter, server, wake, _watched(order.parent), asked)
-    _tell(starter, f"started {server.pid}")
-    if os.getppid() == order.parent:  # else it died before we could watch it
-        guard.wait()
-    if guard.code is not None:
-        _tell(starter, f"ended {guard.code}")
-    guard.end(order.grace)
+    supervisor = _Supervisor(starter, server, wake, _parent_descriptor(command.parent), stop_signals)
+    _report(starter, f"started {server.pid}")
+    if os.getppid() == command.parent:  # else the starter died before we could watch it
+        supervisor.wait()
+    if supervisor.code is not None:
+        _report(starter, f"ended {supervisor.code}")
+    supervisor.end(command.grace)
 
 
-def _start(order: Order, folder: str) -> subprocess.Popen[bytes]:
-    with open(order.log, "ab", buffering=0) as out:  # noqa: PTH123 - as Popen wants it
+def _start(command: Order, folder: str) -> subprocess.Popen[bytes]:
+    with open(command.log, "ab", buffering=0) as out:  # noqa: PTH123 - a file for Popen
         return subprocess.Popen(
-            order.command,
+            command.command,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
-            env=order.environment,
+            env=command.environment,
             cwd=folder,
-            preexec_fn=end_with_parent,  # noqa: PLW1509 - we have one thread: should we be killed, so is it
+            preexec_fn=end_with_parent,  # noqa: PLW1509 - safe with one thread; it dies with us
         )
 
 
-def _wake() -> int:
-    """Give a descriptor that becomes readable when a child ends or a signal comes."""
+def _wakeup_descriptor() -> int:
+    """Return a descriptor that becomes readable when a child exits or a signal arrives."""
     read_end, write_end = os.pipe()
     for end in (read_end, write_end):
         os.set_blocking(end, False)
@@ -172,23 +174,23 @@ def _wake() -> int:
     return read_end
 
 
-def _asked() -> list[int]:
-    """Note signals that ask us to end, instead of dying of them."""
-    seen: list[int] = []
+def _record_signals() -> list[int]:
+    """Record stop signals in a list instead of dying from them."""
+    received: list[int] = []
     for number in _SIGNALS:
-        signal.signal(number, lambda number, _frame: seen.append(number))
-    return seen
+        signal.signal(number, lambda number, _frame: received.append(number))
+    return received
 
 
-def _watched(parent: int) -> int | None:
+def _parent_descriptor(parent: int) -> int | None:
     try:
         return os.pidfd_open(parent)
     except (OSError, AttributeError):
         return None
 
 
-def _tell(starter: socket.socket, line: str) -> None:
-    """Say it to the starter, if there still is one."""
+def _report(starter: socket.socket, line: str) -> None:
+    """Send a line to the starter if it is still there."""
     with suppress(OSError):
         starter.sendall(f"{line}\n".encode())
 

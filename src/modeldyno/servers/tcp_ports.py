@@ -1,4 +1,4 @@
-"""Ports: free ones of this machine, and those that engines have by convention."""
+"""TCP ports: free ones on this machine, and the conventional ones of inference servers."""
 
 from __future__ import annotations
 
@@ -33,42 +33,42 @@ CONVENTIONAL: dict[tuple[str, bool], dict[str, int]] = {
     ("tfs", False): {"http": TFS_HTTP_PORT, "grpc": TFS_GRPC_PORT},
     ("tfs", True): {"http": TFS_GPU_HTTP_PORT, "grpc": TFS_GPU_GRPC_PORT},
 }
-"""What serves, and whether on a GPU, to its ports. Triton (``trt``) has one set: it serves both."""
+"""Server and whether on a GPU, to its ports. Triton (``trt``) has one set for both."""
 
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _EPHEMERAL = 32768
-"""Where the ports of outgoing connections begin, unless the system says otherwise."""
+"""Lowest port of outgoing connections, unless the system sets another."""
 _LOWEST = 10240
 _TRIES = 2000
 
 
 def free_ports(count: int, rng: random.Random | None = None) -> tuple[int, ...]:
-    """Find ports of the loopback that nobody listens on, below those that outgoing connections take.
+    """Return free ports on the loopback, below those of outgoing connections.
 
-    Someone else can still take one before its server does: who starts a server tries again.
+    Another program can still take one before the server does, so the caller should retry.
 
     Raises:
-        RequestError: there are not so many.
+        RequestError: there are too few.
     """
     rng = rng or random.Random()  # noqa: S311 - no secret
-    found: list[int] = []
-    with ExitStack() as held:
+    ports: list[int] = []
+    with ExitStack() as sockets:
         for _ in range(_TRIES):
-            if len(found) == count:
-                return tuple(found)
+            if len(ports) == count:
+                return tuple(ports)
             port = rng.randrange(_LOWEST, _highest())
-            taken = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            held.enter_context(taken)
-            if _binds(taken, port):
-                found.append(port)
+            probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            sockets.enter_context(probe)
+            if _can_bind(probe, port):
+                ports.append(port)
     raise RequestError(f"There are no {count} free ports between {_LOWEST} and {_highest()}.")
 
 
 def chosen(text: str, conventional: Mapping[str, int]) -> dict[str, int]:
-    """Read which ports a user wants: ``free`` (0 each), ``conventional``, or numbers in the order of those.
+    """Return the ports that a user chose: ``free`` (0 each), ``conventional``, or numbers in that order.
 
     Raises:
-        RequestError: it is none of these, or a number is none of a port.
+        RequestError: the text is none of these, or a number is not a valid port.
     """
     if text == "free":
         return dict.fromkeys(conventional, 0)
@@ -84,17 +84,17 @@ def chosen(text: str, conventional: Mapping[str, int]) -> dict[str, int]:
 
 
 def taken(ports: Iterable[int]) -> tuple[int, ...]:
-    """Say which of these ports of the loopback somebody has."""
+    """Return which of these loopback ports are in use."""
     busy = []
     for port in ports:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
-            if not _binds(probe, port):
+            if not _can_bind(probe, port):
                 busy.append(port)
     return tuple(busy)
 
 
-def _binds(probe: socket.socket, port: int) -> bool:
+def _can_bind(probe: socket.socket, port: int) -> bool:
     try:
         probe.bind((LOOPBACK, port))
     except OSError:

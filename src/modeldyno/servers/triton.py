@@ -1,4 +1,4 @@
-"""Triton Inference Server: where it is, and the command line that starts it."""
+"""Triton Inference Server: finds the program, and builds the command line that starts it."""
 
 from __future__ import annotations
 
@@ -19,76 +19,80 @@ if TYPE_CHECKING:
     from modeldyno.servers.server_process import Ports
 
 IMAGE = "nvcr.io/nvidia/tritonserver:24.10-py3"
-"""The container of the same release as the packaged server."""
+"""The container image of the packaged server's release."""
 CONTAINERS = ("docker", "podman")
-"""What runs them; both take the same words."""
-_USUAL = Path("/opt/tritonserver")
+"""Container programs; both take the same options."""
+_DEFAULT_DIRECTORY = Path("/opt/tritonserver")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A tritonserver that can be started here."""
+    """A tritonserver on this machine."""
 
     path: str
     backends: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
-    """What is known of its environment: package to version."""
+    """Known packages of its environment, to their versions."""
 
     def has(self, backend: str) -> bool:
-        """Whether it has a backend, such as ``onnxruntime``."""
+        """Return whether it has a backend, such as ``onnxruntime``."""
         return any((self.backends / backend).glob("*.so"))
 
 
 def program(path: str = "") -> Program:
-    """Give the tritonserver at a path, or the one that we installed, or one that is here anyway.
+    """Return the tritonserver at a path, or else the one that ModelDyno installed, or else any other here.
 
     Raises:
-        RequestError: there is none at the path.
-        MissingExtra: there is none.
+        RequestError: there is no program at the path.
+        MissingExtra: no tritonserver was found.
     """
     if path:
-        found = shutil.which(path)
-        if found is None:
+        executable = shutil.which(path)
+        if executable is None:
             raise RequestError(f"There is no program '{path}'; give the path of tritonserver.")
-        return _foreign(found)
-    ours = install.find("triton")
-    if ours is not None:
-        packaged = ours.site / "pytriton" / "tritonserver"
-        libraries = (ours.library, str(ours.site / "nvidia_pytriton.libs"), os.environ.get("LD_LIBRARY_PATH"))
+        return _program_at(executable)
+    installed = install.find("triton")
+    if installed is not None:
+        packaged = installed.site / "pytriton" / "tritonserver"
+        libraries = (
+            installed.library,
+            str(installed.site / "nvidia_pytriton.libs"),
+            os.environ.get("LD_LIBRARY_PATH"),
+        )
         return Program(
             path=str(packaged / "bin" / "tritonserver"),
-            backends=ours.folder / "backends",
-            # The library of the very Python that runs models must be found before any other of its version.
-            environment={**ours.environment, "LD_LIBRARY_PATH": ":".join(filter(None, libraries))},
-            packages=ours.versions,
+            backends=installed.folder / "backends",
+            # The Python library of the installation must be found before any other of the same version.
+            environment={**installed.environment, "LD_LIBRARY_PATH": ":".join(filter(None, libraries))},
+            packages=installed.versions,
         )
     other = elsewhere()
     if other is None:
         raise MissingExtra(
-            "Triton is not installed; install it with: modeldyno engine install triton, or name a server "
-            "that runs with server=http://host:8000"
+            "Triton is not installed; install it with: modeldyno engine install triton, or name a running "
+            "server with server=http://host:8000"
         )
-    return _foreign(other)
+    return _program_at(other)
 
 
 def elsewhere() -> str | None:
-    """Find a tritonserver that somebody else installed."""
-    usual = _USUAL / "bin" / "tritonserver"
-    return shutil.which("tritonserver") or (str(usual) if os.access(usual, os.X_OK) else None)
+    """Return the path of a tritonserver that ModelDyno did not install; None if there is none."""
+    default = _DEFAULT_DIRECTORY / "bin" / "tritonserver"
+    return shutil.which("tritonserver") or (str(default) if os.access(default, os.X_OK) else None)
 
 
 def command(
-    found: Program, repository: Path, name: str, ports: Ports, flags: Sequence[str] = ()
+    tritonserver: Program, repository: Path, name: str, ports: Ports, flags: Sequence[str] = ()
 ) -> list[str]:
-    """Give the command line of a server that has one model of a repository, and ends if it cannot load it.
+    """Return the command line of a server with one model, which exits if it cannot load the model.
 
-    What it shares with the processes that run the model is named after the directory of the repository.
+    The shared memory of its Python backend is named after the directory of the repository.
     """
     return [
-        found.path,
+        tritonserver.path,
         f"--model-repository={repository}",
-        f"--backend-directory={found.backends}",
+        f"--backend-directory={tritonserver.backends}",
         f"--backend-config=python,shm-region-prefix-name={repository.parent.name}",
         *_flags(name),
         *(f"--{part}-address={LOOPBACK}" for part in ("http", "grpc", "metrics")),
@@ -99,32 +103,32 @@ def command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A container with a Triton in it."""
+    """A container that runs Triton."""
 
     image: str
     label: str
-    """Its name, by which it can be asked about."""
+    """Its name, for later container commands."""
     device: str
     """cpu, cuda or cuda:1."""
     program: str = "docker"
-    """Of `CONTAINERS`."""
+    """One of `CONTAINERS`."""
 
 
 def container(
-    made: Container, repository: Path, name: str, ports: Ports, flags: Sequence[str] = ()
+    spec: Container, repository: Path, name: str, ports: Ports, flags: Sequence[str] = ()
 ) -> list[str]:
-    """Give the command line that starts the same in a container."""
-    inside = {"http": 8000, "grpc": 8001, "metrics": 8002}
-    gpus = () if made.device == "cpu" else ("--gpus", _gpus(made.device))
+    """Return the command line that starts the same server in a container."""
+    container_ports = {"http": 8000, "grpc": 8001, "metrics": 8002}
+    gpus = () if spec.device == "cpu" else ("--gpus", _gpu_option(spec.device))
     return [
-        made.program, "run", "--rm", "--init", "--name", made.label, "--shm-size", "1g", *gpus,
+        spec.program, "run", "--rm", "--init", "--name", spec.label, "--shm-size", "1g", *gpus,
         "--volume", f"{repository}:/models:ro",
-        *(f"--publish={LOOPBACK}:{ports[part]}:{port}" for part, port in inside.items()),
-        made.image, "tritonserver", "--model-repository=/models", *_flags(name), *flags,
+        *(f"--publish={LOOPBACK}:{ports[part]}:{port}" for part, port in container_ports.items()),
+        spec.image, "tritonserver", "--model-repository=/models", *_flags(name), *flags,
     ]  # fmt: skip
 
 
-def _foreign(path: str) -> Program:
+def _program_at(path: str) -> Program:
     real = Path(path).resolve()
     return Program(path=str(real), backends=real.parent.parent / "backends")
 
@@ -136,6 +140,6 @@ def _flags(name: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _gpus(device: str) -> str:
+def _gpu_option(device: str) -> str:
     _, _, index = device.partition(":")
     return f"device={index}" if index else "all"

@@ -1,7 +1,7 @@
-"""A model's configuration for Triton, as a plain mapping: made, changed by path, and written.
+"""Triton model configurations as plain mappings: changes values by path, and writes text protobuf.
 
-The mapping has the shape of Triton's ModelConfig in JSON, so that one serves the file of a repository
-(text protobuf) and the override of a load request (JSON).
+The mapping has the shape of Triton's ModelConfig in JSON, so the same mapping serves as the file of a
+repository (text protobuf) and as the override in a load request (JSON).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DTYPES = {
 }  # fmt: skip
 
 _ENUMS = {"kind", "data_type", "format", "timeout_action", "priority"}
-"""Fields that take a word of Triton's, which has no quotation marks in text protobuf."""
+"""Fields whose values are enumeration names, which text protobuf does not quote."""
 MAPS = {
     "parameters", "metric_tags", "cc_model_filenames", "priority_queue_policy", "input_map", "output_map",
     "inputs", "default_priority_queue_policy",
@@ -37,44 +37,44 @@ LISTS = {
     "batch_output", "model_warmup", "control_input", "state", "versions", "step", "host_policy",
     "gpu_execution_accelerator", "cpu_execution_accelerator", "resources", "secondary_devices",
 }  # fmt: skip
-"""Fields that repeat, where one value is meant as a list of it."""
-_WORD = re.compile(r"[A-Z][A-Z0-9_]*")
+"""Repeated fields; a single value stands for a list of one."""
+_ENUM_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 def changed(config: Config, settings: Mapping[str, str]) -> Config:
-    """Give the configuration with further values: a path such as ``instance_group.0.count`` to a text.
+    """Return the configuration with further values: paths such as ``instance_group.0.count`` to texts.
 
-    A text is read as JSON where it is that, as a list where it has commas, or else as it is. A field that
-    repeats may be gone through without an index, which is then 0.
+    A text is read as JSON if it is JSON, as a list if it has commas, or else as is. The index of a repeated
+    field may be omitted, and is then 0.
 
     Raises:
-        RequestError: a path leads through something that has no parts.
+        RequestError: a path leads through a value that has no fields.
     """
-    found: Config = json.loads(json.dumps(config))
+    result: Config = json.loads(json.dumps(config))
     for path, text in settings.items():
         parts = [part for part in path.split(".") if part]
         if not parts:
             raise RequestError(
                 "A setting of the configuration needs a path, such as config.max_batch_size=8."
             )
-        _put(found, parts, _value(text), path)
-    return found
+        _set(result, parts, _parse_value(text), path)
+    return result
 
 
 def text(config: Config) -> str:
-    """Write it as the text of ``config.pbtxt``."""
+    """Return the configuration as the text of ``config.pbtxt``."""
     return "".join(f"{line}\n" for name, value in config.items() for line in _field(name, value, ""))
 
 
-def _put(place: Config, parts: list[str], value: Any, path: str) -> None:
+def _set(fields: Config, parts: list[str], value: Any, path: str) -> None:
     name, *rest = parts
     if not rest:
-        place[name] = [value] if name in LISTS and not isinstance(value, list) else value
+        fields[name] = [value] if name in LISTS and not isinstance(value, list) else value
         return
     if name == "parameters" and len(rest) == 1 and not isinstance(value, dict):
-        place.setdefault(name, {})[rest[0]] = {"string_value": str(value)}
+        fields.setdefault(name, {})[rest[0]] = {"string_value": str(value)}
         return
-    inner = place.setdefault(name, [] if name in LISTS else {})
+    inner = fields.setdefault(name, [] if name in LISTS else {})
     if isinstance(inner, list):
         index = int(rest.pop(0)) if rest[0].isdigit() else 0
         if not rest:
@@ -85,17 +85,17 @@ def _put(place: Config, parts: list[str], value: Any, path: str) -> None:
         inner = inner[index]
     if not isinstance(inner, dict):
         raise RequestError(f"config.{path}: '{name}' is {inner!r}, which has no fields.")
-    _put(inner, rest, value, path)
+    _set(inner, rest, value, path)
 
 
-def _value(given: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
-        return json.loads(given)
+        return json.loads(text)
     except ValueError:
         pass
-    if "," in given:
-        return [_value(part.strip()) for part in given.split(",") if part.strip()]
-    return given
+    if "," in text:
+        return [_parse_value(part.strip()) for part in text.split(",") if part.strip()]
+    return text
 
 
 def _field(name: str, value: Any, indent: str) -> Iterator[str]:
@@ -130,13 +130,13 @@ def _scalar(name: str, value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
-    if name in _ENUMS and _WORD.fullmatch(str(value)):
+    if name in _ENUMS and _ENUM_NAME.fullmatch(str(value)):
         return str(value)
-    return _quoted(str(value))
+    return _quote(str(value))
 
 
-def _quoted(value: str) -> str:
-    """Quote as text protobuf wants it: every byte that is not plain, in octal."""
+def _quote(value: str) -> str:
+    """Quote a string for text protobuf, with every byte that is not printable ASCII in octal."""
     plain = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n"}
     inner = "".join(
         plain.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")  # noqa: PLR2004 - ASCII

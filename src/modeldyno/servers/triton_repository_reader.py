@@ -1,4 +1,4 @@
-"""A model repository of Triton's that is there already: a model of it, and those that it is made of."""
+"""Reads an existing Triton model repository: a model and, for an ensemble, the models that it consists of."""
 
 from __future__ import annotations
 
@@ -23,92 +23,93 @@ _DTYPES = {theirs: ours for ours, theirs in DTYPES.items()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A model of a repository."""
+    """A model in a repository."""
 
     folder: Path
     name: str
     configs: Mapping[str, Config]
-    """Of the model, which is the first, and of those that it is made of, by their names."""
+    """Name to configuration, of the model (first) and of the models that it consists of."""
 
     @property
     def config(self) -> Config:
-        """Of the model itself."""
+        """Configuration of the model itself."""
         return self.configs[self.name]
 
     @property
     def ensemble(self) -> bool:
-        """Whether the model is made of others."""
+        """Whether the model is an ensemble."""
         return is_ensemble(self.config)
 
     def with_called(self, names: Sequence[str]) -> Repository:
-        """Add models that it calls by itself, which its configuration does not tell.
+        """Add models that the model calls itself, which its configuration does not list.
 
         Raises:
-            RequestError: the repository has none of that name.
+            RequestError: the repository has no such model.
         """
-        return replace(self, configs={**self.configs, **_together(self.folder, names)})
+        return replace(self, configs={**self.configs, **_configs_of(self.folder, names)})
 
     def inputs(self) -> tuple[InputSpec, ...]:
-        """Give what the model takes."""
+        """Return the model's inputs."""
         return tuple(self._specs("input"))
 
     def outputs(self) -> tuple[InputSpec, ...]:
-        """Give what it returns."""
+        """Return the model's outputs."""
         return tuple(self._specs("output"))
 
     def files(self) -> Iterable[Path]:
-        """Give all files of its entries."""
+        """Yield all files of its entries."""
         for name in self.configs:
             yield from sorted(path for path in (self.folder / name).rglob("*") if path.is_file())
 
     def _specs(self, what: str) -> Iterable[InputSpec]:
         batch = (BATCH,) if self.config.get("max_batch_size", 0) else ()
-        for each in self.config.get(what, ()):
+        for tensor in self.config.get(what, ()):
             dims = (
-                size if size > 0 else f"{each['name']}_dim{axis}" for axis, size in enumerate(each["dims"])
+                size if size > 0 else f"{tensor['name']}_dim{axis}"
+                for axis, size in enumerate(tensor["dims"])
             )
-            dtype = _DTYPES.get(str(each.get("data_type")), "")
-            yield InputSpec(name=str(each["name"]), shape=(*batch, *dims), dtype=dtype)
+            dtype = _DTYPES.get(str(tensor.get("data_type")), "")
+            yield InputSpec(name=str(tensor["name"]), shape=(*batch, *dims), dtype=dtype)
 
 
 def is_repository(folder: Path) -> bool:
-    """Say whether a directory has entries of models."""
+    """Return whether a directory has model entries."""
     return any(folder.glob(f"*/{CONFIG}")) if folder.is_dir() else False
 
 
 def read(folder: Path, name: str = "") -> Repository:
-    """Read the entry of a model; without a name it is the only ensemble, or the only model.
+    """Return a model's entry; without a name, the only ensemble or else the only model.
 
     Raises:
         RequestError: there is no such model, or its configuration cannot be read.
     """
-    known = sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}"))
+    names = sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}"))
     if not name:
-        ensembles = [each for each in known if is_ensemble(_config(folder, each))]
-        choice = ensembles or known
-        if len(choice) != 1:
+        ensembles = [model for model in names if is_ensemble(_config(folder, model))]
+        candidates = ensembles or names
+        if len(candidates) != 1:
             raise RequestError(
-                f"'{folder}' has the models {', '.join(known) or 'of nobody'}; name one: "
-                f"repository:{folder}#{(choice or ['model'])[0]}."
+                f"'{folder}' has the models {', '.join(names) or '(none)'}; choose one: "
+                f"repository:{folder}#{(candidates or ['model'])[0]}."
             )
-        name = choice[0]
-    return Repository(folder=folder, name=name, configs=_together(folder, [name]))
+        name = candidates[0]
+    return Repository(folder=folder, name=name, configs=_configs_of(folder, [name]))
 
 
-def write(place: Path, found: Repository, configs: Mapping[str, Config]) -> None:
-    """Make a repository with the entries of a model under other configurations, its files as links."""
+def write(target: Path, repository: Repository, configs: Mapping[str, Config]) -> None:
+    """Create a repository with a model's entries under other configurations, its files as links."""
     for name, config in configs.items():
-        entry = place / name
+        entry = target / name
         shutil.copytree(
-            found.folder / name, entry, copy_function=_linked, ignore=shutil.ignore_patterns(CONFIG)
+            repository.folder / name, entry, copy_function=_link_file, ignore=shutil.ignore_patterns(CONFIG)
         )
         (entry / CONFIG).write_text(triton_config.text(config), encoding="utf-8")
-        if is_ensemble(config):  # Triton wants a directory of a version, also where there is nothing in it
+        if is_ensemble(config):  # Triton requires a version directory, even an empty one
             (entry / "1").mkdir(exist_ok=True)
 
 
 def backend_of(config: Config) -> str:
-    """Name what runs a model; nothing where Triton does that itself, or is to find out."""
+    """Return the name of a model's backend; empty if Triton runs it itself, or has to find out."""
     if is_ensemble(config):
         return ""
     return str(config.get("backend") or _PLATFORMS.get(str(config.get("platform", "")), ""))
@@ -120,45 +121,49 @@ _PLATFORMS = {
 }  # fmt: skip
 
 
-def copy_files(found: Repository, entry: Path) -> None:
-    """Copy the files of a model beside a configuration of it, in a directory named NAME or NAME_SUFFIX.
+def copy_files(repository: Repository, entry: Path) -> None:
+    """Copy a model's files next to its configuration, into a directory named NAME or NAME_SUFFIX.
 
     Raises:
         RequestError: the repository has no such model, or the files cannot be copied.
     """
-    names = [name for name in found.configs if entry.name == name or entry.name.startswith(f"{name}_")]
+    names = [name for name in repository.configs if entry.name == name or entry.name.startswith(f"{name}_")]
     if not names:
-        raise RequestError(f"'{entry.name}' is named for no model of the repository {found.folder}.")
+        raise RequestError(
+            f"'{entry.name}' is not named after a model of the repository {repository.folder}."
+        )
     name = max(names, key=len)
     try:
-        shutil.copytree(found.folder / name, entry, ignore=shutil.ignore_patterns(CONFIG), dirs_exist_ok=True)
-        if is_ensemble(found.configs[name]):
+        shutil.copytree(
+            repository.folder / name, entry, ignore=shutil.ignore_patterns(CONFIG), dirs_exist_ok=True
+        )
+        if is_ensemble(repository.configs[name]):
             (entry / "1").mkdir(exist_ok=True)
     except (OSError, shutil.Error) as error:
         raise RequestError(f"The files of '{name}' cannot be copied to {entry}: {error}") from error
 
 
 def is_ensemble(config: Config) -> bool:
-    """Say whether a model is made of others."""
+    """Return whether a model is an ensemble."""
     return config.get("platform") == "ensemble" or "ensemble_scheduling" in config
 
 
-def _linked(source: str, target: str) -> str:
+def _link_file(source: str, target: str) -> str:
     link(Path(source), Path(target))
     return target
 
 
-def _together(folder: Path, names: Sequence[str]) -> dict[str, Config]:
-    """Read the configurations of models, and of all that they are made of."""
-    found: dict[str, Config] = {}
+def _configs_of(folder: Path, names: Sequence[str]) -> dict[str, Config]:
+    """Return the configurations of models, and of all models that they consist of."""
+    configs: dict[str, Config] = {}
     waiting = list(names)
     while waiting:
         name = waiting.pop(0)
-        if name not in found:
-            found[name] = {"name": name, **_config(folder, name)}
-            steps = found[name].get("ensemble_scheduling", {}).get("step", ())
+        if name not in configs:
+            configs[name] = {"name": name, **_config(folder, name)}
+            steps = configs[name].get("ensemble_scheduling", {}).get("step", ())
             waiting += [str(step.get("model_name", "")) for step in steps]
-    return found
+    return configs
 
 
 def _config(folder: Path, name: str) -> Config:
@@ -166,9 +171,9 @@ def _config(folder: Path, name: str) -> Config:
     try:
         return pbtxt.parsed(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        known = ", ".join(sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")))
+        available = ", ".join(sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")))
         raise RequestError(
-            f"The repository '{folder}' has no model '{name}' with a {CONFIG}; it has {known or 'none'}."
+            f"The repository '{folder}' has no model '{name}' with a {CONFIG}; it has: {available or 'none'}."
         ) from error
     except RequestError as error:
         raise RequestError(f"'{path}' cannot be read: {error}.") from error

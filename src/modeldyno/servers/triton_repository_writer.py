@@ -28,12 +28,12 @@ def configuration(
     *,
     max_batch: int,
 ) -> Config:
-    """Give the smallest configuration of a model: its tensors, and how many samples a call may have.
+    """Return the minimal configuration of a model: its tensors, and the maximum batch size.
 
-    Where `max_batch` is not 0, the first axis of every tensor is the batch, which Triton does not write.
+    If `max_batch` is not 0, the first axis of every tensor is the batch, which Triton's shapes omit.
 
     Raises:
-        RequestError: Triton has no such tensor.
+        RequestError: Triton does not support such a tensor.
     """
     return {
         "name": name,
@@ -45,9 +45,9 @@ def configuration(
 
 
 def write(folder: Path, config: Config) -> Path:
-    """Write the configuration and, for the Python backend, what runs the model; give the version's directory.
+    """Write the configuration and, for the Python backend, its programs; return the version's directory.
 
-    The model's own file is left for the caller to put there.
+    The caller adds the model's own file.
     """
     version = folder / str(config["name"]) / "1"
     version.mkdir(parents=True, exist_ok=True)
@@ -59,18 +59,18 @@ def write(folder: Path, config: Config) -> Path:
 
 
 def programs() -> dict[Path, str]:
-    """Name the files that the Python backend runs, and what they are called there."""
+    """Return the files that the Python backend runs, and their names there."""
     return {INSIDE / "triton_model.py": "model.py", INSIDE / "runner.py": "runner.py"}
 
 
 def _tensor(spec: InputSpec, *, batched: bool) -> Config:
     if spec.dtype not in DTYPES:
-        raise RequestError(f"Triton has no tensors of {spec.dtype}, which '{spec.name}' is.")
+        raise RequestError(f"'{spec.name}' is {spec.dtype}, a dtype that Triton does not support.")
     if spec.shape is None:
-        raise RequestError(f"Triton must be told how many axes '{spec.name}' has; give the model's shapes.")
+        raise RequestError(f"Triton needs the number of axes of '{spec.name}'; give the model's shapes.")
     shape = spec.shape[1:] if batched and spec.shape[:1] == (BATCH,) else spec.shape
     dims = [size if isinstance(size, int) else -1 for size in shape]
     tensor: Config = {"name": spec.name, "data_type": DTYPES[spec.dtype], "dims": dims}
-    if not dims:  # it has no scalars; one of shape [1] is reshaped to one
+    if not dims:  # Triton has no scalars; shape [1] is reshaped to a scalar
         tensor |= {"dims": [1], "reshape": {"shape": []}}
     return tensor

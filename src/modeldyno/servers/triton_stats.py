@@ -1,4 +1,4 @@
-"""Triton's statistics of a model to an Account; over HTTP and gRPC they have the same fields."""
+"""Converts Triton's model statistics to an Account; HTTP and gRPC have the same fields."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _NANO = 1e-9
 
 
 def account(stats: Mapping[str, Any]) -> Account:
-    """Sum the statistics of all versions of a model that are loaded.
+    """Return the sum of the statistics of all loaded versions of a model.
 
-    Triton sums the times of a batch over the requests in it: each waited for the whole of it.
+    Triton adds a batch's times once for each request in it, since each waited for the whole batch.
 
     Raises:
-        ValueError: these are no such statistics.
+        ValueError: the mapping is not such statistics.
     """
     try:
         models = list(stats["model_stats"])
@@ -35,7 +35,7 @@ def account(stats: Mapping[str, Any]) -> Account:
             batches=_batches(models),
         )
     except (KeyError, TypeError, AttributeError):
-        raise ValueError("the answer is no statistics of a model of Triton") from None
+        raise ValueError("the answer has no statistics of a Triton model") from None
 
 
 def _stages(models: Sequence[Mapping[str, Any]], stage: str) -> Iterable[Mapping[str, Any]]:
@@ -43,16 +43,16 @@ def _stages(models: Sequence[Mapping[str, Any]], stage: str) -> Iterable[Mapping
 
 
 def _count(models: Sequence[Mapping[str, Any]], stage: str) -> int:
-    return sum(int(found.get("count", 0)) for found in _stages(models, stage))
+    return sum(int(entry.get("count", 0)) for entry in _stages(models, stage))
 
 
 def _seconds(models: Sequence[Mapping[str, Any]], stage: str) -> float:
-    return sum(int(found.get("ns", 0)) for found in _stages(models, stage)) * _NANO
+    return sum(int(entry.get("ns", 0)) for entry in _stages(models, stage)) * _NANO
 
 
 def _batches(models: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for model in models:
         for batch in model.get("batch_stats") or ():
-            found[int(batch["batch_size"])] += int(batch["compute_infer"]["count"])
-    return dict(sorted(found.items()))
+            counts[int(batch["batch_size"])] += int(batch["compute_infer"]["count"])
+    return dict(sorted(counts.items()))

@@ -1,4 +1,4 @@
-"""Reads what the workers of a server have counted (`servers.inside_server.runner.Tally`)."""
+"""Sums the counters of a server's workers (`servers.inside_server.runner.Tally`)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 
 def account(folder: Path) -> Account:
-    """Sum over all workers; `queue` is left open, for a worker does not see it.
+    """Return the sum over all workers; `queue` is None, since a worker does not see it.
 
     Raises:
         OSError: a file cannot be read.
     """
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     from modeldyno.servers.inside_server.runner import Tally  # noqa: PLC0415 - imports numpy, as it runs alone
 
     length = Tally.FIELDS + Tally.SIZES
     total = np.zeros(length)
     for path in sorted(folder.glob("*.tally")):
-        found = np.fromfile(path, "float64")
-        if found.size == length:  # else its worker has just begun it
-            total += found
+        counters = np.fromfile(path, "float64")
+        if counters.size == length:  # else its worker has just created it
+            total += counters
     executions, requests, samples, *stages = total[: Tally.FIELDS].tolist()
     batches = total[Tally.FIELDS :]
     return Account(
@@ -40,21 +40,21 @@ def account(folder: Path) -> Account:
     )
 
 
-def completed(worked: Account, told: Account, *, queue: float, whole: float) -> Account:
-    """Join what workers counted with what their server told of requests.
+def completed(worked: Account, reported: Account, *, queue: float, whole: float) -> Account:
+    """Combine the workers' counters with the server's own.
 
     Args:
-        worked: of the workers.
-        told: of the server: requests and failures.
-        queue: seconds that requests waited, in all.
-        whole: seconds from the arrival of requests at the server to their answers, in all. What of them is
-            neither wait nor work, such as reading and writing JSON, counts as output.
+        worked: counters of the workers.
+        reported: counters of the server: requests and failures.
+        queue: total seconds that requests waited.
+        whole: total seconds from the arrival of requests at the server to their answers. The part that is
+            neither waiting nor work, such as reading and writing JSON, counts as output.
     """
-    known = queue + (worked.compute_input or 0.0) + (worked.compute or 0.0)
+    attributed = queue + (worked.compute_input or 0.0) + (worked.compute or 0.0)
     return replace(
         worked,
-        requests=told.requests,
-        failures=told.failures,
+        requests=reported.requests,
+        failures=reported.failures,
         queue=queue,
-        compute_output=max(whole - known, worked.compute_output or 0.0),
+        compute_output=max(whole - attributed, worked.compute_output or 0.0),
     )

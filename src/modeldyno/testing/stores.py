@@ -398,7 +398,7 @@ class StoreSuite(ConclusionSuite):
         for number in "12":
             store.put_study(a_study(id=f"0{number}" * 6), headline="")
 
-        with pytest.raises(RequestError, match="begins several ids: 010101010101, 020202020202"):
+        with pytest.raises(RequestError, match="Several ids start with '0': 010101010101, 020202020202"):
             store.study("0")
 
     def test_put_study_again(self, store: Store) -> None:
@@ -429,7 +429,7 @@ class StoreSuite(ConclusionSuite):
         store.add_trial(first, result, headline="")
         second, late = tried(study, a_result(id="e" * 12), TRIALS[0][1])
 
-        with pytest.raises(StoreError, match="Another process has gone on with the study"):
+        with pytest.raises(StoreError, match="Another process has continued the study"):
             store.add_trial(second, late, headline="")
 
         assert store.study(study.id) == first

@@ -62,7 +62,7 @@ def test_a_module_is_exported_once(model: Model, tmp_path: Path, monkeypatch: py
     assert second == first
     assert {path.name for path in (tmp_path / "second").iterdir()} == {"model.pt2"}
     x = np.random.default_rng(0).random((3, 4), dtype="float32")
-    run = runner.opened(str(tmp_path / "second" / "model.pt2"), ["x"], ["output"], 0, "cpu")
+    run = runner.load_model_file(str(tmp_path / "second" / "model.pt2"), ["x"], ["output"], 0, "cpu")
     np.testing.assert_allclose(run({"x": x})["output"], model.value(torch.from_numpy(x)).detach(), rtol=1e-5)
 
 

@@ -165,10 +165,10 @@ def test_what_is_no_repository_is_told(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="has no model 'thrice' with a config"):
         loaded(folder, "thrice")
     (folder / "both" / "config.pbtxt").write_text("platform: @")
-    with pytest.raises(RequestError, match=r"both/config\.pbtxt' cannot be read: line 1 is no text protobuf"):
+    with pytest.raises(RequestError, match=r"/config\.pbtxt' cannot be read: line 1 is not text protobuf"):
         loaded(folder, "both")
     (folder / "both" / "config.pbtxt").unlink()
-    with pytest.raises(RequestError, match="has the models double, increment, other; name one"):
+    with pytest.raises(RequestError, match="has the models double, increment, other; choose one"):
         loaded(folder)
     (folder / "other" / "config.pbtxt").write_text('backend: "python"')
     with pytest.raises(RequestError, match="does not tell what it takes"):
@@ -248,7 +248,7 @@ def test_a_model_of_a_repository_is_copied_beside_its_configuration(tmp_path: Pa
     original = tmp_path / "models" / "double" / "1" / "model.py"
     assert copied.read_text() == original.read_text()
     assert not copied.samefile(original)
-    with pytest.raises(RequestError, match="'elsewhere' is named for no model of the repository"):
+    with pytest.raises(RequestError, match="'elsewhere' is not named after a model of the repository"):
         plugins.backend("triton").deploy(model, "", tmp_path / "elsewhere")  # type: ignore[attr-defined]
 
 

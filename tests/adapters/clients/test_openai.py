@@ -96,7 +96,7 @@ class TestRequests:
         two = {"prompt": np.array(["a", "b"], object)}
 
         assert sent(two)[1]["prompt"] == ["a", "b"]
-        with pytest.raises(RequestError, match="one prompt a request, not 2"):
+        with pytest.raises(RequestError, match="one prompt per request, not 2"):
             sent(two, endpoint="chat")
 
     def test_extras_win(self) -> None:

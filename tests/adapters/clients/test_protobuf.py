@@ -212,5 +212,5 @@ class TestWire:
     @pytest.mark.parametrize("wrong", [{"a": -1}, {"b": 2**31}, {"e": 1e300}, {"e": "x"}, {"nope": 1}])
     def test_what_does_not_fit_is_refused(self, wrong: dict[str, Any]) -> None:
         """A number beyond its kind, or a name that is no field, is refused."""
-        with pytest.raises(ValueError, match="no "):
+        with pytest.raises(ValueError, match=r"does not fit|has no field"):
             encode(ODD, wrong)

@@ -145,7 +145,7 @@ class TestTemplate:
 
     def test_other_payloads_are_refused(self) -> None:
         """Numbers are no body."""
-        with pytest.raises(RequestError, match="one text, not 2 of float32"):
+        with pytest.raises(RequestError, match="one text, not 2 values of float32"):
             http.target([{"body": np.zeros(2, "float32")}], NET)
 
     def test_an_answer_is_its_bytes(self) -> None:
@@ -192,7 +192,7 @@ class TestMessages:
     @pytest.mark.parametrize("header", [("X Y", "1"), ("grpc-timeout", "1"), ("te", "x"), ("a", "ä")])
     def test_metadata_that_grpc_cannot_carry(self, header: tuple[str, str]) -> None:
         """Names that gRPC keeps for itself, and values that are not ASCII, are refused."""
-        with pytest.raises(RequestError, match="cannot be sent with gRPC"):
+        with pytest.raises(RequestError, match=r"header .* gRPC"):
             clients_messages.grpc("p", Endpoint(host="h", port=1, headers=(header,)), "/a/b", [b""])
 
     def test_odd_paths_are_quoted(self) -> None:

@@ -147,9 +147,9 @@ class TestRest:
             ({"predictions": []}, "no predictions"),
             ({"predictions": [{"a": 1}, {"b": 2}]}, "different outputs"),
             ({"predictions": [[1], [1, 2]]}, "other than numbers in rows"),
-            ({"predictions": [{"b64": "*"}]}, "no base64"),
+            ({"predictions": [{"b64": "*"}]}, "not base64"),
             ({}, "neither predictions nor outputs"),
-            ([], "no object"),
+            ([], "not a JSON object"),
         ],
     )
     def test_malformed_answers(self, said: Any, phrase: str) -> None:
@@ -193,7 +193,7 @@ class TestDescription:
             "http": (tensorflow_http, reply(METADATA)),
             "grpc": (tensorflow_grpc, recorded("tensorflow grpc described")),
         }[where]
-        with pytest.raises(ValueError, match=r"no signature 'third'; it has .*serving_default"):
+        with pytest.raises(ValueError, match=r"no signature 'third'; it has: .*serving_default"):
             client.inputs(described, named)
 
     def test_kserve_tells_no_inputs(self) -> None:
@@ -293,5 +293,5 @@ class TestPredict:
 
     def test_a_version_has_to_be_a_number(self) -> None:
         """Versions of this server are numbers."""
-        with pytest.raises(RequestError, match="has to be a number"):
+        with pytest.raises(RequestError, match="versions are numbers"):
             tensorflow_grpc.described(Endpoint(host="h", port=1, model="net", version="best"))

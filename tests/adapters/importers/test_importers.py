@@ -285,7 +285,7 @@ def test_requests_alone_do_not_tell_the_load(tmp_path: Path) -> None:
 
     assert found.job.load is not None
     assert found.job.load.concurrency == 3
-    assert any("does not tell the load" in doubt.seen for doubt in found.doubts)
+    assert any("has no load" in doubt.seen for doubt in found.doubts)
 
 
 @pytest.mark.parametrize(

@@ -275,7 +275,7 @@ def test_an_error_told_in_a_stream_is_one_of_the_server() -> None:
         result = run(Request(model=url, settings={"max_tokens": 4}, load=load, plan=PLAN).job())
     assert (result["requests@server-error"] or 0) > 0
     (doubt,) = (doubt for doubt in result.doubts if doubt.code == "failed-requests")
-    assert "the server told of an error within its answer" in doubt.seen
+    assert "the server reported an error in the stream" in doubt.seen
     assert not result.failures
 
 

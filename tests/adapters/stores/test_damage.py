@@ -143,7 +143,7 @@ class TestDamage:
         """A file that is no database is refused, and left alone."""
         path = tmp_path / "notes.txt"
         path.write_bytes(content)
-        with pytest.raises(StoreError, match="is no SQLite database") as caught:
+        with pytest.raises(StoreError, match="is not a SQLite database") as caught:
             sql.open(url_of(path))
 
         assert one_line(caught.value)
@@ -254,7 +254,7 @@ class TestPlace:
         monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
         with unprivileged(), sql.open(url_of(path)) as store:
             assert len(store.find()) == 1
-            with pytest.raises(StoreError, match="as its disk is full; free some space") as caught:
+            with pytest.raises(StoreError, match="because its disk is full; free some space") as caught:
                 store.put(a_result(), headline="")
 
         assert one_line(caught.value)

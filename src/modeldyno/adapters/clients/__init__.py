@@ -1,1 +1,1 @@
-"""Protocols of servers, each as pure functions: inputs to a request, an answer to outputs."""
+"""Client protocols of inference servers, as pure functions: inputs to a request, a reply to outputs."""

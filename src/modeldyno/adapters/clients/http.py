@@ -1,7 +1,7 @@
-"""``http``: any request, as a template: a method, a path, headers and a body.
+"""``http``: any HTTP request, built from a method, a path, headers and a body.
 
-The options are ``method`` (by default POST with a body and GET without) and ``content_type`` (of the
-body). The body is the only input of a payload, one text or its bytes; without one, nothing is sent along.
+The options are ``method`` (POST by default with a body and GET without) and ``content_type`` (of the
+body). The body is the only input of a payload: one text, or its bytes. Without it the request has no body.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _BODY = "body"
 
 
 def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
-    """Make each payload a request.
+    """Turn each payload into a request.
 
     Raises:
-        RequestError: a payload is no body, or the method is none.
+        RequestError: a payload is not a single body, or the method is unknown.
     """
     return clients_messages.http(NAME, endpoint, [_message(endpoint, feed) for feed in feeds])
 
@@ -56,39 +56,39 @@ def _body(feed: Feed) -> bytes:
     if array.dtype.name == "uint8":
         return tensors.raw(array)
     raise RequestError(
-        f"The body of a plain request is one text, not {array.size:,} of {tensors.kind(array)}."
+        f"The body of a plain request must be one text, not {array.size:,} values of {tensors.kind(array)}."
     )
 
 
 def arrays(reply: Reply) -> Feed:
-    """Give the body of the answer as it is."""
+    """Return the body of the reply as bytes."""
     clients_messages.check(reply)
     return {_BODY: tensors.from_raw(_BODY, reply.body, "uint8", (len(reply.body),))}
 
 
 def tokens(reply: Reply) -> int:
-    """Tell nothing: what an answer holds is not known."""
+    """Return -1: the reply does not say how many tokens it holds."""
     del reply
     return -1
 
 
 def greeting(endpoint: Endpoint) -> None:
-    """Ask nothing: any server speaks it."""
+    """Return None: every HTTP server accepts such requests, so there is nothing to probe."""
     del endpoint
 
 
 def recognised(reply: Reply) -> Server | None:
-    """Recognise nothing."""
+    """Return None: a plain HTTP reply does not identify the server."""
     del reply
     return None
 
 
 def described(endpoint: Endpoint) -> None:
-    """Ask nothing: nobody tells what the body is to be."""
+    """Return None: no request asks a plain HTTP server what the body should be."""
     del endpoint
 
 
 def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
-    """Tell none: there may be no body at all."""
+    """Return no inputs: the body is optional."""
     del reply, endpoint
     return ()

@@ -1,4 +1,4 @@
-"""What the Open Inference Protocol (version 2) has in common over HTTP and gRPC."""
+"""Shared parts of the Open Inference Protocol (version 2) clients, for HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ DATATYPES = {
     "int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT64", "float16": "FP16",
     "bfloat16": "BF16", "float32": "FP32", "float64": "FP64", "string": "BYTES",
 }  # fmt: skip
-"""Our name of a dtype to the protocol's."""
+"""ModelDyno's dtype name to the protocol's."""
 DTYPES = {datatype: dtype for dtype, datatype in DATATYPES.items()}
 EXAMPLE = "--input name=1x4:float32"
 _LENGTH = 4
-"""Bytes of the length that precedes each element of BYTES."""
+"""Bytes of the length prefix of each BYTES element."""
 
 
 def datatype(name: str, array: ndarray) -> str:
-    """Name the type of an input.
+    """Return the protocol's name for an input's type.
 
     Raises:
         RequestError: the protocol has no such type.
     """
-    found = DATATYPES.get(tensors.kind(array))
-    if found is None:
+    protocol_type = DATATYPES.get(tensors.kind(array))
+    if protocol_type is None:
         raise RequestError(
             f"The input '{name}' is {array.dtype}, which the Open Inference Protocol cannot carry."
         )
-    return found
+    return protocol_type
 
 
 def to_bytes(name: str, array: ndarray) -> bytes:
-    """Write a tensor as its raw bytes."""
+    """Encode a tensor as raw bytes."""
     if tensors.kind(array) != tensors.TEXT:
         return tensors.raw(array)
     items = tensors.elements(name, array)
@@ -48,34 +48,34 @@ def to_bytes(name: str, array: ndarray) -> bytes:
 
 
 def from_bytes(name: str, data: bytes | memoryview, kind: Any, shape: Sequence[int]) -> ndarray:
-    """Read a tensor from its raw bytes; raise ValueError, in a phrase, where they do not fit its shape."""
+    """Decode a tensor from raw bytes; raise ValueError (a phrase) if they do not fit the shape."""
     dtype = dtype_of(name, kind)
     if dtype != tensors.TEXT:
         return tensors.from_raw(name, data, dtype, shape)
-    items, at = [], 0
-    while at < len(data):
-        length = int.from_bytes(data[at : at + _LENGTH], "little")
-        at += _LENGTH + length
-        if at > len(data):
-            raise ValueError(f"output '{name}' ends within an element")
-        items.append(bytes(data[at - length : at]))
+    items, position = [], 0
+    while position < len(data):
+        length = int.from_bytes(data[position : position + _LENGTH], "little")
+        position += _LENGTH + length
+        if position > len(data):
+            raise ValueError(f"output '{name}' ends in the middle of an element")
+        items.append(bytes(data[position - length : position]))
     return tensors.from_elements(name, items, shape)
 
 
 def dtype_of(name: str, kind: Any) -> str:
-    """Give our name of a type; raise ValueError, in a phrase, for one that is not of the protocol."""
+    """Return ModelDyno's name for a protocol type; raise ValueError (a phrase) if the type is unknown."""
     if kind not in DTYPES:
-        raise ValueError(f"'{name}' has the type {kind!r}, which is none of the Open Inference Protocol")
+        raise ValueError(f"'{name}' has the type {kind!r}, which the Open Inference Protocol does not define")
     return DTYPES[kind]
 
 
 def names(index: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Read the names in an index of a repository, each once."""
+    """Return the distinct model names in a repository index."""
     return tuple(dict.fromkeys(str(entry["name"]) for entry in index if entry.get("name")))
 
 
 def declared(metadata: Iterable[Mapping[str, Any]]) -> tuple[InputSpec, ...]:
-    """Read the inputs in a model's metadata; raise ValueError, in a phrase, where they cannot be read."""
+    """Return the inputs in a model's metadata; raise ValueError (a phrase) if they cannot be read."""
     try:
         return tuple(
             InputSpec(

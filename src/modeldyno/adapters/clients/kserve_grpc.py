@@ -1,4 +1,4 @@
-"""``kserve-grpc``: the Open Inference Protocol (version 2) over gRPC, tensors as raw bytes."""
+"""``kserve-grpc``: the Open Inference Protocol (version 2) over gRPC, with tensors as raw bytes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ STATISTICS: Schema = {
 
 
 def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
-    """Make each payload a request for inference.
+    """Turn each payload into an inference request.
 
     Raises:
         RequestError: the protocol cannot carry an input.
@@ -110,24 +110,24 @@ def _request(endpoint: Endpoint, feed: Feed) -> bytes:
 
 
 def arrays(reply: Reply) -> Feed:
-    """Read the outputs, from raw bytes or from typed contents."""
+    """Return the outputs of a reply, from raw bytes or from typed contents."""
     clients_messages.check_grpc(reply)
-    found = protobuf.decode(RESPONSE, reply.body)
-    outputs, raw = found["outputs"], found["raw_output_contents"]
+    response = protobuf.decode(RESPONSE, reply.body)
+    outputs, raw = response["outputs"], response["raw_output_contents"]
     if not outputs:
         raise ValueError("the answer has no outputs")
     if raw and len(raw) != len(outputs):
-        raise ValueError(f"the answer has {len(outputs)} outputs, and raw bytes of {len(raw)}")
+        raise ValueError(f"the answer has {len(outputs)} outputs but raw bytes for {len(raw)}")
     if not raw:
-        return {output["name"]: _typed(output) for output in outputs}
+        return {output["name"]: _from_typed_contents(output) for output in outputs}
     return {
         output["name"]: kserve.from_bytes(output["name"], data, output["datatype"], output["shape"])
         for output, data in zip(outputs, raw, strict=True)
     }
 
 
-def _typed(output: dict[str, Any]) -> ndarray:
-    """Read an output from the list of its own type."""
+def _from_typed_contents(output: dict[str, Any]) -> ndarray:
+    """Decode an output from the content list of its type."""
     name, shape = output["name"], output["shape"]
     dtype = kserve.dtype_of(name, output["datatype"])
     contents = output["contents"] or {}
@@ -138,36 +138,36 @@ def _typed(output: dict[str, Any]) -> ndarray:
 
 
 def tokens(reply: Reply) -> int:
-    """Tell nothing: the protocol has no tokens."""
+    """Return -1: the protocol has no tokens."""
     del reply
     return -1
 
 
 def greeting(endpoint: Endpoint) -> Target:
-    """Ask the server what it is."""
+    """Return the request for the server's metadata."""
     return clients_messages.grpc(NAME, endpoint, f"{SERVICE}ServerMetadata", [b""])
 
 
 def recognised(reply: Reply) -> Server | None:
-    """Read what it is."""
+    """Return the server's name and version; None if the reply is not server metadata."""
     if reply.status:
         return None
     try:
-        found = protobuf.decode(SERVER, reply.body)
+        metadata = protobuf.decode(SERVER, reply.body)
     except ValueError:
         return None
-    return Server(name=f"{found['name']} {found['version']}".strip())
+    return Server(name=f"{metadata['name']} {metadata['version']}".strip())
 
 
 def listing(endpoint: Endpoint) -> Target:
-    """Ask for the models that are ready, an extension that Triton has."""
+    """Return the request for the list of ready models, a Triton extension."""
     return clients_messages.grpc(
         NAME, endpoint, f"{SERVICE}RepositoryIndex", [protobuf.encode(INDEX_OF, _READY)]
     )
 
 
 def listed(reply: Reply) -> tuple[str, ...]:
-    """Read their names; a model has an entry for each of its versions."""
+    """Return the model names in the reply; the index has one entry for each version of a model."""
     try:
         clients_messages.check_grpc(reply)
         return kserve.names(protobuf.decode(INDEX, reply.body)["models"])
@@ -176,13 +176,13 @@ def listed(reply: Reply) -> tuple[str, ...]:
 
 
 def described(endpoint: Endpoint) -> Target:
-    """Ask for the model's metadata."""
-    asked = protobuf.encode(MODEL, {"name": clients_messages.model(endpoint), "version": endpoint.version})
-    return clients_messages.grpc(NAME, endpoint, f"{SERVICE}ModelMetadata", [asked])
+    """Return the request for the model's metadata."""
+    request = protobuf.encode(MODEL, {"name": clients_messages.model(endpoint), "version": endpoint.version})
+    return clients_messages.grpc(NAME, endpoint, f"{SERVICE}ModelMetadata", [request])
 
 
 def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
-    """Read the inputs in the metadata."""
+    """Return the inputs in the model's metadata."""
     del endpoint
     if reply is None:
         return ()
@@ -191,13 +191,13 @@ def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
 
 
 def statistics(endpoint: Endpoint) -> Target:
-    """Ask for the model's statistics, an extension that Triton has."""
-    asked = protobuf.encode(MODEL, {"name": clients_messages.model(endpoint), "version": endpoint.version})
-    return clients_messages.grpc(NAME, endpoint, f"{SERVICE}ModelStatistics", [asked])
+    """Return the request for the model's statistics, a Triton extension."""
+    request = protobuf.encode(MODEL, {"name": clients_messages.model(endpoint), "version": endpoint.version})
+    return clients_messages.grpc(NAME, endpoint, f"{SERVICE}ModelStatistics", [request])
 
 
 def account(reply: Reply, endpoint: Endpoint) -> Account:
-    """Read the statistics."""
+    """Return the server's counters from its statistics."""
     del endpoint
     clients_messages.check_grpc(reply)
     return triton_stats.account(protobuf.decode(STATISTICS, reply.body))

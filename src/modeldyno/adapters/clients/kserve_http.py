@@ -1,7 +1,7 @@
-"""``kserve-http``: the Open Inference Protocol (version 2) over HTTP, as Triton, MLServer, KServe speak it.
+"""``kserve-http``: the Open Inference Protocol (version 2) over HTTP, for Triton, MLServer and KServe.
 
-The option ``binary`` (by default true) sends and asks for tensors as raw bytes behind the JSON, an extension
-that Triton and KServe have; MLServer needs ``binary=false``, which is tensors as numbers in JSON.
+The option ``binary`` (default true) sends and requests tensors as raw bytes after the JSON, an extension that
+Triton and KServe support; MLServer needs ``binary=false``, which puts tensors into the JSON as numbers.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ transport = Transport.HTTP
 
 NAME = "kserve-http"
 JSON_LENGTH = "Inference-Header-Content-Length"
-"""Header that says where the JSON ends and the raw bytes begin."""
+"""Header with the length of the JSON; the raw bytes follow it."""
 _BINARY = "binary_tensor_data"
-"""The extension's name in a server's metadata."""
-_INSTEAD = "take binary=true, if the server can"
+"""Name of the raw bytes extension in a server's metadata."""
+_INSTEAD = "set binary=true if the server supports it"
 
 
 def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
-    """Make each payload a request for inference.
+    """Turn each payload into an inference request.
 
     Raises:
         RequestError: the protocol cannot carry an input.
     """
     path = clients_messages.model_path(endpoint, "/v2/models/") + "/infer"
-    make = _binary if endpoint.options.get("binary", True) else _json
+    make = _binary_request if endpoint.options.get("binary", True) else _json_request
     return clients_messages.http(NAME, endpoint, [make(endpoint, path, feed) for feed in feeds])
 
 
-def _json(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
+def _json_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
     inputs = [
-        {**_tensor(name, array), "data": _data(name, array)}
+        {**_tensor_header(name, array), "data": _json_data(name, array)}
         for name, array in tensors.named(feed, kserve.EXAMPLE).items()
     ]
     return clients_messages.post(
@@ -56,10 +56,10 @@ def _json(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
     )
 
 
-def _binary(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
+def _binary_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
     raw = {name: kserve.to_bytes(name, array) for name, array in tensors.named(feed, kserve.EXAMPLE).items()}
     inputs = [
-        {**_tensor(name, array), "parameters": {"binary_data_size": len(raw[name])}}
+        {**_tensor_header(name, array), "parameters": {"binary_data_size": len(raw[name])}}
         for name, array in feed.items()
     ]
     head = clients_messages.written(
@@ -74,22 +74,24 @@ def _binary(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
     )
 
 
-def _tensor(name: str, array: ndarray) -> dict[str, Any]:
+def _tensor_header(name: str, array: ndarray) -> dict[str, Any]:
     return {"name": name, "shape": list(array.shape), "datatype": kserve.datatype(name, array)}
 
 
-def _data(name: str, array: ndarray) -> Any:
+def _json_data(name: str, array: ndarray) -> Any:
     if tensors.kind(array) == tensors.BFLOAT16:
-        raise RequestError(f"The input '{name}' is bfloat16, which has no form in JSON: {_INSTEAD}.")
+        raise RequestError(f"The input '{name}' is bfloat16, which JSON cannot carry: {_INSTEAD}.")
     return tensors.lists(name, array.reshape(-1))
 
 
 def arrays(reply: Reply) -> Feed:
-    """Read the outputs, from JSON or from the bytes behind it."""
+    """Return the outputs of a reply, from JSON or from the bytes after it."""
     clients_messages.check(reply)
     length = clients_messages.header(reply, JSON_LENGTH)
     if length and not (length.isdigit() and int(length) <= len(reply.body)):
-        raise ValueError(f"the header {JSON_LENGTH} is {length!r} for an answer of {len(reply.body):,} bytes")
+        raise ValueError(
+            f"the header {JSON_LENGTH} is {length!r}, but the answer has {len(reply.body):,} bytes"
+        )
     end = int(length) if length else len(reply.body)
     head = clients_messages.parsed(reply.body[:end])
     entries = head.get("outputs") if isinstance(head, dict) else None
@@ -102,64 +104,64 @@ def arrays(reply: Reply) -> Feed:
 
 
 def _outputs(entries: list[Any], raw: memoryview) -> Iterator[tuple[str, ndarray]]:
-    at = 0
+    position = 0
     for entry in entries:
         name, kind, shape = str(entry["name"]), entry["datatype"], [int(size) for size in entry["shape"]]
         size = (entry.get("parameters") or {}).get("binary_data_size")
         if size is None:
             yield name, tensors.from_values(name, entry["data"], kserve.dtype_of(name, kind), shape)
             continue
-        if not 0 <= size <= len(raw) - at:
-            raise ValueError(f"output '{name}' should have {size:,} bytes, and {len(raw) - at:,} are left")
-        yield name, kserve.from_bytes(name, raw[at : at + size], kind, shape)
-        at += size
-    if at != len(raw):
-        raise ValueError(f"{len(raw) - at:,} bytes of the answer belong to no output")
+        if not 0 <= size <= len(raw) - position:
+            left = len(raw) - position
+            raise ValueError(f"output '{name}' should have {size:,} bytes, but only {left:,} are left")
+        yield name, kserve.from_bytes(name, raw[position : position + size], kind, shape)
+        position += size
+    if position != len(raw):
+        raise ValueError(f"{len(raw) - position:,} bytes of the answer belong to no output")
 
 
 def tokens(reply: Reply) -> int:
-    """Tell nothing: the protocol has no tokens."""
+    """Return -1: the protocol has no tokens."""
     del reply
     return -1
 
 
 def greeting(endpoint: Endpoint) -> Target:
-    """Ask the server what it is."""
+    """Return the request for the server's metadata."""
     return clients_messages.get(NAME, endpoint, "/v2")
 
 
 def recognised(reply: Reply) -> Server | None:
-    """Read what it is, and whether it takes raw bytes."""
-    found = clients_messages.quiet(reply)
-    if not isinstance(found.get("name"), str) or "version" not in found:
+    """Return the server's name and version, and whether it supports raw bytes."""
+    metadata = clients_messages.quiet(reply)
+    if not isinstance(metadata.get("name"), str) or "version" not in metadata:
         return None
-    options = {"binary": _BINARY in (found.get("extensions") or ())}
-    return Server(name=f"{found['name']} {found['version']}", options=options)
+    options = {"binary": _BINARY in (metadata.get("extensions") or ())}
+    return Server(name=f"{metadata['name']} {metadata['version']}", options=options)
 
 
 def listing(endpoint: Endpoint) -> Target:
-    """Ask for the models that are ready, an extension that Triton and MLServer have."""
+    """Return the request for the list of ready models, an extension of Triton and MLServer."""
     return clients_messages.http(
         NAME, endpoint, [clients_messages.post(endpoint, "/v2/repository/index", b'{"ready":true}')]
     )
 
 
 def listed(reply: Reply) -> tuple[str, ...]:
-    """Read their names; a model has an entry for each of its versions."""
+    """Return the model names in the reply; the index has one entry for each version of a model."""
     try:
-        found = clients_messages.content(reply)
-        return kserve.names(found)
+        return kserve.names(clients_messages.content(reply))
     except (ValueError, TypeError, AttributeError):
         return ()
 
 
 def described(endpoint: Endpoint) -> Target:
-    """Ask for the model's metadata."""
+    """Return the request for the model's metadata."""
     return clients_messages.get(NAME, endpoint, clients_messages.model_path(endpoint, "/v2/models/"))
 
 
 def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
-    """Read the inputs in the metadata."""
+    """Return the inputs in the model's metadata."""
     del endpoint
     if reply is None:
         return ()
@@ -167,13 +169,13 @@ def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
 
 
 def statistics(endpoint: Endpoint) -> Target:
-    """Ask for the model's statistics, an extension that Triton has."""
+    """Return the request for the model's statistics, a Triton extension."""
     return clients_messages.get(
         NAME, endpoint, clients_messages.model_path(endpoint, "/v2/models/") + "/stats"
     )
 
 
 def account(reply: Reply, endpoint: Endpoint) -> Account:
-    """Read the statistics."""
+    """Return the server's counters from its statistics."""
     del endpoint
     return triton_stats.account(clients_messages.table(reply))

@@ -1,4 +1,4 @@
-"""HTTP/1.1 messages and gRPC calls from an endpoint, and what a reply says."""
+"""Builds HTTP/1.1 messages and gRPC calls for an endpoint, and reads replies."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ OCTETS = "application/octet-stream"
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _METADATA_NAME = re.compile(r"[0-9a-z_.-]+")
-_OURS = {"content-length", "transfer-encoding", "connection", "upgrade", "inference-header-content-length"}
-"""Headers that say how the message is cut; nobody else may set them."""
-_OURS_IN_GRPC = {"content-type", "te", "host", *_OURS}
-_USUAL_PORTS = {False: 80, True: 443}
-_FINE, _REDIRECTS, _WRONG = 200, 300, 400
-_SHOWN = 200
-"""Characters of a server's own words that are repeated."""
-_NOTHING: Mapping[str, str] = {}
+_RESERVED_HEADERS = {
+    "content-length", "transfer-encoding", "connection", "upgrade", "inference-header-content-length",
+}  # fmt: skip
+"""Headers that frame the message; the user may not set them."""
+_RESERVED_METADATA = {"content-type", "te", "host", *_RESERVED_HEADERS}
+_DEFAULT_PORTS = {False: 80, True: 443}
+_SUCCESS, _REDIRECTION, _CLIENT_ERROR = 200, 300, 400
+_MESSAGE_LIMIT = 200
+"""Characters of a server's error message that are quoted."""
+_NO_HEADERS: Mapping[str, str] = {}
 
 
 # -- requests ------------------------------------------------------------------------------------
@@ -42,7 +44,7 @@ def http(
     stream: bool = False,
     counted: bool = False,
 ) -> Target:
-    """Send messages over HTTP."""
+    """Return the target that sends messages over HTTP."""
     return Target(
         protocol=protocol,
         transport=Transport.HTTP,
@@ -56,26 +58,26 @@ def http(
 
 
 def get(protocol: str, endpoint: Endpoint, path: str) -> Target:
-    """Ask for a path below that of the endpoint."""
+    """Return the target that GETs a path below the endpoint's."""
     return http(protocol, endpoint, [request(endpoint, "GET", below(endpoint, path))])
 
 
 def below(endpoint: Endpoint, path: str) -> str:
-    """Give a path on the server."""
+    """Return a path below the endpoint's."""
     return endpoint.path.rstrip("/") + path
 
 
 def model_path(endpoint: Endpoint, before: str, version: str = "/versions/") -> str:
-    """Give the path of the model: `before` and its name, and its version where one is asked for."""
+    """Return the model's path: `before`, its name, and its version if the endpoint has one."""
     tail = version + quote(endpoint.version, safe="") if endpoint.version else ""
     return before + quote(model(endpoint), safe="") + tail
 
 
 def model(endpoint: Endpoint) -> str:
-    """Give the name of the model.
+    """Return the model's name.
 
     Raises:
-        RequestError: the endpoint names none.
+        RequestError: the endpoint names no model.
     """
     if not endpoint.model:
         raise RequestError("The URL names no model; write it after #, such as http://host:8000#resnet.")
@@ -87,9 +89,9 @@ def request(
     method: str,
     path: str,
     body: bytes | None = None,
-    headers: Mapping[str, str] = _NOTHING,
+    headers: Mapping[str, str] = _NO_HEADERS,
 ) -> bytes:
-    """Write a request, head and body; the endpoint's own headers win over `headers`.
+    """Build a request, head and body; the endpoint's own headers override `headers`.
 
     Raises:
         RequestError: a header cannot be sent.
@@ -98,36 +100,38 @@ def request(
     lines |= {"accept": ("Accept", "*/*")}
     lines |= {name.lower(): (name, value) for name, value in headers.items()}
     for name, value in endpoint.headers:
-        if name.lower() in _OURS:
-            raise RequestError(f"The header {name} is written by ModelDyno itself; leave it out.")
+        if name.lower() in _RESERVED_HEADERS:
+            raise RequestError(f"ModelDyno sets the header {name} itself; leave it out.")
         lines[name.lower()] = (name, value)
     if body is not None:
         lines["content-length"] = ("Content-Length", str(len(body)))
-    head = "".join(f"{_checked(name)}: {_value(name, value)}\r\n" for name, value in lines.values())
-    return f"{method} {_path(path)} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (body or b"")
+    head = "".join(
+        f"{_checked_name(name)}: {_checked_value(name, value)}\r\n" for name, value in lines.values()
+    )
+    return f"{method} {_quoted_path(path)} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (body or b"")
 
 
 def post(
-    endpoint: Endpoint, path: str, body: bytes, *, kind: str = JSON, headers: Mapping[str, str] = _NOTHING
+    endpoint: Endpoint, path: str, body: bytes, *, kind: str = JSON, headers: Mapping[str, str] = _NO_HEADERS
 ) -> bytes:
-    """Write a request that sends a body to a path below that of the endpoint."""
+    """Build a request that POSTs a body to a path below the endpoint's."""
     return request(endpoint, "POST", below(endpoint, path), body, {"Content-Type": kind, **headers})
 
 
 def grpc(protocol: str, endpoint: Endpoint, method: str, messages: Iterable[bytes]) -> Target:
-    """Call a method with messages.
+    """Return the target that calls a gRPC method with messages.
 
     Raises:
-        RequestError: the endpoint has what gRPC cannot carry.
+        RequestError: the endpoint has a path or a header that gRPC cannot carry.
     """
     if endpoint.path.strip("/"):
-        raise RequestError(f"gRPC knows no paths, and the URL has one: {endpoint.path}; leave it out.")
+        raise RequestError(f"A gRPC URL takes no path, but this one has {endpoint.path}; leave it out.")
     metadata = tuple((name.lower(), value) for name, value in endpoint.headers)
     for name, value in metadata:
-        if name in _OURS_IN_GRPC or name.startswith("grpc-") or not _METADATA_NAME.fullmatch(name):
+        if name in _RESERVED_METADATA or name.startswith("grpc-") or not _METADATA_NAME.fullmatch(name):
             raise RequestError(f"The header {name!r} cannot be sent with gRPC; leave it out.")
         if not (value.isascii() and value.isprintable()):
-            raise RequestError(f"The value of the header {name} cannot be sent with gRPC; write it in ASCII.")
+            raise RequestError(f"The value of the header {name} is not ASCII text, which gRPC requires.")
     return Target(
         protocol=protocol,
         transport=Transport.GRPC,
@@ -141,44 +145,46 @@ def grpc(protocol: str, endpoint: Endpoint, method: str, messages: Iterable[byte
 
 
 def written(value: Any, *, instead: str) -> bytes:
-    """Write JSON, as tightly as it goes.
+    """Encode a value as compact JSON.
 
     Raises:
-        RequestError: a number is not finite; `instead` says what to do about it.
+        RequestError: a number is not finite, or text is invalid Unicode; `instead` says what to do.
     """
     try:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
         raise RequestError(
-            f"An input holds values that are not finite, or no Unicode, which JSON cannot carry: {instead}."
+            f"An input holds values that JSON cannot carry (not finite, or invalid Unicode): {instead}."
         ) from None
 
 
 def _host(endpoint: Endpoint) -> str:
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    return host if endpoint.port == _USUAL_PORTS[endpoint.tls is not None] else f"{host}:{endpoint.port}"
+    return host if endpoint.port == _DEFAULT_PORTS[endpoint.tls is not None] else f"{host}:{endpoint.port}"
 
 
-def _path(path: str) -> str:
+def _quoted_path(path: str) -> str:
     if not path.isascii() or not path.isprintable() or " " in path:
         return quote(path or "/", safe="/%?&=:@+,;!$'()*~[]")
     return path or "/"
 
 
-def _checked(name: str) -> str:
+def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise RequestError(f"'{ascii(name)[1:-1]}' is no name of a header; write Name: value.")
+        raise RequestError(f"'{ascii(name)[1:-1]}' is not a valid header name; write Name: value.")
     return name
 
 
-def _value(name: str, value: str) -> str:
-    """Give a value that ends no line: it may be a secret, and is not repeated."""
+def _checked_value(name: str, value: str) -> str:
+    """Return the stripped value if it is a single line; it may be a secret, so errors do not quote it."""
     try:
         value.encode("latin-1")
     except UnicodeEncodeError:
-        raise RequestError(f"The value of the header {name} cannot be sent; write it in Latin-1.") from None
+        raise RequestError(
+            f"The value of the header {name} is not Latin-1 text; write it in Latin-1."
+        ) from None
     if _CONTROL.search(value):
-        raise RequestError(f"The value of the header {name} holds a control character; leave it out.")
+        raise RequestError(f"The value of the header {name} holds a control character; remove it.")
     return value.strip()
 
 
@@ -186,7 +192,7 @@ def _value(name: str, value: str) -> str:
 
 
 def header(reply: Reply, name: str) -> str:
-    """Give the value of a header, or of gRPC's metadata; empty where it is absent."""
+    """Return the value of an HTTP header or a gRPC metadata entry; empty if absent."""
     wanted = name.lower().encode()
     for line in reply.head.splitlines():
         key, _, value = line.partition(b":")
@@ -196,49 +202,49 @@ def header(reply: Reply, name: str) -> str:
 
 
 def check(reply: Reply) -> None:
-    """Raise ValueError, in a phrase, where the status of HTTP tells that there is no answer."""
-    if _FINE <= reply.status < _REDIRECTS:
+    """Raise ValueError (a phrase) unless the HTTP status is a success."""
+    if _SUCCESS <= reply.status < _REDIRECTION:
         return
-    if reply.status < _WRONG:
-        where = _shown(header(reply, "location")) or "another place"
+    if reply.status < _CLIENT_ERROR:
+        where = _shorten(header(reply, "location")) or "another place"
         raise ValueError(
-            f"the server redirects ({reply.status}) to {where}, which is not followed; give that URL itself"
+            f"the server redirects ({reply.status}) to {where}, and redirects are not followed; use that URL"
         )
-    words = complaint(reply.body)
-    raise ValueError(f"the server answered {reply.status}{words and f': {words}'}")
+    message = complaint(reply.body)
+    raise ValueError(f"the server answered {reply.status}{message and f': {message}'}")
 
 
 def check_grpc(reply: Reply) -> None:
-    """Raise ValueError, in a phrase, where the status of gRPC tells that there is no answer."""
+    """Raise ValueError (a phrase) unless the gRPC status is OK."""
     if reply.status:
-        words = _shown(unquote(header(reply, "grpc-message")))
-        raise ValueError(f"the server answered with status {reply.status} of gRPC{words and f': {words}'}")
+        message = _shorten(unquote(header(reply, "grpc-message")))
+        raise ValueError(f"the server answered with gRPC status {reply.status}{message and f': {message}'}")
 
 
 def content(reply: Reply) -> Any:
-    """Give the JSON of an answer; raise ValueError, in a phrase, where there is none."""
+    """Return the JSON of a reply; raise ValueError (a phrase) if there is none."""
     check(reply)
     return parsed(reply.body)
 
 
 def table(reply: Reply) -> dict[str, Any]:
-    """Give the object of JSON that an answer is; raise ValueError, in a phrase, where it is none."""
-    found = content(reply)
-    if not isinstance(found, dict):
-        raise ValueError("the answer is no object of JSON")  # noqa: TRY004 - of data, as all of these
-    return found
+    """Return the JSON object of a reply; raise ValueError (a phrase) if it is not an object."""
+    value = content(reply)
+    if not isinstance(value, dict):
+        raise ValueError("the answer is not a JSON object")  # noqa: TRY004 - bad data, not a bad argument
+    return value
 
 
 def parsed(body: bytes) -> Any:
-    """Read JSON; raise ValueError, in a phrase, where it is none."""
+    """Decode JSON; raise ValueError (a phrase) if it is invalid."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise ValueError(f"the answer is no JSON: {_shown(body.decode(errors='replace'))}") from None
+        raise ValueError(f"the answer is not JSON: {_shorten(body.decode(errors='replace'))}") from None
 
 
 def quiet(reply: Reply) -> dict[str, Any]:
-    """Give the object of JSON that an answer is, empty where it is none."""
+    """Return the JSON object of a reply; empty if there is none."""
     try:
         return table(reply)
     except ValueError:
@@ -246,16 +252,16 @@ def quiet(reply: Reply) -> dict[str, Any]:
 
 
 def complaint(body: bytes) -> str:
-    """Find the server's own words in the body of an error."""
+    """Return the error message in the body of an error reply."""
     try:
-        found = json.loads(body)
+        value = json.loads(body)
     except (ValueError, RecursionError):
-        return _shown(body.decode(errors="replace"))
+        return _shorten(body.decode(errors="replace"))
     for name in ("error", "message", "detail"):
-        while isinstance(found, dict) and found.get(name):
-            found = found[name]
-    return _shown(found if isinstance(found, str) else json.dumps(found))
+        while isinstance(value, dict) and value.get(name):
+            value = value[name]
+    return _shorten(value if isinstance(value, str) else json.dumps(value))
 
 
-def _shown(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_SHOWN].rstrip(".")
+def _shorten(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_MESSAGE_LIMIT].rstrip(".")

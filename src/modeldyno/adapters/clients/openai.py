@@ -1,10 +1,10 @@
-"""``openai``: OpenAI's completions, chat completions and embeddings, which many servers speak.
+"""``openai``: OpenAI's completions, chat completions and embeddings, which many servers support.
 
-Options: ``endpoint`` (``completions``, by default; ``chat``; ``embeddings``), ``stream`` (by default true:
-the answer comes in pieces), ``max_tokens``, ``temperature`` (0 by default: the same prompt gives the same
-text), and ``extra``, an object of JSON added to each request, such as ``{"ignore_eos": true}``.
-The input ``prompt`` is text: lines of a file, or random words, 128 where nobody says how many
-(``--input prompt=1:string:64..256``). A chat takes one prompt a request; the others take a batch.
+Options: ``endpoint`` (``completions``, the default; ``chat``; ``embeddings``), ``stream`` (default true: the
+answer comes in pieces), ``max_tokens``, ``temperature`` (default 0: the same prompt gives the same text),
+and ``extra``, a JSON object added to each request, such as ``{"ignore_eos": true}``.
+The input ``prompt`` is text: lines of a file, or random words, 128 by default
+(``--input prompt=1:string:64..256``). A chat takes one prompt per request; the others take a batch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PATHS = {
 MAX_TOKENS = 64
 _DATA, _DONE = b"data:", b"[DONE]"
 _FINISHED = re.compile(rb'"finish_reason":\s*"')
-_BEARING = re.compile(rb'"(?:text|content|reasoning|reasoning_content|arguments)":\s*"(?!")')
+_HAS_TEXT = re.compile(rb'"(?:text|content|reasoning|reasoning_content|arguments)":\s*"(?!")')
 _EVENT_STREAM = "text/event-stream"
 
 
@@ -48,69 +48,69 @@ _EVENT_STREAM = "text/event-stream"
 
 
 def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
-    """Make each payload a request.
+    """Turn each payload into a request.
 
     Raises:
-        RequestError: an input is no text, a chat has several, or an option is wrong.
+        RequestError: an input is not text, a chat has several prompts, or an option is wrong.
     """
     kind = str(endpoint.options.get("endpoint", "completions"))
     if kind not in PATHS:
         raise UnknownName.among("endpoint", kind, PATHS)
     stream = kind != "embeddings" and bool(endpoint.options.get("stream", True))
-    fixed = {**_fixed(endpoint, kind, stream=stream), **_extra(endpoint)}
-    bodies = ({**_asked(kind, feed), **fixed} for feed in feeds)
-    path = _versioned(endpoint, PATHS[kind])
+    fixed = {**_common_fields(endpoint, kind, stream=stream), **_extra_fields(endpoint)}
+    bodies = ({**_prompt_fields(kind, feed), **fixed} for feed in feeds)
+    path = _base_path(endpoint, PATHS[kind])
     headers = {"Accept": _EVENT_STREAM} if stream else {}
     messages = [
         clients_messages.post(
-            endpoint, path, clients_messages.written(body, instead="leave them away"), headers=headers
+            endpoint, path, clients_messages.written(body, instead="remove them"), headers=headers
         )
         for body in bodies
     ]
     return clients_messages.http(NAME, endpoint, messages, stream=stream, counted=kind != "embeddings")
 
 
-def _versioned(endpoint: Endpoint, path: str) -> str:
-    """Leave ``/v1`` away where the URL ends in it, as base URLs of this protocol do."""
+def _base_path(endpoint: Endpoint, path: str) -> str:
+    """Drop ``/v1`` from the path if the URL already ends in it, as base URLs of this protocol do."""
     return path.removeprefix("/v1") if endpoint.path.rstrip("/").endswith("/v1") else path
 
 
-def _fixed(endpoint: Endpoint, kind: str, *, stream: bool) -> dict[str, Any]:
-    """Give what is the same in each request."""
-    named = {"model": endpoint.model} if endpoint.model else {}
+def _common_fields(endpoint: Endpoint, kind: str, *, stream: bool) -> dict[str, Any]:
+    """Return the fields that all requests share."""
+    model = {"model": endpoint.model} if endpoint.model else {}
     if kind == "embeddings":
-        return named
+        return model
     options = {
         "max_tokens": int(endpoint.options.get("max_tokens", MAX_TOKENS)),
         "temperature": float(endpoint.options.get("temperature", 0)),
     }
     streamed = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-    return {**named, **options, **streamed}
+    return {**model, **options, **streamed}
 
 
-def _extra(endpoint: Endpoint) -> dict[str, Any]:
+def _extra_fields(endpoint: Endpoint) -> dict[str, Any]:
     text = str(endpoint.options.get("extra") or "{}")
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise RequestError(f'extra={text} is no object of JSON; write such as {{"ignore_eos": true}}.')
-    if "stream" in found:
-        raise RequestError("Whether the answer is streamed is said by the knob stream, not by extra.")
-    return found
+        fields = None
+    if not isinstance(fields, dict):
+        raise RequestError(f'extra={text} is not a JSON object; write for example {{"ignore_eos": true}}.')
+    if "stream" in fields:
+        raise RequestError("extra cannot set stream; use the knob stream.")
+    return fields
 
 
-def _asked(kind: str, feed: Feed) -> dict[str, Any]:
+def _prompt_fields(kind: str, feed: Feed) -> dict[str, Any]:
     name, array = tensors.only(feed, "This protocol")
     if tensors.kind(array) != tensors.TEXT:
-        raise RequestError(f"The input '{name}' is {array.dtype}, and this protocol takes text.")
+        raise RequestError(f"The input '{name}' is {array.dtype}, but this protocol takes text.")
     texts = tensors.lists(name, array.reshape(-1))
     if not texts:
-        raise RequestError(f"The input '{name}' holds no text.")
+        raise RequestError(f"The input '{name}' is empty; give at least one prompt.")
     if kind == "chat":
         if len(texts) > 1:
-            raise RequestError(f"A chat takes one prompt a request, not {len(texts)}; set batch_size=1.")
+            raise RequestError(f"A chat takes one prompt per request, not {len(texts)}; set batch_size=1.")
         return {"messages": [{"role": "user", "content": texts[0]}]}
     return {"input" if kind == "embeddings" else "prompt": texts[0] if len(texts) == 1 else texts}
 
@@ -119,22 +119,22 @@ def _asked(kind: str, feed: Feed) -> dict[str, Any]:
 
 
 def arrays(reply: Reply) -> Feed:
-    """Read ``text``, one for each prompt, or ``embedding``, a row for each."""
+    """Return ``text``, one per prompt, or ``embedding``, one row per prompt."""
     clients_messages.check(reply)
-    found = list(_events(reply.body)) if _streamed(reply) else [clients_messages.parsed(reply.body)]
-    for event in found:
-        _refuse_error(event)
-    if _streamed(reply):
-        _refuse_cut(reply)
+    events = list(_events(reply.body)) if _is_streamed(reply) else [clients_messages.parsed(reply.body)]
+    for event in events:
+        _raise_on_error(event)
+    if _is_streamed(reply):
+        _raise_if_cut(reply)
     try:
-        if found and "data" in found[0]:
-            rows = sorted(found[0]["data"], key=lambda row: row["index"])
+        if events and "data" in events[0]:
+            rows = sorted(events[0]["data"], key=lambda row: row["index"])
             return {
                 "embedding": tensors.from_values(
                     "embedding", [row["embedding"] for row in rows], "float32", None
                 )
             }
-        texts = _texts(found)
+        texts = _texts(events)
     except (KeyError, TypeError, AttributeError):
         raise ValueError("the answer has neither choices nor embeddings where they should be") from None
     if not texts:
@@ -144,90 +144,90 @@ def arrays(reply: Reply) -> Feed:
     }
 
 
-def _texts(found: list[Any]) -> dict[int, str]:
+def _texts(events: list[Any]) -> dict[int, str]:
     """Join the pieces of each choice."""
     texts: dict[int, str] = {}
-    for event in found:
+    for event in events:
         for choice in event.get("choices") or ():
             index = int(choice.get("index", 0))
-            texts[index] = texts.get(index, "") + _piece(choice)
+            texts[index] = texts.get(index, "") + _text_of(choice)
     return texts
 
 
-def _piece(choice: dict[str, Any]) -> str:
-    """Give the text of a completion, a chat, or a part of one; what a model reasons is part of it."""
-    said = choice.get("delta") or choice.get("message")
-    if said is None:
+def _text_of(choice: dict[str, Any]) -> str:
+    """Return the text of a completion, a chat, or a piece of one; reasoning counts as text."""
+    message = choice.get("delta") or choice.get("message")
+    if message is None:
         return str(choice.get("text") or "")
-    thought = said.get("reasoning_content") or said.get("reasoning") or ""
-    return f"{thought}{said.get('content') or ''}"
+    reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
+    return f"{reasoning}{message.get('content') or ''}"
 
 
 def tokens(reply: Reply) -> int:
-    """Give the tokens that the server says it generated; pieces are not tokens, and are not counted.
+    """Return the number of generated tokens that the server reports; pieces are not tokens.
 
     Raises:
-        BrokenStream: it tells of an error, or lacks its end.
-        ValueError: it holds what is no JSON.
+        BrokenStream: the stream reports an error, or is incomplete.
+        ValueError: an event is not JSON.
     """
-    if _streamed(reply):
+    if _is_streamed(reply):
         if b'"error"' in reply.body:
             for event in _events(reply.body):
-                _refuse_error(event)
-        _refuse_cut(reply)
-    return _used(reply, "completion_tokens")
+                _raise_on_error(event)
+        _raise_if_cut(reply)
+    return _usage(reply, "completion_tokens")
 
 
 def prompt_tokens(reply: Reply) -> int:
-    """Give the tokens of the prompts that an answer is of, as the server counts them; -1: unknown."""
+    """Return the number of prompt tokens that the server reports; -1 if unknown."""
     try:
-        return _used(reply, "prompt_tokens")
+        return _usage(reply, "prompt_tokens")
     except ValueError:
         return -1
 
 
-def _used(reply: Reply, name: str) -> int:
-    """Find a number in the usage, which comes last: so one piece is read, and not the hundreds before it."""
-    if not _streamed(reply):
-        return _count(clients_messages.quiet(reply), name)
+def _usage(reply: Reply, name: str) -> int:
+    """Return a number from the usage; it comes last, so search from the end of the stream."""
+    if not _is_streamed(reply):
+        return _usage_count(clients_messages.quiet(reply), name)
     for line in reversed(reply.body.splitlines()):
         if line.startswith(_DATA) and b'"usage"' in line:
-            count = _count(clients_messages.parsed(line[len(_DATA) :]), name)
+            count = _usage_count(clients_messages.parsed(line[len(_DATA) :]), name)
             if count >= 0:
                 return count
     return -1
 
 
 def bearing(event: bytes) -> bool:
-    """Say whether an event holds text: the first of a chat often tells the role alone, the last the usage."""
-    return _BEARING.search(event) is not None
+    """Return whether an event holds text: the first of a chat often has only the role, the last the usage."""
+    return _HAS_TEXT.search(event) is not None
 
 
-def _count(found: Any, name: str) -> int:
-    usage = found.get("usage") if isinstance(found, dict) else None
+def _usage_count(reply: Any, name: str) -> int:
+    usage = reply.get("usage") if isinstance(reply, dict) else None
     count = usage.get(name) if isinstance(usage, dict) else None
     return count if isinstance(count, int) and count >= 0 else -1
 
 
-def _streamed(reply: Reply) -> bool:
+def _is_streamed(reply: Reply) -> bool:
     return clients_messages.header(reply, "content-type").lower().startswith(_EVENT_STREAM)
 
 
 def _events(body: bytes) -> Iterator[Any]:
-    """Give the data of each event of a stream, as JSON."""
+    """Yield the data of each event of a stream, as JSON."""
     for line in body.splitlines():
         data = line[len(_DATA) :].strip() if line.startswith(_DATA) else b""
         if data and data != _DONE:
             yield clients_messages.parsed(data)
 
 
-def _refuse_error(event: Any) -> None:
+def _raise_on_error(event: Any) -> None:
     if isinstance(event, dict) and event.get("error"):
-        words = clients_messages.complaint(json.dumps(event).encode())
-        raise BrokenStream(Outcome.SERVER_ERROR, f"the server told of an error within its answer: {words}")
+        message = clients_messages.complaint(json.dumps(event).encode())
+        raise BrokenStream(Outcome.SERVER_ERROR, f"the server reported an error in the stream: {message}")
 
 
-def _refuse_cut(reply: Reply) -> None:
+def _raise_if_cut(reply: Reply) -> None:
     if not reply.body.rstrip().endswith(_DONE) and not _FINISHED.search(reply.body):
         raise BrokenStream(Outcome.TRUNCATED, "the stream ends without [DONE], and no choice has finished")
 
@@ -236,30 +236,30 @@ def _refuse_cut(reply: Reply) -> None:
 
 
 def greeting(endpoint: Endpoint) -> Target:
-    """Ask for its models."""
-    return clients_messages.get(NAME, endpoint, _versioned(endpoint, "/v1/models"))
+    """Return the request for the list of models."""
+    return clients_messages.get(NAME, endpoint, _base_path(endpoint, "/v1/models"))
 
 
 def recognised(reply: Reply) -> Server | None:
-    """Read their names."""
-    found = clients_messages.quiet(reply)
-    if not isinstance(found.get("data"), list):
+    """Return the server's models; None if the reply is not a list of models."""
+    listing = clients_messages.quiet(reply)
+    if not isinstance(listing.get("data"), list):
         return None
-    models = [entry.get("id") for entry in found["data"] if isinstance(entry, dict)]
+    models = [entry.get("id") for entry in listing["data"] if isinstance(entry, dict)]
     return Server(models=tuple(name for name in models if isinstance(name, str)))
 
 
 def described(endpoint: Endpoint) -> None:
-    """Ask nothing: the input is text."""
+    """Return None: the input is always text."""
     del endpoint
 
 
 def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
-    """Give the prompt, whatever the server says."""
+    """Return the prompt; the reply is not needed."""
     del reply, endpoint
     return (PROMPT_INPUT,)
 
 
 WORDS = 128
-"""Of a random prompt, where nobody says how many."""
+"""Default length of a random prompt."""
 PROMPT_INPUT = InputSpec(name=PROMPT, shape=(BATCH,), dtype="string", low=WORDS, high=WORDS)

@@ -1,8 +1,8 @@
-"""The wire format of Protocol Buffers (version 3), driven by tables: as much of it as the protocols need.
+"""Encodes and decodes Protocol Buffers (version 3) from schema tables; only what the clients need.
 
 A schema maps the number of a field to its name and kind. A kind is a word (``string``, ``bytes``, ``bool``,
 ``int32``, ``int64``, ``uint32``, ``uint64``, ``float``, ``double``; an enumeration is ``int32``), a schema
-(a message within), or a list of one kind (repeated). A map is a repeated message of ``key`` and ``value``.
+(a nested message), or a list of one kind (repeated). A map is a repeated message of ``key`` and ``value``.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ Schema = dict[int, tuple[str, Kind]]
 
 _VARINT, _EIGHT, _BYTES, _GROUP, _GROUP_END, _FOUR = range(6)
 """Wire types."""
-_WIRE = {"string": _BYTES, "bytes": _BYTES, "float": _FOUR, "double": _EIGHT}
-"""Word to its wire type; every other word is a varint."""
+_WIRE_TYPES = {"string": _BYTES, "bytes": _BYTES, "float": _FOUR, "double": _EIGHT}
+"""Kind to its wire type; every other kind is a varint."""
 _FIXED = {"float": ("f", 4), "double": ("d", 8)}
 _DEFAULTS: dict[str, Any] = {"string": "", "bytes": b"", "bool": False, "float": 0.0, "double": 0.0}
 _LIMITS = {
     "bool": (0, 1), "int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63) - 1),
     "uint32": (0, (1 << 32) - 1), "uint64": (0, (1 << 64) - 1),
 }  # fmt: skip
-_WORD = 1 << 64
-_LONGEST = 10
-"""Bytes of a varint at most."""
-_DEEPEST = 100
-"""Messages within messages that are followed."""
+_MODULUS = 1 << 64
+_VARINT_LIMIT = 10
+"""Maximum number of bytes of a varint."""
+_DEPTH_LIMIT = 100
+"""Maximum nesting depth of messages."""
 
 
 def encode(schema: Schema, values: Mapping[str, Any]) -> bytes:
-    """Write a message; what is absent, None, or the default of its kind is left out.
+    """Encode a message; fields that are absent, None, or the default of their kind are omitted.
 
     Raises:
-        ValueError: a number does not fit its kind, or a value names no field.
+        ValueError: a number does not fit its kind, or a field is not in the schema.
     """
     numbers = {name: (number, kind) for number, (name, kind) in schema.items()}
     if unknown := values.keys() - numbers.keys():
@@ -46,36 +46,36 @@ def encode(schema: Schema, values: Mapping[str, Any]) -> bytes:
     for name, (number, kind) in numbers.items():
         value = values.get(name)
         if value is not None:
-            parts += _field(number, kind, value)
+            parts += _encode_field(number, kind, value)
     return b"".join(parts)
 
 
-def _field(number: int, kind: Kind, value: Any) -> Iterator[bytes]:
+def _encode_field(number: int, kind: Kind, value: Any) -> Iterator[bytes]:
     if isinstance(kind, list):
-        (each,) = kind
-        if isinstance(each, str) and _WIRE.get(each) != _BYTES:
+        (item_kind,) = kind
+        if isinstance(item_kind, str) and _WIRE_TYPES.get(item_kind) != _BYTES:
             if len(value):
-                yield _delimited(number, _packed(each, value))
+                yield _length_delimited(number, _packed(item_kind, value))
             return
         for item in value:
-            yield _delimited(number, _bytes(each, item))
+            yield _length_delimited(number, _encode_bytes(item_kind, item))
     elif isinstance(kind, dict):
-        yield _delimited(number, encode(kind, value))
-    elif value != _DEFAULTS.get(kind, 0) or value != value:  # noqa: PLR0124 - NaN is no default
-        wire = _WIRE.get(kind, _VARINT)
+        yield _length_delimited(number, encode(kind, value))
+    elif value != _DEFAULTS.get(kind, 0) or value != value:  # noqa: PLR0124 - NaN is not the default
+        wire = _WIRE_TYPES.get(kind, _VARINT)
         if wire == _BYTES:
-            yield _delimited(number, _bytes(kind, value))
+            yield _length_delimited(number, _encode_bytes(kind, value))
         else:
             yield _varint(number << 3 | wire) + _packed(kind, (value,))
 
 
-def _bytes(kind: Kind, value: Any) -> bytes:
+def _encode_bytes(kind: Kind, value: Any) -> bytes:
     if isinstance(kind, dict):
         return encode(kind, value)
     return value.encode() if kind == "string" else bytes(value)
 
 
-def _delimited(number: int, data: bytes) -> bytes:
+def _length_delimited(number: int, data: bytes) -> bytes:
     return _varint(number << 3 | _BYTES) + _varint(len(data)) + data
 
 
@@ -85,15 +85,15 @@ def _packed(kind: str, values: Iterable[Any]) -> bytes:
         try:
             return struct.pack(f"<{len(numbers)}{_FIXED[kind][0]}", *numbers)
         except (OverflowError, struct.error):
-            raise ValueError(f"a number is no {kind}") from None
+            raise ValueError(f"a number does not fit {kind}") from None
     return b"".join(_varint(_unsigned(kind, int(value))) for value in values)
 
 
 def _unsigned(kind: str, value: int) -> int:
     low, high = _LIMITS[kind]
     if not low <= value <= high:
-        raise ValueError(f"{value} is no {kind}")
-    return value % _WORD
+        raise ValueError(f"{value} does not fit {kind}")
+    return value % _MODULUS
 
 
 def _varint(value: int) -> bytes:
@@ -106,12 +106,12 @@ def _varint(value: int) -> bytes:
 
 
 def decode(schema: Schema, data: bytes | memoryview) -> dict[str, Any]:
-    """Read a message: every field of the schema, with its default where it is absent.
+    """Decode a message: every field of the schema, with its default if absent.
 
-    A message within that is absent is None; fields that the schema does not name are skipped.
+    An absent nested message is None; fields that are not in the schema are skipped.
 
     Raises:
-        ValueError: it is cut short, or no such message.
+        ValueError: the data is cut short, or is no such message.
     """
     try:
         return _message(schema, memoryview(data), 0)
@@ -122,20 +122,20 @@ def decode(schema: Schema, data: bytes | memoryview) -> dict[str, Any]:
 
 
 def _message(schema: Schema, data: memoryview, depth: int) -> dict[str, Any]:
-    if depth > _DEEPEST:
+    if depth > _DEPTH_LIMIT:
         raise ValueError("the message is nested too deeply")
-    found = {name: _default(kind) for name, kind in schema.values()}
-    for number, wire, value in _raw(data):
+    values = {name: _default(kind) for name, kind in schema.values()}
+    for number, wire, value in _raw_fields(data):
         if number not in schema:
             continue
         name, kind = schema[number]
         if isinstance(kind, list):
-            found[name] += _several(kind[0], wire, value, depth)
+            values[name] += _read_repeated(kind[0], wire, value, depth)
         else:
-            one = _single(kind, wire, value, depth)
-            # A message that comes in parts is their union; of anything else, the last one holds.
-            found[name] = {**found[name], **one} if isinstance(kind, dict) and found[name] else one
-    return found
+            item = _read_single(kind, wire, value, depth)
+            # Nested messages that occur twice are merged; of any other field the last one wins.
+            values[name] = {**values[name], **item} if isinstance(kind, dict) and values[name] else item
+    return values
 
 
 def _default(kind: Kind) -> Any:
@@ -144,24 +144,24 @@ def _default(kind: Kind) -> Any:
     return None if isinstance(kind, dict) else _DEFAULTS.get(kind, 0)
 
 
-def _several(kind: Kind, wire: int, value: Any, depth: int) -> list[Any]:
-    """Read one item of a repeated field, or many that were packed together."""
-    if not isinstance(kind, str) or wire != _BYTES or _WIRE.get(kind) == _BYTES:
-        return [_single(kind, wire, value, depth)]
+def _read_repeated(kind: Kind, wire: int, value: Any, depth: int) -> list[Any]:
+    """Return one item of a repeated field, or all items of a packed one."""
+    if not isinstance(kind, str) or wire != _BYTES or _WIRE_TYPES.get(kind) == _BYTES:
+        return [_read_single(kind, wire, value, depth)]
     if kind in _FIXED:
         letter, size = _FIXED[kind]
         if len(value) % size:
             raise IndexError
         return list(struct.unpack(f"<{len(value) // size}{letter}", value))
-    items, at = [], 0
-    while at < len(value):
-        number, at = _read_varint(value, at)
+    items, position = [], 0
+    while position < len(value):
+        number, position = _read_varint(value, position)
         items.append(_signed(kind, number))
     return items
 
 
-def _single(kind: Kind, wire: int, value: Any, depth: int) -> Any:
-    expected = _BYTES if isinstance(kind, dict | list) else _WIRE.get(kind, _VARINT)
+def _read_single(kind: Kind, wire: int, value: Any, depth: int) -> Any:
+    expected = _BYTES if isinstance(kind, dict | list) else _WIRE_TYPES.get(kind, _VARINT)
     if wire != expected:
         raise ValueError("a field of the message has another type than it should")
     if isinstance(kind, dict):
@@ -177,7 +177,7 @@ def _single(kind: Kind, wire: int, value: Any, depth: int) -> Any:
 
 
 def _signed(kind: str, value: int) -> int | bool:
-    """Read a varint as what it stands for; it may be wider than its kind."""
+    """Convert a varint to its kind; it may be wider than the kind."""
     if kind == "bool":
         return bool(value)
     bits = 32 if kind.endswith("32") else 64
@@ -185,21 +185,21 @@ def _signed(kind: str, value: int) -> int | bool:
     return value - (1 << bits) if kind.startswith("int") and value >> (bits - 1) else value
 
 
-def _raw(data: memoryview) -> Iterator[tuple[int, int, Any]]:
-    """Give number, wire type and raw value of each field; groups, an old form of messages, are skipped."""
-    at, depth = 0, 0
-    while at < len(data):
-        tag, at = _read_varint(data, at)
+def _raw_fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
+    """Yield number, wire type and raw value of each field; skip groups, an old form of messages."""
+    position, depth = 0, 0
+    while position < len(data):
+        tag, position = _read_varint(data, position)
         number, wire = tag >> 3, tag & 7
         value: Any = None
         match wire:
             case 0:
-                value, at = _read_varint(data, at)
+                value, position = _read_varint(data, position)
             case 1:
-                value, at = _cut(data, at, 8)
+                value, position = _take(data, position, 8)
             case 2:
-                length, at = _read_varint(data, at)
-                value, at = _cut(data, at, length)
+                length, position = _read_varint(data, position)
+                value, position = _take(data, position, length)
             case 3:
                 depth += 1
                 continue
@@ -207,26 +207,26 @@ def _raw(data: memoryview) -> Iterator[tuple[int, int, Any]]:
                 depth -= 1
                 continue
             case 5:
-                value, at = _cut(data, at, 4)
+                value, position = _take(data, position, 4)
             case _:
-                raise ValueError("the message has a field of no known type")
+                raise ValueError("the message has a field of an unknown type")
         if not depth:
             yield number, wire, value
     if depth:
         raise IndexError
 
 
-def _cut(data: memoryview, at: int, length: int) -> tuple[memoryview, int]:
-    if at + length > len(data):
+def _take(data: memoryview, position: int, length: int) -> tuple[memoryview, int]:
+    if position + length > len(data):
         raise IndexError
-    return data[at : at + length], at + length
+    return data[position : position + length], position + length
 
 
-def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
+def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
     value = 0
-    for index in range(_LONGEST):
-        byte = data[at + index]
+    for index in range(_VARINT_LIMIT):
+        byte = data[position + index]
         value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:  # noqa: PLR2004 - the top bit says that more follow
-            return value % _WORD, at + index + 1
+        if byte < 0x80:  # noqa: PLR2004 - the top bit is the continuation bit
+            return value % _MODULUS, position + index + 1
     raise ValueError("a number in the message is too long")

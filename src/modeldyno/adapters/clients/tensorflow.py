@@ -1,4 +1,4 @@
-"""What TensorFlow Serving's protocols have in common over HTTP and gRPC: dtypes, signatures, shapes."""
+"""Shared parts of TensorFlow Serving's clients, for HTTP and gRPC: dtypes, signatures, shapes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DTYPES = {
     "uint16": ("DT_UINT16", 17), "float16": ("DT_HALF", 19), "uint32": ("DT_UINT32", 22),
     "uint64": ("DT_UINT64", 23),
 }  # fmt: skip
-"""Our name of a dtype to TensorFlow's name and number."""
+"""ModelDyno's dtype name to TensorFlow's name and number."""
 BY_NAME = {name: dtype for dtype, (name, _) in DTYPES.items()}
 BY_NUMBER = {number: dtype for dtype, (_, number) in DTYPES.items()}
 DEFAULT_SIGNATURE = "serving_default"
@@ -28,29 +28,29 @@ EXAMPLE = "--input name=1x4:float32"
 
 
 def number(name: str, array: ndarray) -> int:
-    """Give TensorFlow's number of an input's dtype.
+    """Return TensorFlow's number for an input's dtype.
 
     Raises:
-        RequestError: it has none.
+        RequestError: TensorFlow has no such dtype.
     """
-    found = DTYPES.get(tensors.kind(array))
-    if found is None:
+    names = DTYPES.get(tensors.kind(array))
+    if names is None:
         raise RequestError(f"The input '{name}' is {array.dtype}, which TensorFlow Serving cannot carry.")
-    return found[1]
+    return names[1]
 
 
 def declared(signatures: Mapping[str, Any], wanted: str) -> tuple[InputSpec, ...]:
-    """Read the inputs of a signature, each a dtype (name or number) and a shape.
+    """Return the inputs of a signature; each has a dtype (name or number) and a shape.
 
     Raises:
-        ValueError: the model has no such signature, or it cannot be read.
+        ValueError: the model has no such signature, or the signature cannot be read.
     """
-    chosen = signatures.get(wanted or DEFAULT_SIGNATURE)
-    if chosen is None:
-        known = ", ".join(sorted(signatures)) or "none"
-        raise ValueError(f"the model has no signature '{wanted or DEFAULT_SIGNATURE}'; it has {known}")
+    signature = signatures.get(wanted or DEFAULT_SIGNATURE)
+    if signature is None:
+        available = ", ".join(sorted(signatures)) or "none"
+        raise ValueError(f"the model has no signature '{wanted or DEFAULT_SIGNATURE}'; it has: {available}")
     try:
-        return tuple(_input(name, info) for name, info in sorted(chosen["inputs"].items()))
+        return tuple(_input(name, info) for name, info in sorted(signature["inputs"].items()))
     except (KeyError, TypeError, AttributeError):
         raise ValueError("the server's description of the model lacks dtype or shape of an input") from None
 
@@ -58,12 +58,12 @@ def declared(signatures: Mapping[str, Any], wanted: str) -> tuple[InputSpec, ...
 def _input(name: str, info: Mapping[str, Any]) -> InputSpec:
     dtype = BY_NAME.get(info["dtype"], BY_NUMBER.get(info["dtype"]))
     if dtype is None:
-        raise ValueError(f"the input '{name}' has the dtype {info['dtype']}, which ModelDyno cannot make")
+        raise ValueError(f"the input '{name}' has the dtype {info['dtype']}, which ModelDyno cannot generate")
     shape = info["tensor_shape"] or {}
     if shape.get("unknown_rank"):
         return InputSpec(name=name, dtype=dtype)
     return InputSpec(
         name=name,
         dtype=dtype,
-        shape=tensors.shape_of(name, [each["size"] for each in shape.get("dim") or ()]),
+        shape=tensors.shape_of(name, [dim["size"] for dim in shape.get("dim") or ()]),
     )

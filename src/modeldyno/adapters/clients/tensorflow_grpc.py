@@ -1,6 +1,6 @@
-"""``tensorflow-grpc``: TensorFlow Serving's Predict over gRPC, tensors as raw bytes.
+"""``tensorflow-grpc``: TensorFlow Serving's Predict over gRPC, with tensors as raw bytes.
 
-The option ``signature`` names another signature than the model's default.
+The option ``signature`` selects a signature other than the model's default.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ SIGNATURE: Schema = {1: ("inputs", [{1: ("key", "string"), 2: ("value", INFO)}])
 SIGNATURES: Schema = {1: ("signature_def", [{1: ("key", "string"), 2: ("value", SIGNATURE)}])}
 _HALVES = {"float16", "bfloat16"}
 _NOT_FOUND = 5
-_MOST = 1 << 26
-"""Elements that a single value is repeated for at most."""
+_REPEAT_LIMIT = 1 << 26
+"""Maximum number of elements that a single value is repeated for."""
 
 
 def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
-    """Make each payload a request to predict.
+    """Turn each payload into a predict request.
 
     Raises:
-        RequestError: the protocol cannot carry an input, or the version is no number.
+        RequestError: the protocol cannot carry an input, or the version is not a number.
     """
     model = _model(endpoint, str(endpoint.options.get("signature", "")))
     messages = [
@@ -90,7 +90,7 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
 def _model(endpoint: Endpoint, signature: str = "") -> dict[str, Any]:
     version = endpoint.version
     if version and not version.isdecimal():
-        raise RequestError(f"The version '{version}' of a model of TensorFlow Serving has to be a number.")
+        raise RequestError(f"TensorFlow Serving's model versions are numbers, but this one is '{version}'.")
     return {
         "name": clients_messages.model(endpoint),
         "version": {"value": int(version)} if version else None,
@@ -108,7 +108,7 @@ def _tensor(name: str, array: ndarray) -> dict[str, Any]:
 
 
 def arrays(reply: Reply) -> Feed:
-    """Read the outputs, from raw bytes or from typed values."""
+    """Return the outputs of a reply, from raw bytes or from typed values."""
     clients_messages.check_grpc(reply)
     outputs = protobuf.decode(RESPONSE, reply.body)["outputs"]
     if not outputs:
@@ -119,20 +119,20 @@ def arrays(reply: Reply) -> Feed:
 def _array(name: str, tensor: dict[str, Any]) -> ndarray:
     dtype = tensorflow.BY_NUMBER.get(tensor.get("dtype", 0))
     if dtype is None:
-        raise ValueError(f"output '{name}' has the dtype number {tensor.get('dtype', 0)}, which is not known")
-    shape = [each["size"] for each in (tensor["tensor_shape"] or {"dim": ()})["dim"]]
+        raise ValueError(f"output '{name}' has the unknown dtype number {tensor.get('dtype', 0)}")
+    shape = [dim["size"] for dim in (tensor["tensor_shape"] or {"dim": ()})["dim"]]
     if tensor["tensor_content"] and dtype != tensors.TEXT:
         return tensors.from_raw(name, tensor["tensor_content"], dtype, shape)
     return _from_values(name, tensor, dtype, shape)
 
 
 def _from_values(name: str, tensor: dict[str, Any], dtype: str, shape: list[int]) -> ndarray:
-    """Read values from the list of their type; the last one stands for those that are missing."""
+    """Decode values from the list of their type; the last value is repeated for missing ones."""
     values: list[Any] = next(
         (tensor[field] for field in tensor if field.endswith("_val") and tensor[field]), []
     )
     missing = math.prod(shape) - len(values)
-    if missing > 0 and values and missing < _MOST:
+    if missing > 0 and values and missing < _REPEAT_LIMIT:
         values = [*values, *values[-1:] * missing]
     if dtype == tensors.TEXT:
         return tensors.from_elements(name, values, shape)
@@ -143,18 +143,18 @@ def _from_values(name: str, tensor: dict[str, Any], dtype: str, shape: list[int]
 
 
 def tokens(reply: Reply) -> int:
-    """Tell nothing: the protocol has no tokens."""
+    """Return -1: the protocol has no tokens."""
     del reply
     return -1
 
 
 def greeting(endpoint: Endpoint) -> Target | None:
-    """Ask for the model's signatures: the service has no other question."""
+    """Return the request for the model's signatures, the only one that the service answers cheaply."""
     return described(endpoint) if endpoint.model else None
 
 
 def recognised(reply: Reply) -> Server | None:
-    """Take any answer that holds signatures, or that speaks of a servable."""
+    """Return TensorFlow Serving if the reply holds signatures or its error mentions a servable."""
     unknown = reply.status == _NOT_FOUND and "Servable" in clients_messages.header(reply, "grpc-message")
     try:
         return Server(name="tensorflow serving") if unknown or _signatures(reply) else None
@@ -163,14 +163,14 @@ def recognised(reply: Reply) -> Server | None:
 
 
 def described(endpoint: Endpoint) -> Target:
-    """Ask for the model's signatures."""
-    asked = {"model_spec": _model(endpoint), "metadata_field": ["signature_def"]}
-    body = protobuf.encode(METADATA_REQUEST, asked)
+    """Return the request for the model's signatures."""
+    request = {"model_spec": _model(endpoint), "metadata_field": ["signature_def"]}
+    body = protobuf.encode(METADATA_REQUEST, request)
     return clients_messages.grpc(NAME, endpoint, f"{SERVICE}GetModelMetadata", [body])
 
 
 def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
-    """Read the inputs of the signature."""
+    """Return the inputs of the signature."""
     if reply is None:
         return ()
     return tensorflow.declared(_signatures(reply), str(endpoint.options.get("signature", "")))
@@ -185,7 +185,7 @@ def _signatures(reply: Reply) -> dict[str, Any]:
     return {
         entry["key"]: {
             "inputs": {
-                each["key"]: each["value"] or {} for each in (entry["value"] or {"inputs": ()})["inputs"]
+                item["key"]: item["value"] or {} for item in (entry["value"] or {"inputs": ()})["inputs"]
             }
         }
         for entry in protobuf.decode(SIGNATURES, data)["signature_def"]

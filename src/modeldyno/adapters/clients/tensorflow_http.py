@@ -1,7 +1,7 @@
-"""``tensorflow-http``: TensorFlow Serving's REST predict, which KServe's protocol of version 1 is, too.
+"""``tensorflow-http``: TensorFlow Serving's REST predict, which is also KServe's protocol of version 1.
 
-The option ``format`` is ``row`` (a list of instances, by default) or ``columnar`` (a list for each input);
-``signature`` names another signature than the model's default. Bytes go as ``{"b64": ...}``, text as text.
+The option ``format`` is ``row`` (a list of instances, the default) or ``columnar`` (a list per input);
+``signature`` selects another signature than the model's default. Bytes are sent as ``{"b64": ...}``.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ transport = Transport.HTTP
 
 NAME = "tensorflow-http"
 FORMATS = ("row", "columnar")
-_INSTEAD = "take gRPC, or other data"
+_INSTEAD = "use gRPC, or other data"
 _NOT_FOUND = 404
 _UNKNOWN = ("Could not find any versions of model", "Servable not found")
-"""What TensorFlow Serving says of a model that it does not have."""
+"""TensorFlow Serving's error messages for a model that it does not have."""
 _OUTPUT = "output"
-"""Name of an output that comes without one."""
+"""Name given to an unnamed output."""
 
 
 def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
-    """Make each payload a request to predict.
+    """Turn each payload into a predict request.
 
     Raises:
-        RequestError: the protocol cannot carry an input, or rows were asked for where there are none.
+        RequestError: the protocol cannot carry an input, or the format is rows without a common batch.
     """
     path = clients_messages.model_path(endpoint, "/v1/models/") + ":predict"
     return clients_messages.http(NAME, endpoint, [_message(endpoint, path, feed) for feed in feeds])
@@ -54,13 +54,13 @@ def _message(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
     signature = str(endpoint.options.get("signature", ""))
     body = {
         **({"signature_name": signature} if signature else {}),
-        **({"instances": _rows(feed, columns)} if form == "row" else {"inputs": _alone(columns)}),
+        **({"instances": _rows(feed, columns)} if form == "row" else {"inputs": _without_name(columns)}),
     }
     return clients_messages.post(endpoint, path, clients_messages.written(body, instead=_INSTEAD))
 
 
-def _alone(columns: dict[str, Any]) -> Any:
-    """A single input needs no name."""
+def _without_name(columns: dict[str, Any]) -> Any:
+    """Return the values without a name if there is only one input."""
     return next(iter(columns.values())) if len(columns) == 1 else columns
 
 
@@ -69,25 +69,27 @@ def _rows(feed: Feed, columns: dict[str, Any]) -> list[Any]:
     if len(firsts) > 1 or None in firsts:
         shapes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in feed.items())
         raise RequestError(
-            f"Inputs without a common batch cannot go in rows ({shapes}); set format=columnar."
+            f"Inputs without a common batch size cannot be sent as rows ({shapes}); set format=columnar."
         )
     if len(columns) == 1:
-        return list(_alone(columns))
+        return list(_without_name(columns))
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def arrays(reply: Reply) -> Feed:
-    """Read predictions (rows) or outputs (columns)."""
-    found = clients_messages.table(reply)
-    if found.get("error"):
+    """Return predictions (rows) or outputs (columns)."""
+    response = clients_messages.table(reply)
+    if response.get("error"):
         raise ValueError(f"the server answered: {clients_messages.complaint(reply.body)}")
-    if not {"predictions", "outputs"} & found.keys():
+    if not {"predictions", "outputs"} & response.keys():
         raise ValueError("the answer has neither predictions nor outputs")
-    if "outputs" in found:
-        columns = found["outputs"] if isinstance(found["outputs"], dict) else {_OUTPUT: found["outputs"]}
+    if "outputs" in response:
+        columns = (
+            response["outputs"] if isinstance(response["outputs"], dict) else {_OUTPUT: response["outputs"]}
+        )
         named = columns if not _is_bytes(columns) else {_OUTPUT: columns}
         return {str(name): _array(str(name), values) for name, values in named.items()}
-    rows = found["predictions"]
+    rows = response["predictions"]
     if not isinstance(rows, list) or not rows:
         raise ValueError("the answer has no predictions")
     if not isinstance(rows[0], dict) or _is_bytes(rows[0]):
@@ -102,61 +104,61 @@ def _is_bytes(value: Any) -> bool:
 
 
 def _array(name: str, values: Any) -> Any:
-    return tensors.from_values(name, _plain(name, values), None, None)
+    return tensors.from_values(name, _decode_base64(name, values), None, None)
 
 
-def _plain(name: str, values: Any) -> Any:
+def _decode_base64(name: str, values: Any) -> Any:
     if isinstance(values, list):
-        return [_plain(name, value) for value in values]
+        return [_decode_base64(name, value) for value in values]
     if not _is_bytes(values):
         return values
     try:
         return base64.b64decode(values["b64"], validate=True)
     except (ValueError, TypeError):
-        raise ValueError(f"output '{name}' holds bytes that are no base64") from None
+        raise ValueError(f"output '{name}' holds bytes that are not base64") from None
 
 
 def tokens(reply: Reply) -> int:
-    """Tell nothing: the protocol has no tokens."""
+    """Return -1: the protocol has no tokens."""
     del reply
     return -1
 
 
 def greeting(endpoint: Endpoint) -> Target | None:
-    """Ask for the state of the model."""
+    """Return the request for the model's status."""
     if not endpoint.model:
         return None
     return clients_messages.get(NAME, endpoint, clients_messages.model_path(endpoint, "/v1/models/"))
 
 
 def recognised(reply: Reply) -> Server | None:
-    """Read the state, which TensorFlow Serving tells of each version, KServe as ready or not."""
-    found = clients_messages.quiet(reply)
-    if _unknown(reply) or isinstance(found.get("model_version_status"), list):
+    """Return the server by its model status: per version in TensorFlow Serving, ready or not in KServe."""
+    status = clients_messages.quiet(reply)
+    if _reports_unknown_model(reply) or isinstance(status.get("model_version_status"), list):
         return Server(name="tensorflow serving")
-    return Server(name="kserve") if {"name", "ready"} <= found.keys() else None
+    return Server(name="kserve") if {"name", "ready"} <= status.keys() else None
 
 
-def _unknown(reply: Reply) -> bool:
-    """Say whether TensorFlow Serving tells that it has no such model."""
-    words = clients_messages.complaint(reply.body)
-    return reply.status == _NOT_FOUND and any(each in words for each in _UNKNOWN)
+def _reports_unknown_model(reply: Reply) -> bool:
+    """Return whether TensorFlow Serving reports that it has no such model."""
+    message = clients_messages.complaint(reply.body)
+    return reply.status == _NOT_FOUND and any(phrase in message for phrase in _UNKNOWN)
 
 
 def described(endpoint: Endpoint) -> Target:
-    """Ask for the model's signatures."""
+    """Return the request for the model's signatures."""
     return clients_messages.get(
         NAME, endpoint, clients_messages.model_path(endpoint, "/v1/models/") + "/metadata"
     )
 
 
 def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
-    """Read the inputs of the signature; KServe has no such path, and tells none."""
-    if reply is None or (reply.status == _NOT_FOUND and not _unknown(reply)):
+    """Return the inputs of the signature; empty for KServe, which has no such path."""
+    if reply is None or (reply.status == _NOT_FOUND and not _reports_unknown_model(reply)):
         return ()
-    found = clients_messages.content(reply)
+    metadata = clients_messages.content(reply)
     try:
-        signatures = found["metadata"]["signature_def"]["signature_def"]
+        signatures = metadata["metadata"]["signature_def"]["signature_def"]
     except (KeyError, TypeError):
         raise ValueError("the server's description of the model has no signatures") from None
     return tensorflow.declared(signatures, str(endpoint.options.get("signature", "")))

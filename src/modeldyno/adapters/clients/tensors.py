@@ -1,4 +1,4 @@
-"""Arrays as a protocol carries them: as bytes in the order of C, little end first, or as lists for JSON."""
+"""Converts arrays to and from what protocols carry: little-endian bytes in C order, or lists for JSON."""
 
 from __future__ import annotations
 
@@ -21,34 +21,36 @@ TEXT, BFLOAT16 = "string", "bfloat16"
 
 
 def kind(array: ndarray) -> str:
-    """Name the dtype of an array as `core.spec.input_spec` does."""
+    """Return the dtype of an array as `core.spec.input_spec` names it."""
     return TEXT if array.dtype.kind in "OUS" else array.dtype.name
 
 
 def named(feed: Feed, example: str) -> Feed:
-    """Refuse a payload without inputs, for a protocol that has to name them."""
+    """Return the payload; refuse one without inputs, for protocols that have to name them."""
     if not feed:
-        raise RequestError(f"The server does not tell what the model takes; give it, such as {example}.")
+        raise RequestError(
+            f"The server does not describe the model's inputs; describe them, for example {example}."
+        )
     return feed
 
 
 def only(feed: Feed, what: str) -> tuple[str, ndarray]:
-    """Give the one input of a payload."""
+    """Return the only input of a payload, with its name."""
     if len(feed) != 1:
-        raise RequestError(f"{what} takes one input, not {len(feed)}: {', '.join(feed) or 'none was given'}.")
+        raise RequestError(f"{what} takes one input, not {len(feed)}: {', '.join(feed) or 'none'}.")
     return next(iter(feed.items()))
 
 
 def raw(array: ndarray) -> bytes:
-    """Give the bytes of numbers; bfloat16 as its upper 16 bits of float32."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    """Return the bytes of numbers; bfloat16 as the upper 16 bits of its float32."""
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     plain = array.view(np.uint16) if array.dtype.name == BFLOAT16 else array
     return np.ascontiguousarray(plain, plain.dtype.newbyteorder("<")).tobytes()
 
 
 def elements(name: str, array: ndarray) -> list[bytes]:
-    """Give the elements of text, each as bytes: text as UTF-8."""
+    """Return the elements of a text array as bytes; str is encoded as UTF-8."""
     return [_element(name, item) for item in array.reshape(-1).tolist()]
 
 
@@ -56,15 +58,17 @@ def _element(name: str, item: Any) -> bytes:
     if isinstance(item, bytes):
         return item
     if not isinstance(item, str):
-        raise RequestError(f"The input '{name}' holds {type(item).__name__}, which no request can carry.")
+        raise RequestError(
+            f"The input '{name}' holds {type(item).__name__} values, which no request can carry."
+        )
     try:
         return item.encode()
     except UnicodeEncodeError:
-        raise RequestError(f"The input '{name}' holds text that is no Unicode.") from None
+        raise RequestError(f"The input '{name}' holds text that is not valid Unicode.") from None
 
 
 def lists(name: str, array: ndarray, *, encoded: bool = False) -> Any:
-    """Give nested lists for JSON; bytes as UTF-8, or with `encoded` as ``{"b64": ...}``."""
+    """Return nested lists for JSON; bytes as UTF-8, or with `encoded` as ``{"b64": ...}``."""
     if kind(array) not in DTYPES:
         raise RequestError(f"The input '{name}' is {array.dtype}, which JSON cannot carry.")
     if kind(array) == BFLOAT16:
@@ -84,23 +88,23 @@ def _texts(name: str, value: Any, *, encoded: bool) -> Any:
         return data.decode()
     except UnicodeDecodeError:
         raise RequestError(
-            f"The input '{name}' holds bytes that are no text, which JSON cannot carry; take gRPC, say."
+            f"The input '{name}' holds bytes that are not UTF-8 text, which JSON cannot carry; use gRPC."
         ) from None
 
 
 def from_raw(name: str, data: bytes | memoryview, dtype: str, shape: Sequence[int]) -> ndarray:
-    """Read numbers; bfloat16 comes as float32, which holds it exactly.
+    """Decode numbers from bytes; bfloat16 becomes float32, which holds it exactly.
 
     Raises:
-        ValueError: there are more or fewer bytes than the shape takes.
+        ValueError: the number of bytes does not match the shape.
     """
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     code = np.dtype(np.uint16 if dtype == BFLOAT16 else dtype).newbyteorder("<")
     expected = math.prod(shape) * code.itemsize
     if len(data) != expected or any(size < 0 for size in shape):
         raise ValueError(
-            f"output '{name}' has {len(data):,} bytes, but {_show(shape)} {dtype} is {expected:,}"
+            f"output '{name}' has {len(data):,} bytes, but {_show(shape)} {dtype} takes {expected:,}"
         )
     array = np.frombuffer(data, code).reshape(shape)
     if dtype == BFLOAT16:
@@ -109,12 +113,12 @@ def from_raw(name: str, data: bytes | memoryview, dtype: str, shape: Sequence[in
 
 
 def from_values(name: str, values: Any, dtype: str | None, shape: Sequence[int] | None) -> ndarray:
-    """Read numbers or text out of lists, nested or flat; without a dtype, what they are.
+    """Convert lists of numbers or text, nested or flat, to an array; without a dtype it is inferred.
 
     Raises:
-        ValueError: they are no such numbers, or more or fewer than the shape takes.
+        ValueError: the values have another dtype, or their number does not match the shape.
     """
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     try:
         array = np.asarray(values, object if dtype == TEXT else None)
@@ -132,8 +136,8 @@ def from_values(name: str, values: Any, dtype: str | None, shape: Sequence[int] 
 
 
 def _text(values: Any, dtype: str | None) -> ndarray:
-    """Give text or bytes; raise ValueError for anything else, or where numbers should be."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    """Return an array of text or bytes; raise ValueError for anything else, or if numbers are expected."""
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     array = np.asarray(values, object)
     if dtype not in {None, TEXT} or not all(isinstance(item, str | bytes) for item in array.flat):
@@ -142,18 +146,18 @@ def _text(values: Any, dtype: str | None) -> ndarray:
 
 
 def _cast(values: Any, array: ndarray, dtype: Any) -> ndarray:
-    """Give numbers another dtype; whole ones must be whole, and not too large for it.
+    """Convert numbers to another dtype; integers must be whole and fit.
 
     Raises:
-        ValueError: one is not, or does not fit.
-        OverflowError: one does not fit.
+        ValueError: a number is not whole, or does not fit.
+        OverflowError: a number does not fit.
     """
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     if dtype.kind not in "biu":
         with np.errstate(over="ignore"):
             return array.astype(dtype)
-    if array.dtype.kind == "f":  # of whole numbers beyond int64, numpy makes these
+    if array.dtype.kind == "f":  # numpy's choice for integers beyond int64
         array = np.asarray(values, object)
         if any(isinstance(item, float) and not item.is_integer() for item in array.flat):
             raise ValueError
@@ -165,7 +169,7 @@ def _cast(values: Any, array: ndarray, dtype: Any) -> ndarray:
 
 
 def from_elements(name: str, items: Sequence[bytes], shape: Sequence[int]) -> ndarray:
-    """Make elements text, or leave them bytes where one of them is no UTF-8."""
+    """Return an array of text, or of bytes if an element is not UTF-8."""
     try:
         return from_values(name, [item.decode() for item in items], TEXT, shape)
     except UnicodeDecodeError:
@@ -173,10 +177,10 @@ def from_elements(name: str, items: Sequence[bytes], shape: Sequence[int]) -> nd
 
 
 def shape_of(name: str, sizes: Sequence[Any]) -> tuple[Dimension, ...]:
-    """Read a declared shape: -1 is free, and in the first place the batch.
+    """Return a declared shape: -1 is a free dimension, and on the first axis the batch.
 
     Raises:
-        ValueError: a size is no number.
+        ValueError: a size is not a number.
     """
     try:
         numbers = [int(size) for size in sizes]

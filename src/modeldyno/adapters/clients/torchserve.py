@@ -1,9 +1,9 @@
 """``torchserve``: TorchServe's REST inference.
 
-The option ``content`` says what the body is. ``json``, the default, is an object of the inputs by name, each
-as nested lists with the batch first: ``{"x": [[1, 2], [3, 4]]}``. ``raw`` is the bytes of the only input: an
-image, say, as a vector of uint8, or one text. TorchServe batches requests itself; what a handler makes of a
-body is its own affair.
+The option ``content`` selects the body. ``json``, the default, is an object of the inputs by name, each as
+nested lists with the batch first: ``{"x": [[1, 2], [3, 4]]}``. ``raw`` is the bytes of the only input: for
+example an image as a vector of uint8, or one text. TorchServe batches requests itself; how a body is read is
+up to the handler.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ _EXAMPLE = "--input data=1x3x224x224"
 _INSTEAD = "set content=raw, or other data"
 _STATES = ("Healthy", "Partial Healthy", "Unhealthy")
 _OUTPUT = "output"
-"""Name of an output that comes without one."""
+"""Name given to an unnamed output."""
 
 
 def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
-    """Make each payload a request for a prediction.
+    """Turn each payload into a prediction request.
 
     Raises:
-        RequestError: an input cannot go in such a body.
+        RequestError: an input cannot be put into such a body.
     """
     path = clients_messages.model_path(endpoint, "/predictions/", "/")
     content = str(endpoint.options.get("content", "json"))
     if content not in CONTENTS:
         raise UnknownName.among("content", content, CONTENTS)
-    make = _raw if content == "raw" else _json
+    make = _raw_request if content == "raw" else _json_request
     return clients_messages.http(NAME, endpoint, [make(endpoint, path, feed) for feed in feeds])
 
 
-def _json(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
+def _json_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
     values = {name: tensors.lists(name, array) for name, array in tensors.named(feed, _EXAMPLE).items()}
     return clients_messages.post(endpoint, path, clients_messages.written(values, instead=_INSTEAD))
 
 
-def _raw(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
+def _raw_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
     name, array = tensors.only(tensors.named(feed, _EXAMPLE), "content=raw")
     if tensors.kind(array) == tensors.TEXT and array.size == 1:
         (body,) = tensors.elements(name, array)
@@ -67,14 +67,14 @@ def _raw(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
 
 
 def arrays(reply: Reply) -> Feed:
-    """Read an object of outputs, a list, a number, or whatever else as bytes."""
+    """Return an object of outputs, a list or a number; anything else as bytes."""
     clients_messages.check(reply)
     try:
-        found = clients_messages.parsed(reply.body)
+        response = clients_messages.parsed(reply.body)
     except ValueError:
         return {_OUTPUT: tensors.from_raw(_OUTPUT, reply.body, "uint8", (len(reply.body),))}
-    named = found if isinstance(found, dict) and found else {_OUTPUT: found}
-    return {str(name): _array(str(name), values) for name, values in named.items()}
+    outputs = response if isinstance(response, dict) and response else {_OUTPUT: response}
+    return {str(name): _array(str(name), values) for name, values in outputs.items()}
 
 
 def _array(name: str, values: Any) -> Any:
@@ -82,30 +82,30 @@ def _array(name: str, values: Any) -> Any:
 
 
 def tokens(reply: Reply) -> int:
-    """Tell nothing: the protocol has no tokens."""
+    """Return -1: the protocol has no tokens."""
     del reply
     return -1
 
 
 def greeting(endpoint: Endpoint) -> Target:
-    """Ask how it is."""
+    """Return the health request."""
     return clients_messages.get(NAME, endpoint, "/ping")
 
 
 def recognised(reply: Reply) -> Server | None:
-    """Read that it is well, or partly, or not: any of these is TorchServe's word."""
-    found = clients_messages.quiet(reply)
-    if found.get("status") not in _STATES:
+    """Return TorchServe if the reply is one of its health states."""
+    health = clients_messages.quiet(reply)
+    if health.get("status") not in _STATES:
         return None
     return Server(name="torchserve")
 
 
 def described(endpoint: Endpoint) -> None:
-    """Ask nothing: it does not tell what its models take."""
+    """Return None: TorchServe does not describe its models' inputs."""
     del endpoint
 
 
 def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
-    """Tell none: what a handler takes is its own affair."""
+    """Return no inputs: what a handler takes is unknown."""
     del reply, endpoint
     return ()

@@ -1,7 +1,7 @@
-"""Results and Studies put where other tools look for them; each module is one tool.
+"""Exporters write Results and Studies to other tools; each module is one tool.
 
-An exporter writes the numbers that `core.result.numbers` gives, under their names: what samples do not
-certify has another one. Where a Study can be put, its trials are runs within a run.
+An exporter writes the numbers of `core.result.numbers` under their names; numbers that the samples do not
+certify have a different name. Where a Study can be exported, its trials are nested runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Prometheus: a file of OpenMetrics text, such as node_exporter's textfile collector takes.
+"""Prometheus: a file in the OpenMetrics text format, for node_exporter's textfile collector.
 
-Names end in the base unit; percentiles are the quantiles of a summary. What is no claim has ``raw`` in the
-name of its metric. https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md
+Names end in the base unit; percentiles are quantiles of a summary. Numbers that the samples do not certify
+have ``raw`` in the metric's name. https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md
 """
 
 from __future__ import annotations
@@ -26,71 +26,73 @@ _UNITS = {
     SECONDS: "seconds", BYTES: "bytes", RATE: "per_second", FRACTION: "ratio", CORES: "cores",
     JOULES: "joules", WATTS: "watts", HERTZ: "hertz", CELSIUS: "celsius",
 }  # fmt: skip
-_NAME = re.compile(r"[^a-zA-Z0-9_]")
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-_WHOLE = ("n", "mean")
-"""Statistics from which count and sum of a summary follow."""
+_SUMMARY_STATISTICS = ("n", "mean")
+"""Statistics from which the count and sum of a summary are computed."""
 
 
 def export(document: Result, target: str) -> str:
-    """Write the file."""
+    """Write the file and return its path."""
     path = Path(target)
     codec.write(path, text(document).encode("utf-8", "replace"))
     return str(path)
 
 
 def text(result: Result) -> str:
-    """Give the exposition: each family with its type, unit and help, and the end."""
+    """Return the exposition: each family with its type, unit and help, then the end marker."""
     common = labels(result)
     families: dict[tuple[str, bool, str], list[Figure]] = {}
-    for each in figures(result):
-        statistic = each.query.statistic or ""
-        plain = "" if each.fraction is not None or statistic in _WHOLE else statistic
-        families.setdefault((each.query.metric, each.claim, plain), []).append(each)
+    for figure in figures(result):
+        statistic = figure.query.statistic or ""
+        suffix = "" if figure.fraction is not None or statistic in _SUMMARY_STATISTICS else statistic
+        families.setdefault((figure.query.metric, figure.claim, suffix), []).append(figure)
     lines = [
-        line for (m, claim, s), found in families.items() for line in _family(m, claim, s, found, common)
+        line
+        for (metric, claim, shsuffix), members in families.items()
+        for line in _family(metric, claim, shsuffix, members, common)
     ]
-    doubts = dict.fromkeys(each.code for each in result.doubts)
-    told = (_sample("modeldyno_doubt", {**common, "code": code}, 1) for code in doubts)
+    doubts = dict.fromkeys(doubt.code for doubt in result.doubts)
+    doubt_samples = (_sample("modeldyno_doubt", {**common, "code": code}, 1) for code in doubts)
     head = _head("modeldyno_doubt", "gauge", "", "A reason not to trust these numbers.")
     identity = {**common, "id": result.id, "created": result.created}
-    about = _head("modeldyno_result", "info", "", "Which result it is.")
-    known = _sample("modeldyno_result_info", identity, 1)
-    return "\n".join([*lines, *head, *told, *about, known, "# EOF", ""])
+    info_head = _head("modeldyno_result", "info", "", "Which result it is.")
+    info = _sample("modeldyno_result_info", identity, 1)
+    return "\n".join([*lines, *head, *doubt_samples, *info_head, info, "# EOF", ""])
 
 
 def _family(
-    metric: str, claim: bool, statistic: str, found: Iterable[Figure], common: Mapping[str, str]
+    metric: str, claim: bool, statistic: str, members: Iterable[Figure], common: Mapping[str, str]
 ) -> Iterator[str]:
-    """Give a summary of percentiles, count and sum, or a gauge for any other statistic."""
+    """Yield a summary of percentiles, count and sum, or a gauge for any other statistic."""
     row = METRICS[metric]
     parts = ("modeldyno", metric, statistic, "" if claim else "raw", _UNITS.get(row.unit, ""))
     unit = _UNITS.get(row.unit, "")
     name = "_".join(part for part in parts if part and not (part == unit and metric.endswith(f"_{unit}")))
     summary = row.spread and not statistic
-    sentence = row.sentence if claim else f"{row.sentence} Not certified by the samples: no claim."
+    sentence = row.sentence if claim else f"{row.sentence} Not certified by the samples."
     yield from _head(name, "summary" if summary else "gauge", unit if name.endswith(unit) else "", sentence)
     scopes: dict[str, list[Figure]] = {}
-    for each in found:
-        scopes.setdefault(each.query.scope, []).append(each)
+    for figure in members:
+        scopes.setdefault(figure.query.scope, []).append(figure)
     for scope, several in scopes.items():
-        marked = {**common, **({"scope": scope} if scope else {})}
+        labelled = {**common, **({"scope": scope} if scope else {})}
         yield from (
-            _summary(name, several, marked)
+            _summary(name, several, labelled)
             if summary
-            else (_sample(name, marked, each.value) for each in several)
+            else (_sample(name, labelled, figure.value) for figure in several)
         )
 
 
-def _summary(name: str, found: Iterable[Figure], marked: Mapping[str, str]) -> Iterator[str]:
-    """Give quantiles, then count and sum where both are known."""
-    known = {each.query.statistic: each.value for each in found}
-    for each in found:
-        if each.fraction is not None:
-            yield _sample(name, {**marked, "quantile": f"{each.fraction:g}"}, each.value)
-    if "n" in known and "mean" in known:
-        yield _sample(f"{name}_count", marked, int(known["n"]))
-        yield _sample(f"{name}_sum", marked, known["mean"] * known["n"])
+def _summary(name: str, members: Iterable[Figure], labelled: Mapping[str, str]) -> Iterator[str]:
+    """Yield the quantiles, then count and sum if both are known."""
+    values = {figure.query.statistic: figure.value for figure in members}
+    for figure in members:
+        if figure.fraction is not None:
+            yield _sample(name, {**labelled, "quantile": f"{figure.fraction:g}"}, figure.value)
+    if "n" in values and "mean" in values:
+        yield _sample(f"{name}_count", labelled, int(values["n"]))
+        yield _sample(f"{name}_sum", labelled, values["mean"] * values["n"])
 
 
 def _head(name: str, kind: str, unit: str, sentence: str) -> Iterator[str]:
@@ -100,6 +102,8 @@ def _head(name: str, kind: str, unit: str, sentence: str) -> Iterator[str]:
     yield f"# HELP {name} {sentence.translate(_ESCAPED)}"
 
 
-def _sample(name: str, marked: Mapping[str, str], value: float) -> str:
-    written = ",".join(f'{_NAME.sub("_", key)}="{word.translate(_ESCAPED)}"' for key, word in marked.items())
-    return f"{name}{{{written}}} {value!r}"
+def _sample(name: str, labelled: Mapping[str, str], value: float) -> str:
+    label_text = ",".join(
+        f'{_ILLEGAL.sub("_", key)}="{text.translate(_ESCAPED)}"' for key, text in labelled.items()
+    )
+    return f"{name}{{{label_text}}} {value!r}"

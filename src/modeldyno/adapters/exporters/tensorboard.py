@@ -1,4 +1,4 @@
-"""TensorBoard: event files, a directory for each result, with scalars and the plugin of hyper-parameters."""
+"""TensorBoard: event files, one directory per result, with scalars and hyper-parameters (HParams plugin)."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ requires = ("tensorboard",)
 
 
 def export(document: Result, target: str) -> str:
-    """Write the events of one result into a directory of its own."""
+    """Write the events of one result into its own directory."""
     folder = Path(target) / document.id
     _write(document, folder)
     return str(folder)
 
 
 def export_study(study: Study, results: Mapping[str, Result], target: str) -> str:
-    """Write each trial whose result is known, one directory for the study."""
+    """Write the events of each trial that has a result into one directory per study."""
     folder = Path(target) / study.id
     for trial in study.trials:
-        if (found := results.get(trial.result)) is not None:
-            _write(found, folder / f"trial-{trial.number:04}")
+        if (result := results.get(trial.result)) is not None:
+            _write(result, folder / f"trial-{trial.number:04}")
     return str(folder)
 
 
 def _write(result: Result, folder: Path) -> None:
-    from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415 - dear
+    from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415 - slow to import
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata  # noqa: PLC0415
     from tensorboard.compat.proto.tensor_pb2 import TensorProto  # noqa: PLC0415
     from tensorboard.plugins.hparams import summary_v2  # noqa: PLC0415
     from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
 
     if any(folder.glob("events.out.tfevents.*")):
-        return  # the same id is the same result
-    begun = datetime.fromisoformat(result.created).timestamp()
+        return  # already exported: the same id is the same result
+    timestamp = datetime.fromisoformat(result.created).timestamp()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -52,15 +52,15 @@ def _write(result: Result, folder: Path) -> None:
     writer = EventFileWriter(str(folder))
 
     def add(summary: object) -> None:
-        writer.add_event(Event(wall_time=begun, step=0, summary=summary))
+        writer.add_event(Event(wall_time=timestamp, step=0, summary=summary))
 
-    add(summary_v2.hparams_pb(settings(result), trial_id=result.id, start_time_secs=begun))
-    for each in figures(result):
-        tag = str(each.query).replace("@", "/", 1)
-        add(Summary(value=[Summary.Value(tag=tag, simple_value=each.value)]))
-    words = json.dumps(circumstances(result), indent=1).encode()
+    add(summary_v2.hparams_pb(settings(result), trial_id=result.id, start_time_secs=timestamp))
+    for figure in figures(result):
+        tag = str(figure.query).replace("@", "/", 1)
+        add(Summary(value=[Summary.Value(tag=tag, simple_value=figure.value)]))
+    facts = json.dumps(circumstances(result), indent=1).encode()
     plugin = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
-    shown = TensorProto(dtype="DT_STRING", string_val=[b"```json\n" + words + b"\n```"])
-    shown.tensor_shape.dim.add(size=1)
-    add(Summary(value=[Summary.Value(tag="modeldyno", metadata=plugin, tensor=shown)]))
+    tensor = TensorProto(dtype="DT_STRING", string_val=[b"```json\n" + facts + b"\n```"])
+    tensor.tensor_shape.dim.add(size=1)
+    add(Summary(value=[Summary.Value(tag="modeldyno", metadata=plugin, tensor=tensor)]))
     writer.close()

@@ -1,4 +1,4 @@
-"""Weights & Biases: an offline run, which ``wandb sync`` uploads; nothing goes to the network here."""
+"""Weights & Biases: an offline run, for upload by ``wandb sync``; nothing is sent over the network here."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _PROJECT = "modeldyno"
 
 def export(document: Result, target: str) -> str:
     """Write one offline run below the directory."""
-    return _run(document, target, group="")
+    return _write_run(document, target, group="")
 
 
 def export_study(study: Study, results: Mapping[str, Result], target: str) -> str:
-    """Write a run for each trial whose result is known, all of one group."""
-    found = [results[trial.result] for trial in study.trials if trial.result in results]
-    for each in found:
-        _run(each, target, group=study.name or study.id)
-    return f"{len(found)} offline runs in {target}"
+    """Write a run for each trial that has a result, all in one group."""
+    measured = [results[trial.result] for trial in study.trials if trial.result in results]
+    for result in measured:
+        _write_run(result, target, group=study.name or study.id)
+    return f"{len(measured)} offline runs in {target}"
 
 
-def _run(result: Result, target: str, *, group: str) -> str:
-    import wandb  # noqa: PLC0415 - dear
+def _write_run(result: Result, target: str, *, group: str) -> str:
+    import wandb  # noqa: PLC0415 - slow to import
 
     folder = Path(target).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    if known := sorted(folder.glob(f"wandb/offline-run-*-{result.id}")):
-        return str(known[0])
+    if existing := sorted(folder.glob(f"wandb/offline-run-*-{result.id}")):
+        return str(existing[0])
     run = wandb.init(
         project=_PROJECT,
         dir=str(folder),
@@ -50,8 +50,8 @@ def _run(result: Result, target: str, *, group: str) -> str:
             silent=True, console="off", save_code=False, disable_git=True, x_disable_meta=True
         ),
     )
-    run.summary.update({str(each.query): each.value for each in figures(result)})
-    kept = Path(run.dir) / "result.json"
-    codec.write(kept, codec.encode(result))
+    run.summary.update({str(figure.query): figure.value for figure in figures(result)})
+    path = Path(run.dir) / "result.json"
+    codec.write(path, codec.encode(result))
     run.finish(exit_code=1 if result.failures else 0)
     return str(Path(run.dir).parent)

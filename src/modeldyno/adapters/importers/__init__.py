@@ -1,8 +1,8 @@
-"""Results of other load generators, in our words; each module is one tool.
+"""Importers read the results of other load generators; each module is one tool.
 
-An importer says whether a file is of its tool, and what the file tells: requests where they are there, else
-figures, and a doubt for each definition that is another than ours. The files were read in the sources of the
-tools, and real ones lie beside the tests.
+An importer tells whether a file is from its tool, and reads it: requests if the file has them, otherwise
+statistics, with a doubt for each definition that differs from ModelDyno's. The formats were checked against
+the tools' sources; real files are among the tests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AIPerf: ``profile_export_aiperf.json`` and ``.csv`` (statistics), ``profile_export.jsonl`` (every request).
 
-The statistics and the requests lie beside each other; whichever of the JSON files is named, both are read.
-Times are nanoseconds of the wall clock for a request, and milliseconds for its parts. As of release 0.13.
+The statistics and the requests are in the same directory; whichever JSON file is named, both are read.
+Times are wall-clock nanoseconds for a request, and milliseconds for its parts. As of release 0.13.
 """
 
 from __future__ import annotations
@@ -77,10 +77,12 @@ class _Record(msgspec.Struct):
 
 
 def claims(file: Foreign) -> bool:
-    """Say whether it is one of these three."""
+    """Return whether the file is one of these three."""
     if not file.documents:
         return file.text.startswith(_HEADER)
-    return all(isinstance(each, dict) and (_is_record(each) or _is_summary(each)) for each in file.documents)
+    return all(
+        isinstance(entry, dict) and (_is_record(entry) or _is_summary(entry)) for entry in file.documents
+    )
 
 
 def _is_record(document: Mapping[str, Any]) -> bool:
@@ -93,18 +95,18 @@ def _is_summary(document: Mapping[str, Any]) -> bool:
 
 
 def read(file: Foreign) -> Iterator[Imported]:
-    """Give the one load that it tells of."""
+    """Yield the one load in the file."""
     if not file.documents:
-        yield _imported(_table(file.text), ())
+        yield _import_load(_read_csv(file.text), ())
     elif _is_record(file.documents[0]):
-        beside = _beside(file.path, _SUMMARY)
-        yield _imported(beside[0] if beside else {}, file.documents)
+        summaries = _read_sibling(file.path, _SUMMARY)
+        yield _import_load(summaries[0] if summaries else {}, file.documents)
     else:
-        yield _imported(file.documents[0], _beside(file.path, _RECORDS))
+        yield _import_load(file.documents[0], _read_sibling(file.path, _RECORDS))
 
 
-def _beside(path: Path, name: str) -> Sequence[Any]:
-    """Give what lies beside a file under the name that AIPerf gives it; nothing where none does."""
+def _read_sibling(path: Path, name: str) -> Sequence[Any]:
+    """Return the other file of the export, in the same directory; empty if there is none."""
     if path.name not in {_SUMMARY, _RECORDS}:
         return ()
     try:
@@ -115,70 +117,74 @@ def _beside(path: Path, name: str) -> Sequence[Any]:
     return [msgspec.json.decode(line) for line in lines]
 
 
-def _imported(summary: Mapping[str, Any], documents: Iterable[Any]) -> Imported:
+def _import_load(summary: Mapping[str, Any], documents: Iterable[Any]) -> Imported:
     records = [msgspec.convert(document, _Record) for document in documents]
     measured = [record for record in records if record.metadata.benchmark_phase != "warmup"]
-    requests = tuple(map(_told, measured))
-    asked = summary.get("input_config") or {}
-    load = _load(asked, requests)
-    begin = min((each.sent for each in requests), default=0)
+    requests = tuple(map(_request, measured))
+    config = summary.get("input_config") or {}
+    load = _load(config, requests)
+    begin = min((request.sent for request in requests), default=0)
     return Imported(
         tool=TOOL,
         version=str(summary.get("aiperf_version") or ""),
-        model=_first(_at(asked, "endpoint", "model_names") or _at(asked, "models", "items")),
-        url=_first(_at(asked, "endpoint", "urls") or _at(asked, "endpoint", "url")),
+        model=_first_text(_lookup(config, "endpoint", "model_names") or _lookup(config, "models", "items")),
+        url=_first_text(_lookup(config, "endpoint", "urls") or _lookup(config, "endpoint", "url")),
         created=datetime.fromtimestamp(begin * NANO, UTC).isoformat() if requests else "",
         load=load,
-        config={"protocol": str(_at(asked, "endpoint", "type") or "openai")},
+        config={"protocol": str(_lookup(config, "endpoint", "type") or "openai")},
         requests=requests,
         untold=frozenset({"throughput", "inter_token_latency"}),
         figures=tuple(_figures(summary, closed=load.closed)),
-        gaps=tuple(_gaps(measured, known=bool(asked))),
+        gaps=tuple(_doubts(measured, has_config=bool(config))),
     )
 
 
-# --- what was asked for ----------------------------------------------------------------------------
+# --- configuration ---------------------------------------------------------------------------------
 
 
-def _at(asked: Any, *path: str) -> Any:
-    """Follow names through mappings; None where one is missing."""
+def _lookup(value: Any, *path: str) -> Any:
+    """Follow names through nested mappings; None if one is missing."""
     for name in path:
-        asked = asked.get(name) if isinstance(asked, dict) else None
-    return asked
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
-def _first(found: Any) -> str:
-    """Give the first of several as text."""
-    found = found[0] if isinstance(found, list) and found else found
-    return str(_at(found, "name") or "" if isinstance(found, dict) else found or "")
+def _first_text(value: Any) -> str:
+    """Return the first of several values as text."""
+    value = value[0] if isinstance(value, list) and value else value
+    return str(_lookup(value, "name") or "" if isinstance(value, dict) else value or "")
 
 
-def _load(asked: Mapping[str, Any], requests: Sequence[Told]) -> Load:
-    """Read the load: one mapping until 0.5, a list of phases since."""
-    phases = asked.get("phases") or [asked.get("loadgen") or {}]
-    phase: Mapping[str, Any] = next((each for each in reversed(phases) if _at(each, "kind") != "warmup"), {})
+def _load(config: Mapping[str, Any], requests: Sequence[Told]) -> Load:
+    """Return the load: one mapping until release 0.5, a list of phases since."""
+    phases = config.get("phases") or [config.get("loadgen") or {}]
+    phase: Mapping[str, Any] = next(
+        (candidate for candidate in reversed(phases) if _lookup(candidate, "kind") != "warmup"), {}
+    )
     slots, rate = phase.get("concurrency"), phase.get("rate") or phase.get("request_rate")
     if rate is None:
-        return Load(concurrency=int(slots) if slots else _busiest(requests))
+        return Load(concurrency=int(slots) if slots else _max_concurrency(requests))
     words = (str(phase.get("type", "")), str(phase.get("request_rate_mode", "")))
     kind = next((_ARRIVALS[word] for word in words if word in _ARRIVALS), Arrivals.POISSON)
     return Load(arrivals=kind, rate=float(rate), concurrency=slots)
 
 
-def _busiest(requests: Sequence[Told]) -> int:
-    """Count the most requests that were on their way at once."""
-    steps = sorted((when, step) for each in requests for when, step in ((each.sent, 1), (each.end, -1)))
+def _max_concurrency(requests: Sequence[Told]) -> int:
+    """Return the highest number of concurrent requests."""
+    steps = sorted(
+        (time, step) for request in requests for time, step in ((request.sent, 1), (request.end, -1))
+    )
     return max(accumulate(step for _, step in steps), default=1)
 
 
 # --- requests --------------------------------------------------------------------------------------
 
 
-def _told(record: _Record) -> Told:
-    begun, metrics = record.metadata, record.metrics
-    took, first = _seconds(metrics.get("request_latency")), _seconds(metrics.get("time_to_first_token"))
-    sent = begun.request_start_ns
-    end = begun.request_end_ns if took is None else sent + round(took / NANO)
+def _request(record: _Record) -> Told:
+    metadata, metrics = record.metadata, record.metrics
+    duration, first = _seconds(metrics.get("request_latency")), _seconds(metrics.get("time_to_first_token"))
+    sent = metadata.request_start_ns
+    end = metadata.request_end_ns if duration is None else sent + round(duration / NANO)
     gaps = metrics.get("inter_chunk_latency")
     steps = [] if gaps is None or not isinstance(gaps.value, list) else gaps.value
     scale = _UNITS[gaps.unit] if gaps is not None else 1.0
@@ -186,19 +192,19 @@ def _told(record: _Record) -> Told:
     return Told(
         sent=sent,
         end=sent if end is None else end,
-        due=None if begun.credit_issued_ns is None else min(begun.credit_issued_ns, sent),
+        due=None if metadata.credit_issued_ns is None else min(metadata.credit_issued_ns, sent),
         outcome=_outcome(record),
         tokens=_tokens(metrics),
         pieces=tuple(sent + round(time / NANO) for time in times),
     )
 
 
-def _seconds(found: _Value | None) -> float | None:
-    return None if found is None else float(found.value) * _UNITS[found.unit]
+def _seconds(value: _Value | None) -> float | None:
+    return None if value is None else float(value.value) * _UNITS[value.unit]
 
 
 def _tokens(metrics: Mapping[str, _Value]) -> int:
-    """Give the tokens of an answer as the server counts them, or else as AIPerf's tokenizer does."""
+    """Return the tokens of an answer as counted by the server, or else by AIPerf's tokenizer."""
     for name in ("usage_completion_tokens", "output_sequence_length"):
         if name in metrics:
             return int(metrics[name].value)
@@ -223,58 +229,58 @@ def _outcome(record: _Record) -> Outcome:
 # --- statistics ------------------------------------------------------------------------------------
 
 
-def _table(text: str) -> dict[str, Any]:
-    """Read the CSV in the shape of the JSON: a table of statistics, and one of single values."""
-    found: dict[str, Any] = {}
-    head: list[str] = []
+def _read_csv(text: str) -> dict[str, Any]:
+    """Return the CSV in the shape of the JSON: a table of statistics, and one of single values."""
+    summary: dict[str, Any] = {}
+    header: list[str] = []
     for row in csv.reader(text.splitlines(), strict=True):
         if row[:1] == ["Metric"]:
-            head = ["avg" if title == "Value" else title for title in row]
-        elif row and (named := _TITLE.fullmatch(row[0])):
-            cells = dict(zip(head[1:], row[1:], strict=False))
+            header = ["avg" if title == "Value" else title for title in row]
+        elif row and (match := _TITLE.fullmatch(row[0])):
+            cells = dict(zip(header[1:], row[1:], strict=False))
             numbers = {name: float(cell) for name, cell in cells.items() if name in _STATISTICS and cell}
-            found[named["title"].lower().replace(" ", "_")] = {"unit": named["unit"] or "", **numbers}
-    return found
+            summary[match["title"].lower().replace(" ", "_")] = {"unit": match["unit"] or "", **numbers}
+    return summary
 
 
 def _figures(summary: Mapping[str, Any], *, closed: bool) -> Iterator[Measurement]:
     for name, metric in _SPREADS.items():
         spread = summary.get(name) or {}
-        for each in (metric, "latency") if closed and metric == "service_time" else (metric,):
+        for target in (metric, "latency") if closed and metric == "service_time" else (metric,):
             for key, statistic in _STATISTICS.items():
-                yield from figure(each, spread.get(key), statistic, _UNITS[spread.get("unit", "ms")])
+                yield from figure(target, spread.get(key), statistic, _UNITS[spread.get("unit", "ms")])
     for name, metric in _RATES.items():
-        yield from figure(metric, _at(summary.get(name), "avg"))
+        yield from figure(metric, _lookup(summary.get(name), "avg"))
     for name, scope in _COUNTS.items():
-        yield from figure("requests", _at(summary.get(name), "avg"), scope)
+        yield from figure("requests", _lookup(summary.get(name), "avg"), scope)
 
 
-def _gaps(records: Sequence[_Record], *, known: bool) -> Iterator[Doubt]:
+def _doubts(records: Sequence[_Record], *, has_config: bool) -> Iterator[Doubt]:
     yield differs(
         "service_time",
-        "AIPerf ends a request with the last piece that bears content; ours with the last byte",
-        "expect ours to be longer by what the server sends behind it",
+        "AIPerf ends a request with the last piece that has content, ModelDyno with the last byte",
+        "expect ModelDyno's time to be longer by what the server sends after the content",
     )
     if any("inter_chunk_latency" in record.metrics for record in records):
         yield differs(
             "inter_chunk_latency",
-            "AIPerf stamps what it reads at once; events that came together have gaps of zero",
+            "AIPerf gives one timestamp to all events that it reads at once, so some gaps are zero",
         )
     if not all("usage_completion_tokens" in record.metrics for record in records if record.error is None):
         yield differs(
             "token_rate",
-            "AIPerf has counted the tokens of answers with a tokenizer of its own",
-            "let it use the server's count with --use-server-token-count",
+            "AIPerf counted the tokens of answers with its own tokenizer",
+            "run AIPerf with --use-server-token-count to use the server's count",
         )
     if not records:
         yield differs(
             "token_rate",
-            "AIPerf counts the tokens of answers with a tokenizer of its own, unless it is told otherwise",
+            "AIPerf counts the tokens of answers with its own tokenizer by default",
             "import profile_export.jsonl, which has the server's count",
         )
-    if not known:
+    if not has_config:
         yield Doubt(
             code="other-definition",
-            seen="this file does not tell the load; it stands as a closed loop of as many slots as were busy",
-            advice="keep profile_export_aiperf.json beside profile_export.jsonl, and import that",
+            seen="this file has no load; it is imported as a closed loop with the highest concurrency seen",
+            advice="put profile_export_aiperf.json in the directory of profile_export.jsonl, and import that",
         )

@@ -1,7 +1,7 @@
-"""GuideLLM's report, ``benchmarks.json``: a benchmark for each strategy, with its requests.
+"""GuideLLM's report, ``benchmarks.json``: one benchmark per strategy, with its requests.
 
-Times are seconds of the wall clock, in doubles of about a quarter of a microsecond. Of the pieces of an
-answer it keeps the first and the last. As of release 0.8.
+Times are wall-clock seconds as doubles, exact to about a quarter of a microsecond. Of an answer's pieces it
+keeps only the first and the last. As of release 0.8.
 """
 
 from __future__ import annotations
@@ -97,25 +97,27 @@ class _Report(msgspec.Struct):
 
 
 def claims(file: Foreign) -> bool:
-    """Say whether it is a report."""
+    """Return whether the file is a GuideLLM report."""
     document = file.documents[0] if len(file.documents) == 1 else None
     return isinstance(document, dict) and "benchmarks" in document and "metadata" in document
 
 
 def read(file: Foreign) -> Iterator[Imported]:
-    """Give each benchmark."""
+    """Yield each benchmark."""
     report = msgspec.convert(file.documents[0], _Report)
     for benchmark in report.benchmarks:
-        yield _imported(benchmark, report.metadata)
+        yield _import_benchmark(benchmark, report.metadata)
 
 
-def _imported(found: _Benchmark, metadata: Mapping[str, Any]) -> Imported:
-    load = _load(found.config)
-    # A sample of the requests would give rates of the sample.
-    requests = () if found.config.sample_size is not None else tuple(_requests(found.requests, load))
-    backend, start, end = found.config.backend, found.start_time, found.end_time
-    # Without either the two are the first sending and the last end, which leave out what was due before.
-    cut = start is not None and end is not None and found.warmup_duration + found.cooldown_duration > 0
+def _import_benchmark(benchmark: _Benchmark, metadata: Mapping[str, Any]) -> Imported:
+    load = _load(benchmark.config)
+    # Rates computed from a sample of the requests would be wrong.
+    requests = () if benchmark.config.sample_size is not None else tuple(_requests(benchmark.requests, load))
+    backend, start, end = benchmark.config.backend, benchmark.start_time, benchmark.end_time
+    # Without them, start and end are the first send and the last end, which leave out earlier due times.
+    cut = (
+        start is not None and end is not None and benchmark.warmup_duration + benchmark.cooldown_duration > 0
+    )
     steady = (round(start * _SECOND), round(end * _SECOND) + 1) if cut and start and end else None
     return Imported(
         tool=TOOL,
@@ -129,32 +131,32 @@ def _imported(found: _Benchmark, metadata: Mapping[str, Any]) -> Imported:
         requests=requests,
         window=steady,
         untold=frozenset({"throughput", "inter_chunk_latency", "inter_token_latency"}),
-        figures=tuple(_figures(found.metrics, closed=load.closed)),
-        gaps=tuple(_gaps(load, errors=bool(found.requests.errored))),
+        figures=tuple(_figures(benchmark.metrics, closed=load.closed)),
+        gaps=tuple(_doubts(load, errors=bool(benchmark.requests.errored))),
     )
 
 
 def _load(config: _Config) -> Load:
     strategy = config.strategy
     if strategy.type_ in _ARRIVALS:
-        # The strategy has a limit even where nobody asked for one.
+        # The strategy has a limit even if the user set none.
         limit = (config.profile or {"max_concurrency": strategy.max_concurrency}).get("max_concurrency")
         return Load(arrivals=_ARRIVALS[strategy.type_], rate=strategy.rate, concurrency=limit)
     return Load(concurrency=strategy.streams or strategy.max_concurrency or 1)
 
 
-def _requests(found: _Requests, load: Load) -> Iterator[Told]:
+def _requests(groups_by_status: _Requests, load: Load) -> Iterator[Told]:
     groups = (
-        (found.successful, Outcome.OK),
-        (found.errored, Outcome.SERVER_ERROR),
-        (found.incomplete, Outcome.CANCELLED),
+        (groups_by_status.successful, Outcome.OK),
+        (groups_by_status.errored, Outcome.SERVER_ERROR),
+        (groups_by_status.incomplete, Outcome.CANCELLED),
     )
     for requests, outcome in groups:
-        for each in requests or ():
-            yield from _told(each, outcome, load)
+        for request in requests or ():
+            yield from _request(request, outcome, load)
 
 
-def _told(request: _Request, outcome: Outcome, load: Load) -> Iterator[Told]:
+def _request(request: _Request, outcome: Outcome, load: Load) -> Iterator[Told]:
     times = request.info.timings
     sent = times.resolve_start if times.request_start is None else times.request_start
     end = times.resolve_end if times.request_end is None else times.request_end
@@ -162,7 +164,7 @@ def _told(request: _Request, outcome: Outcome, load: Load) -> Iterator[Told]:
         return  # it was never sent
     first = times.first_iteration if times.first_token_iteration is None else times.first_token_iteration
     last = times.last_iteration if times.last_token_iteration is None else times.last_token_iteration
-    ends = () if first is None or last is None else tuple(dict.fromkeys((first, last)))
+    pieces = () if first is None or last is None else tuple(dict.fromkeys((first, last)))
     tokens = request.output_metrics or _Tokens()
     due = None if load.closed or times.targeted_start is None else min(times.targeted_start, sent)
     yield Told(
@@ -171,41 +173,43 @@ def _told(request: _Request, outcome: Outcome, load: Load) -> Iterator[Told]:
         end=round((sent if end is None else end) * _SECOND),
         outcome=outcome,
         tokens=tokens.total_tokens or tokens.text_tokens or -1,
-        pieces=tuple(round(time * _SECOND) for time in ends) if outcome is Outcome.OK else (),
+        pieces=tuple(round(time * _SECOND) for time in pieces) if outcome is Outcome.OK else (),
     )
 
 
 def _figures(metrics: Mapping[str, Any], *, closed: bool) -> Iterator[Measurement]:
-    """Give the statistics of the requests that were answered well."""
+    """Yield the statistics of the successful requests."""
     for name, (metric, scale) in _SPREADS.items():
         spread = _successful(metrics, name)
         percentiles = spread.get("percentiles") or {}
-        told = {statistic: spread.get(key) for key, statistic in _STATISTICS.items()}
-        told |= {statistic: percentiles.get(key) for key, statistic in _PERCENTILES.items()}
-        for each in (metric, "latency") if closed and metric == "service_time" else (metric,):
-            for statistic, value in told.items():
-                yield from figure(each, value, statistic, scale)
+        values = {statistic: spread.get(key) for key, statistic in _STATISTICS.items()}
+        values |= {statistic: percentiles.get(key) for key, statistic in _PERCENTILES.items()}
+        for target in (metric, "latency") if closed and metric == "service_time" else (metric,):
+            for statistic, value in values.items():
+                yield from figure(target, value, statistic, scale)
     for name, metric in _RATES.items():
         yield from figure(metric, _successful(metrics, name).get("mean"))
 
 
 def _successful(metrics: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (metrics.get(name) or {}).get("successful") or {}
-    return found
+    statistics: Mapping[str, Any] = (metrics.get(name) or {}).get("successful") or {}
+    return statistics
 
 
-def _gaps(load: Load, *, errors: bool) -> Iterator[Doubt]:
+def _doubts(load: Load, *, errors: bool) -> Iterator[Doubt]:
     yield differs(
         "time_per_output_token",
-        "GuideLLM calls it inter-token latency, and counts the first token in what it calls time per output "
-        "token; gaps between tokens it does not keep",
-        "compare time_per_output_token, which is taken from the first piece to the last here as in ours",
+        "GuideLLM calls it inter-token latency; its time per output token includes the first token, and it "
+        "does not keep the gaps between tokens",
+        "compare time_per_output_token, which both tools take from the first piece to the last",
     )
     if not load.closed:
         yield differs(
             "latency",
-            "GuideLLM's request latency counts from the sending; here latency counts from its targeted start",
-            "read service_time where you want GuideLLM's own figure",
+            "GuideLLM's request latency starts at the sending; here latency starts at the targeted start",
+            "read service_time for GuideLLM's own figure",
         )
     if errors:
-        yield differs("requests", "GuideLLM does not tell how a request failed; all stand as server-error")
+        yield differs(
+            "requests", "GuideLLM does not record how a request failed; all are imported as server-error"
+        )

@@ -1,7 +1,7 @@
 """Triton's perf_analyzer: the CSV of ``-f``, and the JSON of ``--profile-export-file``.
 
 In the CSV times are microseconds, and ``Inferences/Second`` counts samples: batch size x requests. The JSON
-has every request of the last measurement windows in nanoseconds of the wall clock, but not the batch size.
+has every request of the last measurement windows in wall-clock nanoseconds, but not the batch size.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _STAGES = {
     "Server Compute Infer": "compute_time",
     "Server Compute Output": "compute_output_time",
 }
-_OUTSIDE = ("Client Send", "Network+Server Send/Recv", "Client Recv")
-"""What together our network_time is: the part of a request that the server does not account for."""
+_CLIENT_COLUMNS = ("Client Send", "Network+Server Send/Recv", "Client Recv")
+"""Columns whose sum is network_time: the part of a request outside the server's statistics."""
 _PERCENTILE = re.compile(r"(p\d+) latency")
 
 
@@ -63,7 +63,7 @@ class _Export(msgspec.Struct):
 
 
 def claims(file: Foreign) -> bool:
-    """Say whether it is one of these two."""
+    """Return whether the file is one of these two."""
     document = file.documents[0] if len(file.documents) == 1 else None
     if isinstance(document, dict):
         return "experiments" in document
@@ -71,19 +71,19 @@ def claims(file: Foreign) -> bool:
 
 
 def read(file: Foreign) -> Iterator[Imported]:
-    """Give each experiment of the JSON, or each line of the CSV."""
+    """Yield each experiment of the JSON, or each row of the CSV."""
     if not file.documents:
-        yield from map(_line, csv.DictReader(io.StringIO(file.text), strict=True))
+        yield from map(_import_row, csv.DictReader(io.StringIO(file.text), strict=True))
         return
     export = msgspec.convert(file.documents[0], _Export)
-    for each in export.experiments:
-        yield _experiment(each, export)
+    for experiment in export.experiments:
+        yield _import_experiment(experiment, export)
 
 
 # --- CSV -------------------------------------------------------------------------------------------
 
 
-def _line(row: Mapping[str, str]) -> Imported:
+def _import_row(row: Mapping[str, str]) -> Imported:
     numbers = {name: float(text) for name, text in row.items() if _is_number(text)}
     mode = next(name for name in _LOADS if name in row)
     return Imported(
@@ -93,8 +93,8 @@ def _line(row: Mapping[str, str]) -> Imported:
         gaps=(
             Doubt(
                 code="other-definition",
-                seen="the CSV tells neither how many requests there were nor which model and batch it was",
-                advice="use --profile-export-file, and import its JSON",
+                seen="the CSV has neither the number of requests nor the model and batch size",
+                advice="run perf_analyzer with --profile-export-file, and import that JSON",
             ),
         ),
     )
@@ -104,13 +104,13 @@ def _figures(row: Mapping[str, float], *, closed: bool) -> Iterator[Measurement]
     yield from figure("throughput", row["Inferences/Second"])
     for metric in ("latency", "service_time") if closed else ("service_time",):
         for name, value in row.items():
-            if found := _PERCENTILE.fullmatch(name):
-                yield from figure(metric, value, found[1], MICRO)
+            if match := _PERCENTILE.fullmatch(name):
+                yield from figure(metric, value, match[1], MICRO)
         yield from figure(metric, row.get("Avg latency"), "mean", MICRO)
     for name, metric in _STAGES.items():
         yield from figure(metric, row.get(name), scale=MICRO)
-    if all(name in row for name in _OUTSIDE):
-        yield from figure("network_time", sum(row[name] for name in _OUTSIDE), scale=MICRO)
+    if all(name in row for name in _CLIENT_COLUMNS):
+        yield from figure("network_time", sum(row[name] for name in _CLIENT_COLUMNS), scale=MICRO)
 
 
 def _is_number(text: object) -> bool:
@@ -120,41 +120,41 @@ def _is_number(text: object) -> bool:
 # --- JSON ------------------------------------------------------------------------------------------
 
 
-def _experiment(found: _Experiment, export: _Export) -> Imported:
+def _import_experiment(experiment: _Experiment, export: _Export) -> Imported:
     openai = export.service_kind == "openai"
-    requests = tuple(_told(each, streamed=openai) for each in found.requests)
-    streamed = any(each.pieces for each in requests)
-    edges = found.window_boundaries
-    begin = min((each.sent for each in requests), default=0)
+    requests = tuple(_request(entry, streamed=openai) for entry in experiment.requests)
+    streamed = any(request.pieces for request in requests)
+    edges = experiment.window_boundaries
+    begin = min((request.sent for request in requests), default=0)
     return Imported(
         tool=TOOL,
         version=export.version,
         created=datetime.fromtimestamp(begin * NANO, UTC).isoformat() if requests else "",
-        load=_load(found.experiment.mode, found.experiment.value),
+        load=_load(experiment.experiment.mode, experiment.experiment.value),
         config={"protocol": export.service_kind} if export.service_kind else {},
         requests=requests,
         window=(min(edges), max(edges)) if len(edges) > 1 else None,
         untold=frozenset() if openai else frozenset({"throughput"}),
-        gaps=tuple(_gaps(openai=openai, streamed=streamed)),
+        gaps=tuple(_doubts(openai=openai, streamed=streamed)),
     )
 
 
-def _told(request: _Request, *, streamed: bool) -> Told:
+def _request(request: _Request, *, streamed: bool) -> Told:
     times = request.response_timestamps
     if not times:
-        # It tells nothing of how, or when, a request failed.
+        # perf_analyzer does not record how or when a request failed.
         return Told(sent=request.timestamp, end=request.timestamp, outcome=Outcome.SERVER_ERROR)
     outputs = request.response_outputs
-    said = [
+    pieces = [
         time
         for time, output in zip(times, outputs, strict=False)
-        if streamed and _bears(str(output.get("response", "")))
+        if streamed and _has_content(str(output.get("response", "")))
     ]
-    return Told(sent=request.timestamp, end=times[-1], pieces=tuple(said) if len(times) > 1 else ())
+    return Told(sent=request.timestamp, end=times[-1], pieces=tuple(pieces) if len(times) > 1 else ())
 
 
-def _bears(text: str) -> bool:
-    """Say whether a response has an event with text in it."""
+def _has_content(text: str) -> bool:
+    """Return whether a response has an event with text in it."""
     events = (line.removeprefix("data:").strip() for line in text.splitlines() if line.startswith("data:"))
     return any(_has_text(event) for event in events if event.startswith("{"))
 
@@ -167,18 +167,18 @@ def _has_text(event: str) -> bool:
         return False
 
 
-def _gaps(*, openai: bool, streamed: bool) -> Iterator[Doubt]:
+def _doubts(*, openai: bool, streamed: bool) -> Iterator[Doubt]:
     if not openai:
         yield differs(
             "throughput",
-            "the JSON does not tell the batch size (-b); request_rate counts requests, samples are not known",
-            "multiply by the batch size that perf_analyzer was given",
+            "the JSON lacks the batch size (-b); request_rate counts requests, and samples are unknown",
+            "multiply request_rate by the value of -b",
         )
     if streamed:
         yield differs(
             "inter_chunk_latency",
-            "perf_analyzer stamps what it reads at once; several events of a stream may have one time, and "
-            "it does not count tokens",
+            "perf_analyzer gives one timestamp to all events of a stream that it reads at once, and it does "
+            "not count tokens",
         )
 
 

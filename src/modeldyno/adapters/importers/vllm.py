@@ -1,7 +1,7 @@
-"""``vllm bench serve --save-result``: one JSON document a run; with ``--append-result`` one a line.
+"""``vllm bench serve --save-result``: one JSON document per run; with ``--append-result`` one per line.
 
-Times are seconds in lists and milliseconds in statistics. Of every request it has ``latencies`` and, from
-0.30 on, ``queue_times``; with ``--save-detailed`` also when each was sent and its pieces.
+Times are seconds in lists and milliseconds in statistics. For every request there are ``latencies`` and,
+since 0.30, ``queue_times``; with ``--save-detailed`` also when each was sent, and its pieces.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.doubt import Doubt
 
 TOOL = "vllm"
-_OWN = frozenset({"duration", "completed", "request_throughput", "model_id", "num_prompts"})
+_REQUIRED_KEYS = frozenset({"duration", "completed", "request_throughput", "model_id", "num_prompts"})
 _METRICS = {
     "ttft": "time_to_first_token",
     "tpot": "time_per_output_token",
@@ -63,17 +63,19 @@ class _Run(msgspec.Struct):
 
 
 def claims(file: Foreign) -> bool:
-    """Say whether every document of it is a run."""
-    return bool(file.documents) and all(isinstance(d, dict) and d.keys() >= _OWN for d in file.documents)
+    """Return whether every document in the file is a vLLM run."""
+    return bool(file.documents) and all(
+        isinstance(document, dict) and document.keys() >= _REQUIRED_KEYS for document in file.documents
+    )
 
 
 def read(file: Foreign) -> Iterator[Imported]:
-    """Give each run."""
+    """Yield each run."""
     for document in file.documents:
-        yield _imported(msgspec.convert(document, _Run), document)
+        yield _import_run(msgspec.convert(document, _Run), document)
 
 
-def _imported(run: _Run, document: Mapping[str, Any]) -> Imported:
+def _import_run(run: _Run, document: Mapping[str, Any]) -> Imported:
     load = _load(run)
     requests = tuple(_requests(run, load)) if run.start_times and run.ttfts else ()
     return Imported(
@@ -84,13 +86,13 @@ def _imported(run: _Run, document: Mapping[str, Any]) -> Imported:
         config={"protocol": run.backend} if run.backend else {},
         requests=requests,
         untold=frozenset({"throughput", "inter_token_latency"}),
-        figures=(*_figures(run, document, load), *_samples(run, load)),
-        gaps=tuple(_gaps(run, load)),
+        figures=(*_figures(run, document, load), *_latency_samples(run, load)),
+        gaps=tuple(_doubts(run, load)),
     )
 
 
 def _created(date: str) -> str:
-    """Read ``20261122-130120``, which is in the local time of a machine that is not known: taken for ours."""
+    """Return ``20261122-130120`` as ISO time; its time zone is unknown, so this machine's is assumed."""
     try:
         return datetime.strptime(date, "%Y%m%d-%H%M%S").astimezone(UTC).isoformat()
     except ValueError:
@@ -109,8 +111,8 @@ def _requests(run: _Run, load: Load) -> Iterator[Told]:
     waits = run.queue_times if run.queue_times and not load.closed else [None] * len(run.start_times)
     errors = run.errors or [""] * len(run.start_times)
     lens = run.output_lens if isinstance(run.output_lens, list) else [-1] * len(run.start_times)
-    told = zip(run.start_times, run.ttfts, run.itls, errors, lens, waits, strict=True)
-    for start, first, gaps, error, tokens, wait in told:
+    columns = zip(run.start_times, run.ttfts, run.itls, errors, lens, waits, strict=True)
+    for start, first, gaps, error, tokens, wait in columns:
         pieces = tuple(round((start + after) * _SECOND) for after in accumulate(gaps, initial=first))
         yield Told(
             sent=round(start * _SECOND),
@@ -129,10 +131,10 @@ def _figures(run: _Run, document: Mapping[str, Any], load: Load) -> Iterator[Mea
     if run.failed:
         yield from figure("requests", run.failed, "server-error")
     for name, value in document.items():
-        if found := _STATISTIC.fullmatch(name):
-            both = found[2] == "e2el" and load.closed
-            statistic = "p50" if found[1] == "median" else found[1]
-            for metric in ("latency", "service_time") if both else (_METRICS[found[2]],):
+        if match := _STATISTIC.fullmatch(name):
+            both = match[2] == "e2el" and load.closed
+            statistic = "p50" if match[1] == "median" else match[1]
+            for metric in ("latency", "service_time") if both else (_METRICS[match[2]],):
                 yield from figure(metric, _number(value), statistic, MILLI)
 
 
@@ -140,36 +142,38 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, float | int) else None
 
 
-def _samples(run: _Run, load: Load) -> Iterator[Measurement]:
-    """Give the times of whole requests, where it tells no more; which ones failed it does not say then."""
+def _latency_samples(run: _Run, load: Load) -> Iterator[Measurement]:
+    """Yield the request times if that is all the file has; it does not tell which ones failed."""
     if run.latencies and not run.failed:
         times = Distribution.of(run.latencies, stop="imported", clock=TOOL)
         for metric in ("latency", "service_time") if load.closed else ("service_time",):
             yield Measurement(metric=metric, value=times)
 
 
-def _gaps(run: _Run, load: Load) -> Iterator[Doubt]:
+def _doubts(run: _Run, load: Load) -> Iterator[Doubt]:
     yield differs(
         "service_time",
-        "vLLM ends a request with the last piece that bears a choice; ours with the last byte",
-        "expect ours to be longer by what the server sends behind it",
+        "vLLM ends a request with the last piece that has a choice, ModelDyno with the last byte",
+        "expect ModelDyno's time to be longer by what the server sends after that piece",
     )
     yield differs(
         "inter_chunk_latency",
         "vLLM calls the gaps between pieces inter-token latency; a piece may hold several tokens, and the "
-        "last one none",
-        "compare time_per_output_token, which both take from the first piece to the last",
+        "last one holds none",
+        "compare time_per_output_token, which both tools take from the first piece to the last",
     )
     if load.closed and run.max_concurrency is None:
         yield differs(
             "latency",
-            "vLLM sent all requests at once, which is told as a closed loop of as many slots",
-            "give vllm --max-concurrency or --request-rate",
+            "vLLM sent all requests at once; this is imported as a closed loop with that many slots",
+            "run vllm with --max-concurrency or --request-rate",
         )
     if not load.closed and run.burstiness != 1 and not math.isinf(run.burstiness):
         yield differs(
             "offered_rate",
-            f"vLLM drew gaps from a gamma distribution (burstiness {run.burstiness:g}), told as poisson",
+            f"vLLM drew gaps from a gamma distribution (burstiness {run.burstiness:g}); imported as poisson",
         )
     if run.failed:
-        yield differs("requests", "vLLM does not tell how a request failed; all stand as server-error")
+        yield differs(
+            "requests", "vLLM does not record how a request failed; all are imported as server-error"
+        )

@@ -1,3 +1,3 @@
-"""Stores: where Results are kept."""
+"""Stores keep Results, Studies and Conclusions."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that belong to Results; nothing outside of the store's own directory is ever deleted."""
+"""Deletes and expires files that belong to Results; files outside the store's directory are never touched."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ _WALK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def belongs(root: Path, path: str) -> PurePath | None:
-    """Give a path relative to `root`, or None if, as written, it leads elsewhere."""
-    inner = PurePath(path)
-    if inner.is_absolute():
-        homes = [home for home in (root, root.resolve()) if inner.is_relative_to(home)]
-        if not homes:
+    """Return a path relative to `root`; None if, as written, it leads elsewhere."""
+    relative = PurePath(path)
+    if relative.is_absolute():
+        roots = [candidate for candidate in (root, root.resolve()) if relative.is_relative_to(candidate)]
+        if not roots:
             return None
-        inner = inner.relative_to(homes[0])
-    if not inner.parts or ".." in inner.parts or "\0" in path:
+        relative = relative.relative_to(roots[0])
+    if not relative.parts or ".." in relative.parts or "\0" in path:
         return None
-    return inner
+    return relative
 
 
 def erase(root: Path, path: str) -> bool:
-    """Delete one regular file below `root`; False if it is elsewhere, behind a link, or not there.
+    """Delete one regular file below `root`; return False if it is elsewhere, behind a link, or missing.
 
-    Directories are walked by descriptor, each without following links, so that nobody can put
-    one there between the look and the deed.
+    Directories are opened one by one by descriptor, without following links, so that no other process can
+    put a link there between the check and the deletion.
     """
-    inner = belongs(root, path)
-    if inner is None:
+    relative = belongs(root, path)
+    if relative is None:
         return False
-    opened: list[int] = []
+    descriptors: list[int] = []
     try:
-        opened.append(os.open(root, os.O_RDONLY | os.O_DIRECTORY))
-        for name in inner.parts[:-1]:
-            opened.append(os.open(name, _WALK, dir_fd=opened[-1]))
-        if not stat.S_ISREG(os.stat(inner.name, dir_fd=opened[-1], follow_symlinks=False).st_mode):
+        descriptors.append(os.open(root, os.O_RDONLY | os.O_DIRECTORY))
+        for name in relative.parts[:-1]:
+            descriptors.append(os.open(name, _WALK, dir_fd=descriptors[-1]))
+        if not stat.S_ISREG(os.stat(relative.name, dir_fd=descriptors[-1], follow_symlinks=False).st_mode):
             return False
-        os.unlink(inner.name, dir_fd=opened[-1])
+        os.unlink(relative.name, dir_fd=descriptors[-1])
     except OSError:
         return False
     finally:
-        for descriptor in opened:
+        for descriptor in descriptors:
             os.close(descriptor)
     return True
 
 
 def expired(keep_until: str | None, now: datetime) -> bool:
-    """Tell whether a file's time is over; one without a time, or with an unreadable one, is kept."""
+    """Return whether a file's time is over; False if the time is missing or unreadable."""
     try:
         moment = datetime.fromisoformat(keep_until or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""A database at its newest revision, in which every fault is one sentence."""
+"""Opens a database at its newest revision and turns every database error into one sentence."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Select
 
 PATIENCE = 60.0
-"""Seconds that a write waits for those of other processes, unless the URL says ``?timeout=``."""
+"""Seconds that a write waits for those of other processes, unless the URL has ``?timeout=``."""
 _DRIVERS = {"sqlite", "postgresql", "postgresql+psycopg"}
 _LOCK = 0x6D6F64656C64796E
-"""Key of the advisory lock that PostgreSQL migrates under."""
+"""Key of PostgreSQL's advisory lock that is held during a migration."""
 
 
 class Database:
-    """Transactions over one engine."""
+    """A database engine with read and write transactions."""
 
     def __init__(self, engine: Engine, place: str) -> None:
         self._engine = engine
         self._writer = engine.execution_options(begin="BEGIN IMMEDIATE")
         self.place = place
-        """What to call it in a message; holds no password."""
+        """Name for messages; without the password."""
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Give a transaction that reads; raise StoreError if the database cannot be read."""
+        """Yield a read transaction; raise StoreError if the database cannot be read."""
         with explained(self.place), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Give a transaction that writes, on disk when the block has ended; StoreError if it cannot be."""
+        """Yield a write transaction, committed to disk at the end; raise StoreError if that fails."""
         with explained(self.place), self._writer.begin() as connection:
             yield connection
 
@@ -57,67 +57,67 @@ class Database:
 
 
 class Unmade:
-    """The database of a file that is not there: it reads as empty, and whoever writes first makes it."""
+    """The database of a file that does not exist yet: it reads as empty, and the first write creates it."""
 
     def __init__(self, path: Path, timeout: float) -> None:
         self._path, self._timeout = path, timeout
         self._empty = Database(sqlite.empty(), str(path))
-        self._made: Database | None = None
+        self._created: Database | None = None
         self.place = self._empty.place
-        """What to call it in a message."""
+        """Name for messages."""
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Give a transaction that reads what is there by now."""
+        """Yield a read transaction on what exists by now."""
         with explained(self.place):
-            there = self._path.exists()
-        with (self._file() if there else self._empty).reading() as connection:
+            exists = self._path.exists()
+        with (self._file() if exists else self._empty).reading() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Give a transaction that writes into the file; StoreError if it cannot be made."""
+        """Yield a write transaction on the file; raise StoreError if it cannot be created."""
         with self._file().writing() as connection:
             yield connection
 
     def close(self) -> None:
         """Close all connections."""
-        for each in filter(None, (self._empty, self._made)):
-            each.close()
+        for database in filter(None, (self._empty, self._created)):
+            database.close()
 
     def _file(self) -> Database:
-        if self._made is None:
+        if self._created is None:
             with explained(self.place):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 engine = sqlite.engine(self._path, self._timeout)
-            self._made = _current(Database(engine, self.place))
-        return self._made
+            self._created = _migrated(Database(engine, self.place))
+        return self._created
 
 
 def connect(text: str) -> tuple[Database | Unmade, Path | None]:
-    """Open the database of a URL and bring it to its newest revision; give the path of a file too.
+    """Open the database of a URL at its newest revision; return it, and the path if it is a file.
 
-    A file that is not there is made by the first that writes.
+    A missing file is created by the first write.
 
     Raises:
-        RequestError: the URL is not understood.
-        MissingExtra: it asks for PostgreSQL, and psycopg is not installed.
-        StoreError: the database cannot be opened, or is of a later ModelDyno.
+        RequestError: the URL is not valid.
+        MissingExtra: the URL is for PostgreSQL, and psycopg is not installed.
+        StoreError: the database cannot be opened, or was written by a later ModelDyno.
     """
     url, timeout = _parse(text)
     path = Path(url.database or "").expanduser().absolute() if url.drivername == "sqlite" else None
-    place = str(path) if path else _shown(url)
+    place = str(path) if path else _without_password(url)
     with explained(place):
         if path and not path.exists():
             return Unmade(path, timeout), path
         engine = sqlite.engine(path, timeout) if path else postgresql.engine(url, timeout)
-    return _current(Database(engine, place)), path
+    return _migrated(Database(engine, place)), path
 
 
-def _current(database: Database) -> Database:
-    """Bring a database to its newest revision, or close it."""
+def _migrated(database: Database) -> Database:
+    """Migrate a database to its newest revision, or close it on failure."""
     try:
-        _make_current(database)
+        _migrate_if_old(database)
     except BaseException:
         database.close()
         raise
@@ -132,58 +132,58 @@ def _parse(text: str) -> tuple[URL, float]:
         url = None
     if url is None or url.drivername not in _DRIVERS or url.database in {None, "", ":memory:"}:
         raise RequestError(
-            "The URL of the store is not understood; "
+            "The URL of the store is not valid; "
             "write sqlite:///path/to/store.db or postgresql://user@host/database."
         )
     return url.difference_update_query(["timeout"]), timeout
 
 
 def _file_url(text: str) -> URL | None:
-    """Read the URL of a file, which SQLAlchemy unquotes only since 2.1."""
+    """Parse the URL of a file; SQLAlchemy unquotes it only since 2.1."""
     match = re.fullmatch(r"sqlite:///([^?]+)(?:\?(.*))?", text)
     if match is None or match[1] == ":memory:":
         return None
     return URL.create("sqlite", database=unquote(match[1])).update_query_string(match[2] or "")
 
 
-def _shown(url: URL) -> str:
-    """Name a server without its password, wherever in the URL that stands."""
+def _without_password(url: URL) -> str:
+    """Return a server's URL without its password, wherever the password stands in it."""
     return URL.create("postgresql", url.username, None, url.host, url.port, url.database).render_as_string()
 
 
-def _make_current(database: Database) -> None:
-    found = _revision(database)
-    if found == REVISION:
+def _migrate_if_old(database: Database) -> None:
+    revision = _revision(database)
+    if revision == REVISION:
         return
-    if found is not None and found > REVISION:
+    if revision is not None and revision > REVISION:
         raise StoreError(
-            f"The store {database.place} was written by a later ModelDyno (revision {found}, and this one "
-            f"knows {REVISION}); upgrade ModelDyno, or name another store with MODELDYNO_STORE."
+            f"The store {database.place} was written by a later ModelDyno (revision {revision}; this one "
+            f"supports {REVISION}); upgrade ModelDyno, or name another store with MODELDYNO_STORE."
         )
     _migrate(database)
 
 
 def _revision(database: Database) -> str | None:
-    """Read the revision; None where no store has been made yet."""
+    """Return the revision; None if the store has no tables yet."""
     query: Select[Any] = select(func.max(column("version_num"))).select_from(table(VERSION_TABLE))
     with explained(database.place):
         try:
             with database.reading() as connection:
                 return connection.execute(query).scalar()
         except StoreError as error:
-            if _says_no_table(error.__cause__):
+            if _is_missing_table(error.__cause__):
                 return None
             raise
 
 
-def _says_no_table(error: BaseException | None) -> bool:
+def _is_missing_table(error: BaseException | None) -> bool:
     cause = error.orig if isinstance(error, DBAPIError) else None
     return getattr(cause, "sqlstate", None) == "42P01" or "no such table" in str(cause)
 
 
 def _migrate(database: Database) -> None:
-    """Migrate in one transaction; of several processes that begin at once, the others find it done."""
-    from alembic import command  # noqa: PLC0415 - dear, and needed once in a store's life
+    """Migrate in one transaction; of several processes that start at once, only the first has work to do."""
+    from alembic import command  # noqa: PLC0415 - slow to import, and rarely needed
     from alembic.config import Config  # noqa: PLC0415
     from alembic.util import CommandError  # noqa: PLC0415
 
@@ -198,4 +198,4 @@ def _migrate(database: Database) -> None:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
     except CommandError as error:
-        raise StoreError(f"The store {database.place} cannot be brought up to date: {error}.") from error
+        raise StoreError(f"The store {database.place} cannot be upgraded: {error}.") from error

@@ -1,4 +1,4 @@
-"""What a database complains of, in one sentence that says what to do."""
+"""Turns database errors into one sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from modeldyno.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LOCKED = "is locked by another process; wait until that has ended, and try again"
-_FULL = "cannot be written, as its disk is full; free some space and try again: what it holds stays readable"
+_LOCKED = "is locked by another process; wait until it has ended, and try again"
+_FULL = "cannot be written because its disk is full; free some space and try again; its results stay readable"
 _FAILING = (
-    "cannot be read or written, as its disk is full or failing ({cause}); "
-    "free some space and try again: what it holds stays readable"
+    "cannot be read or written because its disk is full or failing ({cause}); "
+    "free some space and try again; its results stay readable"
 )
 _READ_ONLY = (
     "is read-only; make the file and its directory writable, on a disk with space left, "
     "or name another store with MODELDYNO_STORE"
 )
-_UNOPENED = (
+_CANNOT_OPEN = (
     "cannot be opened ({cause}); check that its directory exists and is writable, "
     "or name another store with MODELDYNO_STORE"
 )
-_FOREIGN = "is no SQLite database; move the file away, or name another store with MODELDYNO_STORE"
+_NOT_SQLITE = "is not a SQLite database; move the file away, or name another store with MODELDYNO_STORE"
 _DAMAGED = (
-    "is damaged ({cause}); move it away to begin a new one, and save what it still holds with: "
+    "is damaged ({cause}); move it away to start a new one, and recover what it still holds with: "
     "sqlite3 DAMAGED .recover | sqlite3 NEW"
 )
-_TOO_LARGE = "takes no document of this size ({cause}); save it with --json instead"
-_ROOM = 2**16
-"""Bytes; a log and its index need as much."""
+_TOO_LARGE = "cannot hold a document of this size ({cause}); save it with --json instead"
+_LOG_SIZE = 2**16
+"""Bytes that the write-ahead log and its index need."""
 _OTHER = "cannot be used ({cause}); check MODELDYNO_STORE"
 
 _SQLITE = {
@@ -47,12 +47,12 @@ _SQLITE = {
     sqlite3.SQLITE_IOERR: _FAILING,
     sqlite3.SQLITE_READONLY: _READ_ONLY,
     sqlite3.SQLITE_PERM: _READ_ONLY,
-    sqlite3.SQLITE_CANTOPEN: _UNOPENED,
-    sqlite3.SQLITE_NOTADB: _FOREIGN,
+    sqlite3.SQLITE_CANTOPEN: _CANNOT_OPEN,
+    sqlite3.SQLITE_NOTADB: _NOT_SQLITE,
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_TOOBIG: _TOO_LARGE,
 }
-"""Primary error code of SQLite to the sentence."""
+"""Primary SQLite error code to the message."""
 
 _POSTGRESQL = {
     "25006": _READ_ONLY,
@@ -61,34 +61,34 @@ _POSTGRESQL = {
     "58030": _FAILING,
     "54000": _TOO_LARGE,
 }
-"""SQLSTATE to the sentence."""
+"""SQLSTATE to the message."""
 
 
 @contextmanager
 def explained(place: str) -> Iterator[None]:
-    """Turn what a database or the file system raises into a StoreError about the store at `place`."""
+    """Turn database and file system errors into a StoreError about the store at `place`."""
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error, UnicodeDecodeError, OSError) as error:
         cause = getattr(error, "orig", None) or error
-        said = " ".join(str(cause).split())
-        sentence = _FULL if _is_of_a_full_disk(cause, place) else _sentence(cause).format(cause=said)
-        raise StoreError(f"The store {place} {sentence}.") from error
+        text = " ".join(str(cause).split())
+        message = _FULL if _is_full_disk(cause, place) else _message(cause).format(cause=text)
+        raise StoreError(f"The store {place} {message}.") from error
 
 
-def _is_of_a_full_disk(cause: BaseException, place: str) -> bool:
-    """Whether SQLite could open a database for reading alone because the disk has no room for its log."""
+def _is_full_disk(cause: BaseException, place: str) -> bool:
+    """Return whether SQLite opened the database read-only because the disk has no room for its log."""
     if not isinstance(cause, sqlite3.Error) or primary_code(cause) != sqlite3.SQLITE_READONLY:
         return False
     with suppress(OSError):
-        return shutil.disk_usage(Path(place).parent).free < _ROOM
+        return shutil.disk_usage(Path(place).parent).free < _LOG_SIZE
     return False
 
 
-def _sentence(cause: BaseException) -> str:
+def _message(cause: BaseException) -> str:
     if isinstance(cause, OSError):
-        return _UNOPENED
-    if isinstance(cause, UnicodeDecodeError):  # the driver reads SQLite's message about a damaged table
+        return _CANNOT_OPEN
+    if isinstance(cause, UnicodeDecodeError):  # raised on SQLite's message about a damaged table
         return _DAMAGED
     if isinstance(cause, sqlite3.Error):
         return _SQLITE.get(primary_code(cause), _OTHER)
@@ -96,5 +96,5 @@ def _sentence(cause: BaseException) -> str:
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """Give SQLite's error code without its extension; 0 where Python itself raised the error."""
+    """Return SQLite's error code without its extension; 0 for errors raised by Python itself."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -11,20 +11,20 @@ from modeldyno import plugins
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
-_SILENCE = "10"  # seconds that a server may take to answer
+_CONNECT_TIMEOUT = "10"  # seconds
 
 
 def engine(url: URL, timeout: float) -> Engine:
-    """Make an engine whose statements wait up to `timeout` seconds for a lock.
+    """Create an engine whose statements wait up to `timeout` seconds for a lock.
 
     Raises:
         MissingExtra: psycopg is not installed.
     """
     plugins.require(("psycopg",), "store 'postgresql'")
-    silence = url.query.get("connect_timeout", _SILENCE)
-    made = create_engine(
+    connect_timeout = url.query.get("connect_timeout", _CONNECT_TIMEOUT)
+    new_engine = create_engine(
         url.set(drivername="postgresql+psycopg"),
-        connect_args={"connect_timeout": silence},
+        connect_args={"connect_timeout": connect_timeout},
         pool_pre_ping=True,
     )
 
@@ -32,5 +32,5 @@ def engine(url: URL, timeout: float) -> Engine:
         connection.execute(f"SET lock_timeout = {int(timeout * 1000)}")
         connection.commit()
 
-    event.listen(made, "connect", prepare)
-    return made
+    event.listen(new_engine, "connect", prepare)
+    return new_engine

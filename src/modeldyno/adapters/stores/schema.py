@@ -1,4 +1,4 @@
-"""The tables of a store, as they are at the newest revision; `migrations` says how they came to be."""
+"""The tables of a store at the newest revision; `migrations` has the steps that lead to it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sqlalchemy import (
 )
 
 REVISION = "0003"
-"""The newest revision; a later one compares greater."""
+"""The newest revision; later ones compare greater."""
 VERSION_TABLE = "modeldyno_revision"
 KEY_LENGTH = 200
-"""Characters of a name that are indexed: PostgreSQL takes no index entry of 10 kB."""
+"""Characters of a name that are indexed: PostgreSQL's index entries must stay below 10 kB."""
 
 METADATA = MetaData()
 BYTEWISE = String().with_variant(String(collation="C"), "postgresql")
-"""Text in the order of its bytes, in every database: ids are looked up by range, times by order."""
+"""Text sorted by its bytes in every database: ids are looked up by range, times by order."""
 
 RESULTS = Table(
     "results",
@@ -40,7 +40,7 @@ RESULTS = Table(
     Column("failed", Boolean, nullable=False),
     Column("schema", Integer, nullable=False),
     Column("checksum", String(64), nullable=False),
-    # Last, so that SQLite lists results without walking through their documents.
+    # Last, so that SQLite lists results without reading their documents.
     Column("document", LargeBinary, nullable=False),
     Index("results_created", "created", "id"),
     Index("results_name_key", "name_key", "created"),

@@ -1,4 +1,4 @@
-"""Conclusions in a store, a row for each, within a transaction of the store."""
+"""Conclusions in a store, one row each; all functions run within a transaction of the store."""
 
 from __future__ import annotations
 
@@ -19,70 +19,70 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.saved_kinds import Conclusion
 
 _NEWEST_FIRST = (CONCLUSIONS.c.created.desc(), CONCLUSIONS.c.id.desc())
-_ADVICE = "The results that it was concluded from stay readable; remove this one with modeldyno rm."
-_SHOWN = 100
-"""Characters of a name that a mistake is answered with."""
+_ADVICE = "The results that it is based on stay readable; remove this one with modeldyno rm."
+_NAME_LIMIT = 100
+"""Characters of a name that an error message quotes."""
 
 
-def put(connection: Connection, found: Conclusion, headline: str) -> None:
-    """Put the row of a Conclusion, in the place of the one that has its id."""
-    replace(connection, CONCLUSIONS, _row(found, headline))
+def put(connection: Connection, conclusion: Conclusion, headline: str) -> None:
+    """Insert a Conclusion, or replace the one that has its id."""
+    replace(connection, CONCLUSIONS, _row(conclusion, headline))
 
 
-def get(connection: Connection, found: str, place: str) -> Conclusion:
-    """Read a Conclusion.
+def get(connection: Connection, conclusion_id: str, place: str) -> Conclusion:
+    """Return a Conclusion.
 
     Raises:
         StoreError: the document is damaged.
     """
-    origin = f"Document {found} in the store {place}"
-    query = select(CONCLUSIONS.c.document, CONCLUSIONS.c.checksum).where(CONCLUSIONS.c.id == found)
+    origin = f"Document {conclusion_id} in the store {place}"
+    query = select(CONCLUSIONS.c.document, CONCLUSIONS.c.checksum).where(CONCLUSIONS.c.id == conclusion_id)
     data, checksum = connection.execute(query).one()
     return codec_series.decode(intact(data, checksum, origin, _ADVICE), origin=origin)
 
 
 def find(connection: Connection, name: str | None, limit: int) -> list[ConclusionEntry]:
-    """List, newest first."""
-    columns = [c for c in CONCLUSIONS.c if c.name in ConclusionEntry.__dataclass_fields__]
+    """Return the entries of Conclusions, newest first."""
+    columns = [column for column in CONCLUSIONS.c if column.name in ConclusionEntry.__dataclass_fields__]
     query = select(*columns).order_by(*_NEWEST_FIRST).limit(max(0, limit))
     if name is not None:
-        text = clean(name)
-        query = query.where(CONCLUSIONS.c.name_key == text[:KEY_LENGTH], CONCLUSIONS.c.name == text)
+        cleaned = clean(name)
+        query = query.where(CONCLUSIONS.c.name_key == cleaned[:KEY_LENGTH], CONCLUSIONS.c.name == cleaned)
     return [ConclusionEntry(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001 - documented
 
 
-def remove(connection: Connection, found: str) -> None:
+def remove(connection: Connection, conclusion_id: str) -> None:
     """Delete a Conclusion; the Results stay."""
-    connection.execute(delete(CONCLUSIONS).where(CONCLUSIONS.c.id == found))
+    connection.execute(delete(CONCLUSIONS).where(CONCLUSIONS.c.id == conclusion_id))
 
 
 def resolve(connection: Connection, prefix: str) -> str:
-    """Find the one id that is meant: an id, or the beginning of one.
+    """Return the one id that is meant: an id, or its beginning.
 
     Raises:
         RequestError: there is none, or there are several.
     """
     text = clean(prefix)
     if not text:
-        raise RequestError("Name a document by the beginning of its id, one character or more.")
-    found = by_beginning(connection, CONCLUSIONS, text)
-    if found is None:
+        raise RequestError("Give at least the first character of the document's id.")
+    conclusion_id = by_beginning(connection, CONCLUSIONS, text)
+    if conclusion_id is None:
         raise RequestError(
-            f"The store has no comparison and no series of loads whose id begins with {text[:_SHOWN]!r}; "
+            f"The store has no comparison and no load series whose id begins with {text[:_NAME_LIMIT]!r}; "
             "modeldyno list shows what it has."
         )
-    return found
+    return conclusion_id
 
 
-def _row(found: Conclusion, headline: str) -> dict[str, Any]:
-    name = clean(name_of(found))
+def _row(conclusion: Conclusion, headline: str) -> dict[str, Any]:
+    name = clean(name_of(conclusion))
     return {
-        "id": clean(found.id),
-        "created": clean(found.created),
-        "kind": kind_of(found),
+        "id": clean(conclusion.id),
+        "created": clean(conclusion.created),
+        "kind": kind_of(conclusion),
         "name": name,
         "name_key": name[:KEY_LENGTH],
         "headline": clean(headline),
-        "schema": found.schema,
-        **document(codec_series.encode(found)),
+        "schema": conclusion.schema,
+        **document(codec_series.encode(conclusion)),
     }

@@ -1,8 +1,8 @@
-"""Results in a relational database: SQLite in a file, or PostgreSQL by URL.
+"""Keeps Results in a relational database: SQLite in a file, or PostgreSQL by URL.
 
-A Result is one row with its JSON document, compressed where that pays, and the checksum of it; what a
-list shows stands beside it, so that listing opens no document and survives a damaged one. So is a Study, and
-each of its trials, which comes into its table in the transaction that its Result does.
+A Result is one row with its JSON document, compressed if that saves space, and a checksum; what a list shows
+is in columns of its own, so that listing opens no document and survives a damaged one. The same holds for a
+Study and for each of its trials; a trial is written in the same transaction as its Result.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _NEWEST_FIRST = (RESULTS.c.created.desc(), RESULTS.c.id.desc())
 _ADVICE = "The other results stay readable; remove this one with modeldyno rm."
 
 
-def open(url: str) -> SqlStore:  # noqa: A001 - a plugin's function, called as store.open(url)
+def open(url: str) -> SqlStore:  # noqa: A001 - the name that store plugins have to export
     """Open the store at ``sqlite:///path[?timeout=seconds]`` or ``postgresql://...``.
 
-    A file that is not there is made by what writes first.
+    A missing file is created by the first write.
 
     Raises:
-        RequestError: the URL is not understood.
+        RequestError: the URL is not valid.
         MissingExtra: psycopg is not installed.
         StoreError: the database cannot be opened.
     """
@@ -61,7 +61,7 @@ def open(url: str) -> SqlStore:  # noqa: A001 - a plugin's function, called as s
 
 
 def default_url() -> str:
-    """Give the URL of the user's store: MODELDYNO_STORE, or a file in the user's data directory."""
+    """Return the URL of the user's store: MODELDYNO_STORE, or a file in the user's data directory."""
     return os.environ.get(VARIABLE) or f"sqlite:///{quote(str(_data_directory() / 'store.db'))}"
 
 
@@ -72,17 +72,17 @@ def _data_directory() -> Path:
         raise StoreError(f"There is no home directory to keep the store in; set {VARIABLE}.") from error
     if sys.platform == "darwin":
         return home / "Library" / "Application Support" / "modeldyno"
-    chosen = Path(os.environ.get("XDG_DATA_HOME", ""))
-    return (chosen if chosen.is_absolute() else home / ".local" / "share") / "modeldyno"
+    data_home = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (data_home if data_home.is_absolute() else home / ".local" / "share") / "modeldyno"
 
 
 class SqlStore:
-    """Keeps Results and Studies; a context manager, or to be closed."""
+    """A store of Results and Studies in a database; a context manager, or to be closed."""
 
     def __init__(self, opened: Database | Unmade, artifacts: Path) -> None:
         self._database = opened
         self.artifacts = artifacts
-        """The directory for files that belong to Results; the only one that is ever cleared."""
+        """The directory for files that belong to Results; the only one where files are deleted."""
 
     def __enter__(self) -> Self:
         return self
@@ -95,10 +95,10 @@ class SqlStore:
         self._database.close()
 
     def put(self, result: Result, *, headline: str) -> None:
-        """Keep it; when this returns, it is on disk. Putting the same id again replaces it; its tags stay.
+        """Write a Result to disk; it replaces one with the same id, whose tags stay.
 
         Raises:
-            StoreError: the database cannot be written; it holds what it held before.
+            StoreError: the database cannot be written; it is unchanged.
         """
         row = _row(result, headline)
         with self._database.writing() as connection:
@@ -107,31 +107,31 @@ class SqlStore:
             erase(self.artifacts, path)
 
     def get(self, prefix: str) -> Result:
-        """Give the Result whose id begins with `prefix`, or the newest that has it as a tag.
+        """Return the Result whose id begins with `prefix`, or the newest one with that tag.
 
         Raises:
             RequestError: there is none, or there are several.
             StoreError: the database cannot be read, or the document is damaged.
         """
         with self._database.reading() as connection:
-            found = _resolve(connection, prefix)
-            query = select(RESULTS.c.document, RESULTS.c.checksum).where(RESULTS.c.id == found)
-            found_document, checksum = connection.execute(query).one()
-        origin = f"Result {found} in the store {self._database.place}"
-        return codec.decode(intact(found_document, checksum, origin, _ADVICE), origin=origin)
+            result_id = _resolve(connection, prefix)
+            query = select(RESULTS.c.document, RESULTS.c.checksum).where(RESULTS.c.id == result_id)
+            data, checksum = connection.execute(query).one()
+        origin = f"Result {result_id} in the store {self._database.place}"
+        return codec.decode(intact(data, checksum, origin, _ADVICE), origin=origin)
 
     def find(self, *, name: str | None = None, tag: str | None = None, limit: int = 50) -> Sequence[Entry]:
-        """List, newest first: all, those of a model's name, or those with a tag.
+        """Return the entries of Results, newest first: all, those of a model's name, or those with a tag.
 
-        The Results of trials are left out, unless they have the tag: their Study stands for them.
+        Results of trials are left out, unless they have the tag: their Study represents them.
 
         Raises:
             StoreError: the database cannot be read.
         """
         query = select(*_LISTED).order_by(*_NEWEST_FIRST).limit(max(0, limit))
         if name is not None:
-            text = clean(name)
-            query = query.where(RESULTS.c.name_key == text[:KEY_LENGTH], RESULTS.c.name == text)
+            cleaned = clean(name)
+            query = query.where(RESULTS.c.name_key == cleaned[:KEY_LENGTH], RESULTS.c.name == cleaned)
         if tag is not None:
             tagged = select(TAGS.c.result_id).where(TAGS.c.tag == clean(tag))
             query = query.where(RESULTS.c.id.in_(tagged))
@@ -141,7 +141,7 @@ class SqlStore:
             return _entries(connection, query)
 
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
-        """Add and remove tags; adding one that is there and removing one that is not change nothing.
+        """Add and remove tags; adding an existing tag or removing a missing one changes nothing.
 
         Raises:
             RequestError: there is no such Result, or there are several; a tag is empty, or too long.
@@ -149,48 +149,50 @@ class SqlStore:
         """
         added = [_checked_tag(tag) for tag in add]
         with self._database.writing() as connection:
-            found = _resolve(connection, prefix)
-            gone = TAGS.c.tag.in_([clean(tag) for tag in remove])
-            connection.execute(delete(TAGS).where(TAGS.c.result_id == found, gone))
+            result_id = _resolve(connection, prefix)
+            removed = TAGS.c.tag.in_([clean(tag) for tag in remove])
+            connection.execute(delete(TAGS).where(TAGS.c.result_id == result_id, removed))
             if added:
-                rows = [{"result_id": found, "tag": tag} for tag in added]
+                rows = [{"result_id": result_id, "tag": tag} for tag in added]
                 connection.execute(insert(connection, TAGS).on_conflict_do_nothing(), rows)
-            return _entries(connection, select(*_LISTED).where(RESULTS.c.id == found))[0]
+            return _entries(connection, select(*_LISTED).where(RESULTS.c.id == result_id))[0]
 
     def remove(self, prefix: str) -> str:
-        """Delete a Result and its artifacts; give its id.
+        """Delete a Result and its artifacts; return its id.
 
         Raises:
             RequestError: there is no such Result, or there are several.
             StoreError: the database cannot be written.
         """
         with self._database.writing() as connection:
-            found = _resolve(connection, prefix)
-            self._delete(connection, found)
-        return found
+            result_id = _resolve(connection, prefix)
+            self._delete(connection, result_id)
+        return result_id
 
-    def _delete(self, connection: Connection, found: str) -> None:
-        files = _own_files(connection, found)
-        connection.execute(delete(RESULTS).where(RESULTS.c.id == found))
-        # Before the commit: should the program die in between, removing again finds what is left.
+    def _delete(self, connection: Connection, result_id: str) -> None:
+        files = _own_files(connection, result_id)
+        connection.execute(delete(RESULTS).where(RESULTS.c.id == result_id))
+        # Before the commit: if the program dies in between, another removal deletes the rest.
         for path in files:
             erase(self.artifacts, path)
 
     def expire(self, now: datetime) -> list[str]:
-        """Delete the artifacts whose time is over, and give their paths; the Results stay.
+        """Delete the artifacts whose time is over, and return their paths; the Results stay.
 
         Raises:
             StoreError: the database cannot be written.
         """
         with self._database.writing() as connection:
             query = select(ARTIFACTS).where(ARTIFACTS.c.keep_until.is_not(None)).order_by(ARTIFACTS.c.id)
-            over = [row for row in connection.execute(query) if expired(row.keep_until, now)]
-            connection.execute(delete(ARTIFACTS).where(ARTIFACTS.c.id.in_([row.id for row in over])))
+            expired_rows = [row for row in connection.execute(query) if expired(row.keep_until, now)]
+            connection.execute(delete(ARTIFACTS).where(ARTIFACTS.c.id.in_([row.id for row in expired_rows])))
             kept = set(connection.scalars(select(ARTIFACTS.c.path)))
-            return [row.path for row in over if row.path not in kept and erase(self.artifacts, row.path)]
+            return [
+                row.path for row in expired_rows if row.path not in kept and erase(self.artifacts, row.path)
+            ]
 
     def put_study(self, study: Study, *, headline: str) -> None:
-        """Keep a Study; of its trials those that are not kept yet, and of the rest of it all.
+        """Write a Study and those of its trials that are not stored yet.
 
         Raises:
             StoreError: the database cannot be written.
@@ -199,11 +201,11 @@ class SqlStore:
             studies.put(connection, study, headline)
 
     def add_trial(self, study: Study, result: Result | None, *, headline: str, brief: str = "") -> None:
-        """Keep the last trial of a Study, with its Result if it has one, in one transaction.
+        """Write the last trial of a Study, with its Result if it has one, in one transaction.
 
         Raises:
-            StoreError: the database cannot be written; or another process has gone on with the Study, whose
-                trial of this number is kept.
+            StoreError: the database cannot be written; or another process has continued the Study, and the
+                trial of this number exists.
         """
         gone: set[str] = set()
         with self._database.writing() as connection:
@@ -215,18 +217,18 @@ class SqlStore:
             erase(self.artifacts, path)
 
     def study(self, prefix: str) -> Study:
-        """Give the Study whose id begins with `prefix`, or the newest of that name.
+        """Return the Study whose id begins with `prefix`, or the newest one of that name.
 
         Raises:
             RequestError: there is none, or there are several.
             StoreError: the database cannot be read, or a document is damaged.
         """
         with self._database.reading() as connection:
-            found = studies.resolve(connection, prefix)
-            return studies.get(connection, found, self._database.place)
+            study_id = studies.resolve(connection, prefix)
+            return studies.get(connection, study_id, self._database.place)
 
     def studies(self, *, name: str | None = None, limit: int = 50) -> Sequence[StudyEntry]:
-        """List, newest first: all, or those of a name.
+        """Return the entries of Studies, newest first: all, or those of a name.
 
         Raises:
             StoreError: the database cannot be read.
@@ -235,21 +237,21 @@ class SqlStore:
             return studies.find(connection, name, limit)
 
     def remove_study(self, prefix: str) -> str:
-        """Delete a Study, its trials, and those of their Results that have no tag; give its id.
+        """Delete a Study, its trials, and their untagged Results; return its id.
 
         Raises:
             RequestError: there is no such Study, or there are several.
             StoreError: the database cannot be written.
         """
         with self._database.writing() as connection:
-            found = studies.resolve(connection, prefix)
-            for result in studies.untagged_results(connection, found):
+            study_id = studies.resolve(connection, prefix)
+            for result in studies.untagged_results(connection, study_id):
                 self._delete(connection, result)
-            studies.remove(connection, found)
-        return found
+            studies.remove(connection, study_id)
+        return study_id
 
     def put_conclusion(self, found: Conclusion, *, headline: str) -> None:
-        """Keep a Conclusion; putting the same id again replaces it.
+        """Write a Conclusion; it replaces one with the same id.
 
         Raises:
             StoreError: the database cannot be written.
@@ -258,18 +260,18 @@ class SqlStore:
             stores_series.put(connection, found, headline)
 
     def conclusion(self, prefix: str) -> Conclusion:
-        """Give the Conclusion whose id begins with `prefix`.
+        """Return the Conclusion whose id begins with `prefix`.
 
         Raises:
             RequestError: there is none, or there are several.
             StoreError: the database cannot be read, or the document is damaged.
         """
         with self._database.reading() as connection:
-            found = stores_series.resolve(connection, prefix)
-            return stores_series.get(connection, found, self._database.place)
+            conclusion_id = stores_series.resolve(connection, prefix)
+            return stores_series.get(connection, conclusion_id, self._database.place)
 
     def conclusions(self, *, name: str | None = None, limit: int = 50) -> Sequence[ConclusionEntry]:
-        """List, newest first: all, or those of a model's name.
+        """Return the entries of Conclusions, newest first: all, or those of a model's name.
 
         Raises:
             StoreError: the database cannot be read.
@@ -278,20 +280,20 @@ class SqlStore:
             return stores_series.find(connection, name, limit)
 
     def remove_conclusion(self, prefix: str) -> str:
-        """Delete a Conclusion; the Results stay; give its id.
+        """Delete a Conclusion and return its id; the Results stay.
 
         Raises:
             RequestError: there is none, or there are several.
             StoreError: the database cannot be written.
         """
         with self._database.writing() as connection:
-            found = stores_series.resolve(connection, prefix)
-            stores_series.remove(connection, found)
-        return found
+            conclusion_id = stores_series.resolve(connection, prefix)
+            stores_series.remove(connection, conclusion_id)
+        return conclusion_id
 
 
 def _put(connection: Connection, result: Result, row: dict[str, Any]) -> set[str]:
-    """Put the row of a Result, and those of its files; give the files that it no longer has."""
+    """Write the rows of a Result and its files; return the files that it no longer has."""
     files = [_artifact_row(result, n) for n in range(len(result.artifacts))]
     before = _own_files(connection, row["id"])
     replace(connection, RESULTS, row)
@@ -329,21 +331,21 @@ def _artifact_row(result: Result, position: int) -> dict[str, str | None]:
     }
 
 
-def _own_files(connection: Connection, found: str) -> set[str]:
-    """List the artifacts of a Result that no other Result has too."""
-    shared = select(ARTIFACTS.c.path).where(ARTIFACTS.c.result_id != found)
-    own = ARTIFACTS.c.result_id == found
+def _own_files(connection: Connection, result_id: str) -> set[str]:
+    """Return the artifact paths of a Result that no other Result has."""
+    shared = select(ARTIFACTS.c.path).where(ARTIFACTS.c.result_id != result_id)
+    own = ARTIFACTS.c.result_id == result_id
     return set(connection.scalars(select(ARTIFACTS.c.path).where(own, ARTIFACTS.c.path.not_in(shared))))
 
 
 def _resolve(connection: Connection, prefix: str) -> str:
-    """Find the one id that is meant: an id, the beginning of one, or a tag."""
+    """Return the one id that is meant: an id, its beginning, or a tag."""
     text = clean(prefix)
     if not text:
-        raise RequestError("Name a result by the beginning of its id, one character or more, or by a tag.")
-    found = by_beginning(connection, RESULTS, text)
-    if found is not None:
-        return found
+        raise RequestError("Give at least the first character of the result's id, or a tag.")
+    result_id = by_beginning(connection, RESULTS, text)
+    if result_id is not None:
+        return result_id
     query = select(RESULTS.c.id).join(TAGS).where(TAGS.c.tag == text).order_by(*_NEWEST_FIRST).limit(1)
     tagged = connection.scalar(query)
     if tagged is None:
@@ -358,15 +360,17 @@ def _entries(connection: Connection, query: Select[Any]) -> list[Entry]:
     rows = connection.execute(query).all()
     ids = select(query.subquery().c.id)
     tags: dict[str, list[str]] = {}
-    for owner, tag in connection.execute(select(TAGS).where(TAGS.c.result_id.in_(ids)).order_by(TAGS.c.tag)):
-        tags.setdefault(owner, []).append(tag)
+    for result_id, tag in connection.execute(
+        select(TAGS).where(TAGS.c.result_id.in_(ids)).order_by(TAGS.c.tag)
+    ):
+        tags.setdefault(result_id, []).append(tag)
     return [_entry(row, tuple(tags.get(row.id, ()))) for row in rows]
 
 
 def _entry(row: Row[Any], tags: tuple[str, ...]) -> Entry:
     try:
         config = json.loads(row.config)
-    except (TypeError, ValueError):  # damaged on disk; the list goes on
+    except (TypeError, ValueError):  # damaged on disk; list it without
         config = {}
     return Entry(**{**row._mapping, "config": config}, tags=tags)  # noqa: SLF001 - its documented name
 

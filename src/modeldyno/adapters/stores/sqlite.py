@@ -1,7 +1,7 @@
 """Connections to one SQLite file that many processes write to.
 
-Write-ahead log, so that readers never wait; `BEGIN IMMEDIATE` for writes, so that a lock is waited for
-before anything is read; `synchronous=FULL`, so that what was committed is on disk.
+Write-ahead log, so that readers never wait; `BEGIN IMMEDIATE` for writes, so that a write waits for the lock
+before it reads anything; `synchronous=FULL`, so that commits are on disk.
 """
 
 from __future__ import annotations
@@ -32,18 +32,20 @@ _UNWRITABLE = {
 
 
 def engine(path: Path, timeout: float) -> Engine:
-    """Make an engine whose writes wait up to `timeout` seconds for those of other processes."""
-    made = create_engine(URL.create("sqlite", database=str(path)), creator=lambda: _connect(path, timeout))
-    event.listen(made, "begin", _begin)
-    event.listen(made, "checkin", _look_anew)
-    return made
+    """Create an engine whose writes wait up to `timeout` seconds for those of other processes."""
+    new_engine = create_engine(
+        URL.create("sqlite", database=str(path)), creator=lambda: _connect(path, timeout)
+    )
+    event.listen(new_engine, "begin", _begin)
+    event.listen(new_engine, "checkin", _reopen_read_only)
+    return new_engine
 
 
 def empty() -> Engine:
-    """Make an engine of a database in memory with nothing in its tables."""
-    made = create_engine("sqlite://", poolclass=StaticPool)
-    METADATA.create_all(made)
-    return made
+    """Create an engine of an in-memory database with empty tables."""
+    new_engine = create_engine("sqlite://", poolclass=StaticPool)
+    METADATA.create_all(new_engine)
+    return new_engine
 
 
 def _begin(connection: Connection) -> None:
@@ -51,26 +53,26 @@ def _begin(connection: Connection) -> None:
 
 
 class _ReadOnly(sqlite3.Connection):
-    """A connection that may not notice what others write after it was opened."""
+    """A read-only connection, which may miss later writes of other processes."""
 
 
-def _look_anew(connection: sqlite3.Connection | None, record: ConnectionPoolEntry) -> None:
+def _reopen_read_only(connection: sqlite3.Connection | None, record: ConnectionPoolEntry) -> None:
     if isinstance(connection, _ReadOnly):
         record.invalidate()
 
 
 def _connect(path: Path, timeout: float) -> sqlite3.Connection:
-    """Open for writing; where that cannot be, for reading what is there."""
+    """Connect for writing, or else for reading only."""
     try:
-        return _prepared(_opened(str(path), timeout, sqlite3.Connection), timeout)
+        return _prepare(_open(str(path), timeout, sqlite3.Connection), timeout)
     except sqlite3.Error as error:
-        readable = _read_only(path, timeout) if primary_code(error) in _UNWRITABLE else None
+        readable = _open_read_only(path, timeout) if primary_code(error) in _UNWRITABLE else None
         if readable is None:
             raise
         return readable
 
 
-def _opened(name: str, timeout: float, kind: type[sqlite3.Connection]) -> sqlite3.Connection:
+def _open(name: str, timeout: float, kind: type[sqlite3.Connection]) -> sqlite3.Connection:
     return sqlite3.connect(
         name,
         timeout=timeout,
@@ -81,12 +83,12 @@ def _opened(name: str, timeout: float, kind: type[sqlite3.Connection]) -> sqlite
     )
 
 
-def _prepared(connection: sqlite3.Connection, timeout: float) -> sqlite3.Connection:
+def _prepare(connection: sqlite3.Connection, timeout: float) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA fullfsync=ON")  # macOS: its fsync alone does not reach the disk
-        _use_log(connection, timeout)
+        _enable_wal(connection, timeout)
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except BaseException:
         connection.close()
@@ -94,8 +96,8 @@ def _prepared(connection: sqlite3.Connection, timeout: float) -> sqlite3.Connect
     return connection
 
 
-def _use_log(connection: sqlite3.Connection, timeout: float) -> None:
-    """Switch to the write-ahead log; SQLite does not wait here, even where it is told to."""
+def _enable_wal(connection: sqlite3.Connection, timeout: float) -> None:
+    """Switch to the write-ahead log; retry while locked, because SQLite ignores its timeout here."""
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -108,10 +110,10 @@ def _use_log(connection: sqlite3.Connection, timeout: float) -> None:
             return
 
 
-def _read_only(path: Path, timeout: float) -> sqlite3.Connection | None:
-    """Open a database of a read-only directory or a full disk; None if there is nothing to read.
+def _open_read_only(path: Path, timeout: float) -> sqlite3.Connection | None:
+    """Open a database in a read-only directory or on a full disk; None if nothing is readable.
 
-    Where the log holds nothing, the file alone is the whole database, and needs no shared memory.
+    If the log is empty, the file is the whole database and can be opened without shared memory.
     """
     log = Path(f"{path}-wal")
     modes = ["mode=ro"]
@@ -119,7 +121,7 @@ def _read_only(path: Path, timeout: float) -> sqlite3.Connection | None:
         modes.append("immutable=1")
     for mode in modes:
         try:
-            connection = _opened(f"file:{quote(str(path))}?{mode}", timeout, _ReadOnly)
+            connection = _open(f"file:{quote(str(path))}?{mode}", timeout, _ReadOnly)
         except sqlite3.Error:
             continue
         try:

@@ -1,3 +1,3 @@
-"""Files that run inside a server, in its own environment: copied there, they import nothing of ours."""
+"""Files that are copied into a server and run in its environment; they import nothing of modeldyno."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs a model file inside MLServer.
 
-The settings of the model say which: ``extra`` with ``file``, ``outputs``, ``threads``, ``device``,
-``samples`` (of one request) and ``tally``, the folder to count in.
+The model's settings configure it: ``extra`` with ``file``, ``outputs``, ``threads``, ``device``,
+``samples`` (of one request) and ``tally``, the folder for the counters.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from mlserver.types import InferenceRequest, InferenceResponse, ResponseOutput
 
 
 class Runtime(MLModel):
-    """The model."""
+    """An MLServer runtime for a model file."""
 
     async def load(self) -> bool:
-        """Open the file."""
+        """Load the model file."""
         extra = self.settings.parameters.extra
         self.dtypes = extra["inputs"]
         self.names = extra["outputs"]
         self.samples = extra["samples"]
         self.tally = runner.Tally(extra["tally"])
-        self.run = runner.opened(
-            runner.beside(__file__, extra["file"]),
+        self.run = runner.load_model_file(
+            runner.sibling_path(__file__, extra["file"]),
             list(self.dtypes),
             self.names,
             extra["threads"],
@@ -36,25 +36,25 @@ class Runtime(MLModel):
         return True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
-        """Answer a request, or several that adaptive batching has put together."""
+        """Answer one request, or several that adaptive batching has joined."""
         begin = time.perf_counter()
-        arrays = {each.name: self._array(each) for each in payload.inputs}
-        placed = time.perf_counter()
-        found = self.run(arrays)
+        arrays = {tensor.name: self._array(tensor) for tensor in payload.inputs}
+        prepared = time.perf_counter()
+        results = self.run(arrays)
         computed = time.perf_counter()
         answer = InferenceResponse(
             model_name=self.name,
             model_version=self.version,
-            outputs=[self._output(name, array) for name, array in found.items()],
+            outputs=[self._output(name, array) for name, array in results.items()],
         )
         samples = len(next(iter(arrays.values())))
-        stages = (placed - begin, computed - placed, time.perf_counter() - computed)
+        stages = (prepared - begin, computed - prepared, time.perf_counter() - computed)
         self.tally.add(samples / self.samples, samples, *stages)
         return answer
 
-    def _array(self, given: Any) -> Any:
-        array = NumpyCodec.decode_input(given)
-        return array.astype(self.dtypes[given.name], copy=False)
+    def _array(self, request_input: Any) -> Any:
+        array = NumpyCodec.decode_input(request_input)
+        return array.astype(self.dtypes[request_input.name], copy=False)
 
     def _output(self, name: str, array: Any) -> ResponseOutput:
         return NumpyCodec.encode_output(name=name, payload=np.ascontiguousarray(array))

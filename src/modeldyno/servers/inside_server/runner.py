@@ -1,6 +1,6 @@
-"""Runs a model file in a server: ONNX by ONNX Runtime, TorchScript or a torch.export archive by torch.
+"""Runs a model file in a server: ONNX with ONNX Runtime, TorchScript or a torch.export archive with torch.
 
-Stands alone: numpy and the runtime are all that it imports.
+Imports only numpy and the runtime.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Arrays = dict[str, Any]
 """Name to numpy array."""
 
 
-def opened(
+def load_model_file(
     path: str, inputs: Sequence[str], outputs: Sequence[str], threads: int, device: str
 ) -> Callable[[Arrays], Arrays]:
-    """Load the model and give a function from its inputs to its outputs.
+    """Load a model file and return a function from its inputs to its outputs.
 
     Args:
         path: an .onnx, .pt or .pt2 file.
-        inputs: names in the order in which a torch model takes them.
-        outputs: names in the order in which it gives them.
-        threads: inside one operator; 0 is the runtime's own choice.
+        inputs: names in the order of the torch model's arguments.
+        outputs: names in the order of the model's results.
+        threads: within one operator; 0 is the runtime's default.
         device: cpu, cuda or cuda:1.
     """
     if path.endswith(".onnx"):
@@ -37,22 +37,22 @@ def opened(
 
 
 def _onnx(path: str, outputs: Sequence[str], threads: int, device: str) -> Callable[[Arrays], Arrays]:
-    import onnxruntime  # noqa: PLC0415 - one of two
+    import onnxruntime  # noqa: PLC0415 - one of two runtimes
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     kind, _, index = device.partition(":")
-    wanted: Any = "CPUExecutionProvider"
+    provider: Any = "CPUExecutionProvider"
     if kind == "cuda":
         if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
             raise RuntimeError("this onnxruntime has no CUDAExecutionProvider; install onnxruntime-gpu")
-        wanted = ("CUDAExecutionProvider", {"device_id": index or "0"})
-    session = onnxruntime.InferenceSession(path, options, providers=[wanted])
-    text = {each.name for each in session.get_inputs() if each.type == "tensor(string)"}
+        provider = ("CUDAExecutionProvider", {"device_id": index or "0"})
+    session = onnxruntime.InferenceSession(path, options, providers=[provider])
+    text = {item.name for item in session.get_inputs() if item.type == "tensor(string)"}
 
     def run(arrays: Arrays) -> Arrays:
-        given = {name: _strings(array) if name in text else array for name, array in arrays.items()}
-        return dict(zip(outputs, session.run(list(outputs), given)))  # noqa: B905 - servers run old Pythons
+        feed = {name: _strings(array) if name in text else array for name, array in arrays.items()}
+        return dict(zip(outputs, session.run(list(outputs), feed)))  # noqa: B905 - servers run old Pythons
 
     return run
 
@@ -60,7 +60,7 @@ def _onnx(path: str, outputs: Sequence[str], threads: int, device: str) -> Calla
 def _torch(
     path: str, inputs: Sequence[str], outputs: Sequence[str], threads: int, device: str
 ) -> Callable[[Arrays], Arrays]:
-    import torch  # noqa: PLC0415 - one of two
+    import torch  # noqa: PLC0415 - one of two runtimes
 
     if threads:
         torch.set_num_threads(threads)
@@ -73,8 +73,8 @@ def _torch(
     def run(arrays: Arrays) -> Arrays:
         tensors = [torch.from_numpy(_writable(arrays[name])).to(device) for name in inputs]
         with torch.inference_mode():
-            given = module(*tensors)
-        leaves = [leaf for leaf in _leaves(given) if isinstance(leaf, torch.Tensor)]
+            results = module(*tensors)
+        leaves = [leaf for leaf in _leaves(results) if isinstance(leaf, torch.Tensor)]
         return {
             name: leaf.cpu().numpy()
             for name, leaf in zip(outputs, leaves)  # noqa: B905 - servers run old Pythons
@@ -102,12 +102,12 @@ def _strings(array: Any) -> Any:
     return np.array(flat, dtype=object).reshape(array.shape)
 
 
-def together(run: Callable[[Arrays], Arrays], requests: list[Arrays]) -> list[Arrays]:
-    """Run several requests in one call, as samples of one batch; each gets back its own part.
+def run_batched(run: Callable[[Arrays], Arrays], requests: list[Arrays]) -> list[Arrays]:
+    """Run several requests as one batch; return each request's own part.
 
-    Where the requests do not fit together, or an output has no axis of samples, each runs by itself.
+    If the requests' shapes differ, or an output has no batch axis, each request runs by itself.
     """
-    if len(requests) == 1 or not _fit(requests):
+    if len(requests) == 1 or not _can_batch(requests):
         return [run(request) for request in requests]
     names = list(requests[0])
     sizes = [len(request[names[0]]) for request in requests]
@@ -122,7 +122,7 @@ def together(run: Callable[[Arrays], Arrays], requests: list[Arrays]) -> list[Ar
     ]
 
 
-def _fit(requests: list[Arrays]) -> bool:
+def _can_batch(requests: list[Arrays]) -> bool:
     first = requests[0]
     return all(
         request.keys() == first.keys()
@@ -138,17 +138,17 @@ def _fit(requests: list[Arrays]) -> bool:
 
 
 class Tally:
-    """What a worker has done so far, in a file that others may look at: float64 numbers that only grow.
+    """A worker's counters in a file that other processes can read: float64 numbers that only grow.
 
     In this order: executions, requests, samples, and the seconds of input, compute and output, summed over
-    requests; then how often a batch of 0, 1, 2 ... samples was formed.
+    requests; then the number of batches with 0, 1, 2 ... samples.
     """
 
     FIELDS = 6
     SIZES = 1025
 
     def __init__(self, folder: str) -> None:
-        """Begin a file of this process, of which there may be several in the folder."""
+        """Create a file for this process; other processes may have files in the folder."""
         name = os.path.join(folder, f"{os.getpid()}-{time.monotonic_ns()}.tally")  # noqa: PTH118
         size = (self.FIELDS + self.SIZES) * 8
         with open(name, "w+b") as file:  # noqa: PTH123
@@ -161,11 +161,11 @@ class Tally:
         numbers[0] += 1
         numbers[1] += requests
         numbers[2] += samples
-        for place, seconds in enumerate(stages, 3):
-            numbers[place] += seconds * requests
+        for index, seconds in enumerate(stages, 3):
+            numbers[index] += seconds * requests
         numbers[self.FIELDS + min(samples, self.SIZES - 1)] += 1
 
 
-def beside(path: str, name: str) -> str:
-    """Give the path of a file that lies beside another."""
+def sibling_path(path: str, name: str) -> str:
+    """Return the path of a file in the same directory as another file."""
     return os.path.join(os.path.dirname(os.path.abspath(path)), name)  # noqa: PTH100, PTH118, PTH120

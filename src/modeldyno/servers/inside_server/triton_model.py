@@ -1,6 +1,6 @@
-"""Runs a model file inside Triton, by its Python backend.
+"""Runs a model file inside Triton's Python backend.
 
-The configuration says which: ``parameters`` ``file``, ``threads`` and ``device``.
+The model's configuration has ``parameters``: ``file``, ``threads`` and ``device``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as triton
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - where runner.py lies
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - the directory of runner.py
 
 import runner
 
@@ -24,37 +24,37 @@ class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         """Load the model."""
         config = json.loads(args["model_config"])
-        said = {name: value["string_value"] for name, value in config.get("parameters", {}).items()}
+        parameters = {name: value["string_value"] for name, value in config.get("parameters", {}).items()}
         self.batched = config.get("max_batch_size", 0) > 0
-        self.inputs = [each["name"] for each in config["input"]]
+        self.inputs = [tensor["name"] for tensor in config["input"]]
         self.outputs = {
-            each["name"]: triton.triton_string_to_numpy(each["data_type"]) for each in config["output"]
+            tensor["name"]: triton.triton_string_to_numpy(tensor["data_type"]) for tensor in config["output"]
         }
-        device = said.get("device", "cpu")
+        device = parameters.get("device", "cpu")
         if args.get("model_instance_kind") == "GPU":
             device = f"cuda:{args['model_instance_device_id']}"
-        self.run = runner.opened(
-            runner.beside(__file__, said["file"]),
+        self.run = runner.load_model_file(
+            runner.sibling_path(__file__, parameters["file"]),
             self.inputs,
             list(self.outputs),
-            int(said.get("threads", "0")),
+            int(parameters.get("threads", "0")),
             device,
         )
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer several requests by one call, where the model has batches."""
+        """Answer several requests with one call if the model has batches."""
         feeds = [
             {name: triton.get_input_tensor_by_name(request, name).as_numpy() for name in self.inputs}
             for request in requests
         ]
         try:
-            found = runner.together(self.run, feeds) if self.batched else [*map(self.run, feeds)]
-        except Exception as error:  # noqa: BLE001 - whatever the runtime raises is the answer
-            wrong = triton.TritonError(f"{type(error).__name__}: {error}")
-            return [triton.InferenceResponse(output_tensors=[], error=wrong) for _ in requests]
+            results = runner.run_batched(self.run, feeds) if self.batched else [*map(self.run, feeds)]
+        except Exception as error:  # noqa: BLE001 - any runtime error goes into the response
+            failure = triton.TritonError(f"{type(error).__name__}: {error}")
+            return [triton.InferenceResponse(output_tensors=[], error=failure) for _ in requests]
         return [
             triton.InferenceResponse(output_tensors=self._tensors(request, arrays))
-            for request, arrays in zip(requests, found)  # noqa: B905 - servers run old Pythons
+            for request, arrays in zip(requests, results)  # noqa: B905 - servers run old Pythons
         ]
 
     def _tensors(self, request: Any, arrays: dict[str, Any]) -> list[Any]:
