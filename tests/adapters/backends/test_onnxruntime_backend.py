@@ -139,7 +139,7 @@ def test_text_goes_in_and_out(tmp_path: Path) -> None:
     """Strings can be fed, and come back."""
     feed = {"words": np.array(["one", "two"], dtype=object)}
     assert outputs(models.text(tmp_path), feed)["y"].tolist() == ["one", "two"]
-    with pytest.raises(RequestError, match="io_binding takes no text"):
+    with pytest.raises(RequestError, match="io_binding does not support text"):
         outputs(models.text(tmp_path), feed, io_binding=True)
 
 
@@ -159,7 +159,7 @@ def test_bfloat16_goes_in(tmp_path: Path, bound: bool) -> None:
 
 def test_sequences_and_maps_become_arrays() -> None:
     """An output of sequences and maps is told as one array for each entry."""
-    named = dict(backend._named("p", [{"a": 0.5, "b": 0.25}, np.ones(2)]))
+    named = dict(backend._named_arrays("p", [{"a": 0.5, "b": 0.25}, np.ones(2)]))
     assert {name: array.tolist() for name, array in named.items()} == {
         "p.0.keys": ["a", "b"],
         "p.0.values": [0.5, 0.25],

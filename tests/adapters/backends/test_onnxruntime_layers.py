@@ -170,9 +170,9 @@ def test_threads_that_spin_do_not_disturb_the_other_session(
 
     models_run = [options for options in opened if not {"graph", "saved"} & options.keys()]
     assert models_run == [{"resting": True}] * (2 if apart else 1)
-    assert start(resting=True).get_session_options().get_session_config_entry(backend._RESTING) == "1"
+    assert start(resting=True).get_session_options().get_session_config_entry(backend._STOP_SPINNING) == "1"
     with pytest.raises(RuntimeError):
-        session.session.get_session_options().get_session_config_entry(backend._RESTING)
+        session.session.get_session_options().get_session_config_entry(backend._STOP_SPINNING)
 
 
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,7 @@ def test_the_body_of_a_loop_is_part_of_it() -> None:
         event("inner", 12, 3, "Add", 1), event("inner", 16, 3, "Add", 1), event("loop", 10, 10, "Loop", 0),
         event("after", 21, 5, "Relu", 2),
     ]  # fmt: skip
-    names = onnxruntime_layers._Names(onnxruntime_layers.Places())
+    names = onnxruntime_layers._NodeNamer(onnxruntime_layers.Places())
     spans = onnxruntime_layers._spans(events, 1e-4, names, everything)
 
     assert [(span.path, span.parent) for span in spans] == [
@@ -247,7 +247,7 @@ def test_calls_that_are_not_wanted_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "profile.json"
     path.write_text("[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n")
 
-    runs = list(onnxruntime_layers._runs(path, 1))
+    runs = list(onnxruntime_layers._read_calls(path, 1))
 
     assert [[found["name"] for found in nodes] for nodes in runs] == [
         ["node1_kernel_time"], ["node2_kernel_time"],
@@ -256,10 +256,10 @@ def test_calls_that_are_not_wanted_are_skipped(tmp_path: Path) -> None:
 
 def test_a_provider_on_a_device_is_doubted() -> None:
     """Its nodes are timed where they are launched."""
-    (doubt,) = onnxruntime_layers._unseen("CUDAExecutionProvider")
+    (doubt,) = onnxruntime_layers._unseen_doubts("CUDAExecutionProvider")
 
     assert "CUDAExecutionProvider" in doubt.seen
-    assert list(onnxruntime_layers._unseen("CPUExecutionProvider")) == []
+    assert list(onnxruntime_layers._unseen_doubts("CPUExecutionProvider")) == []
 
 
 def test_a_graph_that_cannot_be_saved_leaves_names_to_tell(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_the_cost_of_profiling_is_what_it_adds_to_a_node(
         assert resting
         return Session(28e-6 if profile else 20e-6)
 
-    toll = onnxruntime_layers._toll(start)
+    toll = onnxruntime_layers._measure_toll(start)
 
     assert toll.inside == pytest.approx(4.5e-6)
     assert toll.outside == pytest.approx(3.5e-6)

@@ -90,7 +90,7 @@ def test_the_cache_of_models_is_there(tmp_path: Path, monkeypatch: pytest.Monkey
     for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, str(tmp_path / "new"))
-    (place,) = openai._cache().values()
+    (place,) = openai._cache_environment().values()
     assert Path(place).is_dir()
     assert Path(place).is_relative_to(tmp_path / "new")
 
@@ -112,10 +112,10 @@ def test_requests_are_text(script: str) -> None:
     ("command", "said"),
     [
         ("serve --port 8000", "lacks {port}"),
-        ("serve {port} {other}", "cannot be read"),
+        ("serve {port} {other}", "cannot be parsed"),
         ("serve {port} 'a", "No closing quotation"),
         ("", "is empty"),
-        ("serve {port} {0}", "cannot be read"),
+        ("serve {port} {0}", "cannot be parsed"),
     ],
 )
 def test_commands_that_cannot_be(command: str, said: str) -> None:

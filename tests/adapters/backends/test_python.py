@@ -75,7 +75,7 @@ class TestCalls:
     )
     def test_what_a_call_does_not_run_is_refused(self, function: Callable[..., Any], kind: str) -> None:
         """The time of making a coroutine or a generator is not that of what it does."""
-        with pytest.raises(RequestError, match=f"only makes {kind}, and runs none of it"):
+        with pytest.raises(RequestError, match=f"only creates {kind} and does not run it"):
             run(function, {})
 
     def test_positional_parameters(self) -> None:

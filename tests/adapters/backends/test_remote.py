@@ -168,8 +168,8 @@ class TestBodies:
     @pytest.mark.parametrize(
         ("settings", "said"),
         [
-            ({"body": "@/no/such/file"}, "cannot be read"),
-            ({"bodies": "/no/such/file"}, "cannot be read"),
+            ({"body": "@/no/such/file"}, "Cannot read"),
+            ({"bodies": "/no/such/file"}, "Cannot read"),
             ({"body": "a", "bodies": "b"}, "give one of them"),
         ],
     )
@@ -181,7 +181,7 @@ class TestBodies:
     def test_a_file_without_lines(self, tmp_path: Path) -> None:
         """A file of bodies must have one."""
         (tmp_path / "empty").write_text("\n")
-        with pytest.raises(RequestError, match="no line"):
+        with pytest.raises(RequestError, match="no lines"):
             remote.check({"bodies": str(tmp_path / "empty")})
 
 
@@ -189,7 +189,7 @@ class TestKnobs:
     def test_a_knob_of_another_protocol_is_refused(self) -> None:
         """A knob that the server's protocol does not heed would have no effect, and is refused."""
         with (
-            pytest.raises(RequestError, match="max_tokens is for openai, and net speaks torchserve"),
+            pytest.raises(RequestError, match="max_tokens is for openai, but net speaks torchserve"),
             session(elsewhere("torchserve"), max_tokens=3),
         ):
             pass

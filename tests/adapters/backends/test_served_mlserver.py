@@ -63,7 +63,7 @@ def test_batches_that_cannot_be() -> None:
     with pytest.raises(RequestError, match="no effect without max_batch"):
         mlserver.check(configure(mlserver.knobs, {"queue_delay": 5000}))
     fixed = Deployed(file="model.onnx", runtime="onnxruntime", inputs=(TEXT,), outputs=(FREE,))
-    with pytest.raises(RequestError, match=r"cannot be gathered.* t 1 -> x \[batch, 4\]"):
+    with pytest.raises(RequestError, match=r"cannot be batched.* t 1 -> x \[batch, 4\]"):
         base.gatherable(fixed, configure(mlserver.knobs, {"max_batch": 4}))
 
 

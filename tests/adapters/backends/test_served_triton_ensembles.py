@@ -141,7 +141,7 @@ def test_knobs_change_what_they_name_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "said"),
     [
-        ({"instances": 2}, RequestError, "is an ensemble, and has no instances of its own"),
+        ({"instances": 2}, RequestError, "is an ensemble and has no instances of its own"),
         ({"composing.dubble.instances": 2}, UnknownName, "did you mean 'double'"),
         ({"composing.double.instancs": 2}, UnknownName, "did you mean 'instances'"),
         ({"composing.double.ports": "free"}, UnknownName, "no knob of the model 'double', 'ports'"),
@@ -179,7 +179,7 @@ def test_a_model_that_is_no_repository_has_no_parts(tmp_path: Path) -> None:
     """The knobs of parts are refused where there are none; called models must be there."""
     digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
     model = plugins.loader("onnx").load(ModelRef(scheme="onnx", locator=str(digits)), seed=0, trust=False)
-    with pytest.raises(RequestError, match="made of no others"):
+    with pytest.raises(RequestError, match="models of a repository with composing models"):
         triton_ensembles.put(model, tmp_path, {"calls": "a"}, native=False)
     own = loaded(repository(tmp_path / "models"), "double").value
     assert list(own.with_called(["other"]).configs) == ["double", "other"]
@@ -262,9 +262,7 @@ def test_a_backend_that_the_server_lacks_is_told_before_it_is_started(tmp_path: 
     (folder / "double" / "1" / "model.onnx").write_bytes(b"")
     found = loaded(folder, "double").value
     lacking = triton.Program(path="tritonserver", backends=tmp_path)
-    wanted = (
-        r"backend 'onnxruntime', which tritonserver does not have; .*: modeldyno sweep .*double/1/model\.onnx"
-    )
+    wanted = r"backend 'onnxruntime', which tritonserver lacks; .*: modeldyno sweep .*double/1/model\.onnx"
     with pytest.raises(RequestError, match=wanted):
         triton_backend._need_backends(found, lacking)
     (folder / "double" / "1" / "libtriton_onnxruntime.so").write_bytes(b"")

@@ -204,7 +204,7 @@ class TestDevices:
 
     def test_only_cuda_tells_its_memory(self) -> None:
         """A session tells a peak of device memory on CUDA, and nowhere else."""
-        kinds = {place: backend._session(torch.device(place)) for place in ("cpu", "cuda", "mps")}
+        kinds = {place: backend._session_class(torch.device(place)) for place in ("cpu", "cuda", "mps")}
 
         told = [place for place, kind in kinds.items() if hasattr(kind, "peak_reserved")]
         assert told == ["cuda"]
@@ -246,7 +246,7 @@ class TestPrecision:
         """Quantised weights are counted by the bytes that they take."""
         module = torch.nn.Sequential(torch.nn.Linear(256, 256, bias=False))
 
-        backend._quantised(module)
+        backend._quantise(module)
 
         found = {(m.metric, m.scope): m.value for m in tally(torch_module.weights(module))}
         assert found["parameters", ""] == 65_536

@@ -264,7 +264,7 @@ def test_a_device_is_waited_for_after_each_token(monkeypatch: pytest.MonkeyPatch
             done.append("synchronize")
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    wait = torch_generate._waiter(torch.device("cuda"))
+    wait = torch_generate._make_waiter(torch.device("cuda"))
     wait()
     wait()
 
@@ -309,7 +309,7 @@ def test_a_model_that_cannot_generate_is_refused(name: str, config: str, values:
 
 def test_a_module_of_no_library_is_refused() -> None:
     """A plain module of torch has nothing to generate with."""
-    assert "no causal or seq2seq model" in refusal(torch.nn.Linear(2, 2), prompt={})
+    assert "not a causal or seq2seq model" in refusal(torch.nn.Linear(2, 2), prompt={})
 
 
 def test_more_tokens_than_positions_are_refused() -> None:
@@ -354,10 +354,10 @@ def test_places_of_tokens_are_told_to_releases_that_want_them(monkeypatch: pytes
             given.append(arguments["cache_position"].tolist())
             return {"input_ids": ids}
 
-    monkeypatch.setattr(torch_generate, "_cuts_by_length", lambda: False)
+    monkeypatch.setattr(torch_generate, "_takes_sequence_length", lambda: False)
     arguments: dict[str, Any] = {}
-    torch_generate._inputs(Old(), torch.zeros(2, 4, dtype=torch.int64), arguments, first=True)
-    torch_generate._inputs(Old(), torch.zeros(2, 5, dtype=torch.int64), arguments, first=False)
+    torch_generate._step_inputs(Old(), torch.zeros(2, 4, dtype=torch.int64), arguments, first=True)
+    torch_generate._step_inputs(Old(), torch.zeros(2, 5, dtype=torch.int64), arguments, first=False)
 
     assert given == [[0, 1, 2, 3]] * 2  # `generate` itself moves them on between two steps
 

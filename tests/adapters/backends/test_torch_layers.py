@@ -303,10 +303,10 @@ def test_the_cost_is_scaled_to_the_model_within_bounds(monkeypatch: pytest.Monke
     toll = Toll(inside=1.0, outside=2.0)
     for extra, expected in ((13.5, 1.5), (90.0, 2.0), (-5.0, 1.0)):  # of three modules, the whole among them
         times = cycle([10.0 + extra, 10.0])
-        monkeypatch.setattr(hook_overhead, "_timed", lambda run, times=times: (run(), next(times))[1])
+        monkeypatch.setattr(hook_overhead, "_seconds", lambda run, times=times: (run(), next(times))[1])
         found = hook_overhead.in_place(toll, run, parts)
         assert found == Toll(inside=expected, outside=2 * expected)
-    monkeypatch.setattr(hook_overhead, "_SETTLING", 0.0)
+    monkeypatch.setattr(hook_overhead, "_TIME_LIMIT", 0.0)
     assert hook_overhead.in_place(toll, run, parts) == toll
 
 
@@ -385,7 +385,7 @@ def test_modules_whose_code_is_called_past_them_are_told() -> None:
     spans, doubts = watched(Past(), torch.zeros(1, 4))
     assert shape_of(spans) == [("", None)]
     assert "none of 1 modules is called" in doubts[0].seen
-    assert "no module below" in watched(nn.ReLU(), torch.zeros(1))[1][0].seen
+    assert "no submodules" in watched(nn.ReLU(), torch.zeros(1))[1][0].seen
 
 
 def test_the_cost_of_watching_is_measured() -> None:

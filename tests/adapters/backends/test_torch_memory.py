@@ -262,7 +262,7 @@ def test_inputs_are_counted_as_they_lie_on_the_device() -> None:
 
 def test_a_device_whose_allocator_tells_nothing_is_refused() -> None:
     """In one sentence, rather than with a peak of zero."""
-    with pytest.raises(RequestError, match="allocator on mps tells nothing"):
+    with pytest.raises(RequestError, match="allocator on mps does not report"):
         torch_memory.check("mps:0")
     torch_memory.check("cuda:1")
 

@@ -244,10 +244,10 @@ class Cut(nn.Linear):
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
-        (nn.ReLU(), "no parameter that asks for a gradient"),
-        (nn.Linear(16, 2).requires_grad_(requires_grad=False), "no parameter that asks for a gradient"),
+        (nn.ReLU(), "no parameter that requires a gradient"),
+        (nn.Linear(16, 2).requires_grad_(requires_grad=False), "no parameter that requires a gradient"),
         (Held(), "cannot be copied"),
-        (Cut(16, 2), "gives nothing that depends on a parameter"),
+        (Cut(16, 2), "No output of the model depends on a parameter"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(module: nn.Module, reason: str) -> None:
@@ -289,8 +289,8 @@ def test_a_device_is_timed_by_its_own_events(monkeypatch: pytest.MonkeyPatch) ->
     """The last one is waited for; seconds are given."""
     monkeypatch.setattr(torch.cuda, "Event", Clock)
     place = torch.device("cuda:0")
-    marks = [torch_training._mark(place) for _ in range(3)]
-    assert torch_training._between(marks, place) == [0.001, 0.001]
+    marks = [torch_training._time_stamp(place) for _ in range(3)]
+    assert torch_training._elapsed(marks, place) == [0.001, 0.001]
     assert [mark.reached for mark in marks] == [False, False, True]
 
 
@@ -299,7 +299,7 @@ def test_a_device_without_such_events_is_waited_for(monkeypatch: pytest.MonkeyPa
     waited: list[int] = []
     monkeypatch.setattr(torch.mps, "synchronize", lambda: waited.append(1))
     place = torch.device("mps")
-    first, second = torch_training._between([torch_training._mark(place) for _ in range(3)], place)
+    first, second = torch_training._elapsed([torch_training._time_stamp(place) for _ in range(3)], place)
     assert len(waited) == 3
     assert min(first, second) >= 0
 
@@ -310,7 +310,7 @@ def test_on_a_device_the_payload_is_copied_as_a_stage_of_its_own(
     """The first of the step."""
     with session.training((FEED,), "adamw") as training:
         training.place = torch.device("meta")
-        monkeypatch.setattr(torch_training, "_mark", lambda _place: 0.0)
+        monkeypatch.setattr(torch_training, "_time_stamp", lambda _place: 0.0)
         training.module = training.module.to("meta")
         training.call, training.optimizer = training.module, None
         assert list(training.step()) == ["copy", "forward", "backward", "optimizer"]

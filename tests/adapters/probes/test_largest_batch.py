@@ -194,7 +194,7 @@ def test_a_device_that_holds_nothing_has_no_answer() -> None:
     answer, doubts = found(Device(full=10))
 
     assert answer is None
-    assert ["spent before its end" in each.seen for each in doubts] == [True]
+    assert ["it ran out of memory" in each.seen for each in doubts] == [True]
 
 
 def test_another_error_is_no_answer() -> None:
@@ -255,7 +255,7 @@ def test_when_the_time_is_up_the_search_says_so() -> None:
 
 def test_what_a_batch_would_take_is_told_from_those_before() -> None:
     """One alone is scaled, two make a line; nothing is known before the first."""
-    trials = Trials(run=lambda size: 1000 + 100 * size, limit=10_000, over=lambda: False)
+    trials = Trials(run=lambda size: 1000 + 100 * size, limit=10_000, time_is_up=lambda: False)
     assert trials.expected(8) == 0
     assert trials.fit(1)
     assert trials.expected(2) == 2200
@@ -286,7 +286,7 @@ def test_a_batch_of_one_that_does_not_run_is_told() -> None:
 
     assert answer is None
     assert [each.code for each in doubts] == ["largest-batch"]
-    assert "it takes 1.07 KiB, and there is room for 1,000 B" in doubts[0].seen
+    assert "it takes 1.07 KiB, and 1,000 B is available" in doubts[0].seen
 
 
 def test_a_search_that_meets_no_limit_says_so() -> None:

@@ -267,7 +267,7 @@ def test_plain_calls_are_those_that_do_not_disturb_the_watched_ones() -> None:
 @pytest.mark.parametrize(("asked", "given"), [(0, 0), (7, 7), (5000, layers.MOST)])
 def test_a_long_warm_up_is_cut_to_the_calls_that_are_kept(asked: int, given: int) -> None:
     """What a plan asks of the timed pass need not be made here again in full, for this one comes after it."""
-    assert layers._within(Plan(min_warmup=asked), 0.01).min_warmup == given
+    assert layers._limit_plan(Plan(min_warmup=asked), 0.01).min_warmup == given
 
 
 def test_plain_and_watched_calls_alternate() -> None:

@@ -193,7 +193,7 @@ def test_a_server_that_dies_in_the_middle_is_a_failure() -> None:
     assert found
     (failure,) = result.failures
     assert failure.kind == "server"
-    assert "and then nothing well for" in failure.message
+    assert "then no request succeeded for" in failure.message
     assert spread(result, "latency").stop == "no answers"
     assert "interrupted" not in codes(result)
 
@@ -329,7 +329,7 @@ def test_a_load_that_fails_beside_another_ends_for_both(steady: str) -> None:
 
 def test_a_model_of_another_server_is_not_beside(steady: str) -> None:
     """To measure two servers at once is no measurement of either."""
-    with server() as other, pytest.raises(RequestError, match="not on the server that is measured"):
+    with server() as other, pytest.raises(RequestError, match="not on the measured server"):
         loaded(steady, beside=(f"{other} name=other input=x=1x4",))
 
 
@@ -349,7 +349,7 @@ def test_a_mistyped_name_sends_few_requests_and_ends_at_once() -> None:
         for load in (Load(requests=100), Load(duration=60.0), Load(arrivals=Arrivals.CONSTANT, rate=50.0)):
             result = loaded(url, load, plan=replace(PLAN, max_time=60.0))
             (failure,) = result.failures
-            assert "requests was answered well" in failure.message
+            assert "requests succeeded" in failure.message
             assert "404" in failure.message
             assert (result["requests@client-error"] or 0) < 60
             assert codes(result) <= {"failed-requests", "repeated-request"}

@@ -60,7 +60,7 @@ def test_what_was_given_and_returned_is_in_the_file(tmp_path: Path) -> None:
 
 def test_it_needs_a_file_that_can_be_written(tmp_path: Path) -> None:
     """Each is one sentence."""
-    with pytest.raises(RequestError, match="needs a file for them; name one with --outputs"):
+    with pytest.raises(RequestError, match="needs a file; name one with --outputs"):
         list(outputs.measure(subject(None), Plan()))
     with pytest.raises(RequestError, match=r"Cannot write .*absent"):
         list(outputs.measure(subject(tmp_path / "absent" / "o.npz"), Plan()))
@@ -70,5 +70,5 @@ def test_what_returns_no_arrays_has_no_outputs(tmp_path: Path) -> None:
     """There is nothing to be held against another's."""
     nothing = replace(subject(tmp_path / "o.npz"), calls=(lambda: None,))
 
-    with pytest.raises(RequestError, match="holds no arrays"):
+    with pytest.raises(RequestError, match="returned no arrays"):
         list(outputs.measure(nothing, Plan()))

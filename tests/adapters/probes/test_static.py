@@ -161,7 +161,7 @@ def test_more_than_the_model_takes_is_doubted(model: Model) -> None:
         asked = Inspection(vary={"batch": (1, largest)})
         assert [doubt.code for doubt in measured(limited, asked)[2]] == expected
     (doubt,) = measured(limited, Inspection(), batch_size=5)[2]
-    assert doubt.seen == "batch is up to 5, and the model says that it takes 3 at most"
+    assert doubt.seen == "batch is up to 5, but the model declares a maximum of 3"
 
 
 @pytest.mark.parametrize("busy", [False, True])

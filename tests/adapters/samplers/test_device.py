@@ -124,7 +124,7 @@ class TestTold:
         found = list(device.told({"cuda:0": GPU}, stages(timed=read)))
 
         assert doubts(found)["throttled"] == (
-            "cuda:0 ran slower than it can, because of its power limit (50% of the samples), "
+            "cuda:0 was throttled by its power limit (50% of the samples), "
             "its temperature (25% of the samples)"
         )
 

@@ -303,7 +303,7 @@ class TestSmi:
     def test_one_that_hangs_gives_nothing(self, smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A call has a time limit."""
         monkeypatch.setenv("SMI_HANGS", "1")
-        monkeypatch.setattr(nvidia_smi, "_LIMIT", 0.5)
+        monkeypatch.setattr(nvidia_smi, "_TIMEOUT", 0.5)
 
         assert nvidia.opened({}) is None
         assert smi.read_text() == "-L\n"

@@ -1,4 +1,4 @@
-"""A client that the user wrote: an inspector, whose calls are made in threads of this process."""
+"""Backend for inspectors: clients written by the user, whose calls are made in threads of this process."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ serves = True
 
 @runtime_checkable
 class Inspector(Protocol):
-    """What sends requests of so many samples."""
+    """Sends requests of `batch_size` samples each."""
 
     batch_size: int
 
     def calls(self) -> Sequence[Callable[[], Any]]:
-        """Give what sends a request each; to be cycled through."""
+        """Return callables that send one request each; they are called in a cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """An inspector at work; its server is not ours."""
+    """A running inspector; its server was not started by us."""
 
     inspector: Inspector
     pid: int | None = None
 
     @property
     def samples(self) -> int:
-        """In a request."""
+        """Samples in a request."""
         return self.inspector.batch_size
 
     def calls(self) -> Sequence[Callable[[], Any]]:
-        """Give what sends a request each."""
+        """Return callables that send one request each."""
         return self.inspector.calls()
 
     def arrays(self, output: Any) -> Feed:
-        """Give whatever of an answer is an array."""
+        """Return the arrays in an answer."""
         return {
             name: leaf
             for name, leaf in finished_leaves(output)
@@ -58,21 +58,21 @@ class Session:
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
-    """Accept everything: there is nothing to set."""
+    """Accept every configuration: there are no knobs."""
     del config
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the port's word
-    """Give a session.
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
+    """Open a session.
 
     Raises:
-        RequestError: it is a callable that is no inspector.
+        RequestError: the callable is not an inspector.
     """
     del config
     if not isinstance(model.value, Inspector):
         raise RequestError(
-            f"{model.identity.name} is no inspector: it has no calls() and no batch_size; subclass "
+            f"{model.identity.name} is not an inspector: it lacks calls() or batch_size; subclass "
             "modeldyno.BaseModelInspector."
         )
     yield Session(inspector=model.value)

@@ -1,7 +1,7 @@
-"""A server that speaks OpenAI's protocol, started by a command: ``transformers serve``, ``vllm serve`` ...
+"""Starts an OpenAI-compatible server by a command such as ``transformers serve`` or ``vllm serve``.
 
-The model is named to the command, which loads it; requests are text. Where the server tells of its work in
-the metrics of vLLM, its account is read.
+The command gets the model's name and loads it; requests are text. If the server exposes vLLM's metrics, its
+counters are read.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ serves = True
 
 _PROTOCOL = "openai"
 _OPTIONS = ("endpoint", "stream", "max_tokens", "temperature", "extra")
-"""Knobs that shape a request; they are those of a server that runs already."""
-_USUAL = {"http": 8000}
-_DEFAULT = "transformers serve {model} --host {host} --port {port}"
-_STARTUP = 600.0
+"""Knobs that shape a request; the same as for the backend `remote`."""
+_CONVENTIONAL_PORTS = {"http": 8000}
+_DEFAULT_COMMAND = "transformers serve {model} --host {host} --port {port}"
+_STARTUP_TIME = 600.0
 
 knobs = (
     Knob(
         name="command",
         kind=str,
         default=None,
-        sentence="What starts the server, with {model}, {host} and {port} in it; else `transformers serve`.",
+        sentence="Command to start the server, with {model}, {host} and {port}; else `transformers serve`.",
     ),
     Knob(
         name="model",
         kind=str,
         default=None,
-        sentence="What the command calls the model; if not set, its directory.",
+        sentence="Model name to pass to the command; the model's directory if not set.",
     ),
     Knob(
         name="health",
@@ -65,118 +65,124 @@ knobs = (
         sentence="Path that answers 200 when the server is ready; /v1/models if not set.",
     ),
     *(knob for knob in remote.knobs if knob.name in _OPTIONS),
-    base.ports_knob(_USUAL),
+    base.ports_knob(_CONVENTIONAL_PORTS),
     base.knob("startup_time", sentence="Seconds until the server must be ready; 600 if not set."),
     base.knob("batch_size"),
 )
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
-    """Refuse a command that cannot be told where to listen."""
-    base.chosen_ports(config, _USUAL)
-    command = _words(str(config.get("command", _DEFAULT)), {"host": "", "port": "", "model": ""})
+    """Refuse an empty command, or one without a port."""
+    base.chosen_ports(config, _CONVENTIONAL_PORTS)
+    command = _command_words(
+        str(config.get("command", _DEFAULT_COMMAND)), {"host": "", "port": "", "model": ""}
+    )
     if not command:
-        raise RequestError(f"The knob command is empty; write such as: {_DEFAULT}")
+        raise RequestError(f"The knob command is empty; set one such as: {_DEFAULT_COMMAND}")
     if "command" in config and "{port}" not in str(config["command"]):
         raise RequestError(
-            f"The knob command lacks {{port}}, so nobody knows where it listens: {config['command']}"
+            f"The knob command lacks {{port}}, so the server's port is unknown: {config['command']}"
         )
 
 
 def inputs(model: Model, config: Mapping[str, KnobValue]) -> tuple[InputSpec, ...]:
-    """Say what requests are made of, in place of the model's own inputs: text, which the server tokenises."""
+    """Return the inputs of a request, in place of the model's own: text, which the server tokenises."""
     del model, config
     return plugins.client(_PROTOCOL).inputs(None, Endpoint(host=tcp_ports.LOOPBACK, port=0))
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the port's word
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
     """Start the server.
 
     Raises:
-        RequestError: the model has no name that the command could take.
-        MissingExtra: no command is given, and the engine of the default one is not installed.
-        ServerFailed: it does not start.
+        RequestError: the model has no name to pass to the command.
+        MissingExtra: no command is given, and the engine for the default one is not installed.
+        ServerFailed: the server does not start.
     """
     engine = install.need("openai") if "command" not in config else None
-    called = str(config.get("model") or _directory(model))
+    model_name = str(config.get("model") or _model_directory(model))
 
-    def command(_folder: Path, chosen: Ports) -> list[str]:
-        words = {"host": tcp_ports.LOOPBACK, "port": str(chosen["http"]), "model": called}
-        first, *rest = _words(str(config.get("command", _DEFAULT)), words)
+    def command(_folder: Path, ports: Ports) -> list[str]:
+        words = {"host": tcp_ports.LOOPBACK, "port": str(ports["http"]), "model": model_name}
+        first, *rest = _command_words(str(config.get("command", _DEFAULT_COMMAND)), words)
         return [engine.command(first) if engine else first, *rest]
 
     launch = Launch(
         name="openai",
         command=command,
-        ports=base.chosen_ports(config, _USUAL),
-        ready=lambda chosen: http_ready(chosen["http"], str(config.get("health", "/v1/models"))),
-        environment={**(engine.environment if engine else {}), **_cache()},
-        patience=base.startup_time(config, _STARTUP),
+        ports=base.chosen_ports(config, _CONVENTIONAL_PORTS),
+        ready=lambda ports: http_ready(ports["http"], str(config.get("health", "/v1/models"))),
+        environment={**(engine.environment if engine else {}), **_cache_environment()},
+        patience=base.startup_time(config, _STARTUP_TIME),
     )
-    with base.served(launch, "http", partial(_session, config, called, engine)) as session:
+    with base.served(launch, "http", partial(_session, config, model_name, engine)) as session:
         yield session
 
 
 def _session(
     config: Mapping[str, KnobValue],
-    called: str,
+    model_name: str,
     engine: install.Installed | None,
     server: Server,
-    beside: Control,
+    control: Control,
 ) -> Session:
-    parts: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "client": plugins.client(_PROTOCOL),
         "endpoint": Endpoint(
             host=tcp_ports.LOOPBACK,
             port=server.ports["http"],
-            model=called,
+            model=model_name,
             options={name: config[name] for name in _OPTIONS if name in config},
             protocol=_PROTOCOL,
         ),
-        "control": beside,
+        "control": control,
         "server": server,
         "pid": server.pid,
-        "software": _software(engine),
+        "software": _engine_versions(engine),
     }
-    return Counted(counters=lambda: _account(beside), **parts) if _counts(beside) else Session(**parts)
+    return (
+        Counted(counters=lambda: _read_counters(control), **fields)
+        if _has_vllm_metrics(control)
+        else Session(**fields)
+    )
 
 
-def _words(command: str, values: Mapping[str, str]) -> list[str]:
+def _command_words(command: str, values: Mapping[str, str]) -> list[str]:
     try:
         return [word.format_map(values) for word in shlex.split(command)]
     except (KeyError, ValueError, IndexError) as error:
         raise RequestError(
-            f"The knob command cannot be read ({error}); it may hold {{model}}, {{host}} and {{port}}, and a "
-            "brace of another meaning is written twice."
+            f"The knob command cannot be parsed ({error}); it may contain {{model}}, {{host}} and {{port}}; "
+            "double any other brace."
         ) from error
 
 
-def _directory(model: Model) -> str:
-    """Find where a model of transformers was loaded from."""
-    found = str(getattr(model.value, "name_or_path", "") or "")
-    if not found:
+def _model_directory(model: Model) -> str:
+    """Return the directory or hub name that a Transformers model was loaded from."""
+    name = str(getattr(model.value, "name_or_path", "") or "")
+    if not name:
         raise RequestError(
-            f"It is not known what the server calls '{model.identity.name}'; say it with --set model=NAME."
+            f"The server's name for '{model.identity.name}' is not known; set it with --set model=NAME."
         )
-    return str(Path(found).absolute()) if Path(found).is_dir() else found
+    return str(Path(name).absolute()) if Path(name).is_dir() else name
 
 
-def _cache() -> dict[str, str]:
-    """Have the cache of models for a server that answers nothing where there is none."""
-    usual = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
-    place = Path(os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or usual) / "hub")
+def _cache_environment() -> dict[str, str]:
+    """Create the Hugging Face cache and return its variable: without a cache the server answers nothing."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    path = Path(os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or default) / "hub")
     with suppress(OSError):
-        place.expanduser().mkdir(parents=True, exist_ok=True)
-    return {"HF_HUB_CACHE": str(place.expanduser())}
+        path.expanduser().mkdir(parents=True, exist_ok=True)
+    return {"HF_HUB_CACHE": str(path.expanduser())}
 
 
-def _software(engine: install.Installed | None) -> dict[str, str]:
+def _engine_versions(engine: install.Installed | None) -> dict[str, str]:
     versions = {} if engine is None else engine.versions
     return {f"server {name}": version for name, version in versions.items()}
 
 
-def _counts(control: Control) -> bool:
+def _has_vllm_metrics(control: Control) -> bool:
     try:
         return any(
             name.startswith("vllm:") for name in prometheus_text.parse(control.text("GET", "/metrics"))
@@ -185,5 +191,5 @@ def _counts(control: Control) -> bool:
         return False
 
 
-def _account(control: Control) -> Account:
+def _read_counters(control: Control) -> Account:
     return prometheus_text.vllm(prometheus_text.parse(control.text("GET", "/metrics")))

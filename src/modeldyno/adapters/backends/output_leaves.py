@@ -1,4 +1,4 @@
-"""Outputs of any shape, taken apart into named leaves."""
+"""Flattens outputs of any structure into named leaves."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ONLY = "output"
-"""The name of an output that is a single array."""
-_DEEPEST = 100
-"""Levels of an output that are taken apart; what lies deeper is left out."""
-_MOST = 10_000
-"""Parts of an output that are looked at: a mapping may have no end."""
+"""Name of an output that is a single array."""
+_MAX_DEPTH = 100
+"""Levels of an output that are flattened; deeper parts are left out."""
+_MAX_PARTS = 10_000
+"""Parts of an output that are visited: a mapping may be endless."""
 
 
 def leaves(output: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what is in mappings, sequences and dataclasses, each by its path; nothing for None.
+    """Yield the leaves of nested mappings, sequences and dataclasses with their paths; skip None.
 
-    What contains itself is not entered again; of what has too many parts, or is too deep, the rest is left
-    out.
+    Cycles are not entered again; parts beyond the limits of depth and number are left out.
     """
     open_parts: list[Iterator[tuple[str, Any]]] = [iter([(name, output)])]
     open_ids = [0]
-    for _ in range(_MOST):
+    for _ in range(_MAX_PARTS):
         while (entry := next(open_parts[-1], None)) is None:
             open_parts.pop()
             open_ids.pop()
@@ -38,7 +37,7 @@ def leaves(output: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         if parts is None:
             if part is not None:
                 yield path or ONLY, part
-        elif id(part) not in open_ids and len(open_parts) < _DEEPEST:
+        elif id(part) not in open_ids and len(open_parts) < _MAX_DEPTH:
             open_parts.append(_with_paths(path, parts))
             open_ids.append(id(part))
 
@@ -47,22 +46,22 @@ def finished_leaves(output: Any) -> Iterator[tuple[str, Any]]:
     """Yield the leaves of what a call returned.
 
     Raises:
-        RequestError: one is no value, but something that has yet to be run or waited for; the time of the
-            call would be that of making it.
+        RequestError: a leaf is not a value but still has to be run or awaited, so that the call's time would
+            not include its work.
     """
     for path, leaf in leaves(output):
-        if made := _unfinished(leaf):
-            kind, remedy = made
+        if unfinished := _unfinished(leaf):
+            kind, remedy = unfinished
             where = "" if path == ONLY else f" in '{path}'"
             raise RequestError(
-                f"The call returned {kind} ({type(leaf).__name__}){where}, and the work that it stands for "
+                f"The call returned {kind} ({type(leaf).__name__}){where}, whose work "
                 f"was not done within the call; profile a function that does it, {remedy}."
             )
         yield path, leaf
 
 
 def _unfinished(leaf: Any) -> tuple[str, str] | None:
-    """Say what has yet to be run, and what would run it; None for a value."""
+    """Return what kind of unfinished work a leaf is, and how to run it; None for a value."""
     kind = type(leaf)
     return next(((name, remedy) for name, is_one, remedy in _UNFINISHED if is_one(kind)), None)
 
@@ -88,10 +87,10 @@ _UNFINISHED: tuple[tuple[str, Callable[[type], bool], str], ...] = (
     (
         "an iterator",
         lambda kind: hasattr(kind, "__next__"),
-        "by list(...), or by a loop over what is wanted of it",
+        "by list(...), or by a loop over the items that you need",
     ),
 )
-"""What stands for work that is still to be done: its name, how its type is known, and what does the work."""
+"""Kinds of unfinished work: name, test of the type, and how to run it."""
 
 
 def _with_paths(path: str, parts: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Runs any Python callable as it is."""
+"""Python backend: runs any callable as it is."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ knobs: tuple[Knob, ...] = (BATCH_SIZE,)
 
 
 class Session:
-    """A callable, as it is."""
+    """A Python callable."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
-        """Bind the inputs: by keyword, or by position where the callable takes them only so."""
+        """Bind the inputs by keyword, or by position if the callable does not take them by keyword."""
         arrays = {name: _argument(array) for name, array in feed.items()}
         if not arrays:
             return self._function
@@ -43,57 +43,57 @@ class Session:
         return partial(self._function, *arrays.values())
 
     def arrays(self, output: Any) -> Feed:
-        """Give whatever of the output is numbers or text."""
-        found = {name: _array(leaf) for name, leaf in finished_leaves(output)}
-        return {name: array for name, array in found.items() if array is not None}
+        """Return the parts of the output that are numbers or text, as arrays."""
+        candidates = {name: _array(leaf) for name, leaf in finished_leaves(output)}
+        return {name: array for name, array in candidates.items() if array is not None}
 
 
 def _argument(array: ndarray) -> Any:
-    """Give a copy of an array, or the object that an array without dimensions wraps."""
+    """Return a copy of an array, or the object wrapped in a zero-dimensional object array."""
     return array.item() if array.dtype == object and not array.ndim else array.copy()
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
-    """Accept everything: one knob cannot exclude another."""
+    """Accept every configuration: no knob excludes another."""
     del config
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the port's word
-    """Give a session; there is nothing to make ready.
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
+    """Open a session; nothing is prepared.
 
     Raises:
-        RequestError: a call of it would only make something that is still to be run.
+        RequestError: calling it would only create a coroutine or generator, not run it.
     """
     del config
-    _check_runs(model.value)
+    _check_runs_when_called(model.value)
     yield Session(model.value)
 
 
-_LATER = (
+_DEFERRED = (
     (inspect.iscoroutinefunction, "a coroutine", "asyncio.run(...)"),
     (inspect.isgeneratorfunction, "a generator", "list(...)"),
     (inspect.isasyncgenfunction, "an asynchronous generator", "asyncio.run(...) of a loop over it"),
 )
-"""What only makes something when it is called, and what would run that."""
+"""Tests of functions that only create an object when called, its kind, and how to run it."""
 
 
-def _check_runs(function: Any) -> None:
-    """Refuse a callable whose body does not run when it is called: its time would be that of nothing."""
-    called = function if inspect.isroutine(function) or isinstance(function, partial) else function.__call__
-    for is_one, kind, runs in _LATER:
-        if is_one(called):
+def _check_runs_when_called(function: Any) -> None:
+    """Refuse a callable whose body does not run when it is called: there would be nothing to time."""
+    callee = function if inspect.isroutine(function) or isinstance(function, partial) else function.__call__
+    for is_one, kind, remedy in _DEFERRED:
+        if is_one(callee):
             raise RequestError(
-                f"A call of '{getattr(called, '__name__', 'it')}' only makes {kind}, and runs none of it; "
-                f"name a function that runs it, by {runs}."
+                f"Calling '{getattr(callee, '__name__', 'it')}' only creates {kind} and does not run it; "
+                f"name a function that runs it, by {remedy}."
             )
 
 
 def takes_keywords(function: Callable[..., Any], names: tuple[str, ...]) -> bool:
-    """Whether all of these names can be given by keyword.
+    """Check whether the callable takes all of these names by keyword.
 
-    Asked of the callable itself, not of a function that it wraps. A name such as ``input_0`` was made up for
-    a value that was given by position, so that it means nothing to a callable that takes any keyword.
+    The callable's own signature counts, not that of a function it wraps. A name such as ``input_0`` was
+    invented for a value given by position, so a callable with ``**kwargs`` cannot take it.
     """
     try:
         parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
@@ -106,24 +106,22 @@ def takes_keywords(function: Callable[..., Any], names: tuple[str, ...]) -> bool
     return not unknown or (takes_any and not any(map(NUMBERED.fullmatch, unknown)))
 
 
-_PLAIN = (bool, int, float, complex, str, bytes, range, array, memoryview)
+_ARRAY_LIKE_TYPES = (bool, int, float, complex, str, bytes, range, array, memoryview)
 _ARRAYS = ("__array__", "__array_interface__", "__array_struct__", "__dlpack__", "__float__")
-"""What marks a value that NumPy can take as it is."""
+"""Attributes of values that NumPy converts directly."""
 
 
 def _array(leaf: Any) -> ndarray | None:
-    """Give an array of numbers or text; None for any other object."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    """Return an array of numbers or text; None for any other object."""
+    import numpy as np  # noqa: PLC0415 - slow to import
 
-    if hasattr(leaf, "detach"):  # a tensor that wants gradients does not show itself as an array
+    if hasattr(leaf, "detach"):  # a tensor that requires gradients does not convert itself
         leaf = leaf.detach()
         leaf = leaf.cpu() if hasattr(leaf, "cpu") else leaf
-    if not isinstance(leaf, _PLAIN) and not any(hasattr(type(leaf), name) for name in _ARRAYS):
-        return (
-            None  # NumPy would take a sequence of any other kind apart element by element, to no end perhaps
-        )
+    if not isinstance(leaf, _ARRAY_LIKE_TYPES) and not any(hasattr(type(leaf), name) for name in _ARRAYS):
+        return None  # NumPy would iterate over any other sequence, perhaps endlessly
     try:
-        found = np.asarray(leaf)
+        array = np.asarray(leaf)
     except (TypeError, ValueError, RuntimeError):
         return None
-    return None if found.dtype == object else found
+    return None if array.dtype == object else array

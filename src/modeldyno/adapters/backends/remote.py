@@ -1,7 +1,7 @@
-"""A model on a server that someone else runs: it is sent requests, and left as it was found.
+"""Backend for a model on a running server: sends requests, and loads, unloads or configures nothing.
 
-Nothing is loaded, unloaded or configured. Where the server tells what it did (Triton's statistics), its
-account is read; requests of others over the same time are in it, too.
+If the server reports statistics (such as Triton's), they are read; they include requests of other clients
+in the same period.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
             name="binary",
             kind=bool,
             default=None,
-            sentence="Send and ask for tensors as raw bytes, not as JSON; as the server says that it can.",
+            sentence="Send and request tensors as raw bytes, not as JSON; as the server supports if not set.",
         ),
     ),
     (
@@ -58,7 +58,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
             name="signature",
             kind=str,
             default=None,
-            sentence="Which signature of a model of TensorFlow to call.",
+            sentence="Signature of the TensorFlow model to call.",
         ),
     ),
     (
@@ -68,7 +68,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
             kind=str,
             default=None,
             choices=("json", "raw"),
-            sentence="Send the inputs by name as JSON, or the bytes of the only one as they are.",
+            sentence="Send the inputs by name as JSON, or the raw bytes of the only input.",
         ),
     ),
     (
@@ -78,7 +78,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
             kind=str,
             default=None,
             choices=("completions", "chat", "embeddings"),
-            sentence="What to ask for.",
+            sentence="API endpoint to call.",
         ),
     ),
     (
@@ -87,12 +87,14 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
             name="stream",
             kind=bool,
             default=None,
-            sentence="Have the answer come in pieces, as they are generated.",
+            sentence="Stream the answer in pieces, as they are generated.",
         ),
     ),
     (
         ("openai",),
-        Knob(name="max_tokens", kind=int, default=None, low=1, sentence="Tokens to generate at most."),
+        Knob(
+            name="max_tokens", kind=int, default=None, low=1, sentence="Maximum number of tokens to generate."
+        ),
     ),
     (
         ("openai",),
@@ -101,7 +103,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
             kind=float,
             default=None,
             low=0,
-            sentence="How much chance has a part in the text; at 0 it has none.",
+            sentence="Sampling temperature; 0 is greedy decoding.",
         ),
     ),
     (
@@ -110,7 +112,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
             name="extra",
             kind=str,
             default=None,
-            sentence='An object of JSON that is added to each request, such as {"ignore_eos": true}.',
+            sentence='A JSON object that is merged into each request, such as {"ignore_eos": true}.',
         ),
     ),
     (
@@ -120,7 +122,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
             kind=str,
             default=None,
             choices=("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"),
-            sentence="Of HTTP; POST with a body, GET without.",
+            sentence="HTTP method; POST with a body, GET without.",
         ),
     ),
     (
@@ -129,12 +131,12 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
             name="content_type",
             kind=str,
             default=None,
-            sentence="What the body is; application/json where nobody says.",
+            sentence="Content type of the body; application/json if not set.",
         ),
     ),
     (
         (_PLAIN,),
-        Knob(name="body", kind=str, default=None, sentence="What to send: text, or @file."),
+        Knob(name="body", kind=str, default=None, sentence="Body to send: text, or @file."),
     ),
     (
         (_PLAIN,),
@@ -142,15 +144,15 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
             name="bodies",
             kind=str,
             default=None,
-            sentence="A file of what to send, a body on each line.",
+            sentence="File of bodies to send, one on each line.",
         ),
     ),
 )
-"""The protocols that heed a knob, and the knob: an option of their Endpoint, but for the bodies."""
-_HEEDED = {knob.name: protocols for protocols, knob in _OPTIONS}
+"""The protocols that a knob applies to, and the knob; all but the bodies become options of the Endpoint."""
+_PROTOCOLS_OF_KNOB = {knob.name: protocols for protocols, knob in _OPTIONS}
 _BODIES = ("body", "bodies")
-_LOOK_TIME = 10.0
-"""Seconds that a server may take to tell what it did, or what it has."""
+_STATISTICS_TIMEOUT = 10.0
+"""Seconds that a server may take to return its statistics or its list of models."""
 _NOT_FOUND = 404
 
 common: frozenset[str] = frozenset()
@@ -158,31 +160,33 @@ knobs = (*(knob for _, knob in _OPTIONS), BATCH_SIZE)
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
-    """Refuse two kinds of bodies, and files of them that are not there."""
+    """Refuse body and bodies together, and files that cannot be read."""
     if all(name in config for name in _BODIES):
-        raise RequestError("The knobs body and bodies both say what to send; give one of them.")
+        raise RequestError("The knobs body and bodies exclude each other; give one of them.")
     _bodies(config)
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  # noqa: A001 - the port's word
-    """Make ready to send.
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  # noqa: A001 - the protocol's name
+    """Open a session that sends requests.
 
     Raises:
-        RequestError: a knob is not one of the protocol that the server speaks.
+        RequestError: a knob does not apply to the server's protocol.
     """
     endpoint: Endpoint = model.value
     for name in config:
-        if name in _HEEDED and endpoint.protocol not in _HEEDED[name]:
+        if name in _PROTOCOLS_OF_KNOB and endpoint.protocol not in _PROTOCOLS_OF_KNOB[name]:
             raise RequestError(
-                f"The knob {name} is for {' and '.join(_HEEDED[name])}, and {model.identity.name} speaks "
-                f"{endpoint.protocol}; leave it out."
+                f"The knob {name} is for {' and '.join(_PROTOCOLS_OF_KNOB[name])}, but {model.identity.name} "
+                f"speaks {endpoint.protocol}; leave it out."
             )
-    given = {name: value for name, value in config.items() if name in _HEEDED and name not in _BODIES}
+    options = {
+        name: value for name, value in config.items() if name in _PROTOCOLS_OF_KNOB and name not in _BODIES
+    }
     client = plugins.client(endpoint.protocol)
-    endpoint = replace(endpoint, options={**endpoint.options, **given})
+    endpoint = replace(endpoint, options={**endpoint.options, **options})
     session = _Session(client=client, endpoint=endpoint, bodies=_bodies(config))
-    yield _counted(session) or session
+    yield _with_statistics(session) or session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,95 +194,103 @@ class _Session:
     client: Client
     endpoint: Endpoint
     bodies: tuple[bytes, ...] = ()
-    """What to send in place of the payloads."""
+    """Bodies to send instead of the payloads."""
     pid: int | None = None
-    """The server is not ours."""
+    """None: the server was not started by us."""
 
     def target(self, feeds: Sequence[Feed]) -> Target:
-        """Make each payload a request."""
+        """Turn each payload into a request."""
         return self.client.target([_feed(body) for body in self.bodies] or feeds, self.endpoint)
 
     def arrays(self, output: Reply) -> Feed:
-        """Read an answer; one that says that there is no such model, with those that there are."""
+        """Parse an answer; if it says that there is no such model, name those that there are."""
         try:
             return self.client.arrays(output)
         except ValueError as error:
-            place = self.endpoint
-            if output.status != _NOT_FOUND or not place.model or place.model in (known := self._models()):
+            endpoint = self.endpoint
+            if (
+                output.status != _NOT_FOUND
+                or not endpoint.model
+                or endpoint.model in (known := self._models())
+            ):
                 raise
-            said = unknown_model(place.model, place.version, known)
-            raise ValueError(said if known else f"{error}; perhaps {said}") from error
+            message = unknown_model(endpoint.model, endpoint.version, known)
+            raise ValueError(message if known else f"{error}; perhaps {message}") from error
 
     @contextmanager
     def host(self, model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
-        """Send to another model of the server as well.
+        """Open a session for another model on the same server.
 
         Raises:
-            RequestError: it is of another server.
+            RequestError: the model is on another server.
         """
-        there, here = model.value, self.endpoint
-        if (there.host, there.port) != (here.host, here.port):
+        other, own = model.value, self.endpoint
+        if (other.host, other.port) != (own.host, own.port):
             raise RequestError(
-                f"{model.identity.name} is at {there.host}:{there.port}, and not on the server that is "
-                f"measured, {here.host}:{here.port}; models are put side by side on one server."
+                f"{model.identity.name} is at {other.host}:{other.port}, not on the measured server "
+                f"{own.host}:{own.port}; co-hosted models must be on one server."
             )
         with open(model, config) as session:
             yield session
 
     def prompt_tokens(self, reply: Reply) -> int:
-        """Give the tokens of the prompts that an answer is of; -1 where nobody tells."""
+        """Return the number of prompt tokens that an answer reports; -1 if unknown."""
         return self.client.prompt_tokens(reply) if isinstance(self.client, CountsPrompts) else -1
 
     def _models(self) -> tuple[str, ...]:
-        """Ask the server for the models that it has."""
-        question = self.client.greeting(self.endpoint)
+        """Query the server for its models."""
+        request = self.client.greeting(self.endpoint)
         try:
-            server = None if question is None else self.client.recognised(once(question, timeout=_LOOK_TIME))
+            server = (
+                None
+                if request is None
+                else self.client.recognised(once(request, timeout=_STATISTICS_TIMEOUT))
+            )
         except OSError:
             return ()
         return () if server is None else server.models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Counted(_Session):
-    """Of a server that tells what it did."""
+class _SessionWithStatistics(_Session):
+    """A session on a server that reports statistics."""
 
     counts: CountsWork
 
     def account(self) -> Account:
-        """Look at the model's counters."""
-        reply = once(self.counts.statistics(self.endpoint), timeout=_LOOK_TIME)
+        """Read the model's counters."""
+        reply = once(self.counts.statistics(self.endpoint), timeout=_STATISTICS_TIMEOUT)
         try:
             return self.counts.account(reply, self.endpoint)
         except ValueError as error:
             raise OSError(f"{self.endpoint.host}:{self.endpoint.port}: {error}") from error
 
 
-def _counted(session: _Session) -> _Counted | None:
-    """Add the account where the server gives one."""
+def _with_statistics(session: _Session) -> _SessionWithStatistics | None:
+    """Return a session that reads statistics; None if the server has none."""
     if not isinstance(session.client, CountsWork):
         return None
-    found = _Counted(
+    counting = _SessionWithStatistics(
         client=session.client, endpoint=session.endpoint, bodies=session.bodies, counts=session.client
     )
     try:
-        found.account()
+        counting.account()
     except OSError:
         return None
-    return found
+    return counting
 
 
 def _feed(body: bytes) -> Feed:
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     return {"body": np.frombuffer(body, np.uint8)}
 
 
 def _bodies(config: Mapping[str, KnobValue]) -> tuple[bytes, ...]:
-    """Read what to send.
+    """Read the bodies to send.
 
     Raises:
-        RequestError: a file cannot be read, or has no line.
+        RequestError: a file cannot be read, or is empty.
     """
     body = config.get("body")
     if body is not None:
@@ -289,7 +301,7 @@ def _bodies(config: Mapping[str, KnobValue]) -> tuple[bytes, ...]:
     path = str(config["bodies"]).removeprefix("@")
     lines = tuple(line for line in _read(path).splitlines() if line.strip())
     if not lines:
-        raise RequestError(f"'{path}' has no line to send.")
+        raise RequestError(f"'{path}' has no lines to send; put one body on each line.")
     return lines
 
 
@@ -297,6 +309,4 @@ def _read(path: str) -> bytes:
     try:
         return Path(path).expanduser().read_bytes()
     except OSError as error:
-        raise RequestError(
-            f"'{path}' cannot be read: {error.strerror}; check the file of the body."
-        ) from error
+        raise RequestError(f"Cannot read '{path}': {error.strerror}; check the path of the body.") from error

@@ -1,4 +1,4 @@
-"""The probe ``generate``: times and rates of generated tokens, by the lengths of prompt and output."""
+"""The probe ``generate``: latency and rate of token generation, by prompt and output length."""
 
 from __future__ import annotations
 
@@ -30,85 +30,85 @@ pass_ = Pass.TIMED
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
-    """Generate to each extent until the plan is met; all of them share its time.
+    """Generate for each pair of lengths until the plan is met; all of them share its time.
 
     Raises:
-        RequestError: the model cannot generate, or not to these lengths.
+        RequestError: the model cannot generate, or not at these lengths.
     """
-    runs = _runs(subject)
+    runs = _prepare_runs(subject)
     end = perf_counter() + plan.max_time
     doubts: list[Doubt] = []
-    for place, run in enumerate(runs):
+    for index, run in enumerate(runs):
         if not subject.interrupted():
-            run.draw(1)  # new lengths are paid for once: by compiling, by asking for memory
+            run.draw(1)  # the first sequence of new lengths also compiles and allocates
         if subject.interrupted():
             break
-        part = token_metrics.share(plan, end - perf_counter(), len(runs) - place)
-        for found in _measured(run, subject, part):
-            if isinstance(found, Measurement):
-                yield found
+        share = token_metrics.share(plan, end - perf_counter(), len(runs) - index)
+        for entry in _measure_run(run, subject, share):
+            if isinstance(entry, Measurement):
+                yield entry
             else:
-                doubts.append(found)
-    whole = (run.sizes for run in runs if run.extent.generated in run.sizes)
-    growths = (token_metrics.cache_growth(sizes, subject.samples) for sizes in whole)
-    if added := [growth for growth in growths if growth is not None]:
-        # The most: a window that is full, or a cache that was made in its full size, grows no more.
-        yield Measurement(metric="kv_cache_per_token", value=max(added), scope="measured")
+                doubts.append(entry)
+    complete = (run.sizes for run in runs if run.extent.generated in run.sizes)
+    growths = (token_metrics.cache_growth(sizes, subject.samples) for sizes in complete)
+    if grown := [growth for growth in growths if growth is not None]:
+        # The maximum: a full sliding window, or a cache allocated at full size, does not grow.
+        yield Measurement(metric="kv_cache_per_token", value=max(grown), scope="measured")
     yield from token_metrics.told_once(doubts)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """Generations to one extent, and what was seen of them."""
+    """Generations at one pair of lengths, and their measurements."""
 
     extent: Extent
     decoding: Decoding
     interrupted: Callable[[], bool]
     steps: list[Samples] = field(default_factory=list)
-    """Seconds of each token, sequence by sequence; only the last may be cut off by an interruption."""
+    """Seconds of each token, by sequence; only the last sequence may be incomplete, by an interruption."""
     sizes: dict[int, int] = field(default_factory=dict)
-    """Bytes of the cache by tokens generated so far, of the first sequence."""
+    """Cache bytes of the first sequence, by the number of tokens generated."""
 
     def draw(self, n: int) -> Samples:
-        """Generate so many sequences, or fewer when interrupted; seconds of each."""
+        """Generate n sequences, fewer if interrupted; return the seconds of each."""
         np = statistics.load_numpy()
         before = len(self.steps)
         while len(self.steps) < before + n:
             self.steps.append(np.frombuffer(self._sequence(), dtype=np.int64) * 1e-9)
             if self.interrupted():
                 break
-        made: Samples = np.array([float(steps.sum()) for steps in self.steps[before:]])
-        return made
+        totals: Samples = np.array([float(steps.sum()) for steps in self.steps[before:]])
+        return totals
 
     def _sequence(self) -> array[int]:
-        """Generate one sequence; nanoseconds of each token."""
+        """Generate one sequence; return the nanoseconds of each token."""
         times, clock, last = array("q"), perf_counter_ns, self.extent.generated
         with closing(self.decoding.tokens()) as tokens:
-            for place in range(1, last + 1):
+            for position in range(1, last + 1):
                 begin = clock()
                 next(tokens)
                 times.append(clock() - begin)
-                if place in {1, 2, last} and not self.steps:
-                    self.sizes[place] = self.decoding.cache_bytes()
+                if position in {1, 2, last} and not self.steps:
+                    self.sizes[position] = self.decoding.cache_bytes()
                 if self.interrupted():
                     break
         return times
 
-    def whole(self, last: int) -> Samples:
-        """Give the steps of the last so many sequences, without one that was cut off.
+    def complete_steps(self, count: int) -> Samples:
+        """Return the steps of the last sequences, without an incomplete one.
 
-        Where that is the only one, those of the warm-up must serve, except for the first.
+        If that is the only one, fall back on those of the warm-up, except for the first.
         """
         np = statistics.load_numpy()
         length = self.extent.generated
-        kept = [steps for steps in self.steps[-last:] if len(steps) == length]
-        kept = kept or [steps for steps in self.steps[1:] if len(steps) == length]
-        found: Samples = np.array(kept, dtype=np.float64).reshape(-1, length)
-        return found
+        complete = [steps for steps in self.steps[-count:] if len(steps) == length]
+        complete = complete or [steps for steps in self.steps[1:] if len(steps) == length]
+        steps_array: Samples = np.array(complete, dtype=np.float64).reshape(-1, length)
+        return steps_array
 
 
-def _runs(subject: Subject) -> list[_Run]:
-    """Make every prompt ready, so that what cannot be done is refused before anything is measured."""
+def _prepare_runs(subject: Subject) -> list[_Run]:
+    """Prepare every prompt, so that unsupported requests are refused before anything is measured."""
     session = cast("CanGenerate", subject.session)
     text = token_metrics.TOKENS in subject.feeds[0]
     return [
@@ -121,18 +121,18 @@ def _runs(subject: Subject) -> list[_Run]:
     ]
 
 
-def _measured(run: _Run, subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+def _measure_run(run: _Run, subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     what, extent = f"generation@{run.extent.scope}", run.extent
     paced = timing_loop.paced(subject, plan, run.draw, what)
-    steps = run.whole(len(paced.samples))
+    steps = run.complete_steps(len(paced.samples))
     if not len(steps):
-        return  # all but the first one was cut off
+        return  # no complete sequence but the first
     how = timing_loop.distribution(paced)
     how = replace(how, warmup_dropped=how.warmup_dropped + 1)  # the first one, see `measure`
-    for found in token_metrics.measured(steps, extent, subject.samples, how):
-        yield found
-        if isinstance(found.value, Distribution):
-            yield from doubt.of_missing(found.metric, found.value, plan.percentiles)
+    for measurement in token_metrics.measured(steps, extent, subject.samples, how):
+        yield measurement
+        if isinstance(measurement.value, Distribution):
+            yield from doubt.of_missing(measurement.metric, measurement.value, plan.percentiles)
     yield Measurement(metric="kv_cache_bytes", value=run.sizes[extent.generated], scope=extent.scope)
     yield from token_metrics.doubts(steps, extent)
     yield from timing_loop.doubts_of(what, paced, replace(plan, percentiles=()))

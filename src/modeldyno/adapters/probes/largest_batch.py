@@ -1,8 +1,8 @@
-"""The probe ``largest-batch``: the largest batch that runs, in inference or in training.
+"""The probe ``largest-batch``: the largest batch that runs, in inference or training.
 
-On a device the device itself says when its memory is spent. On the CPU nothing is ever exhausted: each
-batch's peak is measured against a stated limit, and a batch of which the peaks so far say that it would
-exceed the limit is not tried.
+On a device the search runs into the device's out-of-memory error. On the CPU memory is never exhausted: the
+peak of each batch is compared with a stated limit, and a batch that would exceed it, extrapolated from the
+peaks so far, is not tried.
 """
 
 from __future__ import annotations
@@ -37,123 +37,127 @@ if TYPE_CHECKING:
 needs = HasMemory
 pass_ = Pass.SECOND
 MOST = 1 << 20
-"""Samples of a batch that is tried at most."""
+"""Largest batch that is tried."""
 MEASURED = "measured"
-"""The scope of a number that has been predicted, too."""
-_SPENT = ("out of memory", "can't allocate memory", "failed to allocate", "bad_alloc")
-"""What an error says when memory is spent."""
+"""Scope of measured values of metrics that are also predicted."""
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "failed to allocate", "bad_alloc")
+"""Phrases in the message of an out-of-memory error."""
 
 
-_DRAWN = 3
-"""Times the bytes of the inputs that drawing them takes: numbers are random in float64 first."""
-_SAFE = 0.9
-"""Share of the memory that there is which trials may take on the CPU."""
+_DRAWING_FACTOR = 3
+"""Memory for drawing the inputs, as a multiple of their bytes: they are drawn in float64 first."""
+_SAFE_SHARE = 0.9
+"""Share of the available memory that trials may take on the CPU."""
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
-    """Double the batch until it does not run, then close in on the largest that does.
+    """Double the batch until it does not fit, then search for the largest that does.
 
     Raises:
-        RequestError: there is no limit to hold it against, or the batch of this model cannot be chosen.
+        RequestError: there is no memory limit, or the model's batch size cannot be chosen.
     """
     begin = perf_counter()
     trials = Trials(
-        run=lambda batch: _total(_run(subject, plan, batch), within=_within(subject)),
-        limit=_limit(subject, plan),
-        over=lambda: subject.interrupted() or perf_counter() - begin >= plan.max_time,
-        told=lambda tried: subject.watch(Progressed(stage="largest-batch", runs=tried)),
+        run=lambda batch: _total_bytes(
+            _record_run(subject, plan, batch), limits_process=_limits_process(subject)
+        ),
+        limit=_memory_limit(subject, plan),
+        time_is_up=lambda: subject.interrupted() or perf_counter() - begin >= plan.max_time,
+        report=lambda tried: subject.watch(Progressed(stage="largest-batch", runs=tried)),
     )
     fits, fails = search(trials.fit, trials.between, MOST)
     if fits:
         yield observed("largest_batch", fits, scope=MEASURED)
         yield from _predicted(subject, plan, trials.limit)
-    yield from _open(trials, fits, fails)
+    yield from _search_doubts(trials, fits, fails)
 
 
 def _predicted(subject: Subject, plan: Plan, limit: float) -> Iterator[Measurement]:
-    """Give what an analysis says of the same room, where there is one to ask and a room to ask for."""
+    """Yield the largest batch predicted by static analysis for the same memory, if both are known."""
     if subject.model.graph is None or limit == inf or subject.interrupted():
         return
     room = int(limit)
-    asked = replace(subject, inspection=replace(subject.inspection, memory=room, modules=False))
+    static_subject = replace(subject, inspection=replace(subject.inspection, memory=room, modules=False))
     try:
-        for found in static.measure(asked, plan):
-            if isinstance(found, Measurement) and (found.metric, found.scope) == ("largest_batch", ""):
-                yield replace(found, scope=f"{ROOM}{room}")
-    except Exception:  # noqa: BLE001 - what cannot be analysed was measured all the same
+        for entry in static.measure(static_subject, plan):
+            if isinstance(entry, Measurement) and (entry.metric, entry.scope) == (
+                "largest_batch",
+                "",
+            ):
+                yield replace(entry, scope=f"{ROOM}{room}")
+    except Exception:  # noqa: BLE001 - the measurement stands without a prediction
         return
 
 
-def _open(trials: Trials, fits: int, fails: int | None) -> Iterator[Doubt]:
-    """Doubt an answer where the search did not end at a batch that runs and a next one that does not."""
+def _search_doubts(trials: Trials, fits: int, fails: int | None) -> Iterator[Doubt]:
+    """Yield a doubt if the search did not end between a batch that runs and the next one that does not."""
     if trials.cut:
         yield Doubt(
             code="time-limit",
-            seen=f"largest_batch was searched for until the time was up: {fits:,} runs, "
-            + ("more was not tried" if fails is None else f"{fails:,} does not"),
+            seen=f"the search for largest_batch ran out of time: {fits:,} runs, "
+            + ("no larger batch was tried" if fails is None else f"{fails:,} does not"),
             advice="give it more time with --max-time",
         )
     elif not fits:
         yield Doubt(
             code="largest-batch",
-            seen=f"not even a batch of 1 runs{_lacking(trials)}",
-            advice="give it more with --memory-limit, or make the input smaller with --input",
+            seen=f"not even a batch of 1 runs{_describe_shortage(trials)}",
+            advice="raise --memory-limit, or make the input smaller with --input",
         )
     elif fails is None:
         yield Doubt(
             code="largest-batch",
             seen=f"a batch of {fits:,} runs, and no larger one was tried",
-            advice="read it as at least so many",
+            advice="read it as a lower bound",
         )
 
 
-def _lacking(trials: Trials) -> str:
-    """Say what a batch of 1 took, and what there was; nothing where it did not get so far."""
+def _describe_shortage(trials: Trials) -> str:
+    """Describe what a batch of 1 takes and what is available."""
     if 1 not in trials.totals:
-        return ": memory was spent before its end"
+        return ": it ran out of memory"
     took, room = (format_quantity(size, BYTES, 3) for size in (trials.totals[1], trials.limit))
-    return f": it takes {took}, and there is room for {room} beside the process itself"
+    return f": it takes {took}, and {room} is available besides the process itself"
 
 
 def search(
     fit: Callable[[int], bool | None], between: Callable[[int, int], int], most: int
 ) -> tuple[int, int | None]:
-    """Give the largest size from 1 to `most` that fits, or 0, and the smallest known not to, if any.
+    """Return the largest size from 1 to `most` that fits, or 0, and the smallest known not to fit, if any.
 
     Args:
-        fit: says whether a size does; None where it was not tried, and no more shall be.
-        between: chooses the next one to try, between one that fits and one that does not.
-        most: the largest to try.
+        fit: tells whether a size fits; None if it was not tried and the search shall stop.
+        between: chooses the next size between one that fits and one that does not.
+        most: the largest size to try.
     """
     good, bad = 0, most + 1
     size = 1
     while bad - good > 1:
-        answer = fit(size)
-        if answer is None:
+        fits = fit(size)
+        if fits is None:
             break
-        good, bad = (size, bad) if answer else (good, size)
+        good, bad = (size, bad) if fits else (good, size)
         size = min(2 * good, most) if bad > most else between(good, bad)
     return good, bad if bad <= most else None
 
 
 @dataclass(slots=True, kw_only=True)
 class Trials:
-    """Batches that were tried."""
+    """The batches tried so far, with their memory."""
 
     run: Callable[[int], int]
-    """Runs a batch, and gives the bytes that it took in all."""
+    """Runs a batch and returns the bytes that it took in total."""
     limit: float
-    over: Callable[[], bool]
-    """Whether the time is up."""
-    told: Callable[[int], None] = field(default=lambda _tried: None)
+    time_is_up: Callable[[], bool]
+    report: Callable[[int], None] = field(default=lambda _tried: None)
     totals: dict[int, int] = field(default_factory=dict)
-    """Batch to the bytes that it took."""
+    """Batch size to the bytes that it took."""
     cut: bool = False
-    """Whether the time was up before the end."""
+    """Whether the time was up before the search ended."""
 
     def fit(self, batch: int) -> bool | None:
-        """Say whether a batch runs within the limit; None where the time is up."""
-        if self.totals and self.over():
+        """Check whether a batch runs within the limit; None if the time is up."""
+        if self.totals and self.time_is_up():
             self.cut = True
             return None
         if self.expected(batch) > self.limit:
@@ -164,46 +168,48 @@ class Trials:
             if not is_spent(error):
                 raise
             return False
-        self.told(len(self.totals))
+        self.report(len(self.totals))
         return self.totals[batch] <= self.limit
 
     def expected(self, batch: int) -> float:
-        """Give the bytes that a batch would take, by the two largest before it; nothing before the first.
+        """Extrapolate the bytes of a batch from the two largest smaller ones; 0 if there are none.
 
-        One alone is scaled up, which is more than enough: weights do not grow.
+        A single one is scaled in proportion, which overestimates: weights do not grow.
         """
-        near, there, slope = self._line(batch)
-        return there + slope * (batch - near)
+        nearest, nearest_bytes, slope = self._line(batch)
+        return nearest_bytes + slope * (batch - nearest)
 
     def between(self, good: int, bad: int) -> int:
-        """Choose where the line through the two largest meets the limit, or the middle without a limit."""
-        near, there, slope = self._line(bad)
+        """Return the size at which the extrapolation meets the limit, or the midpoint without a limit."""
+        nearest, nearest_bytes, slope = self._line(bad)
         if self.limit == inf or slope <= 0:
             return (good + bad) // 2
-        return max(good + 1, min(bad - 1, near + int((self.limit - there) / slope)))
+        return max(good + 1, min(bad - 1, nearest + int((self.limit - nearest_bytes) / slope)))
 
     def _line(self, batch: int) -> tuple[int, float, float]:
-        """Give the largest batch below, the bytes that it took, and those of each sample more."""
+        """Return the largest smaller batch, its bytes, and the bytes per additional sample."""
         below = sorted(tried for tried in self.totals if tried < batch)[-2:]
         if not below:
             return 0, 0.0, 0.0
-        near, there = below[-1], self.totals[below[-1]]
+        nearest, nearest_bytes = below[-1], self.totals[below[-1]]
         first = below[0]
-        return near, there, (there - self.totals[first]) / (near - first) if first < near else there / near
+        if first == nearest:
+            return nearest, nearest_bytes, nearest_bytes / nearest
+        return nearest, nearest_bytes, (nearest_bytes - self.totals[first]) / (nearest - first)
 
 
 def is_spent(error: Exception) -> bool:
-    """Say whether an error tells that memory is spent."""
-    return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _SPENT)
+    """Check whether an error means that memory is exhausted."""
+    return isinstance(error, MemoryError) or any(phrase in str(error).lower() for phrase in _OUT_OF_MEMORY)
 
 
-def _run(subject: Subject, plan: Plan, batch: int) -> Recorded:
-    """Watch one call, or one training step, of a batch."""
-    session: object = subject.session  # which has capabilities that its type does not tell
+def _record_run(subject: Subject, plan: Plan, batch: int) -> Recorded:
+    """Record the allocations of one call, or one training step, with a batch."""
+    session: object = subject.session  # whose type does not show all of its capabilities
     payload = data.build(subject.model, subject.inputs, batch_size=batch, seed=plan.seed, sizes=subject.sizes)
     if subject.inspection.mode is Mode.TRAIN:
         if not isinstance(session, CanTrain):
-            raise RequestError("The backend cannot train; ask for the largest batch with --mode inference.")
+            raise RequestError("This backend cannot train; use --mode inference.")
         with session.training(payload.feeds[:1], subject.inspection.optimizer) as training:
             return training.watched()
     assert isinstance(session, HasMemory)
@@ -211,50 +217,49 @@ def _run(subject: Subject, plan: Plan, batch: int) -> Recorded:
         return call()
 
 
-def _has_own(subject: Subject) -> bool:
-    """Say whether the model runs on a device with memory of its own, which says itself when it is full."""
+def _has_device_memory(subject: Subject) -> bool:
+    """Check whether the model runs on a device with its own memory, which raises an error when it is full."""
     session: object = subject.session
     return isinstance(session, HasAllocator)
 
 
-def _within(subject: Subject) -> bool:
-    """Say whether the limit is one of the whole process, payloads included."""
-    return not (_has_own(subject) or subject.inspection.memory)
+def _limits_process(subject: Subject) -> bool:
+    """Check whether the limit is for the whole process, payloads included."""
+    return not (_has_device_memory(subject) or subject.inspection.memory)
 
 
-def _total(call: Recorded, *, within: bool) -> int:
-    """Add up what a call held at its peak, with weights, inputs and the optimiser's state.
+def _total_bytes(call: Recorded, *, limits_process: bool) -> int:
+    """Sum the bytes of a call at its peak, with weights, inputs and the optimiser's state.
 
-    Within a limit of the process, what drawing a payload takes counts, too.
+    If the limit is for the process, add the memory for drawing the inputs.
     """
-    drawn = sum(held.bytes for held in call.before if held.role == Category.INPUTS)
+    input_bytes = sum(held.bytes for held in call.before if held.role == Category.INPUTS)
     held = sum(held.bytes for held in call.before)
-    return peak(call).bytes + held + (_DRAWN * drawn if within else 0)
+    return peak(call).bytes + held + (_DRAWING_FACTOR * input_bytes if limits_process else 0)
 
 
-def _limit(subject: Subject, plan: Plan) -> float:
-    """Give the bytes that a batch may take in all; infinite where a device says itself when it is full."""
+def _memory_limit(subject: Subject, plan: Plan) -> float:
+    """Return the bytes that a batch may take in total; infinity if the device has its own memory."""
     stated = subject.inspection.memory
-    if _has_own(subject):
+    if _has_device_memory(subject):
         return stated or inf
     if not (stated or plan.memory_limit):
         raise RequestError(
-            "The largest batch on this device is measured against a limit, so that the machine's memory is "
-            "never spent; give one with --memory-limit, such as 4GiB."
+            "The largest batch on this device needs a limit, so that the machine's memory is "
+            "never exhausted; set one with --memory-limit, such as 4GiB."
         )
     process = psutil.Process().memory_info().rss
-    room = (plan.memory_limit or _SAFE * machine.memory_limit()) * _SAFE - process
+    available = (plan.memory_limit or _SAFE_SHARE * machine.memory_limit()) * _SAFE_SHARE - process
     if subject.inspection.mode is Mode.INFERENCE:
-        room += _weights(subject)  # which are in the process already
-    if room <= 0:
+        available += _weight_bytes(subject)  # which the process already holds
+    if available <= 0:
         raise RequestError(
-            f"The process takes {format_quantity(process, BYTES, 3)} before any batch; give it more with "
-            "--memory-limit."
+            f"The process takes {format_quantity(process, BYTES, 3)} before any batch; raise --memory-limit."
         )
-    return min(room, stated or room)
+    return min(available, stated or available)
 
 
-def _weights(subject: Subject) -> int:
+def _weight_bytes(subject: Subject) -> int:
     session: object = subject.session
     assert isinstance(session, HasMemory)
     with session.allocations(subject.feeds[0]) as call:

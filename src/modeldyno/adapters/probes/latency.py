@@ -1,4 +1,4 @@
-"""The probe ``latency``: seconds of one call of the whole batch in the steady state."""
+"""The probe ``latency``: seconds of one call with the whole batch, in the steady state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pass_ = Pass.TIMED
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
-    """Warm up, measure until the plan is met, and say what is doubtful about it."""
+    """Warm up, measure until the plan is met, and yield the latency with its doubts."""
     calls = subject.calls
     paced = timing_loop.paced(subject, plan, timing_loop.each(calls), "latency", warming=calls[0])
     yield Measurement(metric="latency", value=timing_loop.distribution(paced))

@@ -1,7 +1,7 @@
-"""The probe ``layers``: where the time of a call goes, module by module.
+"""The probe ``layers``: the time of a call, module by module.
 
-Plain and watched calls are made in turns, so that what disturbs the machine disturbs both. The plain
-ones decide when there are enough.
+Plain and watched calls alternate, so that disturbances of the machine affect both. The plain ones decide when
+to stop.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ needs = HasLayers
 pass_ = Pass.SECOND
 
 MOST = 100
-"""Watched calls: enough for the median of each module, and few enough for a document of some megabytes."""
+"""Watched calls at most: enough for the median of each module, few enough for a result of some megabytes."""
 SCOPE = "layers"
-"""Of the numbers that tell how far to trust this pass."""
+"""Scope of the metrics that tell how far to trust this pass."""
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Activity]:
-    """Watch the modules in a pass of its own, and free their times of the cost of watching."""
+    """Time the modules in a pass of its own, and subtract the overhead of timing."""
     session = cast("HasLayers", subject.session)
-    everything = not subject.observation.layers
+    all_layers = not subject.observation.layers
     with session.layers(subject.feeds[0], subject.observation.named) as watched:
-        turns = in_turns(watched.plain or subject.calls[0], watched.call)
+        draw = in_turns(watched.plain or subject.calls[0], watched.call)
         begin = perf_counter()
-        turns(1)
+        draw(1)
         paced = pace(
-            turns,
-            plan=_within(plan, perf_counter() - begin),
+            draw,
+            plan=_limit_plan(plan, perf_counter() - begin),
             clock=perf_counter,
             interrupted=subject.interrupted,
             watch=timing_loop.reporting(subject, SCOPE),
@@ -60,57 +60,57 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Acti
         calls = watched.spans(1 + paced.warmup_runs)
     plain = [float(seconds) for seconds in paced.samples[: len(calls)]]
     if not calls:
-        yield _LOST
+        yield _PROFILE_FULL
         return
-    found = attribute(calls, plain, watched.toll, containers=everything)
-    yield Activity(layers=tuple(part.layer for part in found.parts))
-    layers = [(part.layer.path, part.layer.kind) for part in found.parts if part.layer.path]
+    attribution = attribute(calls, plain, watched.toll, containers=all_layers)
+    yield Activity(layers=tuple(part.layer for part in attribution.parts))
+    layers = [(part.layer.path, part.layer.kind) for part in attribution.parts if part.layer.path]
     if unmatched := subject.observation.unmatched(layers):
         yield Doubt(
             code="no-such-layer",
-            seen=f"no module has {' or '.join(unmatched)} in its path or its class",
-            advice="name parts of paths or classes that the model has; without --layers all are watched",
+            seen=f"no module has {' or '.join(unmatched)} in its path or class",
+            advice="name parts of existing paths or classes; without --layers all modules are timed",
         )
-    nodes = _nodes(subject, watched.origins())
+    node_costs = _node_costs(subject, watched.origins())
     yield from (
         Measurement(metric=metric, value=value, scope=path)
-        for path, costs in nodes.items()
+        for path, costs in node_costs.items()
         for metric, value in costs.items()
     )
-    flops = _known(subject) | {path: costs["flops"] for path, costs in nodes.items()}
-    yield from _measurements(found, timing_loop.distribution(paced), flops)
+    flops = _known_flops(subject) | {path: costs["flops"] for path, costs in node_costs.items()}
+    yield from _measurements(attribution, timing_loop.distribution(paced), flops)
     yield from watched.doubts
-    yield from layer_times.doubts_of(found, plain, everything=everything)
+    yield from layer_times.doubts_of(attribution, plain, everything=all_layers)
 
 
 def in_turns(plain: Callable[[], object], watched: Callable[[], object]) -> Callable[[int], Samples]:
-    """Give a function that makes n plain and n watched calls in turns, and the seconds of the plain ones.
+    """Return a function that makes n plain and n watched calls in alternation and returns the plain seconds.
 
-    Which of a pair comes first changes from pair to pair.
+    The order within a pair changes from pair to pair.
     """
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
-    made = 0
+    pairs = 0
 
     def pair() -> float:
-        nonlocal made
-        made += 1
-        if made % 2:
+        nonlocal pairs
+        pairs += 1
+        if pairs % 2:
             watched()
         begin = perf_counter_ns()
         plain()
         seconds = (perf_counter_ns() - begin) * 1e-9
-        if not made % 2:
+        if not pairs % 2:
             watched()
         return seconds
 
     return lambda n: np.fromiter((pair() for _ in range(n)), float, n)
 
 
-def _within(plan: Plan, pair: float) -> Plan:
-    """Ask for no more calls than are kept, and for a warm-up of about as many; `pair` is the time of two.
+def _limit_plan(plan: Plan, pair: float) -> Plan:
+    """Limit the plan to the calls that are kept and a similar warm-up; `pair` is the time of two calls.
 
-    Percentiles are certified of the latency alone.
+    Percentiles are certified for the latency only.
     """
     runs = min(plan.max_runs, MOST)
     return replace(
@@ -123,53 +123,55 @@ def _within(plan: Plan, pair: float) -> Plan:
     )
 
 
-_LOST = Doubt(
+_PROFILE_FULL = Doubt(
     code="unseen-layers",
-    seen="nothing is left of the calls that were watched: the runtime's profile was full before",
-    advice="give it less time with --max-time",
+    seen="the watched calls were not recorded: the runtime's profile was full before",
+    advice="shorten the pass with --max-time",
 )
 
 
-def _measurements(found: Attribution, how: Distribution, flops: dict[str, float]) -> Iterator[Measurement]:
-    yield observed("pass_overhead", found.overhead, scope=SCOPE)
-    yield observed("unattributed", found.unattributed, scope=SCOPE)
-    for part in found.parts:
-        yield from _part(part, how, flops.get(part.layer.path, 0.0))
+def _measurements(
+    attribution: Attribution, template: Distribution, flops: dict[str, float]
+) -> Iterator[Measurement]:
+    yield observed("pass_overhead", attribution.overhead, scope=SCOPE)
+    yield observed("unattributed", attribution.unattributed, scope=SCOPE)
+    for part in attribution.parts:
+        yield from _part_measurements(part, template, flops.get(part.layer.path, 0.0))
 
 
-def _part(part: Part, how: Distribution, flops: float) -> Iterator[Measurement]:
-    """Give the numbers of a module; the latency of the whole is that of the timed pass."""
+def _part_measurements(part: Part, template: Distribution, flops: float) -> Iterator[Measurement]:
+    """Yield the metrics of a module; the latency of the root module is that of the timed pass."""
     path = part.layer.path
-    yield Measurement(metric="self_time", value=_like(how, part.own), scope=path)
+    yield Measurement(metric="self_time", value=_with_samples(template, part.own), scope=path)
     if not path:
         return
-    yield Measurement(metric="latency", value=_like(how, part.times), scope=path)
+    yield Measurement(metric="latency", value=_with_samples(template, part.times), scope=path)
     if part.output_bytes:
         yield Measurement(metric="output_bytes", value=part.output_bytes, scope=path)
     if flops and (seconds := median(part.times)):
         yield observed("achieved_flops", flops / seconds, scope=path)
 
 
-def _like(how: Distribution, samples: tuple[float, ...]) -> Distribution:
-    """Give other samples of the same pass."""
-    return replace(how, runs=type(how).of(samples).runs)
+def _with_samples(template: Distribution, samples: tuple[float, ...]) -> Distribution:
+    """Return the distribution of other samples of the same pass."""
+    return replace(template, runs=type(template).of(samples).runs)
 
 
-def _nodes(subject: Subject, found: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
-    """Give what nodes cost that are no modules, where an analysis has counted the whole."""
-    graph, counted = subject.model.graph, _known(subject)
-    if not found or graph is None or "" not in counted:
+def _node_costs(subject: Subject, origins: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
+    """Return the costs of nodes that are not modules, if static analysis has counted the whole model."""
+    graph, flops = subject.model.graph, _known_flops(subject)
+    if not origins or graph is None or "" not in flops:
         return {}
     try:
-        whole = Analysed.of(static.tracer(subject, graph)({}), formulas(plugins.formulas()))
-    except Exception:  # noqa: BLE001 - the analysis told what it could not do; the times stand for themselves
+        analysed = Analysed.of(static.tracer(subject, graph)({}), formulas(plugins.formulas()))
+    except Exception:  # noqa: BLE001 - the analysis reports its failure itself; the times are valid
         return {}
-    nodes = fused_nodes.joined(found, fused_nodes.costs(whole.graph, whole.counts))
-    return {path: costs for path, costs in nodes.items() if path not in counted}
+    nodes = fused_nodes.joined(origins, fused_nodes.costs(analysed.graph, analysed.counts))
+    return {path: costs for path, costs in nodes.items() if path not in flops}
 
 
-def _known(subject: Subject) -> dict[str, float]:
-    """Give the operations of each module, as far as an analysis has found them."""
+def _known_flops(subject: Subject) -> dict[str, float]:
+    """Return the FLOPs of each module that static analysis has found."""
     return {
         m.scope: m.value for m in subject.known if m.metric == "flops" and isinstance(m.value, int | float)
     }

@@ -1,7 +1,7 @@
-"""The probe ``load``: what a server does under a load, as its client sees it and as it tells itself.
+"""The probe ``load``: a server under load, as its clients see it and as its own statistics report it.
 
-The load runs in processes of its own; here its records are read as they come, and the rule that decides
-when calls within a process have warmed up and are known well enough decides the same for requests.
+The load runs in processes of its own; here its records are read as they arrive. The same stop rule as for
+calls within a process decides when requests have warmed up and are measured precisely enough.
 """
 
 from __future__ import annotations
@@ -46,132 +46,141 @@ pass_ = Pass.TIMED
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Failure | Artifact]:
-    """Put the load on the server until its latency is known to the plan's precision; then let it drain.
+    """Put the server under load until its latency reaches the plan's precision; then let it drain.
 
-    Where there are models beside it, each is under its own load until the last of them is known well enough;
+    If there are co-hosted models, each is under its own load until all of them are measured precisely enough;
     the steady window of all begins when the last of them is steady.
     """
-    with ExitStack() as tapes:
-        driven = list(_driven(subject, plan, tapes))
-        since = max(each.course.begun(each.paced) for each in driven)
-        for each in driven:
-            found = _told(each, plan, since)
-            yield from (at(each.name, seen) for seen in found) if each.name else found
+    with ExitStack() as spools:
+        loads = list(_run_loads(subject, plan, spools))
+        since = max(finished.monitor.steady_since(finished.paced) for finished in loads)
+        for finished in loads:
+            measurements = _report(finished, plan, since)
+            if finished.name:
+                measurements = (at(finished.name, measurement) for measurement in measurements)
+            yield from measurements
         if path := subject.observation.records:
-            from modeldyno.loadgen.record_export import write  # noqa: PLC0415 - few want them
+            from modeldyno.loadgen.record_export import write  # noqa: PLC0415 - rarely needed
 
-            yield write(driven[0].course.tape, Path(path))
+            yield write(loads[0].monitor.tape, Path(path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Driven:
-    """A load that has come to its end."""
+class _FinishedLoad:
+    """A finished load on one model."""
 
     name: str
-    """Of the model, where it is beside another."""
+    """Name of a co-hosted model; empty for the measured one."""
     samples: int
-    """In a request."""
-    course: Course
+    """Samples in a request."""
+    monitor: Course
     paced: Paced | None
     ending: Ending
     messages: int
-    """Distinct requests."""
+    """Number of distinct requests."""
 
 
-def _driven(subject: Subject, plan: Plan, tapes: ExitStack) -> Iterator[_Driven]:
+def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_FinishedLoad]:
     """Put every model under its load, all at the same time."""
-    everyone = (("", subject), *subject.beside)
-    known = [Event() for _ in everyone]
+    subjects = (("", subject), *subject.beside)
+    done = [Event() for _ in subjects]
 
-    def drive(place: int, tape: Tape) -> _Driven:
-        name, each = everyone[place]
-        session, load = cast("CanSend | CanDrive", each.session), each.load or Load()
+    def drive(index: int, spool: Tape) -> _FinishedLoad:
+        name, model_subject = subjects[index]
+        session, load = cast("CanSend | CanDrive", model_subject.session), model_subject.load or Load()
         try:
-            with _driving(session, each.feeds, replace(load, requests=None), plan.seed) as (driven, messages):
-                course = Course(driven=driven, session=session, load=load, tape=tape)
-                paced = course.paced(each, plan)
-                known[place].set()
-                while not all(other.is_set() for other in known):
-                    course.go_on()
-                course.look()
-                ending = course.stop()
+            unlimited = replace(load, requests=None)
+            with _start_load(session, model_subject.feeds, unlimited, plan.seed) as (driven, messages):
+                monitor = Course(driven=driven, session=session, load=load, tape=spool)
+                paced = monitor.pace_load(model_subject, plan)
+                done[index].set()
+                while not all(other.is_set() for other in done):
+                    monitor.keep_going()
+                monitor.take_snapshot()
+                ending = monitor.stop()
         finally:
-            known[place].set()  # whatever went wrong, nobody is to wait for it
-        samples = session.samples if isinstance(session, CanDrive) else each.samples
-        return _Driven(
-            name=name, samples=samples, course=course, paced=paced, ending=ending, messages=messages
+            done[index].set()  # whatever went wrong, the others must not wait for it
+        samples = session.samples if isinstance(session, CanDrive) else model_subject.samples
+        return _FinishedLoad(
+            name=name, samples=samples, monitor=monitor, paced=paced, ending=ending, messages=messages
         )
 
-    first, *others = [tapes.enter_context(Tape()) for _ in everyone]
-    if not others:
-        yield drive(0, first)
+    first_spool, *other_spools = [spools.enter_context(Tape()) for _ in subjects]
+    if not other_spools:
+        yield drive(0, first_spool)
         return
-    with ThreadPoolExecutor(len(others)) as pool:
-        beside = [pool.submit(drive, place, tape) for place, tape in enumerate(others, 1)]
-        yield drive(0, first)
-        yield from (each.result() for each in beside)
+    with ThreadPoolExecutor(len(other_spools)) as pool:
+        futures = [pool.submit(drive, index, spool) for index, spool in enumerate(other_spools, 1)]
+        yield drive(0, first_spool)
+        yield from (future.result() for future in futures)
 
 
-def _told(driven: _Driven, plan: Plan, since: int) -> Iterator[Measurement | Doubt | Failure]:
-    """Give what a load showed from a time on."""
-    course, ending = driven.course, driven.ending
-    whole, account = course.window(driven.paced, since=since, samples=driven.samples, unsent=ending.unsent)
-    window = course.measured(whole, driven.paced, since)
-    said = _said(ending.faults, course.session) or ending.failure
-    yield from _shown(window, driven.paced, plan, said)
-    if account is None and isinstance(course.session, HasServerStats):
+def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measurement | Doubt | Failure]:
+    """Yield the results of a load from a time on."""
+    monitor, ending = finished.monitor, finished.ending
+    full_window, account = monitor.window(
+        finished.paced, since=since, samples=finished.samples, unsent=ending.unsent
+    )
+    window = monitor.requested_window(full_window, finished.paced, since)
+    error_text = _first_error(ending.faults, monitor.session) or ending.failure
+    yield from _window_measurements(window, finished.paced, plan, error_text)
+    if account is None and isinstance(monitor.session, HasServerStats):
         yield _NO_ACCOUNT
     elif (
         account is not None and load_analysis.void(window) != load_analysis.SATURATED
-    ):  # or what it did is not what was due
-        yield from _accounted(account, whole)
-    if driven.messages == 1:
+    ):  # when saturated, its work is not that of the requested load
+        yield from _server_measurements(account, full_window)
+    if finished.messages == 1:
         yield _REPEATED
-    if course.load.trace and (unused := unused_of_trace(course.load.trace)):
+    if monitor.load.trace and (unused := unused_of_trace(monitor.load.trace)):
         yield Doubt(
             code="trace-reduced",
-            seen=f"the trace also tells {', '.join(unused)} of its requests, which were not used: only when "
-            "they were due",
-            advice="give requests of such sizes with --input, or their lengths with the knobs of the server",
+            seen=f"the trace also has {', '.join(unused)} of its requests; only their arrival times "
+            "were used",
+            advice="set the size of requests with --input, or lengths with the server's knobs",
         )
-    yield from _outcome(course.tape, ending.replies, course.session, said)
-    yield from _end(course)
+    yield from _answer_failures(monitor.tape, ending.replies, monitor.session, error_text)
+    yield from _end_failures(monitor)
 
 
-def _shown(window: Window, paced: Paced | None, plan: Plan, said: str) -> Iterator[Measurement | Doubt]:
-    """Give what the steady window shows, and what is to be doubted of it."""
+def _window_measurements(
+    window: Window, paced: Paced | None, plan: Plan, error_text: str
+) -> Iterator[Measurement | Doubt]:
+    """Yield the measurements of the steady window and their doubts."""
     latency = None
-    for found in load_analysis.measurements(window):
-        latency = found.value if found.metric == "latency" else latency
-        yield found
-    yield from _client(window)
-    yield from load_analysis.doubts(window, said)
+    for measurement in load_analysis.measurements(window):
+        latency = measurement.value if measurement.metric == "latency" else latency
+        yield measurement
+    yield from _client_time(window)
+    yield from load_analysis.doubts(window, error_text)
     if paced is not None and not load_analysis.void(window):
-        yield from _unsure(latency, paced, plan, window.load)
+        yield from _latency_doubts(latency, paced, plan, window.load)
 
 
-def _end(course: Course) -> Iterator[Failure]:
-    """Tell of a load that ended otherwise than was meant."""
-    wrong = (
-        course.silence() if course.ending == SILENCE and _answered(course.tape) else "",
-        f"the server ended by itself: {gone}" if (gone := _gone(course.session)) else "",
+def _end_failures(monitor: Course) -> Iterator[Failure]:
+    """Yield a failure for a load that ended unexpectedly."""
+    messages = (
+        monitor.describe_silence() if monitor.ending == SILENCE and _has_answers(monitor.tape) else "",
+        f"the server ended by itself: {reason}" if (reason := _server_end(monitor.session)) else "",
     )
-    yield from (Failure(where="load", kind=FailureKind.SERVER, message=each) for each in wrong if each)
+    yield from (
+        Failure(where="load", kind=FailureKind.SERVER, message=message) for message in messages if message
+    )
 
 
-def _answered(records: Parted) -> bool:
+def _has_answers(records: Parted) -> bool:
     return any(part.fine.any() for part in records.parts())
 
 
-def _gone(session: object) -> str:
+def _server_end(session: object) -> str:
     return session.ended() if isinstance(session, MayEnd) else ""
 
 
 @contextmanager
-def _driving(
+def _start_load(
     session: CanSend | CanDrive, feeds: Sequence[Feed], load: Load, seed: int
 ) -> Iterator[tuple[Driving, int]]:
-    """Begin the load; give it, and how many distinct requests it has."""
+    """Start the load; yield it and its number of distinct requests."""
     if isinstance(session, CanDrive):
         from modeldyno.loadgen.thread_load import threads  # noqa: PLC0415 - only a server is sent to
 
@@ -186,27 +195,27 @@ def _driving(
             yield driven, len(target.messages)
 
 
-def _unsure(latency: object, paced: Paced, plan: Plan, load: Load) -> Iterator[Doubt]:
-    """Give the doubts of the latency: of its course, and of what is told of it.
+def _latency_doubts(latency: object, paced: Paced, plan: Plan, load: Load) -> Iterator[Doubt]:
+    """Yield the doubts of the latency: of its stability and of its distribution.
 
-    How long a load lasts is no matter of the plan where the load says it.
+    If the load sets its own length, the advice names that option instead of ``--max-time``.
     """
-    longer = "--duration" if load.duration is not None else "--requests" if load.requests is not None else ""
+    option = "--duration" if load.duration is not None else "--requests" if load.requests is not None else ""
     doubts = list(timing_loop.course_doubts("latency", paced))
     if isinstance(latency, Distribution):
         doubts += of_distribution("latency", latency, plan.percentiles)
-    for each in doubts:
-        advice = each.advice.replace("--max-time", longer) if longer else each.advice
-        yield replace(each, advice=advice)
+    for entry in doubts:
+        advice = entry.advice.replace("--max-time", option) if option else entry.advice
+        yield replace(entry, advice=advice)
 
 
-def _client(window: Window) -> Iterator[Measurement]:
-    """Say what a request cost the client."""
+def _client_time(window: Window) -> Iterator[Measurement]:
+    """Yield the client's processor time per request."""
     if (count := len(window.sent())) and window.clients:
         yield observed("client_time", sum(window.clients) * window.seconds / count)
 
 
-def _accounted(account: Account, window: Window) -> Iterator[Measurement | Doubt]:
+def _server_measurements(account: Account, window: Window) -> Iterator[Measurement | Doubt]:
     done, total = window.done(), sum(int((part.end - part.sent).sum()) for part in window.done().parts())
     if count := len(done):
         service = total * NANO / count
@@ -216,19 +225,19 @@ def _accounted(account: Account, window: Window) -> Iterator[Measurement | Doubt
 
 _NO_ACCOUNT = Doubt(
     code="no-account",
-    seen="the server's own statistics could not be had at both ends of the steady window",
-    advice="look at its log, or at the address of its metrics",
+    seen="the server's own statistics could not be read at both ends of the steady window",
+    advice="check the server's log and the address of its metrics",
 )
 _REPEATED = Doubt(
     code="repeated-request",
     seen="every request was the same",
-    advice="give more data with --input, unless the server is known to cache nothing",
+    advice="give more data with --input, unless the server is known not to cache",
 )
 
 
-def _said(faults: Sequence[Reply], session: CanSend | CanDrive) -> str:
-    """Give the server's own words on the first request that it failed to answer well, if it had any."""
-    for reply in faults:
+def _first_error(failed_replies: Sequence[Reply], session: CanSend | CanDrive) -> str:
+    """Return the server's error message for the first failed request, if it sent one."""
+    for reply in failed_replies:
         try:
             session.arrays(reply)
         except ValueError as error:
@@ -236,24 +245,24 @@ def _said(faults: Sequence[Reply], session: CanSend | CanDrive) -> str:
     return ""
 
 
-def _outcome(
-    records: Parted, replies: Sequence[Reply], session: CanSend | CanDrive, said: str
+def _answer_failures(
+    records: Parted, replies: Sequence[Reply], session: CanSend | CanDrive, error_text: str
 ) -> Iterator[Failure]:
-    """Tell what was wrong: nothing was answered, or an answer is none."""
-    ended = [Outcome(int(part.outcome[0])) for part in records.parts()]
-    if ended and not _answered(records):
+    """Yield failures: no request succeeded, or an answer is invalid."""
+    first_outcomes = [Outcome(int(part.outcome[0])) for part in records.parts()]
+    if first_outcomes and not _has_answers(records):
         count = sum(map(len, records.parts()))
         yield Failure(
             where="load",
             kind=FailureKind.SERVER,
-            message=f"none of {count:,} requests was answered well; the first one ended as {ended[0].word}"
-            f"{said and f': {said}'}",
+            message=f"none of {count:,} requests succeeded; the first one ended as {first_outcomes[0].word}"
+            f"{error_text and f': {error_text}'}",
         )
-    wrong: dict[str, None] = {}
+    messages: dict[str, None] = {}
     for reply in replies:
         try:
-            wrong |= dict.fromkeys(outputs.faults(session.arrays(reply)))
+            messages |= dict.fromkeys(outputs.faults(session.arrays(reply)))
         except ValueError as error:
-            wrong[f"an answer cannot be read: {error}"] = None
-    for message in wrong:
+            messages[f"an answer cannot be read: {error}"] = None
+    for message in messages:
         yield Failure(where="load", kind=FailureKind.INVALID_OUTPUT, message=message)

@@ -1,4 +1,4 @@
-"""A load on its way: drawn from by the rule that decides when enough is known, and looked at meanwhile."""
+"""Monitors a running load: draws latencies for the stop rule and takes snapshots of the counters."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
     from modeldyno.loadgen import Ending
 
 _WAIT = 0.1
-"""Seconds between two looks at what has ended."""
-_LOOK, _YOUNG = 0.25, 0.1
-"""Seconds between two looks at the server's counters; less, as a share of its age, while a load is young."""
-_LOST = 0.5
-"""Share of the steady window that may be given up for looks at the counters at both of its ends."""
+"""Seconds to wait for finished requests at a time."""
+_SNAPSHOT_INTERVAL, _YOUNG_SHARE = 0.25, 0.1
+"""Seconds between two snapshots of the server's counters; for a young load, this share of its age."""
+_MAX_TRIMMED = 0.5
+"""Share of the steady window that may be trimmed so that it begins and ends at snapshots."""
 _DRAIN = 1.0
-"""Seconds of the server's work that may be waiting at the end, to be waited for."""
+"""Seconds of queued work at the end up to which the queue is drained."""
 _STEADY = "steady"
-"""The phase of pacing that is measured."""
+"""The phase of the stop rule that is measured."""
 SILENCE, _TRACE_END, _DURATION, _REQUESTS = "no answers", "end of the trace", "duration", "requests"
-"""Reasons to stop that a call within a process does not have."""
+"""Reasons to stop that only a load has."""
 _TIME_LIMIT = str(Stop.TIME_LIMIT)
 _GRACE = 2.0
-"""Seconds beyond the timeout of a request after which a server that answers nothing is given up."""
-_HOPELESS = 20
-"""Failed requests after which a server is given up that never answered one well: at once where each answer
-says that the request is wrong, else after the grace."""
+"""Seconds beyond the request timeout after which a silent server is given up."""
+_MAX_FAILURES = 20
+"""Failures after which a server that never succeeded is given up: at once if all are client errors, else
+after the grace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    """What stood at one moment."""
+class _Snapshot:
+    """The counters at one moment."""
 
     when: int
     account: Account | None
@@ -61,70 +61,70 @@ class _Look:
 
 @dataclass(slots=True, kw_only=True)
 class Course:
-    """A load on its way, and what has been seen of it."""
+    """A running load and what was observed of it."""
 
     driven: Driving
     session: CanSend | CanDrive
     load: Load
     tape: Tape
     every: int = 1
-    """Of so many answers, one is drawn: the rule that decides looks at a million at most."""
-    looks: list[_Look] = field(default_factory=list)
+    """One in so many answers is drawn: the stop rule takes at most a million."""
+    snapshots: list[_Snapshot] = field(default_factory=list)
     ends: list[Any] = field(default_factory=list)
-    """When the requests ended whose latency was drawn, in blocks."""
+    """End times of the requests whose latency was drawn, in blocks."""
     answered: int = 0
-    """Of those from which is drawn."""
+    """Successful answers in the range that is drawn from."""
     failed: int = 0
-    """Requests that ended otherwise than well since one was last answered."""
+    """Failed requests since the last successful one."""
     wrong: int = 0
-    """Those of them of which the server says that the request is wrong."""
+    """Those of them that were client errors."""
     counted: int = 0
-    """Requests of the steady phase that ended, failed ones included."""
+    """Finished requests of the steady phase, failed ones included."""
     slowest: float = 0.0
-    """Seconds that the slowest answer took."""
+    """Seconds of the slowest answer."""
     limit: float = math.inf
-    """Seconds after which it ends, whatever was answered."""
+    """Seconds after which the load ends in any case."""
     waiting: int = 0
-    """Requests on their way, and those that are due and not sent."""
+    """Requests in flight, and those due but not sent."""
     ending: str = ""
-    """Why there is nothing more to come."""
+    """Why the load ended; empty while it runs."""
     steady: float | None = None
     """When the steady phase began."""
-    steady_look: _Look | None = None
-    """What stood then."""
+    steady_snapshot: _Snapshot | None = None
+    """The snapshot taken then."""
     begin: float = field(init=False)
     heard: float = field(init=False)
-    """When an answer last came."""
+    """When the last answer arrived."""
 
     def __post_init__(self) -> None:
-        """Begin now."""
+        """Set the begin to now."""
         self.begin = self.heard = perf_counter()
 
-    def paced(self, subject: Subject, plan: Plan) -> Paced | None:
-        """Draw until there is enough; None where too little was answered to say anything."""
+    def pace_load(self, subject: Subject, plan: Plan) -> Paced | None:
+        """Draw until the plan is met; None if too few requests were answered."""
         if self.load.requests is not None:
             self.every = math.ceil(self.load.requests / MOST)
-        within = _within(plan, self.load)
-        self.limit = within.max_time
+        limited = _limit_plan(plan, self.load)
+        self.limit = limited.max_time
         try:
             return pace(
                 self.draw,
-                plan=within,
+                plan=limited,
                 clock=perf_counter,
                 interrupted=lambda: bool(self.ending) or subject.interrupted(),
-                watch=self.watching(timing_loop.reporting(subject, "latency")),
+                watch=self.watcher(timing_loop.reporting(subject, "latency")),
             )
-        except _Over:
+        except _NothingAnswered:
             return None
 
-    def watching(self, tell: Callable[[Progress], None]) -> Callable[[Progress], None]:
-        """Look at the counters when the steady phase begins."""
+    def watcher(self, tell: Callable[[Progress], None]) -> Callable[[Progress], None]:
+        """Return a watcher that takes a snapshot when the steady phase begins."""
 
         def watch(progress: Progress) -> None:
             if progress.phase == _STEADY and self.steady is None:
                 self.steady = perf_counter()
-                self.look()
-                self.steady_look = self.looks[-1]
+                self.take_snapshot()
+                self.steady_snapshot = self.snapshots[-1]
                 if self.load.requests is None and self.load.duration is not None:
                     self.every = max(1, math.ceil(self.rate * self.load.duration / MOST))
             tell(progress)
@@ -132,55 +132,55 @@ class Course:
         return watch
 
     def draw(self, n: int) -> Samples:
-        """Wait until so many more requests were answered; give their latencies in seconds.
+        """Wait until n more requests were answered; return their latencies in seconds.
 
-        Gives fewer where the load is over, and raises _Over where not one was ever answered.
+        Return fewer if the load is over; raise _NothingAnswered if none was ever answered.
         """
-        import numpy as np  # noqa: PLC0415 - dear at start-up
+        import numpy as np  # noqa: PLC0415 - slow to import
 
-        found: list[Samples] = []
-        while sum(map(len, found)) < n and not self.ending:
+        latencies: list[Samples] = []
+        while sum(map(len, latencies)) < n and not self.ending:
             taken = self.driven.take(_WAIT)
             now = perf_counter()
             self.waiting = taken.backlog + taken.in_flight
             self.tape.add(taken.records)
-            fine = taken.records.chosen(taken.records.fine)
-            self.count(taken.records, fine, now)
-            if len(fine) and now - self.begin > self.load.ramp:
+            successful = taken.records.chosen(taken.records.fine)
+            self.count(taken.records, successful, now)
+            if len(successful) and now - self.begin > self.load.ramp:
                 drawn = slice(-self.answered % self.every, None, self.every)
-                found.append((fine.end - fine.due)[drawn] * NANO)
-                self.ends.append(fine.end[drawn].copy())  # or the others would stay, too
-                self.answered += len(fine)
-            self.look_again(now)
-            self.ending = self.over(now, ended=taken.ended, drawn=any(map(len, found)))
+                latencies.append((successful.end - successful.due)[drawn] * NANO)
+                self.ends.append(successful.end[drawn].copy())  # a view would keep the whole block
+                self.answered += len(successful)
+            self.snapshot_if_due(now)
+            self.ending = self.end_reason(now, ended=taken.ended, drawn=any(map(len, latencies)))
         if not self.ends:
-            raise _Over
-        return np.concatenate([statistics.blank(0), *found])
+            raise _NothingAnswered
+        return np.concatenate([statistics.blank(0), *latencies])
 
-    def count(self, ended: Records, fine: Records, now: float) -> None:
-        """Count what ended, and what of it was answered well."""
-        if self.steady_look is not None:
-            self.counted += int((ended.due >= self.steady_look.when).sum())
-        if len(fine):
+    def count(self, ended: Records, successful: Records, now: float) -> None:
+        """Count finished and successful requests."""
+        if self.steady_snapshot is not None:
+            self.counted += int((ended.due >= self.steady_snapshot.when).sum())
+        if len(successful):
             self.heard, self.failed, self.wrong = now, 0, 0
-            self.slowest = max(self.slowest, float((fine.end - fine.sent).max()) * NANO)
+            self.slowest = max(self.slowest, float((successful.end - successful.sent).max()) * NANO)
         else:
             self.failed += len(ended)
             self.wrong += int((ended.outcome == Outcome.CLIENT_ERROR).sum())
 
-    def go_on(self) -> None:
-        """Stay under load for the sake of others, and keep what is answered."""
+    def keep_going(self) -> None:
+        """Keep the load running while other models are still measured, and keep its records."""
         taken = self.driven.take(_WAIT)
         self.waiting = taken.backlog + taken.in_flight
         self.tape.add(taken.records)
         self.answered += int(taken.records.fine.sum())
-        self.look_again(perf_counter())
+        self.snapshot_if_due(perf_counter())
 
-    def over(self, now: float, *, ended: bool, drawn: bool) -> str:
-        """Say why nothing more is to come, or nothing."""
+    def end_reason(self, now: float, *, ended: bool, drawn: bool) -> str:
+        """Return why the load is over; empty while it is not."""
         if ended:
             return _TRACE_END
-        if now - self.heard > self.load.timeout + _GRACE or self.hopeless(now):
+        if now - self.heard > self.load.timeout + _GRACE or self.is_hopeless(now):
             return SILENCE
         if self.load.requests is not None and self.counted >= self.load.requests:
             return _REQUESTS
@@ -190,43 +190,43 @@ class Course:
             return _DURATION if now - self.steady >= self.load.duration else ""
         return ""
 
-    def hopeless(self, now: float) -> bool:
-        """Say whether so many requests failed that nothing good is to be expected."""
-        asked = self.load.requests
+    def is_hopeless(self, now: float) -> bool:
+        """Check whether so many requests failed that the server is given up."""
+        requested = self.load.requests
         if self.heard > self.begin:
-            return asked is not None and self.failed >= max(asked, _HOPELESS)
-        if asked is not None and self.failed >= asked:
+            return requested is not None and self.failed >= max(requested, _MAX_FAILURES)
+        if requested is not None and self.failed >= requested:
             return True
-        patient = now - self.begin <= _GRACE and self.wrong < self.failed
-        return self.failed >= _HOPELESS and not patient
+        in_grace = now - self.begin <= _GRACE and self.wrong < self.failed
+        return self.failed >= _MAX_FAILURES and not in_grace
 
-    def look_again(self, now: float) -> None:
-        """Look at the counters, if the last look was long ago."""
-        wait = min(_LOOK, _YOUNG * (now - self.begin)) / NANO
-        if not self.looks or monotonic_ns() - self.looks[-1].when > wait:
-            self.look()
+    def snapshot_if_due(self, now: float) -> None:
+        """Take a snapshot if the last one is old enough."""
+        wait = min(_SNAPSHOT_INTERVAL, _YOUNG_SHARE * (now - self.begin)) / NANO
+        if not self.snapshots or monotonic_ns() - self.snapshots[-1].when > wait:
+            self.take_snapshot()
 
-    def look(self) -> None:
-        """Look at the server's counters and the drivers'."""
+    def take_snapshot(self) -> None:
+        """Read the counters of the server and of the drivers."""
         when = monotonic_ns()
         usages = tuple(self.driven.usage())
-        self.looks.append(_Look(when=when, account=_account(self.session), usages=usages))
+        self.snapshots.append(_Snapshot(when=when, account=_read_counters(self.session), usages=usages))
 
     @property
     def rate(self) -> float:
-        """Answers in a second, so far."""
+        """Answers per second so far."""
         return self.answered / max(perf_counter() - self.begin, _WAIT)
 
-    def silence(self) -> str:
-        """Say that the server has stopped to answer."""
-        told, waited = self.heard - self.begin, perf_counter() - self.heard
+    def describe_silence(self) -> str:
+        """Describe that the server stopped answering."""
+        answered, waited = self.heard - self.begin, perf_counter() - self.heard
         return (
-            f"the server answered for {format_quantity(told, SECONDS, 2)}, and then nothing well for "
-            f"{format_quantity(waited, SECONDS, 2)}, when the load was ended"
+            f"the server answered for {format_quantity(answered, SECONDS, 2)}, then no request succeeded for "
+            f"{format_quantity(waited, SECONDS, 2)}, and the load was ended"
         )
 
     def stop(self) -> Ending:
-        """End it; what is on its way is waited for, but not a queue that has grown long."""
+        """End the load; wait for requests in flight, but not for a long queue."""
         queued = self.waiting > _DRAIN * self.rate
         drain = max(_DRAIN, 2 * self.slowest) if self.load.closed else _DRAIN
         ending = self.driven.stop(min(drain, self.load.timeout) if queued else self.load.timeout)
@@ -236,56 +236,64 @@ class Course:
     def window(
         self, paced: Paced | None, *, since: int, samples: int, unsent: int
     ) -> tuple[Window, Account | None]:
-        """Cut the steady window, between two looks at the counters if that costs little of it.
+        """Return the steady window, trimmed to two snapshots of the counters if that costs little of it.
 
-        It begins at `since` (nanoseconds of the monotonic clock), when others are steady, too, or later.
+        It begins at `since` (nanoseconds of the monotonic clock) or later, when other loads are steady, too.
         """
-        begun = max(since, self.begun(paced))
-        first, last = self.between(begun)
-        begin = max(first.when, begun)
+        steady = max(since, self.steady_since(paced))
+        first, last = self.window_snapshots(steady)
+        begin = max(first.when, steady)
         window = Window(
             records=self.tape,
             begin=begin,
             end=last.when,
             load=self.load,
             samples=samples,
-            clients=_busy(first, last),
+            clients=_busy_cores(first, last),
             backlog=unsent,
-            how=self.how(paced, begin),
+            how=self.distribution_facts(paced, begin),
         )
-        told = first.account is not None and last.account is not None and begin == first.when
-        return window, last.account.since(first.account) if told else None  # type: ignore[union-attr, arg-type]
+        has_account = first.account is not None and last.account is not None and begin == first.when
+        return window, last.account.since(first.account) if has_account else None  # type: ignore[union-attr, arg-type]
 
-    def measured(self, window: Window, paced: Paced | None, since: int) -> Window:
-        """Cut the window to as many requests as were asked for, where a number was asked for.
+    def requested_window(self, window: Window, paced: Paced | None, since: int) -> Window:
+        """Trim the window to the requested number of requests, if there is one.
 
-        The server's account is of whole looks at its counters, so it stays with the wider window.
+        The server's account is between two snapshots, so it stays with the wider window.
         """
-        if self.load.requests is None or self.steady_look is None:
+        if self.load.requests is None or self.steady_snapshot is None:
             return window
-        begin = max(since, self.steady_look.when)
-        return replace(window, begin=begin, how=self.how(paced, begin)).first(self.load.requests)
+        begin = max(since, self.steady_snapshot.when)
+        return replace(window, begin=begin, how=self.distribution_facts(paced, begin)).first(
+            self.load.requests
+        )
 
-    def begun(self, paced: Paced | None) -> int:
-        """Say when the steady phase began."""
-        import numpy as np  # noqa: PLC0415 - dear at start-up
+    def steady_since(self, paced: Paced | None) -> int:
+        """Return when the steady phase began, in nanoseconds of the monotonic clock."""
+        import numpy as np  # noqa: PLC0415 - slow to import
 
         if paced is None:
-            return self.looks[0].when
+            return self.snapshots[0].when
         ends = np.concatenate(self.ends)
         return int(ends[min(paced.warmup_runs, len(ends) - 1)])
 
-    def between(self, begun: int) -> tuple[_Look, _Look]:
-        """Choose the looks at the two ends of the window: such as told something, if there are any near."""
-        last = self.looks[-1]
-        near = _LOST * (last.when - begun)
-        after = [look for look in self.looks[:-1] if 0 <= look.when - begun <= near] or self.looks[:1]
-        first = next((look for look in after if look.account is not None), after[0])
-        before = [look for look in self.looks if last.when - look.when <= near / 2 and look.when > first.when]
-        return first, next((look for look in reversed(before) if look.account is not None), last)
+    def window_snapshots(self, steady: int) -> tuple[_Snapshot, _Snapshot]:
+        """Choose the snapshots at both ends of the window, with an account if one is near."""
+        last = self.snapshots[-1]
+        near = _MAX_TRIMMED * (last.when - steady)
+        after = [
+            snapshot for snapshot in self.snapshots[:-1] if 0 <= snapshot.when - steady <= near
+        ] or self.snapshots[:1]
+        first = next((snapshot for snapshot in after if snapshot.account is not None), after[0])
+        before = [
+            snapshot
+            for snapshot in self.snapshots
+            if last.when - snapshot.when <= near / 2 and snapshot.when > first.when
+        ]
+        return first, next((snapshot for snapshot in reversed(before) if snapshot.account is not None), last)
 
-    def how(self, paced: Paced | None, begin: int) -> dict[str, Any]:
-        """Tell how the window was found, as a Distribution tells it."""
+    def distribution_facts(self, paced: Paced | None, begin: int) -> dict[str, Any]:
+        """Return how the window was chosen, as fields of a Distribution."""
         unmet: tuple[str, ...]
         stop, unmet = str(Stop.TIME_LIMIT), ("too few requests were answered",)
         if paced is not None:
@@ -307,14 +315,14 @@ class Course:
         }
 
 
-class _Over(Exception):
-    """Nothing more is to come."""
+class _NothingAnswered(Exception):
+    """The load is over and no request was ever answered."""
 
 
-def _within(plan: Plan, load: Load) -> Plan:
-    """Ask for what the load says: so many requests, or so long a window, whatever the precision.
+def _limit_plan(plan: Plan, load: Load) -> Plan:
+    """Adapt the plan to a load with a fixed number of requests or duration, whatever the precision.
 
-    When to stop is then for the load to say, and the plan only sets the longest time.
+    The load then decides when to stop, and the plan only sets the maximum time.
     """
     longest = plan.max_time + load.ramp
     if load.duration is not None:  # the warm-up may take a third of it
@@ -324,17 +332,17 @@ def _within(plan: Plan, load: Load) -> Plan:
     return replace(plan, min_time=longest, max_time=longest, max_runs=sys.maxsize, percentiles=())
 
 
-def _account(session: object) -> Account | None:
+def _read_counters(session: object) -> Account | None:
     if not isinstance(session, HasServerStats):
         return None
     try:
         return session.account()
-    except (OSError, ValueError):  # the server may be too busy to tell, or may not know
+    except (OSError, ValueError):  # the server may be too busy, or may not know
         return None
 
 
-def _busy(first: _Look, last: _Look) -> tuple[float, ...]:
-    """Give the cores that each driver kept busy between two looks."""
+def _busy_cores(first: _Snapshot, last: _Snapshot) -> tuple[float, ...]:
+    """Return the number of cores that each driver kept busy between two snapshots."""
     return tuple(
         (after.cpu - before.cpu) / wall if (wall := after.wall - before.wall) > 0 else 0.0
         for before, after in zip(first.usages, last.usages, strict=False)

@@ -1,4 +1,4 @@
-"""The probe ``memory``: what a call or a training step takes from the allocator, and what it holds then."""
+"""The probe ``memory``: peak, contents and growth of allocated memory in a call or training step."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ if TYPE_CHECKING:
 needs = CanCall
 pass_ = Pass.SECOND
 CALLS = 8
-"""Calls to watch, for what they leave behind; fewer where they take longer than the plan allows."""
+"""Calls to record, to see what they leave behind; fewer if they take longer than the plan allows."""
 
 _PROCESS_ONLY = Doubt(
     code="process-memory-only",
-    seen="this backend does not tell what its allocator does, so nothing is known of single calls",
-    advice="read process_memory, which is measured from outside; or run the model by the backend torch",
+    seen="this backend does not report its allocations, so the memory of single calls is unknown",
+    advice="read process_memory, which is measured from outside, or run the model with the backend torch",
 )
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Activity]:
-    """Watch a few calls, or training steps, of the same payload; tell the peak, its contents and growth."""
-    session: object = subject.session  # which has capabilities that its type does not tell
+    """Record a few calls, or training steps, with one payload; yield the peak, its contents and growth."""
+    session: object = subject.session  # whose type does not show all of its capabilities
     if subject.inspection.mode is Mode.TRAIN:
         if not isinstance(session, CanTrain):
             yield _PROCESS_ONLY
             return
         with session.training(subject.feeds, subject.inspection.optimizer) as training:
-            calls = _watched(training.watched, subject, plan)
+            calls = _record_calls(training.watched, subject, plan)
         yield from seen(calls)
-        yield from _state(calls[-1])
+        yield from _training_state(calls[-1])
     elif isinstance(session, HasMemory):
         with session.allocations(subject.feeds[0]) as call:
-            calls = _watched(call, subject, plan)
+            calls = _record_calls(call, subject, plan)
         yield from seen(calls)
     else:
         yield _PROCESS_ONLY
 
 
-def _watched(call: Callable[[], Recorded], subject: Subject, plan: Plan) -> list[Recorded]:
-    """Make the calls; one in any case, which takes longer, as the watch is set up."""
-    found = [call()]
+def _record_calls(call: Callable[[], Recorded], subject: Subject, plan: Plan) -> list[Recorded]:
+    """Record the calls; at least one, which takes longer, as it sets the recording up."""
+    recorded = [call()]
     begin = perf_counter()
-    while len(found) < CALLS and perf_counter() - begin < plan.max_time and not subject.interrupted():
-        subject.watch(Progressed(stage="memory", runs=len(found)))
-        found.append(call())
-    return found
+    while len(recorded) < CALLS and perf_counter() - begin < plan.max_time and not subject.interrupted():
+        subject.watch(Progressed(stage="memory", runs=len(recorded)))
+        recorded.append(call())
+    return recorded
 
 
-def _state(call: Recorded) -> Iterator[Measurement]:
-    """Give what training holds beside activations, as the allocator gave it out."""
+def _training_state(call: Recorded) -> Iterator[Measurement]:
+    """Yield the bytes of gradients and optimiser state, as the allocator reported them."""
     gradients = sum(block.bytes for block in blocks(call) if block.category is Category.GRADIENTS)
     state = sum(held.bytes for held in call.before if held.role == Category.OPTIMIZER)
     yield observed("gradient_bytes", gradients, scope=MEASURED)
@@ -71,4 +71,4 @@ def _state(call: Recorded) -> Iterator[Measurement]:
 
 
 MEASURED = "measured"
-"""The scope of a number that has been predicted, too."""
+"""Scope of measured values of metrics that are also predicted."""

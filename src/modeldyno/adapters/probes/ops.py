@@ -1,4 +1,4 @@
-"""The probe ``ops``: what runs within a call, operator by operator, and what of it is needless."""
+"""The probe ``ops``: the operators that run within a call, and which of them are redundant."""
 
 from __future__ import annotations
 
@@ -30,42 +30,42 @@ pass_ = Pass.SECOND
 
 SCOPE = "ops"
 MOST_CALLS = 10
-"""Calls that are watched at most: enough for a mean, and few enough to hold all that happens in them."""
+"""Maximum of watched calls: enough for a mean, few enough to keep all of their events."""
 MOST_EVENTS = 100_000
-"""Events that are held at once, as far as one call does not have more by itself."""
+"""Maximum of events that are kept at once, unless a single call has more."""
 SHARE = 0.25
-"""Part of the time limit that the watched calls may take."""
+"""Share of the time limit that the watched calls may take."""
 TRACED = 3
 """Calls in a trace."""
 LARGEST = 256 * 2**20
-"""Bytes of a trace at most, before it is compressed; Perfetto opens no more in a browser."""
-_EVENT = 600
-"""Bytes that one event takes in a trace, about."""
+"""Maximum bytes of a trace before compression; Perfetto opens no more in a browser."""
+_EVENT_BYTES = 600
+"""Approximate bytes of one event in a trace."""
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Activity | Artifact]:
-    """Watch a few calls, follow the data through one, and write a trace if one is asked for."""
-    session: object = subject.session  # which has capabilities that its type does not tell
+    """Record a few calls, follow the data flow of one, and write a trace if requested."""
+    session: object = subject.session  # whose type does not show all of its capabilities
     assert isinstance(session, HasOperators)
-    plain = _plain(subject, plan)
-    # The first watched call pays for what a profiler sets up; it tells how many more to ask for.
+    plain_times = _time_plain_calls(subject, plan)
+    # The first watched call includes the profiler's set-up; it determines how many more to make.
     first = session.operators(subject.feeds[0], 1, None)
-    found = first
+    watched = first
     if not subject.interrupted():
-        found = session.operators(subject.feeds[0], _calls(first, plan), None)
-    plain += _plain(subject, plan)
-    yield observed("pass_overhead", median(found.times) / median(plain), scope=SCOPE)
-    yield Activity(executed=executed(found))
-    if found.hidden:
+        watched = session.operators(subject.feeds[0], _call_count(first, plan), None)
+    plain_times += _time_plain_calls(subject, plan)
+    yield observed("pass_overhead", median(watched.times) / median(plain_times), scope=SCOPE)
+    yield Activity(executed=executed(watched))
+    if watched.hidden:
         yield _HIDDEN
     if not subject.interrupted():
-        yield from _needless(subject)
+        yield from _redundant_ops(subject)
     if subject.observation.trace and not subject.interrupted():
-        yield _traced(session, subject, Path(subject.observation.trace), first)
+        yield _write_trace(session, subject, Path(subject.observation.trace), first)
 
 
-def _plain(subject: Subject, plan: Plan) -> list[float]:
-    """Time a few calls that nobody watches, seconds."""
+def _time_plain_calls(subject: Subject, plan: Plan) -> list[float]:
+    """Return the seconds of a few calls without a profiler."""
     times: list[float] = []
     while not times or (len(times) < MOST_CALLS and sum(times) < SHARE * plan.max_time):
         begin = perf_counter()
@@ -76,8 +76,8 @@ def _plain(subject: Subject, plan: Plan) -> list[float]:
     return times
 
 
-def _calls(first: WatchedCalls, plan: Plan) -> int:
-    """Say how many calls to watch, by what one takes and how much happens in it."""
+def _call_count(first: WatchedCalls, plan: Plan) -> int:
+    """Choose the number of calls to watch from the time and the events of one."""
     by_time = SHARE * plan.max_time / max(first.times[0], 1e-6)
     by_size = MOST_EVENTS / max(1, len(first.occurrences))
     return max(1, min(MOST_CALLS, int(by_time), int(by_size)))
@@ -85,34 +85,36 @@ def _calls(first: WatchedCalls, plan: Plan) -> int:
 
 _HIDDEN = Doubt(
     code="unseen-layers",
-    seen="the model, or a part of it, is compiled: its operators are told as those of the whole, and "
-    "needless copies are not looked for",
+    seen="the model, or a part of it, is compiled: its operators are not attributed to modules, and "
+    "redundant operators are not searched for",
     advice="run it with --set compile=off to see which module runs what",
 )
 
 
-def _needless(subject: Subject) -> Iterator[Activity | Doubt]:
+def _redundant_ops(subject: Subject) -> Iterator[Activity | Doubt]:
     session: object = subject.session
     if not isinstance(session, HasFlow):
         return
     try:
         flow = session.flow(subject.feeds[0])
-    except Exception as error:  # noqa: BLE001 - a model that does not bear to be followed was measured all the same
+    except Exception as error:  # noqa: BLE001 - the measurements stand without the data flow
         yield Doubt(
             code="not-followed",
-            seen=f"the data could not be followed through a call ({type(error).__name__}: {error})"[:500],
-            advice="nothing, if needless copies are of no interest",
+            seen=f"the data flow of a call could not be recorded ({type(error).__name__}: {error})"[:500],
+            advice="nothing to do if redundant operators are of no interest",
         )
         return
     if flow is not None:
         yield Activity(wastes=wastes(flow))
 
 
-def _traced(session: HasOperators, subject: Subject, path: Path, first: WatchedCalls) -> Artifact | Doubt:
-    size = _EVENT * max(1, len(first.occurrences))
+def _write_trace(
+    session: HasOperators, subject: Subject, path: Path, first: WatchedCalls
+) -> Artifact | Doubt:
+    size = _EVENT_BYTES * max(1, len(first.occurrences))
     calls = max(1, min(TRACED, LARGEST // size))
     if size > LARGEST:
-        return _untraced(
+        return _no_trace_doubt(
             f"one call has {len(first.occurrences):,} events, more than the "
             f"{format_quantity(LARGEST, BYTES, 3)} that a trace may have"
         )
@@ -121,13 +123,13 @@ def _traced(session: HasOperators, subject: Subject, path: Path, first: WatchedC
         with path.open("rb") as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        return _untraced(f"{error.strerror or error}: {path}")
+        return _no_trace_doubt(f"{error.strerror or error}: {path}")
     return Artifact(name="trace", path=str(path), digest=f"sha256:{digest}")
 
 
-def _untraced(why: str) -> Doubt:
+def _no_trace_doubt(reason: str) -> Doubt:
     return Doubt(
         code="no-trace",
-        seen=f"no trace was written: {why}",
-        advice="give --trace a file in a directory that can be written to; the summary needs no trace",
+        seen=f"no trace was written: {reason}",
+        advice="pass --trace a file in a writable directory; the summary needs no trace",
     )

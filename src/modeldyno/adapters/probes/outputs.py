@@ -1,4 +1,4 @@
-"""The probe ``outputs``: what one call was given and returned, in a file, to be held against another's."""
+"""The probe ``outputs``: writes inputs and outputs of one call to a file, for comparison with another run."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ pass_ = Pass.SECOND
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Artifact]:
-    """Write the arrays that a call of the first payload returns, under their names, and those it was given.
+    """Write the named input and output arrays of a call with the first payload.
 
     Raises:
         RequestError: no file was named, it cannot be written, or the output holds no arrays.
     """
     del plan
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     if subject.observation.outputs is None:
-        raise RequestError("The probe 'outputs' needs a file for them; name one with --outputs FILE.npz.")
+        raise RequestError("The probe 'outputs' needs a file; name one with --outputs FILE.npz.")
     session, path = subject.session, Path(subject.observation.outputs)
     assert isinstance(session, CanCall)
-    found = session.arrays(subject.calls[0]())
-    if not found:
-        raise RequestError("What the model returned holds no arrays; leave --outputs away.")
+    arrays = session.arrays(subject.calls[0]())
+    if not arrays:
+        raise RequestError("The model returned no arrays; omit --outputs.")
     try:
         with path.open("wb") as file:
-            np.savez(file, **outputs.arrays(subject.feeds[0], found))  # type: ignore[arg-type]
+            np.savez(file, **outputs.arrays(subject.feeds[0], arrays))  # type: ignore[arg-type]
         with path.open("rb") as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:

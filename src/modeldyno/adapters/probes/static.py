@@ -31,7 +31,7 @@ pass_ = Pass.SECOND
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Outline]:
-    """Give parameters, bytes and sizes, and where the loader knows the graph, operations and memory.
+    """Yield parameters, bytes and sizes; if the loader knows the graph, also FLOPs and memory.
 
     Raises:
         RequestError: the model cannot be analysed at these sizes.
@@ -46,33 +46,35 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Outl
     if model.file_bytes is not None:
         yield Measurement(metric="file_bytes", value=model.file_bytes)
     if model.graph is not None:
-        yield from _analysed(subject, model.graph)
+        yield from _analyse_graph(subject, model.graph)
 
 
-def _analysed(subject: Subject, graph: Callable[[Tracing], Graph]) -> Iterator[Measurement | Doubt | Outline]:
+def _analyse_graph(
+    subject: Subject, graph: Callable[[Tracing], Graph]
+) -> Iterator[Measurement | Doubt | Outline]:
     inspection, trace = subject.inspection, tracer(subject, graph)
-    places: list[Device] = []
+    resolved: list[Device] = []
 
     def devices(dtype: str) -> list[Device]:
-        places.extend(map(partial(_device, dtype), inspection.devices))
-        return places
+        resolved.extend(map(partial(_resolve_device, dtype), inspection.devices))
+        return resolved
 
-    for found in analyse(trace, inspection, formulas(plugins.formulas()), devices):
-        yield found
-        if isinstance(found, Outline):
-            yield from _beyond(found, subject.model.limits)
-    yield from (_BUSY for place in places if place.busy)
+    for entry in analyse(trace, inspection, formulas(plugins.formulas()), devices):
+        yield entry
+        if isinstance(entry, Outline):
+            yield from _limit_doubts(entry, subject.model.limits)
+    yield from (_BUSY for device in resolved if device.busy)
 
 
-def _device(dtype: str, name: str) -> Device:
+def _resolve_device(dtype: str, name: str) -> Device:
     return peaks.here(dtype) if name == peaks.NAME else device_named(name)
 
 
 def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Mapping[str, int]], Graph]:
-    """Give what makes the graph at sizes of some dimensions; the others are as the inputs have them.
+    """Return a function that traces the graph at given sizes; other dimensions are as in the inputs.
 
     Raises:
-        RequestError: the inputs cannot be what was asked for.
+        RequestError: the inputs cannot have the requested sizes.
     """
     inspection = subject.inspection
     first = {name: sizes[0] for name, sizes in inspection.vary.items()}
@@ -102,17 +104,17 @@ def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Map
 _BUSY = Doubt(
     code="busy-peaks",
     seen="other work ran while the peaks of this machine were measured, so they may be too low, "
-    "and the bounds that follow from them too high",
-    advice="ask again on a quiet machine; they are measured anew until it is one",
+    "and the bounds derived from them too high",
+    advice="repeat it on an idle machine; the peaks are measured again until it is idle",
 )
 
 
-def _beyond(outline: Outline, limits: Mapping[str, int]) -> Iterator[Doubt]:
-    for name, most in limits.items():
+def _limit_doubts(outline: Outline, limits: Mapping[str, int]) -> Iterator[Doubt]:
+    for name, limit in limits.items():
         sizes = (outline.sizes, *(point.sizes for point in outline.points))
-        if (largest := max(each.get(name, 0) for each in sizes)) > most:
+        if (largest := max(point_sizes.get(name, 0) for point_sizes in sizes)) > limit:
             yield Doubt(
                 code="beyond-limit",
-                seen=f"{name} is up to {largest:,}, and the model says that it takes {most:,} at most",
-                advice="read these numbers as those of a model that takes as many; this one may fail",
+                seen=f"{name} is up to {largest:,}, but the model declares a maximum of {limit:,}",
+                advice="read these numbers as those of a model with a higher limit; this one may fail",
             )

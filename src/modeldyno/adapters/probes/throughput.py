@@ -1,4 +1,4 @@
-"""The probe ``throughput``: samples per second when calls are made back to back."""
+"""The probe ``throughput``: samples per second of back-to-back calls."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 needs = CanCall
 pass_ = Pass.TIMED
 BLOCK = 0.01
-"""Seconds that one timed block of short calls takes at least."""
+"""Minimum seconds of a timed block of short calls."""
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
-    """Time blocks of calls until the mean is known to the plan's precision; invert it."""
+    """Time blocks of calls until the mean reaches the plan's precision; yield its inverse."""
     mean_plan = replace(plan, target="mean", percentiles=())
     calls = subject.calls
     paced = timing_loop.paced(

@@ -1,4 +1,4 @@
-"""Timing of prepared calls: the innermost loop of the product."""
+"""Times prepared calls: the innermost measurement loop."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 CLOCK = "perf_counter_ns"
 _REPORT_GROWTH = 1.5
 """Growth of the samples from one provisional measurement to the next."""
-_MANY = 1024
-"""Samples whose way to the parent takes memory that shows beside a small model."""
+_MANY_SAMPLES = 1024
+"""From so many samples on, sending them to the parent takes memory that shows next to a small model."""
 
 
 def each(calls: tuple[Callable[[], Any], ...]) -> Callable[[int], Samples]:
-    """Give a function that times n calls one by one, cycling through the payloads; seconds."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    """Return a function that times n calls one by one, cycling through the payloads; seconds."""
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     endless = cycle(calls)
 
@@ -53,12 +53,12 @@ def each(calls: tuple[Callable[[], Any], ...]) -> Callable[[int], Samples]:
 
 
 def in_blocks(calls: tuple[Callable[[], Any], ...], shortest: float) -> Callable[[int], Samples]:
-    """Give a function that times n blocks of calls made back to back; seconds of one call.
+    """Return a function that times n blocks of back-to-back calls; seconds per call.
 
-    A block has as many calls as take about `shortest` seconds, so that the clock costs nothing;
-    longer calls are blocks of their own.
+    A block has as many calls as take about `shortest` seconds, so that the clock's overhead is negligible;
+    a longer call is a block of its own.
     """
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     endless = cycle(calls)
     size = 1
@@ -79,21 +79,21 @@ def in_blocks(calls: tuple[Callable[[], Any], ...], shortest: float) -> Callable
 
 
 def clock_facts(reads: int = 2001) -> dict[str, float]:
-    """Measure the clock: its smallest step and what reading it costs, seconds."""
+    """Measure the clock's resolution and the cost of reading it, in seconds."""
     stamps = [perf_counter_ns() for _ in range(reads)]
     steps = sorted(b - a for a, b in pairwise(stamps))
     smallest = next((step for step in steps if step > 0), 1)
     return {"clock_resolution": smallest * 1e-9, "timer_cost": steps[len(steps) // 2] * 1e-9}
 
 
-def distribution(paced: Paced) -> Distribution:
-    """Turn what pacing gave into a Distribution."""
+def distribution(result: Paced) -> Distribution:
+    """Return the Distribution of the samples, with how they were taken."""
     return Distribution.of(
-        paced.samples,
-        stop=str(paced.stop),
-        unmet=paced.unmet,
-        warmup_dropped=paced.warmup_runs,
-        warmup_time=paced.warmup_time,
+        result.samples,
+        stop=str(result.stop),
+        unmet=result.unmet,
+        warmup_dropped=result.warmup_runs,
+        warmup_time=result.warmup_time,
         clock=CLOCK,
         **clock_facts(),
     )
@@ -107,17 +107,17 @@ def paced(
     *,
     warming: Callable[[], object] | None = None,
 ) -> Paced:
-    """Draw in the timed pass until the plan is met; in turns with other processes, where there are any.
+    """Draw samples in the timed pass until the plan is met, alternating with other processes, if any.
 
     Args:
         subject: what is measured.
-        plan: what to reach.
-        draw: makes so many timed calls.
-        metric: what the progress is told of.
-        warming: an untimed call, to be made before those that follow the turn of another.
+        plan: when to stop.
+        draw: makes n timed calls and returns their seconds.
+        metric: the metric named in progress reports.
+        warming: an untimed call to make after another process had its turn.
     """
     baton = subject.baton
-    found = pace(
+    result = pace(
         baton.in_turns(draw, warming),
         plan=plan,
         clock=baton.clock,
@@ -126,22 +126,22 @@ def paced(
         agreed=baton.agreed,
         aside=partial(aside, subject),
     )
-    subject.mark(WatchStage.OURS)  # what becomes of the samples takes memory, too
-    return found
+    subject.mark(WatchStage.OURS)  # processing the samples takes memory, too
+    return result
 
 
 @contextmanager
 def aside(subject: Subject) -> Iterator[None]:
-    """Do work of ours within the timed pass: its time and its memory are not the model's."""
+    """Mark profiler work within the timed pass: its time and memory do not count for the model."""
     subject.mark(WatchStage.OURS)
     yield
     subject.mark(WatchStage.TIMED)
 
 
 def reporting(subject: Subject, metric: str) -> Callable[[Progress], None]:
-    """Give a watcher that passes progress on, and now and then what was measured so far.
+    """Return a watcher that reports progress and, now and then, a provisional measurement.
 
-    The provisional measurements are what is saved if this process does not live to the end.
+    The provisional measurements are what remains if this process is killed.
     """
     due = 1.0
 
@@ -159,28 +159,30 @@ def reporting(subject: Subject, metric: str) -> Callable[[Progress], None]:
         )
         if metric == "latency" and progress.phase == "steady" and len(samples) >= due:
             due = _REPORT_GROWTH * len(samples)
-            with aside(subject) if len(samples) >= _MANY else nullcontext():
-                so_far = Distribution.of(samples, stop="interrupted", unmet=("it was cut off",), clock=CLOCK)
-                subject.watch(Found(measurement=Measurement(metric=metric, value=so_far)))
+            with aside(subject) if len(samples) >= _MANY_SAMPLES else nullcontext():
+                provisional = Distribution.of(
+                    samples, stop="interrupted", unmet=("it was cut off",), clock=CLOCK
+                )
+                subject.watch(Found(measurement=Measurement(metric=metric, value=provisional)))
 
     return watch
 
 
-def doubts_of(metric: str, paced: Paced, plan: Plan) -> Iterator[Doubt]:
-    """Doubts of one steady state: those of its course, and of its Distribution."""
-    yield from course_doubts(metric, paced)
-    yield from doubt.of_distribution(metric, distribution(paced), plan.percentiles)
+def doubts_of(metric: str, result: Paced, plan: Plan) -> Iterator[Doubt]:
+    """Yield the doubts of a steady state: of its stability and of its Distribution."""
+    yield from course_doubts(metric, result)
+    yield from doubt.of_distribution(metric, distribution(result), plan.percentiles)
 
 
-def course_doubts(metric: str, paced: Paced) -> Iterator[Doubt]:
-    """Doubts of the course of one steady state: drift, and an unsettled warm-up."""
-    if paced.drift is not None:
+def course_doubts(metric: str, result: Paced) -> Iterator[Doubt]:
+    """Yield the doubts about the stability of a steady state: drift, and an unsettled warm-up."""
+    if result.drift is not None:
         yield Doubt(
             code="drift",
-            seen=f"{metric}: a {paced.drift.kind} of {paced.drift.size:+.1%} was seen after the warm-up",
-            advice="look for throttling, a neighbour or a growing cache; run it longer with --max-time",
+            seen=f"{metric}: a {result.drift.kind} of {result.drift.size:+.1%} was seen after the warm-up",
+            advice="look for throttling, a noisy neighbour or a growing cache; run it longer with --max-time",
         )
-    if not paced.settled:
+    if not result.settled:
         yield Doubt(
             code="unsettled",
             seen=f"{metric}: the times had not settled when the warm-up's share of the time was used up",

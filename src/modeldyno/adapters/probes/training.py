@@ -1,4 +1,4 @@
-"""The probe ``training``: seconds of one training step in the steady state, and of each of its stages."""
+"""The probe ``training``: seconds of a training step in the steady state, and of each of its stages."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 needs = CanTrain
 pass_ = Pass.TIMED
 Stages = defaultdict[str, list[float]]
-"""Stage to its seconds in every step so far."""
+"""Stage to its seconds in each step so far."""
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
-    """Warm up, and make steps until the plan is met; the stages are of those very steps."""
-    session: object = subject.session  # which has capabilities that its type does not tell
+    """Warm up, then time steps until the plan is met; the stage times are of the same steps."""
+    session: object = subject.session  # whose type does not show all of its capabilities
     assert isinstance(session, CanTrain)
     stages: Stages = defaultdict(list)
     with session.training(subject.feeds, subject.inspection.optimizer) as training:
-        paced = timing_loop.paced(subject, plan, _each(training, stages), "step_time")
+        paced = timing_loop.paced(subject, plan, _time_steps(training, stages), "step_time")
     yield Measurement(metric="step_time", value=timing_loop.distribution(paced))
     for name, seconds in stages.items():
         steady = replace(paced, samples=_array(seconds[-len(paced.samples) :]))
@@ -39,25 +39,25 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     yield from timing_loop.doubts_of("step_time", paced, plan)
 
 
-def _each(training: Training, stages: Stages) -> Callable[[int], Samples]:
-    """Give a function that times n steps one by one, and adds their stages to those so far; seconds."""
+def _time_steps(training: Training, stages: Stages) -> Callable[[int], Samples]:
+    """Return a function that times n steps one by one and appends their stage times; seconds."""
 
     def draw(n: int) -> Samples:
-        return _array([_timed(training, stages) for _ in range(n)])
+        return _array([_time_step(training, stages) for _ in range(n)])
 
     return draw
 
 
-def _timed(training: Training, stages: Stages) -> float:
+def _time_step(training: Training, stages: Stages) -> float:
     begin = perf_counter_ns()
-    found = training.step()
-    whole = (perf_counter_ns() - begin) * 1e-9
-    for name, seconds in found.items():
+    stage_seconds = training.step()
+    total = (perf_counter_ns() - begin) * 1e-9
+    for name, seconds in stage_seconds.items():
         stages[name].append(seconds)
-    return whole
+    return total
 
 
 def _array(seconds: list[float]) -> Samples:
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     return np.array(seconds)

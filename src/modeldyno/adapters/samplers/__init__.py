@@ -1,1 +1,1 @@
-"""Samplers: side processes that watch from outside."""
+"""Samplers: side processes that measure from outside."""

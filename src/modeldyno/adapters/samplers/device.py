@@ -1,7 +1,7 @@
-"""The sampler ``device``: what graphics devices and processor packages did and drew, from outside.
+"""The sampler ``device``: activity, memory and power of GPUs and processor packages, from outside.
 
-Where there is neither a device nor a counter that can be read, there is no side process, and nothing is
-said: what is unavailable is left out, and is never 0. A device that the model did not use is left out too.
+Without a device or a readable counter there is no side process and there are no metrics: what is unavailable
+is left out, never reported as 0. Devices that the model does not use are left out, too.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from modeldyno.core.trace.energy import Draw
 
 _BEFORE = frozenset({WatchStage.IDLE, WatchStage.BASELINE})
-"""Stages in which nothing is loaded."""
-_DRIVER = ("proc/driver/nvidia/gpus/*", "dev/nvidiactl", "dev/dxg")
-"""What is there where a driver is: on Linux, and on Linux within Windows."""
-_LAG = 1.0
-"""Seconds over which the driver averages utilisation: what it says sooner is of the stage before."""
-_GROWN = 64 << 20
-"""Bytes by which the memory in use grows at least when a process begins to use a device."""
-_REASONS = {
+"""Stages before the model is loaded."""
+_DRIVER_PATHS = ("proc/driver/nvidia/gpus/*", "dev/nvidiactl", "dev/dxg")
+"""Paths that exist if there is a driver: on Linux and on WSL."""
+_UTILIZATION_LAG = 1.0
+"""Seconds over which the driver averages utilisation: earlier readings include the previous stage."""
+_MIN_GROWTH = 64 << 20
+"""Minimum growth of the used memory, in bytes, when a process begins to use a device."""
+_THROTTLE_REASONS = {
     0x04: "its power limit",
     0x08: "a hardware slowdown",
     0x20: "its temperature",
     0x40: "its temperature (hardware)",
     0x80: "an external power brake",
 }
-"""NVML's bits for what lowers clocks, but for being idle and for what somebody has set."""
+"""NVML's bits for reasons of lower clocks, except for idleness and user settings."""
 _GAUGES = {
     "utilization": "gpu_utilization",
     "clock": "clock",
@@ -53,12 +53,12 @@ _GAUGES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceWatch:
-    """A side process at work, or none where there is nothing to watch."""
+    """A running side process, or none if there is nothing to watch."""
 
     side: subprocess.Popen[bytes] | None
 
     def mark(self, stage: str) -> None:
-        """Begin a stage, once each device was read; the stage ``idle`` ends by itself."""
+        """Begin a stage after reading each device; the stage ``idle`` ends by itself."""
         side.mark(self.side, stage)
 
     @property
@@ -67,39 +67,39 @@ class DeviceWatch:
         return side.pids(self.side)
 
     def stop(self) -> Iterator[Measurement | Doubt]:
-        """End the side process and tell what it saw."""
+        """End the side process and yield what it measured."""
         if self.side is None:
             return
-        seen = side.ended(self.side)
-        if not isinstance(seen, dict):
+        recording = side.ended(self.side)
+        if not isinstance(recording, dict):
             yield Doubt(
                 code="unwatched",
-                seen="the side process that watches devices did not work",
-                advice="nothing is known of devices and energy; see whether `nvidia-smi` works here",
+                seen="the side process that watches devices failed",
+                advice="there are no metrics of devices and energy; check whether `nvidia-smi` works here",
             )
             return
-        yield from told(seen["devices"], seen["stages"])
+        yield from told(recording["devices"], recording["stages"])
 
 
 def start(
     pids: Sequence[int], *, root: Path = Path("/"), environ: Mapping[str, str] = os.environ
 ) -> DeviceWatch:
-    """Watch the devices, and what the tree of the first process takes of them."""
+    """Watch the devices, and their use by the process tree of the first pid."""
     if not (sys.platform.startswith("linux") and there(root, environ)):
         return DeviceWatch(side=None)
     return DeviceWatch(side=side.launch("modeldyno.adapters.samplers.device_sidecar", (root, pids[0])))
 
 
 def there(root: Path, environ: Mapping[str, str]) -> bool:
-    """Say whether there is anything to watch: a driver that is not hidden, or a counter that can be read."""
-    driver = any(True for pattern in _DRIVER for _ in root.glob(pattern))
+    """Check whether there is anything to watch: a visible device's driver, or a readable counter."""
+    driver = any(True for pattern in _DRIVER_PATHS for _ in root.glob(pattern))
     return (driver and not nvidia.hidden(environ)) or rapl.there(root)
 
 
 def told(
     devices: dict[str, dict[str, Any]], stages: Sequence[dict[str, Any]]
 ) -> Iterator[Measurement | Doubt]:
-    """Turn what the side process saw into measurements, of each device that the model used."""
+    """Turn the side process's readings into measurements of each device that the model used."""
     for name in used(devices, stages):
         if devices[name]["kind"] == "gpu":
             yield from memory(name, stages)
@@ -109,56 +109,62 @@ def told(
 
 
 def used(devices: dict[str, dict[str, Any]], stages: Sequence[dict[str, Any]]) -> list[str]:
-    """Choose the devices that the model used; processor packages always are.
+    """Return the devices that the model used; processor packages always are.
 
-    Where the driver lists its processes on any device, the others are not used. Within a container it
-    may list none; then those are taken whose memory in use has grown since before loading.
+    If the driver lists the model's processes on any device, the others are unused. In a container it may list
+    none; then the devices count whose used memory has grown since before loading.
     """
     cards = [name for name, facts in devices.items() if facts["kind"] == "gpu"]
     chosen = [name for name in cards if _values(name, "ours", stages)]
     if not chosen:
-        chosen = [name for name in cards if _grown(name, stages)]
+        chosen = [name for name in cards if _has_grown(name, stages)]
     return [name for name in devices if name in chosen or name not in cards]
 
 
 def memory(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
-    """Memory of the model's processes, and of everybody with what it was before loading, bytes."""
-    later = _later(stages)
+    """Yield the device memory of the model's processes, and of all processes with its baseline, in bytes."""
+    after = _stages_after(stages)
     for key, metric in (("memory", "device_memory"), ("used", "device_used")):
-        if values := _values(name, key, later):
+        if values := _values(name, key, after):
             yield _distribution(metric, name, values)
-    if before := _values(name, "used", _before(stages)):
+    if before := _values(name, "used", _stages_before(stages)):
         yield observed("device_used", before[-1], scope=f"{name} baseline")
 
 
 def gauges(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
-    """Utilisation, clocks and temperature in the timed pass."""
-    timed = _of(WatchStage.TIMED, stages)
+    """Yield utilisation, clocks and temperature in the timed pass."""
+    timed = _samples_in(WatchStage.TIMED, stages)
     for key, metric in _GAUGES.items():
-        fresh = [s for s in timed if s["time"] >= timed[0]["time"] + _LAG] if key == "utilization" else timed
-        if values := _told(name, key, fresh or timed):
+        fresh = (
+            [s for s in timed if s["time"] >= timed[0]["time"] + _UTILIZATION_LAG]
+            if key == "utilization"
+            else timed
+        )
+        if values := _readings(name, key, fresh or timed):
             yield _distribution(metric, name, values)
 
 
 def throttling(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Doubt]:
-    """A doubt when the device lowered its clocks in the timed pass, with every reason that it gave."""
-    found = [int(bits) for bits in _told(name, "reasons", _of(WatchStage.TIMED, stages))]
+    """Yield a doubt if the device lowered its clocks in the timed pass, with the reasons it gave."""
+    reasons = [int(bits) for bits in _readings(name, "reasons", _samples_in(WatchStage.TIMED, stages))]
     shares = {
-        text: sum(bool(bits & bit) for bits in found) / len(found) for bit, text in _REASONS.items() if found
+        text: sum(bool(bits & bit) for bits in reasons) / len(reasons)
+        for bit, text in _THROTTLE_REASONS.items()
+        if reasons
     }
-    seen = [f"{text} ({share:.0%} of the samples)" for text, share in shares.items() if share]
-    if seen:
+    causes = [f"{text} ({share:.0%} of the samples)" for text, share in shares.items() if share]
+    if causes:
         yield Doubt(
             code="throttled",
-            seen=f"{name} ran slower than it can, because of {', '.join(seen)}",
-            advice="cool it or raise its limit; or fix its clock lower (nvidia-smi -lgc), which is steady",
+            seen=f"{name} was throttled by {', '.join(causes)}",
+            advice="cool it or raise its limit, or lock its clock at a lower, steady value (nvidia-smi -lgc)",
         )
 
 
 def power(
     name: str, facts: dict[str, Any], stages: Sequence[dict[str, Any]]
 ) -> Iterator[Measurement | Doubt]:
-    """What the device drew in the timed pass, and before loading, watts."""
+    """Yield the power of the device in the timed pass and when idle before loading, in watts."""
     meter = Meter(period=facts["period"], span=facts["span"])
     timed, idle = (
         energy.draw(_windows(name, stage, stages), meter) for stage in (WatchStage.TIMED, WatchStage.IDLE)
@@ -170,50 +176,50 @@ def power(
         return
     yield energy.measured("power", name, timed)
     if idle is not None:
-        yield from _floor(name, idle)
+        yield from _idle_power(name, idle)
 
 
-def _floor(name: str, idle: Draw) -> Iterator[Measurement | Doubt]:
+def _idle_power(name: str, idle: Draw) -> Iterator[Measurement | Doubt]:
     yield energy.measured("idle_power", name, idle)
     if not idle.counted:
         yield energy.by_samples(name)
 
 
 def _windows(name: str, stage: str, stages: Sequence[dict[str, Any]]) -> list[list[Sample]]:
-    """Give what was read of a device in each stage of that name: between them another had its turn."""
+    """Return the power readings of each stage of that name; other processes had their turn in between."""
     return [
         [
-            Sample(time=s["time"], energy=read.get("energy"), power=read.get("power"))
-            for s in each["samples"]
-            if (read := s["read"].get(name)) is not None
+            Sample(time=s["time"], energy=reading.get("energy"), power=reading.get("power"))
+            for s in recorded_stage["samples"]
+            if (reading := s["read"].get(name)) is not None
         ]
-        for each in stages
-        if each["name"] == stage
+        for recorded_stage in stages
+        if recorded_stage["name"] == stage
     ]
 
 
-def _grown(name: str, stages: Sequence[dict[str, Any]]) -> bool:
-    before, after = (_values(name, "used", part) for part in (_before(stages), _later(stages)))
-    return bool(before and after) and max(after) - before[-1] >= _GROWN
+def _has_grown(name: str, stages: Sequence[dict[str, Any]]) -> bool:
+    before, after = (_values(name, "used", part) for part in (_stages_before(stages), _stages_after(stages)))
+    return bool(before and after) and max(after) - before[-1] >= _MIN_GROWTH
 
 
-def _before(stages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _stages_before(stages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [stage for stage in stages if stage["name"] in _BEFORE]
 
 
-def _later(stages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _stages_after(stages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [stage for stage in stages if stage["name"] not in {*_BEFORE, WatchStage.SECOND}]
 
 
-def _of(name: str, stages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _samples_in(name: str, stages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [sample for stage in stages if stage["name"] == name for sample in stage["samples"]]
 
 
 def _values(name: str, key: str, stages: Sequence[dict[str, Any]]) -> list[float]:
-    return _told(name, key, [sample for stage in stages for sample in stage["samples"]])
+    return _readings(name, key, [sample for stage in stages for sample in stage["samples"]])
 
 
-def _told(name: str, key: str, samples: Sequence[dict[str, Any]]) -> list[float]:
+def _readings(name: str, key: str, samples: Sequence[dict[str, Any]]) -> list[float]:
     return [s["read"][name][key] for s in samples if key in s["read"].get(name, {})]
 
 

@@ -1,8 +1,8 @@
 """The side process of the sampler ``device``: reads counters and gauges of devices, stage by stage.
 
-It obeys lines as `process_sidecar` does. On the mark ``idle`` it answers only after a second, if any
-device tells what it draws: nothing runs meanwhile, and that is the idle floor. Readings come at most ten
-times a second (no device knows anything new more often), and so seldom that they take about 1 % of the time.
+It takes commands as `process_sidecar` does. If any device reports its power, it answers the mark ``idle``
+only after a second, to measure the idle power while nothing runs. It reads at most ten times a second (no
+device updates more often), and so rarely that reading takes about 1 % of the time.
 """
 
 from __future__ import annotations
@@ -23,69 +23,69 @@ if TYPE_CHECKING:
 
 IDLE = "idle"
 FLOOR = 1.0
-"""Seconds for which the idle floor is watched."""
+"""Seconds for which the idle power is measured."""
 SHORTEST = 0.1
-"""Seconds between two readings at least."""
+"""Minimum seconds between two readings."""
 
 
 class Source(Protocol):
     """Devices of one kind."""
 
     devices: dict[str, dict[str, Any]]
-    """What is known of each by its name, such as the period of its counter."""
+    """Name to static facts, such as the period of its counter."""
 
     def read(self, pids: frozenset[int], /) -> dict[str, dict[str, float]]:
-        """Ask all of them; `pids` are the processes of the model."""
+        """Read all devices; `pids` are the processes of the model."""
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Release the source's resources."""
 
 
 class Witness:
-    """What was seen of all devices, stage by stage."""
+    """Records the readings of all devices, stage by stage."""
 
     def __init__(self, sources: Sequence[Source], root: int) -> None:
-        """Watch these devices, and what the processes below `root` take of them."""
+        """Watch these devices, and their use by the processes below `root`."""
         self.sources = sources
         self.root = root
         self.stages: list[dict[str, Any]] = []
 
     def mark(self, stage: str) -> None:
-        """Begin a stage; the reading at its beginning belongs to the stage before as well."""
+        """Begin a stage; the reading at its beginning also belongs to the previous stage."""
         edge = self._read()
         for last in self.stages[-1:]:
             last["samples"].append(edge)
         self.stages.append({"name": stage, "samples": [edge]})
-        if stage == IDLE and any({"energy", "power"} & told.keys() for told in edge["read"].values()):
-            until = time.monotonic() + FLOOR
-            while time.monotonic() < until:
+        if stage == IDLE and any({"energy", "power"} & reading.keys() for reading in edge["read"].values()):
+            deadline = time.monotonic() + FLOOR
+            while time.monotonic() < deadline:
                 time.sleep(SHORTEST)
                 self.sample()
 
     def sample(self) -> float:
-        """Read all devices once; give the seconds that it took."""
+        """Read all devices once; return the seconds that it took."""
         begin = time.perf_counter()
         for last in self.stages[-1:]:
             last["samples"].append(self._read())
         return time.perf_counter() - begin
 
     def seen(self) -> dict[str, Any]:
-        """Give the devices and all that was read."""
+        """Return the devices and all readings."""
         devices = {name: facts for source in self.sources for name, facts in source.devices.items()}
         return {"devices": devices, "stages": self.stages}
 
     def _read(self) -> dict[str, Any]:
         pids = frozenset(tree(self.root))
-        told = {name: found for source in self.sources for name, found in source.read(pids).items()}
-        return {"time": time.monotonic(), "read": told}
+        readings = {name: reading for source in self.sources for name, reading in source.read(pids).items()}
+        return {"time": time.monotonic(), "read": readings}
 
 
 def main(arguments: list[str]) -> None:
-    """Watch for the process whose number comes second; first comes the root of the file system."""
-    place, pid, *_ = arguments
+    """Run the side process; the arguments are the root of the file system and the pid to watch."""
+    filesystem_root, pid, *_ = arguments
     settle(int(pid))
-    opened = (nvidia.opened(os.environ), rapl.opened(Path(place)))
-    sources = [source for source in opened if source is not None]
+    candidates = (nvidia.opened(os.environ), rapl.opened(Path(filesystem_root)))
+    sources = [source for source in candidates if source is not None]
     witness = Witness(sources, int(pid))
     try:
         obey(witness.mark, witness.sample, SHORTEST)

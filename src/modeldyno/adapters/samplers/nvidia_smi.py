@@ -1,7 +1,7 @@
-"""nvidia-smi as a source: started twice, to repeat itself, and read as it goes on.
+"""Readings of NVIDIA devices from two looping nvidia-smi processes.
 
-One writes a line for each device every half second, the other one for each process on a device every two.
-It is never started anew in between: each start costs the driver more than many readings.
+One writes a line for each device every half second, the other a line for each process on a device every two
+seconds. They are not restarted in between: a start costs the driver more than many readings.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 COMMAND = "nvidia-smi"
-_LIMIT = 3.0
-"""Seconds that one call may take; a driver in trouble does not answer at all."""
+_TIMEOUT = 3.0
+"""Timeout of a call in seconds; a broken driver may not answer at all."""
 PERIOD, _PROCESSES_PERIOD = 0.5, 2.0
-"""Seconds from one repetition to the next."""
+"""Seconds between two outputs: of devices, of processes."""
 _FORMAT = "--format=csv,noheader,nounits"
 _FIELDS: dict[str, tuple[str, float]] = {
     "utilization.gpu": ("utilization", 1e-2),
@@ -31,73 +31,73 @@ _FIELDS: dict[str, tuple[str, float]] = {
     "clocks.mem": ("memory_clock", 1e6),
     "temperature.gpu": ("temperature", 1.0),
 }
-"""Field to the reading that it gives, and its unit."""
+"""Field to the name of its reading and its unit."""
 _REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
-"""The same under its name since 2023 and before; a field that a version does not know ends it at once."""
+"""The same field under its names since 2023 and before; nvidia-smi exits at an unknown field."""
 _CARD = re.compile(r"GPU (\d+): (.+?) \(UUID: (GPU-[^)]+)\)")
 _PART = re.compile(r"\s+MIG .*\(UUID: (MIG-[^)]+)\)")
 
 
 def cards() -> list[dict[str, Any]]:
     """List the cards with their MIG instances: index, name, uuid, parts."""
-    found: list[dict[str, Any]] = []
-    for line in _called("-L").splitlines():
+    listed: list[dict[str, Any]] = []
+    for line in _run_once("-L").splitlines():
         if card := _CARD.match(line):
-            found.append({"index": int(card[1]), "name": card[2], "uuid": card[3], "parts": ()})
-        elif (part := _PART.match(line)) and found:
-            found[-1]["parts"] += (part[1],)
-    return found
+            listed.append({"index": int(card[1]), "name": card[2], "uuid": card[3], "parts": ()})
+        elif (part := _PART.match(line)) and listed:
+            listed[-1]["parts"] += (part[1],)
+    return listed
 
 
 class Smi:
-    """Devices by nvidia-smi."""
+    """Reads devices with nvidia-smi."""
 
     def __init__(self, uuids: Mapping[str, str]) -> None:
-        """Begin to watch; `uuids` are those of whole cards, by the names to give them."""
-        known = _called("--help-query-gpu")
-        reasons = next((field for field in _REASONS if field in known), "")
+        """Start both processes; `uuids` are those of whole cards, by the devices' names."""
+        help_text = _run_once("--help-query-gpu")
+        reasons = next((field for field in _REASONS if field in help_text), "")
         self._fields = [*_FIELDS, *filter(None, [reasons])]
         self._names = {uuid: name for name, uuid in uuids.items()}
         self._latest: dict[str, dict[str, float]] = {}
         self._memory: dict[tuple[str, int], float | None] = {}
         query = f"--query-gpu={','.join(('uuid', *self._fields))}"
-        self._cards = _Lines(query, PERIOD)
-        self._processes = _Lines("--query-compute-apps=gpu_uuid,pid,used_memory", _PROCESSES_PERIOD)
+        self._cards = _LoopingQuery(query, PERIOD)
+        self._processes = _LoopingQuery("--query-compute-apps=gpu_uuid,pid,used_memory", _PROCESSES_PERIOD)
         self.devices: dict[str, dict[str, Any]] = {
             name: {"kind": "gpu", "period": PERIOD, "span": None} for name in uuids
         }
 
     def read(self, pids: frozenset[int]) -> dict[str, dict[str, float]]:
-        """Give what was last said of each device; a device of which nothing new was said is left out."""
+        """Return the latest reading of each device; skip devices without a new one."""
         for line in self._processes.new():
-            uuid, pid, memory = _split(line, 3)
+            uuid, pid, memory = _split_fields(line, 3)
             if pid.isdecimal():
                 self._memory[uuid, int(pid)] = parsed(memory, 2.0**20)
-        found: dict[str, dict[str, float]] = {}
+        readings: dict[str, dict[str, float]] = {}
         for line in self._cards.new():
-            uuid, *values = _split(line, 1 + len(self._fields))
+            uuid, *values = _split_fields(line, 1 + len(self._fields))
             if uuid in self._names:
-                found[self._names[uuid]] = self._reading(values) | self._ours(uuid, pids)
-        return found
+                readings[self._names[uuid]] = self._reading(values) | self._process_memory(uuid, pids)
+        return readings
 
     def close(self) -> None:
-        """End both."""
+        """Stop both processes."""
         self._cards.close()
         self._processes.close()
 
     def _reading(self, values: list[str]) -> dict[str, float]:
         scales = (_FIELDS.get(field, ("reasons", 1.0)) for field in self._fields)
-        found = {key: parsed(text, scale) for (key, scale), text in zip(scales, values, strict=True)}
-        return {key: value for key, value in found.items() if value is not None}
+        parsed_values = {key: parsed(text, scale) for (key, scale), text in zip(scales, values, strict=True)}
+        return {key: value for key, value in parsed_values.items() if value is not None}
 
-    def _ours(self, uuid: str, pids: frozenset[int]) -> dict[str, float]:
-        ours = [size for (card, pid), size in self._memory.items() if card == uuid and pid in pids]
-        sizes = [size for size in ours if size is not None]
-        return ({"ours": len(ours)} if ours else {}) | ({"memory": sum(sizes)} if sizes else {})
+    def _process_memory(self, uuid: str, pids: frozenset[int]) -> dict[str, float]:
+        memory = [size for (card, pid), size in self._memory.items() if card == uuid and pid in pids]
+        sizes = [size for size in memory if size is not None]
+        return ({"ours": len(memory)} if memory else {}) | ({"memory": sum(sizes)} if sizes else {})
 
 
-class _Lines:
-    """The lines that a repeating nvidia-smi writes."""
+class _LoopingQuery:
+    """A looping nvidia-smi process and its output lines."""
 
     def __init__(self, query: str, period: float) -> None:
         self._rest = b""
@@ -113,7 +113,7 @@ class _Lines:
         os.set_blocking(self._pipe, False)
 
     def new(self) -> list[str]:
-        """Give the lines since the last time."""
+        """Return the lines since the last call."""
         with suppress(BlockingIOError):
             while data := os.read(self._pipe, 1 << 16):
                 self._rest += data
@@ -121,30 +121,30 @@ class _Lines:
         return [line.decode(errors="replace") for line in lines]
 
     def close(self) -> None:
-        """End it."""
+        """Kill the process."""
         self._process.kill()
         self._process.communicate()
 
 
 def parsed(text: str, scale: float) -> float | None:
-    """Read a number; None for ``[N/A]``, ``[Not Supported]`` and whatever else is none."""
+    """Parse a number; None for ``[N/A]``, ``[Not Supported]`` and any other text."""
     with suppress(ValueError):
         return int(text, 16) * scale if text.startswith("0x") else float(text) * scale
     return None
 
 
-def _split(line: str, count: int) -> list[str]:
-    """Give the fields of a line; empty ones for a line of another kind."""
+def _split_fields(line: str, count: int) -> list[str]:
+    """Split a line into fields; return empty ones if their number differs."""
     fields = [field.strip() for field in line.split(",")]
     return fields if len(fields) == count else [""] * count
 
 
-def _called(*arguments: str) -> str:
-    """Call it once; nothing where it is missing, fails, or takes too long."""
+def _run_once(*arguments: str) -> str:
+    """Run nvidia-smi once; return an empty string if it is missing, fails or takes too long."""
     try:
-        done = subprocess.run(
-            [COMMAND, *arguments], capture_output=True, text=True, timeout=_LIMIT, check=False
+        result = subprocess.run(
+            [COMMAND, *arguments], capture_output=True, text=True, timeout=_TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return result.stdout if result.returncode == 0 else ""

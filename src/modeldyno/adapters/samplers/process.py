@@ -1,8 +1,8 @@
-"""The sampler ``process``: memory, processor time, traffic and noise, seen by a side process from outside.
+"""The sampler ``process``: memory, processor time, I/O and noise, measured by a side process from outside.
 
-`start` begins watching; `mark` names the stages of `ports.WatchStage`. Memory is that of loading, of the
-first call and of the timed pass, above the baseline; what the process grew by while it did work of ours is
-taken off.
+`start` starts the side process; `mark` names the stages of `interfaces.WatchStage`. Memory is that of
+loading, the first call and the timed pass above the baseline; growth during the profiler's own work is
+subtracted.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from modeldyno.interfaces import WatchStage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_NOT_THE_MODEL = frozenset({WatchStage.IDLE, WatchStage.BASELINE, WatchStage.SECOND})
-"""Stages whose memory is not told: nothing is loaded yet, or a second pass watches the calls."""
-_FAULTS = 1.0
-"""Major faults in a second; more than this is a doubt."""
+_EXCLUDED = frozenset({WatchStage.IDLE, WatchStage.BASELINE, WatchStage.SECOND})
+"""Stages whose memory is not the model's: nothing is loaded yet, or a second pass instruments the calls."""
+_MAX_FAULT_RATE = 1.0
+"""Major faults per second above which there is a doubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessWatch:
-    """A side process at work."""
+    """A running side process."""
 
     side: subprocess.Popen[bytes] | None
 
     def mark(self, stage: str) -> None:
-        """Begin a stage, once the side process has taken its first sample of it."""
+        """Begin a stage; return when the side process has taken its first sample."""
         side.mark(self.side, stage)
 
     @property
@@ -43,13 +43,13 @@ class ProcessWatch:
         return side.pids(self.side)
 
     def stop(self) -> Iterator[Measurement | Doubt]:
-        """End the side process and tell what it saw."""
+        """End the side process and yield what it measured."""
         stages = side.ended(self.side)
         if not isinstance(stages, list):
             yield Doubt(
                 code="unwatched",
-                seen="the side process that watches memory and noise did not work",
-                advice="memory and noise are watched on Linux only",
+                seen="the side process that watches memory and noise failed",
+                advice="memory and noise are measured on Linux only",
             )
             return
         yield from memory(stages)
@@ -58,38 +58,38 @@ class ProcessWatch:
 
 
 def start(pids: Sequence[int]) -> ProcessWatch:
-    """Watch the tree of the first process; the others belong to this program."""
+    """Watch the process tree of the first pid; the other pids belong to this program."""
     if not sys.platform.startswith("linux"):
         return ProcessWatch(side=None)
     return ProcessWatch(side=side.launch("modeldyno.adapters.samplers.process_sidecar", pids))
 
 
 def memory(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
-    """Memory of the process tree: the baseline, and what the model took above it, bytes.
+    """Yield the memory of the process tree: the baseline and the model's memory above it, in bytes.
 
-    What the tree grew by in stages of ours is taken off all later sizes. A tree that gave back memory that it
-    held before the baseline took nothing, not less than nothing.
+    Growth in stages of the profiler's own work is subtracted from all later sizes. Sizes below the baseline
+    count as 0.
     """
     baseline = next((size for s in stages if s["name"] == WatchStage.BASELINE for size in s["memory"]), 0)
-    ours, above = 0, []
+    own_growth, above = 0, []
     for stage in stages:
         growth = stage["held"][1] - stage["held"][0] if stage["held"] else 0
         if stage["name"] == WatchStage.OURS:
-            ours += growth
+            own_growth += growth
         elif stage["name"] == WatchStage.IMPORT:
             baseline += growth
-        elif stage["name"] not in _NOT_THE_MODEL:
-            above += [float(max(0, size - baseline - ours)) for size in stage["memory"]]
+        elif stage["name"] not in _EXCLUDED:
+            above += [float(max(0, size - baseline - own_growth)) for size in stage["memory"]]
     if baseline:
         yield observed("process_memory", baseline, scope=WatchStage.BASELINE)
     if above:
-        found = Distribution.of(above, stop="run ended", clock="monotonic")
-        yield Measurement(metric="process_memory", value=found)
+        distribution = Distribution.of(above, stop="run ended", clock="monotonic")
+        yield Measurement(metric="process_memory", value=distribution)
 
 
 def noise(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement | Doubt]:
-    """Processor time and switches during the timed pass, and what others did meanwhile."""
-    timed, spent = _timed(stages)
+    """Yield processor time, context switches and foreign load during the timed pass."""
+    timed, spent = _timed_counters(stages)
     elapsed = spent.get("time", 0.0)
     if elapsed <= 0:
         return
@@ -111,29 +111,29 @@ _TRAFFIC = {
     "received": "network_received",
     "sent": "network_sent",
 }
-"""Counter to the metric that it gives; one that was not allowed to be read is missing."""
+"""Counter to its metric; counters that may not be read are missing."""
 
 
 def traffic(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement | Doubt]:
-    """What the timed pass fetched and sent: from and to disks, and through the network namespace."""
-    _, spent = _timed(stages)
+    """Yield the disk and network traffic of the timed pass; the network's is that of its namespace."""
+    _, spent = _timed_counters(stages)
     elapsed = spent.get("time", 0.0)
     if elapsed <= 0:
         return
     for counter, metric in _TRAFFIC.items():
-        if spent.get(counter, -1) >= 0:  # a counter falls when a process ends that nobody waited for
+        if spent.get(counter, -1) >= 0:  # a counter falls if a process ends without being waited for
             yield observed(metric, spent[counter])
     faults = spent.get("faults", 0)
-    if faults > _FAULTS * elapsed:
+    if faults > _MAX_FAULT_RATE * elapsed:
         yield Doubt(
             code="paging",
-            seen=f"the timed pass waited {faults:,.0f} times for a page of memory that lay on a disk",
-            advice="free some memory, or let a longer warm-up touch all of the model first",
+            seen=f"the timed pass waited {faults:,.0f} times for a memory page from disk (major faults)",
+            advice="free some memory, or warm up longer so that all of the model is in memory",
         )
 
 
-def _timed(stages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Give the stages of the timed pass, and what each counter went up by in them."""
+def _timed_counters(stages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Return the stages of the timed pass, and the increase of each counter in them."""
     timed = [s for s in stages if s["name"] == WatchStage.TIMED]
-    known = [name for name in timed[0]["begin"] if all(name in s["end"] for s in timed)] if timed else []
-    return timed, {name: sum(s["end"][name] - s["begin"][name] for s in timed) for name in known}
+    counters = [name for name in timed[0]["begin"] if all(name in s["end"] for s in timed)] if timed else []
+    return timed, {name: sum(s["end"][name] - s["begin"][name] for s in timed) for name in counters}

@@ -1,11 +1,11 @@
-"""The side process: reads the memory, processor time, disk and network of a process tree, from outside.
+"""The side process of the sampler ``process``: reads memory, processor time and I/O of a process tree.
 
-Standard library only, so that it starts in a few milliseconds and takes little memory. It obeys
-lines on standard input: ``mark STAGE`` samples at once, begins a stage and answers ``ok``; ``stop``, or
-the end of the input, stops it, and it writes what it saw as a line of JSON.
+Standard library only, so that it starts in a few milliseconds and takes little memory. It reads commands from
+standard input: ``mark STAGE`` takes a sample, begins a stage and answers ``ok``; ``stop``, or the end of the
+input, ends the process, which writes its readings as a line of JSON.
 
 Linux only. Sizes are read from ``smaps_rollup``, which takes a lock of the watched process; so they are read
-so seldom that it takes at most about 1 % of the time.
+so rarely that it takes at most about 1 % of the time.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 SHARE = 0.01
-"""Share of the time that reading may take."""
+"""Maximum share of the time for reading."""
 SHORTEST = 0.02
-"""Seconds between two samples at least."""
+"""Minimum seconds between two samples."""
 LONGEST = 1.0
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
 def forget_peak(pid: int) -> None:
-    """Let the highest resident size begin anew."""
+    """Reset the peak resident size."""
     with suppress(OSError):
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def major_faults(pid: int) -> int:
-    """Pages that a process and its ended children had to wait for until a disk gave them."""
+    """Return the major page faults of a process and its ended children."""
     return sum(map(int, status(pid)[9:11]))
 
 
 def disk_traffic(pid: int) -> tuple[int, int] | None:
-    """Bytes read from and written to disks by a process and its ended children; None if not allowed."""
+    """Return the disk bytes read and written by a process and its ended children; None if not allowed."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
@@ -64,7 +64,7 @@ def disk_traffic(pid: int) -> tuple[int, int] | None:
 
 
 def network_traffic(pid: int) -> tuple[int, int] | None:
-    """Bytes received and sent in the network namespace of a process, but for those to itself."""
+    """Return the bytes received and sent in a process's network namespace, without the loopback."""
     try:
         lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
     except OSError:
@@ -75,7 +75,7 @@ def network_traffic(pid: int) -> tuple[int, int] | None:
 
 
 def switches(pid: int) -> tuple[int, int]:
-    """Voluntary and involuntary context switches of all threads of a process."""
+    """Return the voluntary and involuntary context switches of all threads of a process."""
     counts = {"voluntary_ctxt_switches": 0, "nonvoluntary_ctxt_switches": 0}
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -88,7 +88,7 @@ def switches(pid: int) -> tuple[int, int]:
 
 
 def cores_time(cores: frozenset[int]) -> tuple[float, float]:
-    """Seconds that these cores were busy, and that were stolen from them, since the machine started."""
+    """Return the seconds since boot that these cores were busy, and that were stolen from them."""
     busy = stolen = 0
     for line in Path("/proc/stat").read_text().splitlines():
         name, _, rest = line.partition(" ")
@@ -100,10 +100,10 @@ def cores_time(cores: frozenset[int]) -> tuple[float, float]:
 
 
 class Witness:
-    """What was seen of one process tree, stage by stage."""
+    """Records the readings of a process tree, stage by stage."""
 
     def __init__(self, root: int, ours: list[int]) -> None:
-        """Watch `root`; `ours` are processes of this program, which are no foreign load."""
+        """Watch `root`; `ours` are processes of this program, which are not foreign load."""
         self.root = root
         self.ours = [*ours, os.getpid()]
         self.stages: list[dict[str, object]] = []
@@ -119,7 +119,7 @@ class Witness:
         self.sample()
 
     def sample(self) -> float:
-        """Read the memory once; give the seconds that it took."""
+        """Read the memory once; return the seconds that it took."""
         begin = time.perf_counter()
         size = family_size(self._watched())
         if size and self.stages:
@@ -129,9 +129,9 @@ class Witness:
         return time.perf_counter() - begin
 
     def close(self) -> dict[str, float]:
-        """End the last stage: its peak between two samples is known from the kernel; give the counters."""
+        """End the last stage, with its peak between two samples from the kernel; return the counters."""
         if self.stages:
-            self.sample()  # the peak is above what is held now, not above what was held at the last sample
+            self.sample()  # the peak is relative to the size now, not at the last sample
             memory = self.stages[-1]["memory"]
             assert isinstance(memory, list)
             self.stages[-1]["held"] = [memory[0], memory[-1]] if memory else []
@@ -144,25 +144,25 @@ class Witness:
 
     def _watched(self) -> list[int]:
         family = tree(self.root)
-        aside = self._aside(family)
-        return [pid for pid in family if pid not in aside]
+        own = self._own_pids(family)
+        return [pid for pid in family if pid not in own]
 
-    def _aside(self, family: list[int]) -> set[int]:
-        """Give the side processes in a tree, and what they have started."""
-        return {pid for side in self.ours if side in family for pid in tree(side)}
+    def _own_pids(self, family: list[int]) -> set[int]:
+        """Return the pids of our side processes in a tree, with their children."""
+        return {descendant for pid in self.ours if pid in family for descendant in tree(pid)}
 
     def _counters(self) -> dict[str, float]:
         family = tree(self.root)
-        aside = self._aside(family)
-        watched = [pid for pid in family if pid not in aside]
-        switched = [switches(pid) for pid in watched]
+        own = self._own_pids(family)
+        watched = [pid for pid in family if pid not in own]
+        context_switches = [switches(pid) for pid in watched]
         busy, stolen = cores_time(frozenset(_cores(self.root)))
         return {
             "time": time.monotonic(),
             "processor": sum(map(processor_time, watched)),
-            "ours": sum(map(processor_time, aside.union(self.ours))),
-            "voluntary": sum(voluntary for voluntary, _ in switched),
-            "involuntary": sum(involuntary for _, involuntary in switched),
+            "ours": sum(map(processor_time, own.union(self.ours))),
+            "voluntary": sum(voluntary for voluntary, _ in context_switches),
+            "involuntary": sum(involuntary for _, involuntary in context_switches),
             "busy": busy,
             "stolen": stolen,
             "faults": sum(map(major_faults, watched)),
@@ -171,12 +171,12 @@ class Witness:
         }
 
 
-def _traffic(names: tuple[str, str], found: Iterable[tuple[int, int] | None]) -> dict[str, float]:
-    """Sum both directions up; nothing where any of it cannot be known."""
-    known = list(found)
-    if any(both is None for both in known):
+def _traffic(names: tuple[str, str], readings: Iterable[tuple[int, int] | None]) -> dict[str, float]:
+    """Sum both directions over processes; nothing if any of them is unknown."""
+    totals = list(readings)
+    if any(pair is None for pair in totals):
         return {}
-    return {name: sum(both[way] for both in known if both) for way, name in enumerate(names)}
+    return {name: sum(pair[direction] for pair in totals if pair) for direction, name in enumerate(names)}
 
 
 def _cores(pid: int) -> set[int]:
@@ -187,20 +187,21 @@ def _cores(pid: int) -> set[int]:
 
 
 def settle(root: int) -> None:
-    """Become a side process: end with the parent, be deaf to Ctrl-C, leave the root's cores to it."""
+    """Become a side process: end with the parent, ignore Ctrl-C, keep off the root's cores if possible."""
     end_with_parent()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody listens any more: no word of ours in a model's log
-    for number in (signal.SIGINT, signal.SIGTERM):  # they are for those who started us
-        signal.signal(number, signal.SIG_IGN)
+    # If the reader is gone, end without a traceback in the model's log.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):  # they are meant for the parent
+        signal.signal(signal_number, signal.SIG_IGN)
     with suppress(OSError):
-        everywhere = set(range(os.cpu_count() or 1))
-        os.sched_setaffinity(0, everywhere - _cores(root) or everywhere)
+        all_cores = set(range(os.cpu_count() or 1))
+        os.sched_setaffinity(0, all_cores - _cores(root) or all_cores)
 
 
 def obey(mark: Callable[[str], None], sample: Callable[[], float], shortest: float = SHORTEST) -> None:
-    """Sample until the lines on standard input say ``stop``, or end; mark the stages that they name.
+    """Sample and mark stages as commanded on standard input, until ``stop`` or its end.
 
-    `sample` gives the seconds that it took. The pause between two is at least `shortest`.
+    `sample` returns the seconds that it took. The pause between two samples is at least `shortest`.
     """
     pause = shortest
     while True:
@@ -216,7 +217,7 @@ def obey(mark: Callable[[str], None], sample: Callable[[], float], shortest: flo
 
 
 def main(arguments: list[str]) -> None:
-    """Watch the process whose number comes first; those that follow are ours too."""
+    """Run the side process; the arguments are the pid to watch and the pids of this program's processes."""
     root, *ours = map(int, arguments)
     settle(root)
     witness = Witness(root, ours)

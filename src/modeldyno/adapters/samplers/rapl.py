@@ -1,6 +1,6 @@
-"""RAPL: what processor packages and their memory take, by counters of the kernel (Intel and AMD).
+"""RAPL: energy of processor packages and their memory, from the kernel's counters (Intel and AMD).
 
-Most systems let only root read them; where they cannot be read, there are none. Standard library only.
+Most systems let only root read them; unreadable zones are left out. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _ZONES = "sys/class/powercap/intel-rapl:*"
-"""Also on AMD. Those behind ``intel-rapl-mmio`` are the same packages once more."""
+"""Also on AMD. The zones of ``intel-rapl-mmio`` are the same packages again."""
 PERIOD = 0.001
 """Seconds between two updates of the counters."""
 _MICRO = 1e-6
 
 
 class Rapl:
-    """The zones that can be read."""
+    """Reads the readable RAPL zones."""
 
     def __init__(self, zones: dict[str, Path]) -> None:
-        """Take the folder of each zone, by its name."""
+        """Read the zones in these folders, by name."""
         self.zones = zones
         self.devices: dict[str, dict[str, Any]] = {
             name: {"kind": "processor", "period": PERIOD, "span": _joules(zone / "max_energy_range_uj")}
@@ -31,42 +31,42 @@ class Rapl:
         }
 
     def read(self, _pids: frozenset[int]) -> dict[str, dict[str, float]]:
-        """Give each zone's counter, in joules."""
-        found = {name: _joules(zone / "energy_uj") for name, zone in self.zones.items()}
-        return {name: {"energy": joules} for name, joules in found.items() if joules is not None}
+        """Return each zone's counter, in joules."""
+        counters = {name: _joules(zone / "energy_uj") for name, zone in self.zones.items()}
+        return {name: {"energy": joules} for name, joules in counters.items() if joules is not None}
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Do nothing: no resources are held."""
 
 
 def opened(root: Path) -> Rapl | None:
-    """Give the zones below `root` that can be read; None where there are none."""
+    """Open the readable zones below `root`; None if there are none."""
     zones = _zones(root)
     return Rapl(zones) if zones else None
 
 
 def there(root: Path) -> bool:
-    """Say whether any zone can be read."""
+    """Check whether any zone can be read."""
     return bool(_zones(root))
 
 
 def _zones(root: Path) -> dict[str, Path]:
-    """Find packages, and memory: the parts of a package are in it, and the platform holds all.
+    """Find the readable zones of packages and memory, named ``package-0`` and ``dram-0`` by package number.
 
-    They are named ``package-0`` and ``dram-0``, by the number of their package.
+    Other zones would count twice: subzones are part of their package, and the platform contains all.
     """
-    found: dict[str, Path] = {}
+    zones: dict[str, Path] = {}
     for zone in sorted(root.glob(_ZONES)):
         name = _text(zone / "name")
         if name == "dram":
             name = f"dram-{_package(zone, root)}"
         if name.startswith(("package-", "dram-")) and os.access(zone / "energy_uj", os.R_OK):
-            found[name] = zone
-    return found
+            zones[name] = zone
+    return zones
 
 
 def _package(zone: Path, root: Path) -> str:
-    """Give the number of the package that a zone is part of."""
+    """Return the number of the package that a zone belongs to."""
     number = zone.name.split(":")[1]
     name = _text(root / _ZONES.replace("*", number) / "name")
     return name.removeprefix("package-") or number

@@ -1,7 +1,7 @@
-"""A side process: how it is launched, told of stages, and asked for what it saw.
+"""Starts and controls a side process.
 
-It runs a module that obeys lines on standard input: ``mark STAGE``, answered by a line, and ``stop``,
-answered by a line of JSON and its end.
+It runs a module that reads commands from standard input: ``mark STAGE``, answered by a line, and ``stop``,
+answered by a line of JSON, after which the process ends.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_PATIENCE = 10.0
-"""Seconds to wait for an answer, or for its end."""
+_TIMEOUT = 10.0
+"""Seconds to wait for an answer or for the process to end."""
 
 
 def launch(module: str, arguments: Sequence[object]) -> subprocess.Popen[bytes] | None:
-    """Start it; None where no process can be started."""
+    """Start a side process; None if no process can be started."""
     command = [sys.executable, "-W", "ignore", "-m", module, *map(str, arguments)]
     try:
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
@@ -30,29 +30,29 @@ def launch(module: str, arguments: Sequence[object]) -> subprocess.Popen[bytes] 
 
 
 def pids(side: subprocess.Popen[bytes] | None) -> tuple[int, ...]:
-    """Give its number, if it runs."""
+    """Return its pid, if it runs."""
     return () if side is None else (side.pid,)
 
 
 def mark(side: subprocess.Popen[bytes] | None, stage: str) -> None:
-    """Tell it of a stage, and wait for its answer."""
+    """Send it the mark of a stage and wait for its answer."""
     if side is None:
         return
     assert side.stdin is not None
     assert side.stdout is not None
     with suppress(OSError):
         side.stdin.write(f"mark {stage}\n".encode())
-        ready, _, _ = select.select([side.stdout], [], [], _PATIENCE)
+        ready, _, _ = select.select([side.stdout], [], [], _TIMEOUT)
         if ready:
             side.stdout.readline()
 
 
 def ended(side: subprocess.Popen[bytes] | None) -> Any:
-    """End it; give what it saw, or None where it did not work."""
+    """End it and return its readings; None if it failed."""
     if side is None:
         return None
     try:
-        output, _ = side.communicate(b"stop\n", timeout=_PATIENCE)
+        output, _ = side.communicate(b"stop\n", timeout=_TIMEOUT)
         return json.loads(output.rpartition(b"\n")[2])  # an answer that came too late stands before it
     except (subprocess.TimeoutExpired, ValueError, OSError):
         side.kill()

@@ -1,9 +1,8 @@
-"""ONNX files, run in this process by ONNX Runtime.
+"""ONNX Runtime backend: runs ONNX files in this process.
 
-A call is `InferenceSession.run` with the names of the outputs given, or `run_with_iobinding`: what a
-user of ONNX Runtime calls, too, so that its cost is part of the latency. ONNX Runtime's own defaults
-hold for what is not set: as many threads as physical cores, which spin for work while they wait and so
-keep their cores busy between calls.
+A call is `InferenceSession.run` with explicit output names, or `run_with_iobinding`: what users of ONNX
+Runtime call, so its cost is part of the latency. Unset knobs keep ONNX Runtime's defaults: as many threads as
+physical cores, which spin while they wait and so keep their cores busy between calls.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ knobs = (
         name="device",
         kind=str,
         default="cpu",
-        sentence="What runs the graph: cpu, cuda, cuda:1, tensorrt, openvino ..., or an execution provider.",
+        sentence="Where to run: cpu, cuda, cuda:1, tensorrt, openvino ..., or an execution provider.",
         aliases=("provider",),
     ),
     Knob(
@@ -49,7 +48,7 @@ knobs = (
         default=None,
         low=1,
         high=1024,
-        sentence="Threads inside one operator; ONNX Runtime takes one for each physical core.",
+        sentence="Intra-operator threads; ONNX Runtime's default is one per physical core.",
         aliases=("intra_op_num_threads", "threads"),
     ),
     Knob(
@@ -58,7 +57,7 @@ knobs = (
         default=None,
         low=1,
         high=1024,
-        sentence="Threads across operators; of use with parallel=true only.",
+        sentence="Inter-operator threads; used with parallel=true only.",
         aliases=("inter_op_num_threads",),
     ),
     Knob(
@@ -66,7 +65,7 @@ knobs = (
         kind=str,
         default="all",
         choices=("disable", "basic", "extended", "all"),
-        sentence="How far the graph is rewritten before it runs.",
+        sentence="How much the graph is optimised before it runs.",
         aliases=("graph_optimization_level",),
     ),
     Knob(
@@ -85,13 +84,13 @@ knobs = (
         name="arena",
         kind=bool,
         default=True,
-        sentence="Keep freed memory for the next call; off, each call returns it to the system.",
+        sentence="Keep freed memory for the next call; if off, each call returns it to the system.",
     ),
     Knob(
         name="io_binding",
         kind=bool,
         default=False,
-        sentence="Place inputs on the device once, before the calls, and leave outputs there.",
+        sentence="Copy inputs to the device once, before the calls, and leave outputs there.",
     ),
     BATCH_SIZE,
 )
@@ -111,12 +110,12 @@ _PROVIDERS = {
     "directml": "DmlExecutionProvider",
     "qnn": "QNNExecutionProvider",
 }
-_MEMORY = {
+_MEMORY_DEVICES = {
     "CUDAExecutionProvider": "cuda",
     "TensorrtExecutionProvider": "cuda",
     "ROCMExecutionProvider": "cuda",
 }
-"""Provider to the memory that its bound tensors live in; the others read the host's."""
+"""Provider to the device memory of its bound tensors; all others use host memory."""
 _LEVELS = {
     "disable": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",
@@ -124,16 +123,16 @@ _LEVELS = {
     "all": "ORT_ENABLE_ALL",
 }
 _DEVICE = re.compile(r"(?P<name>\w+)(?::(?P<index>\d+))?")
-_WEIGHTS_APART = "session.optimized_model_external_initializers_file_name"
-"""Has a saved graph keep its weights in a file beside it: a single file holds 2 GiB at most."""
-_RESTING = "session.force_spinning_stop"
-"""Has threads stop to spin as a call returns, not within it."""
+_EXTERNAL_WEIGHTS = "session.optimized_model_external_initializers_file_name"
+"""Makes a saved graph keep its weights in a separate file: a single file holds at most 2 GiB."""
+_STOP_SPINNING = "session.force_spinning_stop"
+"""Makes threads stop spinning when a call returns."""
 _FATAL = 4
-"""ONNX Runtime's log level at which an error is raised to us, but not printed as well."""
+"""ONNX Runtime's log level at which errors are raised but not printed."""
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
-    """Refuse knobs that name no device, or that would change nothing."""
+    """Refuse an unknown device, and knobs without effect."""
     _provider(str(config.get("device", "cpu")))
     if int(config.get("inter_threads", 1)) > 1 and not config.get("parallel"):
         raise RequestError(
@@ -142,8 +141,8 @@ def check(config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  # noqa: A001 - the port's word
-    """Make a session of ONNX Runtime.
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  # noqa: A001 - the protocol's name
+    """Open a session of ONNX Runtime.
 
     Raises:
         RequestError: the execution provider is not in this build of ONNX Runtime, or does not start.
@@ -161,31 +160,31 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
     def start(
         profile: str = "", saved: str = "", graph: bytes | None = None, *, resting: bool = False
     ) -> Any:
-        options = _options(onnxruntime, config)
+        options = _session_options(onnxruntime, config)
         if resting:
-            options.add_session_config_entry(_RESTING, "1")
+            options.add_session_config_entry(_STOP_SPINNING, "1")
         if profile:
             options.enable_profiling, options.profile_file_prefix = True, profile
         if saved:
             options.optimized_model_filepath = saved
-            options.add_session_config_entry(_WEIGHTS_APART, f"{Path(saved).name}.weights")
+            options.add_session_config_entry(_EXTERNAL_WEIGHTS, f"{Path(saved).name}.weights")
         providers = [(provider, _provider_options(provider, index))]
         return onnxruntime.InferenceSession(graph or str(model.value), options, providers=providers)
 
     session = start()
     if session.get_providers()[0] != provider:
         raise RequestError(
-            f"{provider} is in this build of onnxruntime, but did not start; check its driver and libraries."
+            f"{provider} is in this build of onnxruntime but did not start; check its driver and libraries."
         )
     session.disable_fallback()
     _refuse_bfloat16(session)
-    memory = (_MEMORY.get(provider, "cpu"), index)
+    memory = (_MEMORY_DEVICES.get(provider, "cpu"), index)
     yield _Session(
         ort=onnxruntime,
         session=session,
         outputs=tuple(output.name for output in session.get_outputs()),
         bound_to=memory if config.get("io_binding") else None,
-        spins=_spins(config) and provider == _PROVIDERS["cpu"],
+        spins=_has_spinning_threads(config) and provider == _PROVIDERS["cpu"],
         start=start,
         path=Path(model.value),
     )
@@ -197,33 +196,35 @@ class _Session:
     session: Any
     outputs: tuple[str, ...]
     bound_to: tuple[str, int] | None
-    """Device and index of the memory that inputs and outputs are bound to, or None to bind nothing."""
+    """Device and index of the memory that inputs and outputs are bound to; None without binding."""
     spins: bool
-    """Whether it has threads on the host that spin for a while when a call has returned."""
+    """Whether it has host threads that keep spinning for a while after a call."""
     start: Start
     path: Path
     """The model's file."""
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
-        """Lay the payload out as ONNX Runtime wants it, so that a call copies nothing that it need not."""
-        import numpy as np  # noqa: PLC0415 - dear at start-up
+        """Make the arrays contiguous, so that a call makes no avoidable copies, and bind them."""
+        import numpy as np  # noqa: PLC0415 - slow to import
 
         dense = {name: np.ascontiguousarray(array).reshape(np.shape(array)) for name, array in feed.items()}
         if self.bound_to is not None:
-            return self._bound(dense, *self.bound_to)
-        values = {name: self._value(array) for name, array in dense.items()}
+            return self._prepare_bound(dense, *self.bound_to)
+        values = {name: self._run_argument(array) for name, array in dense.items()}
         return partial(self.session.run, list(self.outputs), values)
 
     def arrays(self, output: Any) -> Feed:
-        """Name the outputs; sequences and maps are flattened into one array for each entry."""
+        """Return the outputs by name; sequences and maps are flattened into one array per entry."""
         if self.bound_to is not None:
             output = output.copy_outputs_to_cpu()
         return dict(
-            pair for name, value in zip(self.outputs, output, strict=True) for pair in _named(name, value)
+            pair
+            for name, value in zip(self.outputs, output, strict=True)
+            for pair in _named_arrays(name, value)
         )
 
     def layers(self, feed: Feed, named: Named) -> AbstractContextManager[Layers]:
-        """Watch the nodes of a second session, by ONNX Runtime's own profiling."""
+        """Time the nodes in a second session, with ONNX Runtime's own profiler."""
 
         def prepare(session: Any) -> Callable[[], Any]:
             return replace(self, session=session).prepare(feed)
@@ -234,7 +235,7 @@ class _Session:
         )
 
     def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
-        """Watch the nodes of some calls in a second session, by ONNX Runtime's own profiling."""
+        """Record the nodes of some calls in a second session, with ONNX Runtime's own profiler."""
 
         def start(profile: str) -> tuple[Callable[[], Any], Callable[[], str]]:
             session = self.start(profile)
@@ -242,15 +243,15 @@ class _Session:
 
         return onnxruntime_operators.watched(start, calls, trace)
 
-    def _bound(self, feed: Feed, device: str, index: int) -> Callable[[], Any]:
+    def _prepare_bound(self, feed: Feed, device: str, index: int) -> Callable[[], Any]:
         text = [name for name, array in feed.items() if array.dtype.kind in "OUS"]
         if text:
             raise RequestError(
-                f"The knob io_binding takes no text, which input '{text[0]}' is; leave it off."
+                f"The knob io_binding does not support text, and input '{text[0]}' is text; leave it off."
             )
         binding = self.session.io_binding()
         for name, array in feed.items():
-            binding.bind_ortvalue_input(name, self._tensor(array, device, index))
+            binding.bind_ortvalue_input(name, self._ort_value(array, device, index))
         for name in self.outputs:
             binding.bind_output(name, device, index)
         run = self.session.run_with_iobinding
@@ -261,11 +262,11 @@ class _Session:
 
         return call
 
-    def _value(self, array: ndarray) -> Any:
-        """Give what `run` takes: the array itself, except where numpy has no such dtype of its own."""
-        return self._tensor(array, "cpu", 0) if array.dtype.name == "bfloat16" else array
+    def _run_argument(self, array: ndarray) -> Any:
+        """Return what `run` takes: the array itself, or an OrtValue for bfloat16, which NumPy lacks."""
+        return self._ort_value(array, "cpu", 0) if array.dtype.name == "bfloat16" else array
 
-    def _tensor(self, array: ndarray, device: str, index: int) -> Any:
+    def _ort_value(self, array: ndarray, device: str, index: int) -> Any:
         if array.dtype.name == "bfloat16":
             bits = array.view("uint16")
             return self.ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _BFLOAT16)
@@ -277,7 +278,7 @@ _BFLOAT16 = 16
 
 
 def _provider(device: str) -> tuple[str, int]:
-    """Read ``cuda:1`` or ``CUDAExecutionProvider`` as a provider and the index of its device."""
+    """Parse ``cuda:1`` or ``CUDAExecutionProvider`` into a provider and a device index."""
     match = _DEVICE.fullmatch(device.strip())
     name = match["name"] if match else device
     exact = {provider.lower(): provider for provider in _PROVIDERS.values()}
@@ -290,34 +291,34 @@ def _provider(device: str) -> tuple[str, int]:
 
 
 def _provider_options(provider: str, index: int) -> dict[str, str]:
-    return {"device_id": str(index)} if provider in _MEMORY else {}
+    return {"device_id": str(index)} if provider in _MEMORY_DEVICES else {}
 
 
 def _refuse_bfloat16(session: Any) -> None:
     for output in session.get_outputs():
         if output.type == "tensor(bfloat16)":
             raise RequestError(
-                f"The output '{output.name}' is bfloat16, which ONNX Runtime cannot hand to Python; "
+                f"The output '{output.name}' is bfloat16, which ONNX Runtime cannot return to Python; "
                 "export the model with a cast to float32 at its end."
             )
 
 
 def _allowed_threads() -> int:
-    """Give the threads that fit on the cores of this process, or 0 for the runtime's own choice.
+    """Return the number of cores that this process may use; 0, the runtime's default, if it may use all.
 
-    Its own choice pins each thread to a core of its own, also to those that this process was kept off.
+    The runtime's default pins each thread to a core, also to those excluded by this process's affinity.
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     return 0 if allowed == os.cpu_count() else allowed
 
 
-def _spins(config: Mapping[str, KnobValue]) -> bool:
-    """Whether there are threads beside the caller's, and they spin, as they do by default."""
-    alone = config.get("intra_threads") == 1 and not config.get("parallel")
-    return bool(config.get("spinning", True)) and not alone
+def _has_spinning_threads(config: Mapping[str, KnobValue]) -> bool:
+    """Check whether there are threads besides the caller's that spin, as they do by default."""
+    single_threaded = config.get("intra_threads") == 1 and not config.get("parallel")
+    return bool(config.get("spinning", True)) and not single_threaded
 
 
-def _options(ort: Any, config: Mapping[str, KnobValue]) -> Any:
+def _session_options(ort: Any, config: Mapping[str, KnobValue]) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = _FATAL
     options.intra_op_num_threads = int(config.get("intra_threads", _allowed_threads()))
@@ -333,14 +334,14 @@ def _options(ort: Any, config: Mapping[str, KnobValue]) -> Any:
     return options
 
 
-def _named(name: str, value: Any) -> Iterator[tuple[str, ndarray]]:
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+def _named_arrays(name: str, value: Any) -> Iterator[tuple[str, ndarray]]:
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     if isinstance(value, dict):
         yield f"{name}.keys", np.asarray(list(value))
         yield f"{name}.values", np.asarray(list(value.values()))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _named(f"{name}.{index}", item)
+            yield from _named_arrays(f"{name}.{index}", item)
     else:
         yield name, np.asarray(value)

@@ -1,8 +1,8 @@
-"""Times the nodes within a call of ONNX Runtime, by its own profiling in a session of its own.
+"""Times the nodes within a call of ONNX Runtime, with its own profiler in a separate session.
 
-A node belongs to the module that torch's exporters name: in the path of its name, or in its metadata. What
-ONNX Runtime fuses keeps the name of its output, so that the graph as it was rewritten, which is saved for
-this, tells where that comes from. Times are told in whole microseconds, rounded down; half a one is added.
+A node belongs to the module that torch's exporters write into its name or metadata. A fused node keeps the
+name of its output, so the optimised graph, which is saved for this, shows where it comes from. The profiler
+reports whole microseconds, rounded down; half a microsecond is added.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ if TYPE_CHECKING:
 Event = Mapping[str, Any]
 _MICRO = 1e-6
 _ROUNDING = 0.5
-"""Microseconds that a time which is cut to whole ones is short of on the average."""
-_NODE, _RUN, _END = "Node", "model_run", "_kernel_time"
-_HOLDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-"""Operators whose body is a graph: its nodes run within them."""
-_EMPTY, _ROUNDS = 100, 60
-"""Nodes of the graph on which the cost of profiling is measured, and calls of it."""
-_SETTLING = 0.5
-"""Seconds in which that is seen in the model itself, too."""
+"""Average microseconds lost by rounding a time down."""
+_NODE, _RUN, _KERNEL_TIME = "Node", "model_run", "_kernel_time"
+_CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+"""Operators with a subgraph, whose nodes run within them."""
+_CHAIN_LENGTH, _ROUNDS = 100, 60
+"""Nodes of the graph on which the profiling overhead is measured, and calls of it."""
+_TIME_LIMIT = 0.5
+"""Seconds for measuring the overhead in the model itself."""
 _SHAPE = (1, 64, 2048)
-"""Of what they give: enough to leave the caches of a core as cold as the nodes of a network do."""
+"""Shape of their outputs: large enough to evict a core's caches, as the nodes of a real network do."""
 _DTYPES = {"float": "float32", "double": "float64"}
 
 
 class Start(Protocol):
-    """Opens a session with the settings of another."""
+    """Opens further sessions with the same settings."""
 
     def __call__(
         self, profile: str = "", saved: str = "", graph: bytes | None = None, *, resting: bool = False
     ) -> Any:
-        """Open it.
+        """Open a session.
 
         Args:
-            profile: how the path of its profile begins; without, it writes none.
-            saved: where to save the graph as it is rewritten.
-            graph: what to run instead of the model.
-            resting: whether its threads stop to spin as a call returns. Those of one session else take the
-                cores from another whose turn it is: calls in turns then take half as long again, or more.
+            profile: path prefix of its profile; empty for no profile.
+            saved: where to save the optimised graph; empty to not save it.
+            graph: serialised model to run instead of the model's file.
+            resting: whether its threads stop spinning when a call returns. Otherwise the threads of one
+                session take the cores from another when their calls alternate, which then take 50 % longer.
         """
 
 
@@ -74,24 +74,24 @@ def watching(
     device: str,
     usual: Any | None,
 ) -> Iterator[Layers]:
-    """Watch the nodes of a model.
+    """Time the nodes of a model.
 
     Args:
-        start: opens another session on it.
-        prepare: gives what makes a call in a session.
-        model: its file.
-        named: says which nodes to watch, by their path and operator.
+        start: opens another session on the model.
+        prepare: returns a function that makes a call in a session.
+        model: the model's file.
+        named: selects the nodes to watch by path and operator.
         device: the execution provider.
-        usual: the session whose calls are timed; None where its threads spin when a call has returned:
-            plain calls are then made in one more session, whose threads rest.
+        usual: the session whose calls are timed; None if its threads spin after a call: plain calls are then
+            made in one more session, whose threads do not spin.
     """
-    found = _places(start, model)
+    node_origins = _places(start, model)
     with TemporaryDirectory(prefix="modeldyno-") as folder:
         session = start(str(Path(folder) / "profile"), resting=True)
         plain = prepare(usual or start(resting=True))
         run, seconds = prepare(session), []
-        more = _more(run, plain)
-        toll = in_place(_toll(start), more, found.nodes)
+        overheads = _profiling_overheads(run, plain)
+        toll = in_place(_measure_toll(start), overheads, node_origins.nodes)
 
         def call() -> Any:
             begin = perf_counter()
@@ -99,57 +99,58 @@ def watching(
             seconds.append(perf_counter() - begin)
             return output
 
-        names = _Names(found)
+        namer = _NodeNamer(node_origins)
 
         def spans(since: int) -> list[list[Span]]:
             profile = Path(session.end_profiling())
-            runs = list(_runs(profile, since + 1 + len(more)))  # and the first of all, which is not timed
+            first_call = since + 1 + len(overheads)  # the very first one is not timed
+            runs = list(_read_calls(profile, first_call))
             return [
-                _spans(nodes, whole, names, named)
+                _spans(nodes, whole, namer, named)
                 for nodes, whole in zip(runs, seconds[since:], strict=False)
             ]
 
-        doubts = tuple(_unseen(device))
+        doubts = tuple(_unseen_doubts(device))
         yield Layers(
             call=call,
             spans=spans,
             toll=toll,
             plain=None if usual else plain,
             doubts=doubts,
-            origins=names.origins,
+            origins=namer.origins,
         )
 
 
-def _unseen(device: str) -> Iterator[Doubt]:
+def _unseen_doubts(device: str) -> Iterator[Doubt]:
     if device != "CPUExecutionProvider":
         yield Doubt(
             code="unseen-layers",
-            seen=f"ONNX Runtime times nodes on the host: what {device} does later is in the node that waits",
-            advice="compare nodes on the CPU, or read kernels with the profiler of the device",
+            seen=f"ONNX Runtime times nodes on the host: work of {device} counts for the node that waits",
+            advice="compare nodes on the CPU, or time kernels with the device's own profiler",
         )
 
 
-# -- where nodes come from ----------------------------------------------------------------------------
+# -- origins of nodes ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where nodes come from."""
+    """The modules and original operators of nodes."""
 
     scopes: Mapping[str, str] = field(default_factory=dict)
-    """Name of a node, as it runs, to its module."""
+    """Name of an executed node to its module."""
     known: frozenset[str] = frozenset()
-    """Names of the nodes that are in the model's file."""
+    """Names of the nodes in the model's file."""
     done: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What a node is called as it runs, or its operator and turn where it has no name, to what it does."""
+    """Name of an executed node (its operator and number if unnamed) to the operators that it implements."""
     nodes: int = 0
-    """That a call runs; 0 where the graph does not tell how often those within others run."""
+    """Nodes that a call executes; 0 if unknown, as subgraphs run an unknown number of times."""
 
 
 def _places(start: Start, model: Path) -> Places:
-    """Read them from the model, and from the graph as it is rewritten in a session that does nothing else.
+    """Compare the model's graph with the optimised graph, which an extra session saves.
 
-    A session that saves its graph keeps more of it than others, so that it is not the one that is timed.
+    A session that saves its graph keeps more of it than others, so it is not the one that is timed.
     """
     try:
         import onnx  # noqa: PLC0415 - optional
@@ -161,47 +162,47 @@ def _places(start: Start, model: Path) -> Places:
             graph = onnx.load(model, load_external_data=False).graph
             start(saved=str(saved))
             return places(graph, onnx.load(saved, load_external_data=False).graph)
-        except Exception:  # noqa: BLE001 - what ONNX Runtime has compiled it cannot save; names are left to tell
+        except Exception:  # noqa: BLE001 - compiled graphs cannot be saved; the node names remain
             return Places()
 
 
 def places(graph: Any, rewritten: Any) -> Places:
-    """Find the module of each node of a graph: by itself, by what it gives, or by what takes that."""
+    """Find the module of each executed node: by its own name, its outputs, or the nodes that consume them."""
     original = list(_nodes(graph))
-    given = {
-        output: place for node in original for output in node.output if (place := _scope(node)) is not None
+    scope_of_output = {
+        output: scope for node in original for output in node.output if (scope := _scope(node)) is not None
     }
-    found: dict[str, str] = {}
-    takers: dict[str, str] = {}
+    scopes: dict[str, str] = {}
+    scope_of_input: dict[str, str] = {}
     for node in reversed(list(_nodes(rewritten))):
-        told = [_scope(node), *(given.get(output) for output in node.output)]
-        told += [takers.get(output) for output in node.output]
-        place = next((each for each in told if each is not None), None)
-        if place is not None:
-            found[node.name] = place
-            takers.update(dict.fromkeys(node.input, place))
+        candidates = [_scope(node), *(scope_of_output.get(output) for output in node.output)]
+        candidates += [scope_of_input.get(output) for output in node.output]
+        scope = next((scope for scope in candidates if scope is not None), None)
+        if scope is not None:
+            scopes[node.name] = scope
+            scope_of_input.update(dict.fromkeys(node.input, scope))
     return Places(
-        found,
+        scopes,
         frozenset(node.name for node in original),
-        origins.origins(_made(original), _made(_nodes(rewritten))),
-        0 if any(node.op_type in _HOLDERS for node in rewritten.node) else len(rewritten.node),
+        origins.origins(_described_nodes(original), _described_nodes(_nodes(rewritten))),
+        0 if any(node.op_type in _CONTROL_FLOW for node in rewritten.node) else len(rewritten.node),
     )
 
 
-def _made(nodes: Iterable[Any]) -> Iterator[origins.Made]:
-    """Describe nodes; those without a name by their operator and their turn."""
-    turns: defaultdict[str, int] = defaultdict(int)
+def _described_nodes(nodes: Iterable[Any]) -> Iterator[origins.Made]:
+    """Yield name, inputs and outputs of nodes; unnamed ones are named by their operator and number."""
+    counts: defaultdict[str, int] = defaultdict(int)
     for node in nodes:
-        yield node.name or _turn(node.op_type, turns), tuple(node.input), tuple(node.output)
+        yield node.name or _numbered(node.op_type, counts), tuple(node.input), tuple(node.output)
 
 
-def _turn(kind: str, turns: defaultdict[str, int]) -> str:
-    turns[kind] += 1
-    return f"{kind} {turns[kind]}"
+def _numbered(kind: str, counts: defaultdict[str, int]) -> str:
+    counts[kind] += 1
+    return f"{kind} {counts[kind]}"
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
-    """Give the nodes of a graph, and of those within them, each after those that it takes from."""
+    """Yield the nodes of a graph and its subgraphs in topological order."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
@@ -210,49 +211,49 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 
 def _scope(node: Any) -> str | None:
-    """Read the module out of a node's metadata or name; None where neither tells."""
-    told = {entry.key: entry.value for entry in node.metadata_props}
-    return origin.of_node(node.name, told.get(origin.SCOPES, ""))
+    """Return the module in a node's metadata or name; None if there is none."""
+    metadata = {entry.key: entry.value for entry in node.metadata_props}
+    return origin.of_node(node.name, metadata.get(origin.SCOPES, ""))
 
 
 # -- profile ------------------------------------------------------------------------------------------
 
 
-class _Names:
-    """Names nodes by their operator within their module; the second ``MatMul`` in one is ``MatMul_1``."""
+class _NodeNamer:
+    """Names nodes by module and operator; the second ``MatMul`` in a module is ``MatMul_1``."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, node_origins: Places) -> None:
+        self._places = node_origins
         self._paths: dict[tuple[str, str], tuple[str, str]] = {}
         self._used: defaultdict[str, int] = defaultdict(int)
         self._turns: defaultdict[str, int] = defaultdict(int)
         self._done: dict[str, tuple[str, ...]] = {}
 
     def origins(self) -> Mapping[str, tuple[str, ...]]:
-        """Give the path of each node that was named so far, with the operators of the file that it does."""
+        """Return the path of each node named so far, with the original operators that it implements."""
         return self._done
 
     def __call__(self, event: Event) -> tuple[str, str]:
-        """Give path and operator; the same node has the same in every call."""
-        name, index = event["name"].removesuffix(_END), str(event["args"].get("node_index", ""))
+        """Return path and operator of a node, the same in every call."""
+        name, index = event["name"].removesuffix(_KERNEL_TIME), str(event["args"].get("node_index", ""))
         if (name, index) not in self._paths:
             kind = event["args"].get("op_name") or name
             scope = self._places.scopes.get(name, origin.of_node(name) or "")
             path = f"{scope}.{kind}" if scope else kind
-            turn, self._used[path] = self._used[path], self._used[path] + 1
+            number, self._used[path] = self._used[path], self._used[path] + 1
             new = bool(self._places.known) and name not in self._places.known
             fused = new and not kind.startswith("Fused")
-            path = f"{path}_{turn}" if turn else path
+            path = f"{path}_{number}" if number else path
             self._paths[name, index] = (path, f"fused {kind}" if fused else kind)
             done = self._places.done
-            self._done[path] = done.get(name) or done.get(_turn(kind, self._turns), ())
+            self._done[path] = done.get(name) or done.get(_numbered(kind, self._turns), ())
         return self._paths[name, index]
 
 
-def _runs(profile: Path, since: int) -> Iterator[list[Event]]:
-    """Give the events of the nodes of each call, from one call on.
+def _read_calls(profile: Path, since: int) -> Iterator[list[Event]]:
+    """Yield the node events of each call, starting with call `since`.
 
-    A profile has an event a line, and that of a call after those of its nodes. What is not wanted is skipped.
+    A profile has one event per line; that of a call follows those of its nodes. Other events are skipped.
     """
     seen = 0
     nodes: list[Event] = []
@@ -262,102 +263,102 @@ def _runs(profile: Path, since: int) -> Iterator[list[Event]]:
                 if seen >= since:
                     yield nodes
                 seen, nodes = seen + 1, []
-            elif seen >= since and f'{_END}"' in line:
+            elif seen >= since and f'{_KERNEL_TIME}"' in line:
                 nodes.append(json.loads(line.strip().rstrip(",")))
 
 
-def _spans(nodes: Iterable[Event], seconds: float, names: _Names, named: Named) -> list[Span]:
-    """Make spans of the nodes of a call, those in the body of another within that."""
+def _spans(nodes: Iterable[Event], seconds: float, namer: _NodeNamer, named: Named) -> list[Span]:
+    """Turn the node events of a call into spans; nodes of a subgraph are nested in their operator."""
     spans = [Span(path="", kind="graph", begin=0.0, end=seconds)]
     ordered = sorted(nodes, key=lambda event: (event["ts"], -event["dur"]))
-    origin = ordered[0]["ts"] if ordered else 0
-    around: list[tuple[int, float]] = []
+    start = ordered[0]["ts"] if ordered else 0
+    enclosing: list[tuple[int, float]] = []
     for event in ordered:
-        begin = (event["ts"] - origin) * _MICRO
+        begin = (event["ts"] - start) * _MICRO
         end = begin + (event["dur"] + _ROUNDING) * _MICRO
-        while around and end > around[-1][1] + _MICRO:
-            around.pop()
-        path, kind = names(event)
-        holds = event["args"].get("op_name") in _HOLDERS
+        while enclosing and end > enclosing[-1][1] + _MICRO:
+            enclosing.pop()
+        path, kind = namer(event)
+        has_subgraph = event["args"].get("op_name") in _CONTROL_FLOW
         if not named(path, kind):
             continue
-        parent = around[-1][0] if around else 0
-        if holds:
-            around.append((len(spans), end))
-        text, size = _output(event["args"])
+        parent = enclosing[-1][0] if enclosing else 0
+        if has_subgraph:
+            enclosing.append((len(spans), end))
+        text, size = _describe_output(event["args"])
         spans.append(
             Span(path=path, kind=kind, begin=begin, end=end, parent=parent, output=text, output_bytes=size)
         )
     return spans
 
 
-def _output(told: Event) -> tuple[str, int]:
-    """Give shape and dtype of the first output of a node, and the bytes of all."""
-    shapes = [item for each in told.get("output_type_shape", ()) for item in each.items()]
+def _describe_output(arguments: Event) -> tuple[str, int]:
+    """Return shape and dtype of the first output of a node, and the bytes of all outputs."""
+    shapes = [item for types in arguments.get("output_type_shape", ()) for item in types.items()]
     if not shapes:
         return "", 0
     dtype, shape = shapes[0]
     more = f" and {len(shapes) - 1} more" if len(shapes) > 1 else ""
     text = f"{'x'.join(map(str, shape)) or 'scalar'} {_DTYPES.get(dtype, dtype)}{more}"
-    return text, int(told.get("output_size", 0) or 0)
+    return text, int(arguments.get("output_size", 0) or 0)
 
 
 # -- cost ---------------------------------------------------------------------------------------------
 
 
-def _more(run: Callable[[], Any], plain: Callable[[], Any]) -> list[float]:
-    """Give the seconds by which profiled calls take longer than plain ones, in turns after one of each."""
+def _profiling_overheads(run: Callable[[], Any], plain: Callable[[], Any]) -> list[float]:
+    """Return the seconds by which profiled calls exceed plain ones, alternating, after a warm-up of each."""
     run()
     plain()
-    more: list[float] = []
+    overheads: list[float] = []
     begin = perf_counter()
-    while len(more) < _ROUNDS and perf_counter() - begin < _SETTLING:
-        more.append(_seconds(run) - _seconds(plain))
-    return more
+    while len(overheads) < _ROUNDS and perf_counter() - begin < _TIME_LIMIT:
+        overheads.append(_time_call(run) - _time_call(plain))
+    return overheads
 
 
-def _seconds(run: Callable[[], Any]) -> float:
+def _time_call(run: Callable[[], Any]) -> float:
     begin = perf_counter()
     run()
     return perf_counter() - begin
 
 
-def _toll(start: Start) -> Toll:
-    """Measure what profiling adds to a node, on a graph of small nodes: what they do themselves cancels out.
+def _measure_toll(start: Start) -> Toll:
+    """Measure the profiling overhead per node on a graph of small nodes, whose own work cancels out.
 
-    Nothing where there is no `onnx` to write that graph with.
+    Zero without the package `onnx`, which writes that graph.
     """
     try:
-        graph = _chain()
+        graph = _chain_model()
     except ImportError:
         return Toll()
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
-    given = {"x": np.zeros(_SHAPE, np.float32)}
+    feed = {"x": np.zeros(_SHAPE, np.float32)}
     with TemporaryDirectory(prefix="modeldyno-") as folder:
         paths = ("", str(Path(folder) / "profile"))
         sessions = [start(path, graph=graph, resting=True) for path in paths]
         times = [
-            [_seconds(partial(session.run, None, given)) for session in sessions] for _ in range(_ROUNDS + 1)
+            [_time_call(partial(session.run, None, feed)) for session in sessions] for _ in range(_ROUNDS + 1)
         ][1:]
-        runs = list(_runs(Path(sessions[1].end_profiling()), 1))
-    count = len(runs[0]) if runs else 0
+        calls = list(_read_calls(Path(sessions[1].end_profiling()), 1))
+    count = len(calls[0]) if calls else 0
     if not count:
         return Toll()
     plain, profiled = (quiet(column) for column in zip(*times, strict=True))
-    spans = quiet(sum(event["dur"] + _ROUNDING for event in nodes) * _MICRO for nodes in runs)
+    spans = quiet(sum(event["dur"] + _ROUNDING for event in nodes) * _MICRO for nodes in calls)
     inside = max(0.0, (spans - plain) / count)
     return Toll(inside=inside, outside=max(0.0, (profiled - plain) / count - inside))
 
 
-def _chain() -> bytes:
-    """Write a graph of small nodes, with about as much to tell of each as usual."""
+def _chain_model() -> bytes:
+    """Serialise a chain of small nodes, with names of typical length."""
     from onnx import TensorProto, helper  # noqa: PLC0415 - optional
 
-    names = ["x", *(f"v{n}" for n in range(1, _EMPTY)), "y"]
+    names = ["x", *(f"v{n}" for n in range(1, _CHAIN_LENGTH)), "y"]
     nodes = [
-        helper.make_node("Add", [given, "bias"], [taken], name=f"/layer.0/attention/{taken}/Add")
-        for given, taken in pairwise(names)
+        helper.make_node("Add", [source, "bias"], [target], name=f"/layer.0/attention/{target}/Add")
+        for source, target in pairwise(names)
     ]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, _SHAPE) for name in ("x", "y")]
     bias = helper.make_tensor("bias", TensorProto.FLOAT, _SHAPE[-1:], [1.0] * _SHAPE[-1])

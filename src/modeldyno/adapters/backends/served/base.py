@@ -1,4 +1,4 @@
-"""What the backends of engines that we start have in common: their knobs, and a session of a server."""
+"""Shared parts of the backends that start a serving engine: common knobs, and the session of a server."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from modeldyno.servers.server_process import Launch, Ports
 
 _KNOBS = {
-    each.name: each
-    for each in (
+    item.name: item
+    for item in (
         Knob(
             name="protocol",
             kind=str,
             default="http-json",
             choices=("http-json", "grpc"),
-            sentence="What requests are sent by: tensors as JSON over HTTP, or gRPC.",
+            sentence="Protocol of requests: tensors as JSON over HTTP, or gRPC.",
         ),
         Knob(
             name="workers",
@@ -54,7 +54,7 @@ _KNOBS = {
             default=1,
             low=1,
             high=1 << 20,
-            sentence="Requests that are gathered into one call of the model at most.",
+            sentence="Maximum number of requests that are batched into one call.",
             aliases=("max_batch_size",),
         ),
         Knob(
@@ -62,14 +62,14 @@ _KNOBS = {
             kind=int,
             default=None,
             low=1,
-            sentence="Microseconds that a request may wait for others to share a call; needs max_batch.",
+            sentence="Microseconds that a request may wait to be batched with others; needs max_batch.",
             aliases=("max_queue_delay_microseconds",),
         ),
         Knob(
             name="device",
             kind=str,
             default="cpu",
-            sentence="What runs the model in the server: cpu, cuda or cuda:1.",
+            sentence="Where the server runs the model: cpu, cuda or cuda:1.",
         ),
         Knob(
             name="threads",
@@ -77,7 +77,7 @@ _KNOBS = {
             default=None,
             low=1,
             high=1024,
-            sentence="Threads inside one operator, of each instance; the runtime's own choice if not set.",
+            sentence="Intra-operator threads of each instance; the runtime's default if not set.",
             aliases=("intra_threads", "intra_op_num_threads"),
         ),
         Knob(name="config", kind=str, default=None, family=True, sentence="Any setting of the server."),
@@ -85,7 +85,7 @@ _KNOBS = {
             name="ports",
             kind=str,
             default=None,
-            sentence="free (unless set), conventional (%s), or numbers in that order, such as 8000,8001.",
+            sentence="free (if not set), conventional (%s), or numbers in that order, such as 8000,8001.",
         ),
         Knob(
             name="startup_time",
@@ -97,75 +97,75 @@ _KNOBS = {
         BATCH_SIZE,
     )
 }
-"""What can be set on several engines, by the same name everywhere."""
+"""Knobs that several engines share, under the same names."""
 
 
-def knob(name: str, **otherwise: Any) -> Knob:
-    """Give one of the common knobs, with what is otherwise in an engine."""
-    return replace(_KNOBS[name], **otherwise)
+def knob(name: str, **overrides: Any) -> Knob:
+    """Return a common knob, with fields overridden for an engine."""
+    return replace(_KNOBS[name], **overrides)
 
 
 def startup_time(config: Mapping[str, KnobValue], usual: float = 180.0) -> float:
-    """Seconds until the server must be ready."""
+    """Return the seconds until the server must be ready."""
     return float(config.get("startup_time", usual))
 
 
 def ports_knob(conventional: Mapping[str, int]) -> Knob:
-    """Say which ports a server can be given."""
+    """Return the knob `ports` for an engine with these conventional ports."""
     usual = ", ".join(f"{part} {port}" for part, port in conventional.items())
     return knob("ports", sentence=_KNOBS["ports"].sentence % usual)
 
 
 def chosen_ports(config: Mapping[str, KnobValue], conventional: Mapping[str, int]) -> Ports:
-    """Give what is to listen where; 0 is a free port."""
+    """Return the port of each interface; 0 stands for a free port."""
     return tcp_ports.chosen(str(config.get("ports", "free")), conventional)
 
 
 def check(config: Mapping[str, KnobValue], conventional: Mapping[str, int]) -> None:
-    """Refuse what no engine can do: a device or ports that are none, and a wait that nobody shares."""
+    """Refuse what no engine can do: an unknown device, invalid ports, a queue delay without batching."""
     device_of(config)
     chosen_ports(config, conventional)
-    if "queue_delay" in config and int(config.get("max_batch", 1)) < 2:  # noqa: PLR2004 - one is no batch
+    if "queue_delay" in config and int(config.get("max_batch", 1)) < 2:  # noqa: PLR2004 - one is not a batch
         raise RequestError(
             "The knob queue_delay has no effect without max_batch of 2 or more; set both, or neither."
         )
 
 
 def fields(config: Mapping[str, KnobValue]) -> dict[str, str]:
-    """Give the engine's own settings, which are named behind ``config.``."""
+    """Return the engine's own settings: the knobs that begin with ``config.``."""
     prefix = "config."
     return {
         name.removeprefix(prefix): str(value) for name, value in config.items() if name.startswith(prefix)
     }
 
 
-def gatherable(found: Deployed, config: Mapping[str, KnobValue]) -> None:
-    """Refuse to gather requests of a model whose tensors have no axis for that.
+def gatherable(deployed: Deployed, config: Mapping[str, KnobValue]) -> None:
+    """Refuse to batch requests of a model whose tensors lack a batch axis.
 
     Raises:
-        RequestError: there are to be batches, and cannot be.
+        RequestError: max_batch asks for batches, and the model does not allow them.
     """
-    if int(config.get("max_batch", 0)) > 1 and not found.batched:
+    if int(config.get("max_batch", 0)) > 1 and not deployed.batched:
         raise RequestError(
-            "Requests for this model cannot be gathered into batches, for the first axis of every input and "
-            f"output must be free, and it has {described(found)}; export it so, or leave max_batch out."
+            "Requests for this model cannot be batched: the first axis of every input and output must be "
+            f"dynamic, and it has {described(deployed)}; export it so, or omit max_batch."
         )
 
 
-def described(found: Deployed) -> str:
-    """Show the tensors of a model: ``x [batch, 4] -> y 1x10``."""
+def described(deployed: Deployed) -> str:
+    """Format the inputs and outputs of a model: ``x [batch, 4] -> y 1x10``."""
     inputs, outputs = (
-        ", ".join(f"{each.name} {show(each.shape or ())}" for each in specs)
-        for specs in (found.inputs, found.outputs)
+        ", ".join(f"{spec.name} {show(spec.shape or ())}" for spec in specs)
+        for specs in (deployed.inputs, deployed.outputs)
     )
     return f"{inputs} -> {outputs}"
 
 
 def need_torch(model: Model, name: str, title: str, packages: Mapping[str, str]) -> None:
-    """Refuse a module that an engine has no torch to run.
+    """Refuse a torch module for an engine that lacks torch.
 
     Raises:
-        RequestError: so it is.
+        RequestError: the engine's environment has no torch.
     """
     if model.form == Form.TORCH and "torch" not in packages:
         raise RequestError(
@@ -176,38 +176,38 @@ def need_torch(model: Model, name: str, title: str, packages: Mapping[str, str])
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """A model behind a server: what `ports.CanSend` asks for."""
+    """A model on a server; implements `interfaces.CanSend`."""
 
     client: Client
     endpoint: Endpoint
     control: Control
-    """To the server's own interface; closed with the session."""
+    """Connection to the server's admin interface; closed with the session."""
     server: Server | None
-    """None for one that is not ours."""
+    """None for a server that we did not start."""
     pid: int | None
     software: dict[str, str]
-    """What serves: the versions of the engine and of what runs the model in it."""
+    """Versions of the engine and of the runtime in it."""
     doubts: tuple[Doubt, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
-    """What the engine was told: name of a file, and its text."""
+    """Configuration files of the engine: name and text."""
     flat: frozenset[str] = frozenset()
-    """Outputs that have the batch as their only axis, and to which the engine adds one of size 1."""
+    """Outputs whose only axis is the batch, to which the engine adds an axis of size 1."""
 
     def target(self, feeds: Sequence[Feed]) -> Target:
-        """Make each payload a request."""
+        """Turn each payload into a request."""
         return self.client.target(feeds, self.endpoint)
 
     def arrays(self, output: Reply) -> Feed:
-        """Read an answer as named arrays."""
-        found = self.client.arrays(output)
-        return {name: array.reshape(-1) if name in self.flat else array for name, array in found.items()}
+        """Parse an answer into named arrays."""
+        arrays = self.client.arrays(output)
+        return {name: array.reshape(-1) if name in self.flat else array for name, array in arrays.items()}
 
     def prompt_tokens(self, reply: Reply) -> int:
-        """Give the tokens of the prompts that an answer is of; -1 where nobody tells."""
+        """Return the number of prompt tokens that an answer reports; -1 if unknown."""
         return self.client.prompt_tokens(reply) if isinstance(self.client, CountsPrompts) else -1
 
     def ended(self) -> str:
-        """Say how the server ended by itself, and why; empty while it runs, or where it is not ours."""
+        """Describe how and why the server ended by itself; empty while it runs, or if it is not ours."""
         if self.server is None or not (how := self.server.ended()):
             return ""
         return str(self.server.failed(how))
@@ -215,15 +215,15 @@ class Session:
 
 @dataclass(slots=True, kw_only=True)
 class Counted(Session):
-    """Behind one that tells what it does: what `ports.HasServerStats` asks for, too."""
+    """A model on a server with statistics; implements `interfaces.HasServerStats`, too."""
 
     counters: Callable[[], Account]
 
     def account(self) -> Account:
-        """Look at the server's counters.
+        """Read the server's counters.
 
         Raises:
-            OSError: it does not tell them.
+            OSError: they cannot be read.
         """
         try:
             return self.counters()
@@ -233,34 +233,34 @@ class Counted(Session):
 
 @contextmanager
 def served(launch: Launch, at: str, session: Callable[[Server, Control], Session]) -> Iterator[Session]:
-    """Run a server, and give a session of it.
+    """Run a server and open a session on it.
 
     Args:
         launch: how to start it.
-        at: which of its ports has its own interface.
-        session: makes the session of the server and a connection to that interface.
+        at: which of its ports has the admin interface.
+        session: builds the session from the server and a connection to that interface.
     """
-    with running(launch) as server, closing(Control(port=server.ports[at])) as beside:
-        yield session(server, beside)
+    with running(launch) as server, closing(Control(port=server.ports[at])) as control:
+        yield session(server, control)
 
 
 def texts(server: Server, *names: str) -> tuple[tuple[str, str], ...]:
-    """Read files of the server's directory: what it was told."""
+    """Read configuration files in the server's directory."""
     return tuple((name, (Path(server.folder) / name).read_text(encoding="utf-8")) for name in names)
 
 
 def name_of(model: Model) -> str:
-    """Give a name that a directory and a path of HTTP can have."""
+    """Return the model's name, made safe for a directory and a URL path."""
     return re.sub(r"[^\w.-]+", "-", model.identity.name).strip("-.") or "model"
 
 
 def device_of(config: Mapping[str, KnobValue]) -> str:
-    """Read where the model is to run.
+    """Return the device that the model is to run on.
 
     Raises:
-        RequestError: it is no such device.
+        RequestError: the device is neither cpu nor cuda.
     """
     device = str(config.get("device", "cpu"))
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
-        raise RequestError(f"The knob device takes cpu, cuda or cuda:1, not '{device}'.")
+        raise RequestError(f"The knob device takes cpu, cuda or cuda:N, not '{device}'.")
     return device

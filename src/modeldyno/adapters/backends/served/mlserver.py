@@ -1,4 +1,4 @@
-"""MLServer: one that we start, with a runtime of ours that runs the model's file in it."""
+"""MLServer backend: starts a server with our custom runtime, which runs the model's file."""
 
 from __future__ import annotations
 
@@ -31,66 +31,66 @@ requires: tuple[str, ...] = ()
 accepts = model_files.accepts
 serves = True
 
-_USUAL = {"http": 8080, "grpc": 8081, "metrics": 8082}
+_CONVENTIONAL_PORTS = {"http": 8080, "grpc": 8081, "metrics": 8082}
 knobs = (
     base.knob("protocol"),
     base.knob(
         "max_batch",
         default=0,
         low=0,
-        sentence="Requests that are gathered into one call of the model at most; below 2 none are.",
+        sentence="Maximum number of requests that are batched into one call; no batching below 2.",
     ),
     base.knob("queue_delay"),
     base.knob(
         "workers",
         default=0,
         low=0,
-        sentence="Processes that run the model beside the one that answers; 0 runs it in that one.",
+        sentence="Worker processes that run the model; 0 runs it in the process that answers requests.",
         aliases=("parallel_workers", "instances"),
     ),
     base.knob("device"),
     base.knob("threads"),
     base.knob("config", sentence="Any setting of the server, such as config.gzip_enabled=false."),
-    base.ports_knob(_USUAL),
+    base.ports_knob(_CONVENTIONAL_PORTS),
     base.knob("startup_time"),
     base.knob("batch_size"),
 )
 
 _CLIENTS = {"http-json": "kserve-http", "grpc": "kserve-grpc"}
 _SERVER, _MODEL, _TALLY = "settings.json", "model-settings.json", "tally"
-"""Files of the server's directory, and the folder in which the runtime counts."""
+"""Files in the server's directory, and the folder of the runtime's counters."""
 _MICRO = 1e-6
-_DELAY = 2000
-"""Microseconds, where batches are asked for and nobody says."""
+_DEFAULT_DELAY = 2000
+"""Microseconds, if batching is on and no delay is set."""
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse knobs that exclude each other."""
-    base.check(config, _USUAL)
+    base.check(config, _CONVENTIONAL_PORTS)
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the port's word
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
     """Start a server for the model.
 
     Raises:
-        RequestError: the model or the knobs cannot be brought into MLServer's form.
+        RequestError: the model or the knobs cannot be expressed for MLServer.
         MissingExtra: MLServer is not installed.
-        ServerFailed: it does not start, or does not load the model.
+        ServerFailed: the server does not start, or does not load the model.
     """
     engine = install.need("mlserver")
     base.need_torch(model, "mlserver", "MLServer", engine.versions)
     name = base.name_of(model)
 
-    def command(folder: Path, chosen: Ports) -> list[str]:
-        _fill(folder, model_files.deploy(model, folder), config, chosen, name)
+    def command(folder: Path, ports: Ports) -> list[str]:
+        _write_files(folder, model_files.deploy(model, folder), config, ports, name)
         return [engine.command("python"), engine.command("mlserver"), "start", str(folder)]
 
     launch = Launch(
         name="mlserver",
         command=command,
-        ports=base.chosen_ports(config, _USUAL),
-        ready=lambda chosen: http_ready(chosen["http"], f"/v2/models/{name}/ready"),
+        ports=base.chosen_ports(config, _CONVENTIONAL_PORTS),
+        ready=lambda ports: http_ready(ports["http"], f"/v2/models/{name}/ready"),
         environment={**engine.environment, "PYTHONDONTWRITEBYTECODE": "1"},
         patience=base.startup_time(config),
     )
@@ -99,18 +99,20 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         yield session
 
 
-def _fill(folder: Path, found: Deployed, config: Mapping[str, KnobValue], chosen: Ports, name: str) -> None:
-    """Write what the server reads."""
-    base.gatherable(found, config)
+def _write_files(
+    folder: Path, deployed: Deployed, config: Mapping[str, KnobValue], ports: Ports, name: str
+) -> None:
+    """Write the files that the server reads."""
+    base.gatherable(deployed, config)
     (folder / _TALLY).mkdir()
-    for file, text in _files(name, found, config, chosen, folder / _TALLY).items():
+    for file, text in _files(name, deployed, config, ports, folder / _TALLY).items():
         (folder / file).write_text(text, encoding="utf-8")
     for program in ("mlserver_runtime.py", "runner.py"):
         shutil.copyfile(INSIDE / program, folder / program)
 
 
 def _session(
-    config: Mapping[str, KnobValue], name: str, versions: dict[str, str], server: Server, beside: Control
+    config: Mapping[str, KnobValue], name: str, versions: dict[str, str], server: Server, control: Control
 ) -> Session:
     protocol = str(config["protocol"])
     return Counted(
@@ -122,8 +124,8 @@ def _session(
             options={} if protocol == "grpc" else {"binary": False},
             protocol=_CLIENTS[protocol],
         ),
-        control=beside,
-        counters=lambda: _account(beside, Path(server.folder) / _TALLY, name),
+        control=control,
+        counters=lambda: _read_counters(control, Path(server.folder) / _TALLY, name),
         server=server,
         pid=server.pid,
         software=versions,
@@ -132,58 +134,57 @@ def _session(
 
 
 def _files(
-    name: str, found: Deployed, config: Mapping[str, KnobValue], chosen: Ports, counted: Path
+    name: str, deployed: Deployed, config: Mapping[str, KnobValue], ports: Ports, tally: Path
 ) -> dict[str, str]:
     server: dict[str, Any] = {
         "debug": False,
         "host": tcp_ports.LOOPBACK,
-        "http_port": chosen["http"],
-        "grpc_port": chosen["grpc"],
-        "metrics_port": chosen["metrics"],
+        "http_port": ports["http"],
+        "grpc_port": ports["grpc"],
+        "metrics_port": ports["metrics"],
         "parallel_workers": int(config["workers"]),
         "grpc_max_message_length": -1,
     }
-    server |= {path: _value(text) for path, text in base.fields(config).items()}
+    server |= {path: _parse_setting(text) for path, text in base.fields(config).items()}
     model = {
         "name": name,
         "implementation": "mlserver_runtime.Runtime",
         "max_batch_size": int(config["max_batch"]),
-        "max_batch_time": int(config.get("queue_delay", _DELAY)) * _MICRO,
+        "max_batch_time": int(config.get("queue_delay", _DEFAULT_DELAY)) * _MICRO,
         "parameters": {
             "extra": {
-                "file": found.file,
-                "inputs": {each.name: _numpy(each.dtype) for each in found.inputs},
-                "outputs": [each.name for each in found.outputs],
+                "file": deployed.file,
+                "inputs": {spec.name: _numpy_dtype(spec.dtype) for spec in deployed.inputs},
+                "outputs": [spec.name for spec in deployed.outputs],
                 "threads": int(config.get("threads", 0)),
                 "device": base.device_of(config),
                 "samples": int(config.get("batch_size", 1)),
-                "tally": str(counted),
+                "tally": str(tally),
             }
         },
     }
     return {_SERVER: json.dumps(server, indent=2), _MODEL: json.dumps(model, indent=2)}
 
 
-def _value(text: str) -> Any:
+def _parse_setting(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-def _numpy(dtype: str | None) -> str:
+def _numpy_dtype(dtype: str | None) -> str:
     return "object" if dtype == "string" else str(dtype)
 
 
-def _account(control: Control, counted: Path, name: str) -> Account:
-    """Join what the server tells of requests with what the runtime counts of its work.
+def _read_counters(control: Control, tally: Path, name: str) -> Account:
+    """Merge the server's request metrics with the runtime's counters of its work.
 
-    What a request spent with the model beside that work, it waited: for the model, and for others to share a
-    call.
+    Time of a request within the model server beyond that work is queueing: for the model, or to be batched.
     """
-    told, inside, whole = prometheus_text.mlserver(
+    reported, inside, whole = prometheus_text.mlserver(
         prometheus_text.parse(control.text("GET", "/metrics")), name
     )
-    worked = worker_counters.account(counted)
-    busy = (worked.compute_input or 0.0) + (worked.compute or 0.0) + (worked.compute_output or 0.0)
-    return worker_counters.completed(worked, told, queue=max(0.0, inside - busy), whole=whole)
+    worker = worker_counters.account(tally)
+    busy = (worker.compute_input or 0.0) + (worker.compute or 0.0) + (worker.compute_output or 0.0)
+    return worker_counters.completed(worker, reported, queue=max(0.0, inside - busy), whole=whole)

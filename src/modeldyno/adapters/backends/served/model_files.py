@@ -1,6 +1,6 @@
-"""A model as the files that a server loads: the ONNX file itself, TorchScript, or an archive of torch.export.
+"""Writes a model as files for a server: the ONNX file itself, TorchScript, or a torch.export archive.
 
-A torch module is exported, so that the server needs none of its code; `servers.inside_server.runner` runs it
+A torch module is exported, so that the server does not need its code; `servers.inside_server.runner` runs it
 there.
 """
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from modeldyno.interfaces import Feed, Model
 
 accepts = frozenset({Form.ONNX, Form.TORCH})
-_EXAMPLE = 2
-"""Samples of the example that a module is exported with: a size of 1 would be taken for fixed."""
+_EXAMPLE_SAMPLES = 2
+"""Samples of the example input for the export: torch.export would specialise on a size of 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """A model on disk, ready for a server."""
+    """A model's files on disk, ready for a server."""
 
     file: str
     """Name of the file in the folder that it was written to."""
     runtime: str
-    """What runs it: ``onnxruntime`` or ``torch``."""
+    """Runtime that runs it: ``onnxruntime`` or ``torch``."""
     inputs: tuple[InputSpec, ...]
     outputs: tuple[InputSpec, ...]
-    """With names, dtypes and shapes; dimensions that are free have names."""
+    """With names, dtypes and shapes; dynamic dimensions have names."""
 
     @property
     def batched(self) -> bool:
-        """Whether the first axis of every input and output is the batch, of any size."""
+        """Whether the first axis of every input and output is a dynamic batch axis."""
         return all(
-            each.shape[:1] == (BATCH,) for each in (*self.inputs, *self.outputs) if each.shape is not None
+            spec.shape[:1] == (BATCH,) for spec in (*self.inputs, *self.outputs) if spec.shape is not None
         )
 
 
@@ -54,30 +54,30 @@ def deploy(model: Model, folder: Path) -> Deployed:
     """Write the model into a folder.
 
     Raises:
-        RequestError: it cannot be written in a form that a server loads.
+        RequestError: the model cannot be written in a format that a server loads.
     """
-    return _onnx(model, folder) if model.form == Form.ONNX else _torch(model, folder)
+    return _deploy_onnx(model, folder) if model.form == Form.ONNX else _deploy_torch(model, folder)
 
 
 # -- ONNX ----------------------------------------------------------------------------------------
 
 
-def _onnx(model: Model, folder: Path) -> Deployed:
+def _deploy_onnx(model: Model, folder: Path) -> Deployed:
     import onnx  # noqa: PLC0415 - optional, and heavy
 
     path = Path(model.value)
     proto = onnx.load(path, load_external_data=False)
     link(path, folder / "model.onnx")
-    for name in sorted(_external(proto)):
+    for name in sorted(_external_data_files(proto)):
         link(path.parent / name, folder / name)
     symbols = _batch_symbols(model, proto)
-    outputs = tuple(_output(value, symbols) for value in proto.graph.output)
+    outputs = tuple(_output_spec(value, symbols) for value in proto.graph.output)
     return Deployed(file="model.onnx", runtime="onnxruntime", inputs=model.inputs, outputs=outputs)
 
 
-def _external(proto: Any) -> set[str]:
-    """Name the files beside the model that hold its weights; none may lie elsewhere."""
-    from onnx.external_data_helper import _get_all_tensors  # noqa: PLC0415 - the one walk over all tensors
+def _external_data_files(proto: Any) -> set[str]:
+    """Return the names of the external data files; refuse those outside of the model's directory."""
+    from onnx.external_data_helper import _get_all_tensors  # noqa: PLC0415 - visits all tensors
 
     names = {
         entry.value
@@ -88,13 +88,13 @@ def _external(proto: Any) -> set[str]:
     for name in names:
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise RequestError(
-                f"The model's data lie outside its own directory, in '{name}'; export it again."
+                f"The model's external data are outside of its directory, in '{name}'; export it again."
             )
     return names
 
 
 def _batch_symbols(model: Model, proto: Any) -> set[str]:
-    """Find what the file calls the dimension that `Model.inputs` calls the batch."""
+    """Return the file's symbols for the dimension that `Model.inputs` calls the batch."""
     declared = {value.name: value.type.tensor_type.shape.dim for value in proto.graph.input}
     return {
         declared[spec.name][0].dim_param
@@ -103,12 +103,14 @@ def _batch_symbols(model: Model, proto: Any) -> set[str]:
     }
 
 
-def _output(value: Any, symbols: set[str]) -> InputSpec:
+def _output_spec(value: Any, symbols: set[str]) -> InputSpec:
     import onnx  # noqa: PLC0415 - optional, and heavy
 
     kind = value.type.tensor_type
     if not kind.elem_type:
-        raise RequestError(f"The output '{value.name}' is no tensor, and a server answers with tensors only.")
+        raise RequestError(
+            f"The output '{value.name}' is not a tensor, and a server can only return tensors."
+        )
     dtype = str(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
     shape = tuple(
         dim.dim_value or (BATCH if axis == 0 and dim.dim_param in symbols else dim.dim_param or f"dim{axis}")
@@ -124,12 +126,12 @@ def _output(value: Any, symbols: set[str]) -> InputSpec:
 # -- torch ---------------------------------------------------------------------------------------
 
 
-def _torch(model: Model, folder: Path) -> Deployed:
-    """Export it, or take what was exported of the same model before."""
+def _deploy_torch(model: Model, folder: Path) -> Deployed:
+    """Export the module, or reuse a cached export of the same model."""
     import torch  # noqa: PLC0415 - heavy
 
-    example = _example(model, _EXAMPLE)
-    inputs = _declared(model, example)
+    example = _example_inputs(model, _EXAMPLE_SAMPLES)
+    inputs = _input_specs(model, example)
     scripted = isinstance(model.value, torch.jit.ScriptModule)
     file = "model.pt" if scripted else "model.pt2"
     key = export_cache.key(model, inputs, example)
@@ -137,40 +139,42 @@ def _torch(model: Model, folder: Path) -> Deployed:
     if outputs is None:
         folder.mkdir(parents=True, exist_ok=True)
         with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # torch deprecates what it still does
+            warnings.simplefilter("ignore")  # deprecation warnings of torch's own code
             if scripted:
                 torch.jit.save(model.value, str(folder / file))
             else:
                 _export(model.value, inputs, example, folder / file)
-            outputs = _varying(*(_outputs(model, size) for size in (_EXAMPLE, _EXAMPLE + 1)))
+            outputs = _output_specs(
+                *(_run_outputs(model, size) for size in (_EXAMPLE_SAMPLES, _EXAMPLE_SAMPLES + 1))
+            )
         export_cache.store(key, folder / file, outputs)
     return Deployed(file=file, runtime="torch", inputs=inputs, outputs=outputs)
 
 
-def _example(model: Model, samples: int) -> Feed:
-    """Make inputs of so many samples, or of as many as the model takes."""
+def _example_inputs(model: Model, samples: int) -> Feed:
+    """Build inputs of so many samples, or of the model's fixed batch size."""
     unknown = [spec.name for spec in model.inputs if spec.shape is None]
     if model.example is None and (unknown or not model.inputs):
         which = f"input '{unknown[0]}'" if unknown else "its inputs"
         raise RequestError(
-            f"The shape of {which} is not known, and a server is told of shapes before it runs; return "
-            "example inputs beside the module, or export it to ONNX."
+            f"The shape of {which} is unknown, and a server needs it in advance; return "
+            "example inputs along with the module, or export it to ONNX."
         )
     if nested := next((spec.name for spec in model.inputs if spec.dtype == "object"), ""):
         raise RequestError(
             f"The input '{nested}' is a list or dict, and a server takes tensors only; wrap the module in "
-            "one that takes each tensor by itself."
+            "one that takes each tensor as an input of its own."
         )
     fixed = any(spec.shape and spec.shape[0] != BATCH for spec in model.inputs)
     return data.build(model, (), batch_size=None if fixed else samples, seed=0).feeds[0]
 
 
-def _declared(model: Model, example: Feed) -> tuple[InputSpec, ...]:
-    """Give the inputs in the order of the example, each with a shape and a dtype."""
-    known = {spec.name: spec for spec in model.inputs}
+def _input_specs(model: Model, example: Feed) -> tuple[InputSpec, ...]:
+    """Return the inputs in the order of the example, each with a shape and a dtype."""
+    declared = {spec.name: spec for spec in model.inputs}
     return tuple(
-        known[name]
-        if name in known and known[name].shape is not None and known[name].dtype
+        declared[name]
+        if name in declared and declared[name].shape is not None and declared[name].dtype
         else InputSpec(name=name, shape=(BATCH, *array.shape[1:]), dtype=str(array.dtype))
         for name, array in example.items()
     )
@@ -182,14 +186,14 @@ def _export(module: Module, inputs: tuple[InputSpec, ...], example: Feed, path: 
     names = tuple(example)
 
     class Flat(torch.nn.Module):
-        """Takes tensors by position and gives a tuple of them: that needs none of the module's classes."""
+        """Takes tensors by position and returns a tuple of tensors: loading that needs no user classes."""
 
         def __init__(self) -> None:
             super().__init__()
             self.inner = module
 
         def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return _called(self.inner, dict(zip(names, tensors, strict=True)))
+            return _call(self.inner, dict(zip(names, tensors, strict=True)))
 
     auto = torch.export.Dim.AUTO
     dynamic = tuple(
@@ -201,42 +205,44 @@ def _export(module: Module, inputs: tuple[InputSpec, ...], example: Feed, path: 
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise RequestError(
-            f"torch.export cannot take this module out of Python, which a server needs ({reason}); "
+            f"torch.export cannot export this module for a server ({reason}); "
             "export it to ONNX or TorchScript yourself."
         ) from error
-    _check_free(program, inputs)
+    _check_dynamic_batch(program, inputs)
     torch.export.save(program, path)
 
 
-def _check_free(program: Any, inputs: tuple[InputSpec, ...]) -> None:
-    """Refuse an export that takes one size only where the model takes any."""
+def _check_dynamic_batch(program: Any, inputs: tuple[InputSpec, ...]) -> None:
+    """Refuse an export with a fixed batch size of a model that takes any."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     for spec, name in zip(inputs, program.graph_signature.user_inputs, strict=True):
         if spec.shape and spec.shape[0] == BATCH and isinstance(values[name].shape[0], int):
             raise RequestError(
-                f"torch.export takes input '{spec.name}' for one of {_EXAMPLE} samples always, as if code "
+                f"torch.export fixed input '{spec.name}' to {_EXAMPLE_SAMPLES} samples, as if the code "
                 "depended on their number; export it to ONNX or TorchScript yourself."
             )
 
 
-def _called(module: Module, tensors: dict[str, Any]) -> tuple[Any, ...]:
+def _call(module: Module, tensors: dict[str, Any]) -> tuple[Any, ...]:
     import torch  # noqa: PLC0415 - heavy
 
     args, kwargs = Forward.of(module).arguments(tensors)
     return tuple(leaf for _, leaf in leaves(module(*args, **kwargs)) if isinstance(leaf, torch.Tensor))
 
 
-def _outputs(model: Model, samples: int) -> tuple[tuple[str, Any], ...]:
+def _run_outputs(model: Model, samples: int) -> tuple[tuple[str, Any], ...]:
     import torch  # noqa: PLC0415 - heavy
 
-    tensors = {name: torch.from_numpy(array) for name, array in _example(model, samples).items()}
+    tensors = {name: torch.from_numpy(array) for name, array in _example_inputs(model, samples).items()}
     args, kwargs = Forward.of(model.value).arguments(tensors)
-    found = leaves(model.value(*args, **kwargs))
-    return tuple((name, leaf) for name, leaf in found if isinstance(leaf, torch.Tensor))
+    outputs = leaves(model.value(*args, **kwargs))
+    return tuple((name, leaf) for name, leaf in outputs if isinstance(leaf, torch.Tensor))
 
 
-def _varying(two: tuple[tuple[str, Any], ...], three: tuple[tuple[str, Any], ...]) -> tuple[InputSpec, ...]:
-    """Describe the outputs of two batches: what differs is free."""
+def _output_specs(
+    outputs: tuple[tuple[str, Any], ...], other_outputs: tuple[tuple[str, Any], ...]
+) -> tuple[InputSpec, ...]:
+    """Derive output specs from two batch sizes: dimensions that differ are dynamic."""
     return tuple(
         InputSpec(
             name=name,
@@ -246,5 +252,5 @@ def _varying(two: tuple[tuple[str, Any], ...], three: tuple[tuple[str, Any], ...
             ),
             dtype=str(first.dtype).removeprefix("torch."),
         )
-        for (name, first), (_, second) in zip(two, three, strict=True)
+        for (name, first), (_, second) in zip(outputs, other_outputs, strict=True)
     )

@@ -1,4 +1,4 @@
-"""TorchServe: one that we start, with a handler of ours that runs the model's file in it."""
+"""TorchServe backend: starts a server with our handler, which runs the model's file."""
 
 from __future__ import annotations
 
@@ -34,39 +34,45 @@ requires: tuple[str, ...] = ()
 accepts = model_files.accepts
 serves = True
 
-_USUAL = {"http": 8080, "management": 8081, "metrics": 8082, "grpc": 7070, "grpc_management": 7071}
+_CONVENTIONAL_PORTS = {
+    "http": 8080,
+    "management": 8081,
+    "metrics": 8082,
+    "grpc": 7070,
+    "grpc_management": 7071,
+}
 knobs = (
     base.knob("workers"),
     base.knob("max_batch"),
     base.knob(
         "queue_delay",
         low=1000,
-        sentence="Microseconds (whole milliseconds) that a request may wait for others; 100000 if not set.",
+        sentence="Microseconds (whole milliseconds) that a request may wait for a batch; 100000 if not set.",
     ),
     Knob(
         name="queue_size",
         kind=int,
         default=None,
         low=1,
-        sentence="Requests that may wait; TorchServe refuses those beyond 100 with 503.",
+        sentence="Queue length; TorchServe's default is 100, and it answers 503 to further requests.",
         aliases=("job_queue_size",),
     ),
     base.knob("device"),
     base.knob("threads"),
-    base.knob("config", sentence="Any line of config.properties, such as config.netty_client_threads=2."),
-    Knob(name="jvm", kind=str, default=None, sentence="Options of Java, such as -Xmx2g."),
-    base.ports_knob(_USUAL),
+    base.knob("config", sentence="Any property of config.properties, such as config.netty_client_threads=2."),
+    Knob(name="jvm", kind=str, default=None, sentence="Options of the JVM, such as -Xmx2g."),
+    base.ports_knob(_CONVENTIONAL_PORTS),
     base.knob("startup_time"),
     base.knob("batch_size"),
 )
 
 _PROPERTIES, _TALLY = "config.properties", "tally"
-"""The server's file of settings, and the folder in which the handler counts."""
-_TOLD = ("torchserve", "torch", "onnxruntime")
+"""The server's settings file, and the folder of the handler's counters."""
+_REPORTED_PACKAGES = ("torchserve", "torch", "onnxruntime")
 _HOPELESS = re.compile(r"Load model failed|Auto recovery failed again")
-"""A worker that cannot load the model is started again and again, for ever."""
-_DELAY = 100_000
-_LOGS = """<?xml version="1.0" encoding="UTF-8"?>
+"""Log lines after which start-up is given up: TorchServe restarts a failing worker forever."""
+_DEFAULT_DELAY = 100_000
+_LOG4J = """<?xml version="1.0" encoding="UTF-8"?>
 <Configuration>
   <Appenders>
     <Console name="STDOUT" target="SYSTEM_OUT">
@@ -83,35 +89,35 @@ _LOGS = """<?xml version="1.0" encoding="UTF-8"?>
   </Loggers>
 </Configuration>
 """
-"""Its own default writes four files and several lines for each request."""
+"""Logging configuration: the default writes four files and several lines for each request."""
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse knobs that exclude each other."""
-    base.check(config, _USUAL)
+    base.check(config, _CONVENTIONAL_PORTS)
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the port's word
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
     """Start a server for the model.
 
     Raises:
-        RequestError: the model or the knobs cannot be brought into TorchServe's form.
+        RequestError: the model or the knobs cannot be expressed for TorchServe.
         MissingExtra: TorchServe or Java is not installed.
-        ServerFailed: it does not start, or does not load the model.
+        ServerFailed: the server does not start, or does not load the model.
     """
     engine, java = install.need("torchserve"), install.java()
     name, workers = base.name_of(model), int(config["workers"])
 
-    def command(folder: Path, chosen: Ports) -> list[str]:
-        _fill(folder, model_files.deploy(model, folder / "store" / name), config, chosen, name)
+    def command(folder: Path, ports: Ports) -> list[str]:
+        _write_files(folder, model_files.deploy(model, folder / "store" / name), config, ports, name)
         return _command(folder, [java, *str(config.get("jvm", "")).split()], engine)
 
     launch = Launch(
         name="torchserve",
         command=command,
-        ports=base.chosen_ports(config, _USUAL),
-        ready=lambda chosen: _ready(chosen["management"], name, workers),
+        ports=base.chosen_ports(config, _CONVENTIONAL_PORTS),
+        ready=lambda ports: _is_ready(ports["management"], name, workers),
         environment={
             **engine.environment,
             "TS_CONFIG_FILE": "",
@@ -121,17 +127,21 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         hopeless=_HOPELESS,
         patience=base.startup_time(config),
     )
-    versions = {package: engine.versions[package] for package in _TOLD if package in engine.versions}
+    versions = {
+        package: engine.versions[package] for package in _REPORTED_PACKAGES if package in engine.versions
+    }
     with base.served(launch, "metrics", partial(_session, name, versions)) as session:
         yield session
 
 
-def _fill(folder: Path, found: Deployed, config: Mapping[str, KnobValue], chosen: Ports, name: str) -> None:
-    """Write what the server reads."""
+def _write_files(
+    folder: Path, deployed: Deployed, config: Mapping[str, KnobValue], ports: Ports, name: str
+) -> None:
+    """Write the files that the server reads."""
     archive = folder / "store" / name
-    for made in (archive / "MAR-INF", folder / _TALLY, folder / "temporary"):
-        made.mkdir()
-    for file, text in _files(name, found, config, chosen, folder).items():
+    for directory in (archive / "MAR-INF", folder / _TALLY, folder / "temporary"):
+        directory.mkdir()
+    for file, text in _files(name, deployed, config, ports, folder).items():
         (folder / file).write_text(text, encoding="utf-8")
     shutil.copyfile(INSIDE / "torchserve_handler.py", archive / "handler.py")
     shutil.copyfile(INSIDE / "runner.py", archive / "runner.py")
@@ -146,14 +156,14 @@ def _command(folder: Path, java: list[str], engine: Installed) -> list[str]:
     ]  # fmt: skip
 
 
-def _session(name: str, versions: dict[str, str], server: Server, beside: Control) -> Session:
+def _session(name: str, versions: dict[str, str], server: Server, control: Control) -> Session:
     return Counted(
         client=plugins.client("torchserve"),
         endpoint=Endpoint(
             host=tcp_ports.LOOPBACK, port=server.ports["http"], model=name, protocol="torchserve"
         ),
-        control=beside,
-        counters=lambda: _account(beside, Path(server.folder) / _TALLY, name),
+        control=control,
+        counters=lambda: _read_counters(control, Path(server.folder) / _TALLY, name),
         server=server,
         pid=server.pid,
         software=versions,
@@ -162,14 +172,14 @@ def _session(name: str, versions: dict[str, str], server: Server, beside: Contro
 
 
 def _files(
-    name: str, found: Deployed, config: Mapping[str, KnobValue], chosen: Ports, folder: Path
+    name: str, deployed: Deployed, config: Mapping[str, KnobValue], ports: Ports, folder: Path
 ) -> dict[str, str]:
-    """Give the files of the server's directory: path to text."""
-    lines = {**_addresses(chosen), **_serving(name, config, folder), **base.fields(config)}
+    """Return the files of the server's directory: path to text."""
+    lines = {**_addresses(ports), **_model_settings(name, config, folder), **base.fields(config)}
     settings = {
-        "file": found.file,
-        "inputs": {each.name: each.dtype for each in found.inputs},
-        "outputs": [each.name for each in found.outputs],
+        "file": deployed.file,
+        "inputs": {spec.name: spec.dtype for spec in deployed.inputs},
+        "outputs": [spec.name for spec in deployed.outputs],
         "threads": int(config.get("threads", 0)),
         "device": base.device_of(config),
         "tally": str(folder / _TALLY),
@@ -181,36 +191,36 @@ def _files(
     }
     return {
         _PROPERTIES: "".join(f"{key}={value}\n" for key, value in lines.items()),
-        "log4j2.xml": _LOGS,
+        "log4j2.xml": _LOG4J,
         f"store/{name}/settings.json": json.dumps(settings, indent=2),
         f"store/{name}/MAR-INF/MANIFEST.json": json.dumps(manifest, indent=2),
     }
 
 
-def _addresses(chosen: Ports) -> dict[str, str]:
-    """Have it listen on the loopback alone."""
+def _addresses(ports: Ports) -> dict[str, str]:
+    """Return the settings that make the server listen on the loopback interface only."""
     return {
-        "inference_address": f"http://{tcp_ports.LOOPBACK}:{chosen['http']}",
-        "management_address": f"http://{tcp_ports.LOOPBACK}:{chosen['management']}",
-        "metrics_address": f"http://{tcp_ports.LOOPBACK}:{chosen['metrics']}",
+        "inference_address": f"http://{tcp_ports.LOOPBACK}:{ports['http']}",
+        "management_address": f"http://{tcp_ports.LOOPBACK}:{ports['management']}",
+        "metrics_address": f"http://{tcp_ports.LOOPBACK}:{ports['metrics']}",
         "grpc_inference_address": tcp_ports.LOOPBACK,
         "grpc_management_address": tcp_ports.LOOPBACK,
-        "grpc_inference_port": str(chosen["grpc"]),
-        "grpc_management_port": str(chosen["grpc_management"]),
+        "grpc_inference_port": str(ports["grpc"]),
+        "grpc_management_port": str(ports["grpc_management"]),
     }
 
 
-def _serving(name: str, config: Mapping[str, KnobValue], folder: Path) -> dict[str, str]:
-    """Say which model it is to serve, and how."""
-    serves = {
+def _model_settings(name: str, config: Mapping[str, KnobValue], folder: Path) -> dict[str, str]:
+    """Return the settings of the served model."""
+    version = {
         "defaultVersion": True,
         "marName": name,
         "minWorkers": int(config["workers"]),
         "maxWorkers": int(config["workers"]),
         "batchSize": int(config["max_batch"]),
-        "maxBatchDelay": -(-int(config.get("queue_delay", _DELAY)) // 1000),
+        "maxBatchDelay": -(-int(config.get("queue_delay", _DEFAULT_DELAY)) // 1000),
         "responseTimeout": 120,
-        "startupTimeout": int(base.startup_time(config)),  # or it gives a worker up before we do
+        "startupTimeout": int(base.startup_time(config)),  # else it gives up on a worker before we do
     }
     return {
         "enable_model_api": "true",
@@ -218,27 +228,27 @@ def _serving(name: str, config: Mapping[str, KnobValue], folder: Path) -> dict[s
         "metrics_mode": "prometheus",
         "model_store": str(folder / "store"),
         "load_models": name,
-        "models": json.dumps({name: {"1.0": serves}}),
+        "models": json.dumps({name: {"1.0": version}}),
         **({"job_queue_size": str(config["queue_size"])} if "queue_size" in config else {}),
         **({"number_of_gpu": "0"} if base.device_of(config) == "cpu" else {}),
     }
 
 
-def _ready(port: int, name: str, workers: int) -> bool:
-    """Ask whether all workers have loaded the model."""
+def _is_ready(port: int, name: str, workers: int) -> bool:
+    """Check whether all workers have loaded the model."""
     control = Control(port=port, timeout=5)
     try:
-        (told,) = control.get(f"/models/{name}")
-        return [worker["status"] for worker in told["workers"]].count("READY") >= workers
+        (description,) = control.get(f"/models/{name}")
+        return [worker["status"] for worker in description["workers"]].count("READY") >= workers
     except (OSError, ValueError, KeyError, TypeError):
         return False
     finally:
         control.close()
 
 
-def _account(control: Control, counted: Path, name: str) -> Account:
-    """Join the requests and their wait, which the server tells, with the work that the handler counts."""
-    told, whole = prometheus_text.torchserve(prometheus_text.parse(control.text("GET", "/metrics")), name)
+def _read_counters(control: Control, tally: Path, name: str) -> Account:
+    """Merge the server's metrics of requests and queueing with the handler's counters of its work."""
+    reported, whole = prometheus_text.torchserve(prometheus_text.parse(control.text("GET", "/metrics")), name)
     return worker_counters.completed(
-        worker_counters.account(counted), told, queue=told.queue or 0.0, whole=whole
+        worker_counters.account(tally), reported, queue=reported.queue or 0.0, whole=whole
     )

@@ -1,4 +1,4 @@
-"""Triton Inference Server: one that we start for the model, or one elsewhere that loads it for us."""
+"""Triton Inference Server backend: starts a server for the model, or has a running one load it."""
 
 from __future__ import annotations
 
@@ -43,42 +43,42 @@ serves = True
 knobs = triton_knobs.knobs
 space = triton_knobs.space
 common = triton_knobs.COMMON
-_GRACE = 10.0
-"""Seconds that a container has to end by itself."""
-_PASSING = re.compile("boost::interprocess::lock_exception")
-"""What its Python backend now and then dies of when a machine is busy, with the same files, and known to its
-makers (triton-inference-server/server issues 5949 and 8882)."""
+_CONTAINER_GRACE = 10.0
+"""Seconds that a container has to stop by itself."""
+_TRANSIENT_FAILURE = re.compile("boost::interprocess::lock_exception")
+"""A transient crash of Triton's Python backend on busy machines, after which the start is tried again
+(triton-inference-server/server issues 5949 and 8882)."""
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
-    """Refuse knobs that exclude each other, and those of other models that are none."""
+    """Refuse knobs that exclude each other, also those of composing models."""
     triton_knobs.check(config)
     for knobs in triton_ensembles.composing(config).values():
         triton_knobs.check(knobs)
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the port's word
-    """Have a server load the model.
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
+    """Have a server load the model and open a session on it.
 
     Raises:
-        RequestError: the model or the knobs cannot be brought into Triton's form.
-        MissingExtra: there is no Triton here.
-        ServerFailed: it does not start, or does not load the model.
+        RequestError: the model or the knobs cannot be expressed for Triton.
+        MissingExtra: Triton is not installed.
+        ServerFailed: the server does not start, or does not load the model.
     """
     if "server" in config and model.form == Form.REPOSITORY:
         raise RequestError(
-            "A repository is served by a Triton that we start; a model of one that runs is named by its URL, "
+            "A repository cannot be used with server=: name a model of the running Triton by its URL, "
             f"such as {config['server']}#{model.value.name}."
         )
-    with (elsewhere if "server" in config else _started)(model, config) as session:
+    with (elsewhere if "server" in config else _start_server)(model, config) as session:
         yield session
 
 
 def deploy(model: Model, configuration: str, folder: Path) -> None:
-    """Put the model's file, and what runs it, beside a ``config.pbtxt``: then any Triton can be given both.
+    """Copy the model's file and its runner next to a ``config.pbtxt``, as a repository for any Triton.
 
-    They are copies: nothing of the user's is changed with them.
+    The files are copies, so the user's own are safe from changes.
 
     Raises:
         RequestError: the model cannot be written.
@@ -86,24 +86,24 @@ def deploy(model: Model, configuration: str, folder: Path) -> None:
     if model.form == Form.REPOSITORY:
         triton_repository_reader.copy_files(model.value, folder)
         return
-    with TemporaryDirectory(prefix="modeldyno-", dir=folder) as made:
-        model_files.deploy(model, Path(made))
+    with TemporaryDirectory(prefix="modeldyno-", dir=folder) as temporary:
+        model_files.deploy(model, Path(temporary))
         if f'backend: "{triton_repository_writer.PYTHON}"' in configuration.splitlines():
             for source, target in triton_repository_writer.programs().items():
-                shutil.copyfile(source, Path(made) / target)
-        version = folder / "1"
-        version.mkdir(exist_ok=True)
-        for path in Path(made).iterdir():
-            shutil.copyfile(path, version / path.name)
+                shutil.copyfile(source, Path(temporary) / target)
+        version_folder = folder / "1"
+        version_folder.mkdir(exist_ok=True)
+        for path in Path(temporary).iterdir():
+            shutil.copyfile(path, version_folder / path.name)
 
 
 @contextmanager
-def _started(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
-    """Start one, as a program or in a container."""
+def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+    """Start a server, as a program or in a container."""
     name = triton_ensembles.name_of(model)
     contained = config.get("launch") in triton.CONTAINERS
     if contained and not shutil.which(str(config["launch"])):
-        raise MissingExtra(f"There is no {config['launch']} here; install it, or leave launch away.")
+        raise MissingExtra(f"{config['launch']} is not installed; install it, or omit launch.")
     program = None if contained else triton.program(str(config.get("program", "")))
     if program is not None and program.backends.is_dir() and model.form == Form.REPOSITORY:
         _need_backends(model.value, program)
@@ -111,103 +111,103 @@ def _started(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]
         base.need_torch(model, "triton", "Triton", program.packages)
     native = program is None or program.has("onnxruntime")
     flags = shlex.split(str(config.get("flags", "")))
-    flags += [f"--load-model={each}" for each in triton_ensembles.called(config)]
-    written: list[Config] = []
+    flags += [f"--load-model={model_name}" for model_name in triton_ensembles.called(config)]
+    configs: list[Config] = []
 
-    def command(folder: Path, chosen: Ports) -> list[str]:
+    def command(folder: Path, ports: Ports) -> list[str]:
         repository = folder / "repository"
-        written[:] = triton_ensembles.put(model, repository, config, native=native)
+        configs[:] = triton_ensembles.put(model, repository, config, native=native)
         if program is not None:
-            return triton.command(program, repository, name, chosen, flags)
-        made = triton.Container(
+            return triton.command(program, repository, name, ports, flags)
+        container = triton.Container(
             image=str(config.get("image", triton.IMAGE)),
             label=folder.name,
             device=base.device_of(config),
             program=str(config["launch"]),
         )
-        return triton.container(made, repository, name, chosen, flags)
+        return triton.container(container, repository, name, ports, flags)
 
     launch = Launch(
         name="triton",
         command=command,
         ports=triton_knobs.chosen_ports(config),
-        ready=lambda chosen: http_ready(chosen["http"], f"/v2/models/{name}/ready"),
+        ready=lambda ports: http_ready(ports["http"], f"/v2/models/{name}/ready"),
         environment={} if program is None else program.environment,
-        passing=_PASSING,
+        passing=_TRANSIENT_FAILURE,
         patience=base.startup_time(config),
-        # A container is ended by asking its client. The program would take three seconds, to save nothing.
-        grace=_GRACE if program is None else 0.0,
+        # A container is stopped through its client. The program is killed: its shutdown takes three seconds.
+        grace=_CONTAINER_GRACE if program is None else 0.0,
     )
-    with base.served(launch, "http", partial(_session, config, program, written)) as session:
+    with base.served(launch, "http", partial(_session, config, program, configs)) as session:
         yield session
 
 
-def _need_backends(found: triton_repository_reader.Repository, program: triton.Program) -> None:
-    """Refuse a model whose backend the server does not have, rather than have it fail to start.
+def _need_backends(repository: triton_repository_reader.Repository, program: triton.Program) -> None:
+    """Refuse a model whose backend the server lacks, before it fails to start.
 
     Raises:
-        RequestError: it does not have it, with what to do.
+        RequestError: the server lacks a backend; the message says what to do.
     """
-    for name, config in found.configs.items():
+    for name, config in repository.configs.items():
         backend = triton_repository_reader.backend_of(config)
-        own = f"libtriton_{backend}.so"  # a backend may lie beside its model
-        if not backend or program.has(backend) or any((found.folder / name).rglob(own)):
+        library = f"libtriton_{backend}.so"  # a backend may be in the model's directory
+        if not backend or program.has(backend) or any((repository.folder / name).rglob(library)):
             continue
-        file = next(iter(sorted((found.folder / name).glob("*/model.onnx"))), None)
-        hint = f"; its file can be served otherwise, by: modeldyno sweep {file}" if file else ""
+        file = next(iter(sorted((repository.folder / name).glob("*/model.onnx"))), None)
+        hint = f"; serve its file instead with: modeldyno sweep {file}" if file else ""
         raise RequestError(
-            f"'{name}' asks for the backend '{backend}', which {program.path} does not have{hint}; "
-            "or name another Triton with --set program=PATH, --set launch=docker or --set server=URL."
+            f"'{name}' needs the backend '{backend}', which {program.path} lacks{hint}; "
+            "or choose another Triton with --set program=PATH, --set launch=docker or --set server=URL."
         )
 
 
 def _session(
     config: Mapping[str, KnobValue],
     program: triton.Program | None,
-    entries: list[Config],
+    configs: list[Config],
     server: Server,
-    beside: Control,
+    control: Control,
 ) -> Session:
-    written, name = entries[0], str(entries[0]["name"])
+    config_of_model, name = configs[0], str(configs[0]["name"])
     return Hosting(
         client=plugins.client(triton_knobs.CLIENTS[str(config["protocol"])]),
         endpoint=triton_knobs.endpoint(config, tcp_ports.LOOPBACK, server.ports, name),
-        control=beside,
+        control=control,
         server=server,
-        pid=_inside(str(config["launch"]), server) if program is None else server.pid,
-        software={**version(beside), **_packages(program, written)},
-        counters=lambda: account(beside, name),
-        files=tuple(("config.pbtxt", triton_config.text(each)) for each in entries),
-        flat=triton_knobs.flat(written),
+        pid=_container_pid(str(config["launch"]), server) if program is None else server.pid,
+        software={**version(control), **_runtime_version(program, config_of_model)},
+        counters=lambda: account(control, name),
+        files=tuple(("config.pbtxt", triton_config.text(entry)) for entry in configs),
+        flat=triton_knobs.flat(config_of_model),
         native=program is None or program.has("onnxruntime"),
         packages={} if program is None else program.packages,
         patience=base.startup_time(config),
     )
 
 
-def _packages(program: triton.Program | None, written: Config) -> dict[str, str]:
-    """Give the version of what runs the model, where the Python backend does."""
-    runtime = "torch" if ".pt" in _file(written) else "onnxruntime"
+def _runtime_version(program: triton.Program | None, model_config: Config) -> dict[str, str]:
+    """Return the version of the runtime if the Python backend runs the model."""
+    runtime = "torch" if ".pt" in _model_file(model_config) else "onnxruntime"
     if (
         program is None
-        or written.get("backend") != triton_repository_writer.PYTHON
+        or model_config.get("backend") != triton_repository_writer.PYTHON
         or runtime not in program.packages
     ):
         return {}
     return {f"triton {runtime}": program.packages[runtime]}
 
 
-def _file(written: Config) -> str:
-    return str(written.get("parameters", {}).get("file", {}).get("string_value", ""))
+def _model_file(model_config: Config) -> str:
+    return str(model_config.get("parameters", {}).get("file", {}).get("string_value", ""))
 
 
-def _inside(program: str, server: Server) -> int | None:
-    """Ask for the first process of the container, which is no descendant of ours."""
+def _container_pid(program: str, server: Server) -> int | None:
+    """Return the pid of the container's first process, which is not a descendant of ours."""
     label = Path(server.folder).name
-    asked = subprocess.run(
+    result = subprocess.run(
         [program, "inspect", "--format", "{{.State.Pid}}", label],
         capture_output=True,
         text=True,
         check=False,
     )
-    return int(asked.stdout) if asked.stdout.strip().isdigit() else None
+    return int(result.stdout) if result.stdout.strip().isdigit() else None

@@ -1,4 +1,4 @@
-"""A Triton of ours that has further models beside the one that it was started for."""
+"""Loads further models into a Triton that we started, next to the measured one."""
 
 from __future__ import annotations
 
@@ -26,49 +26,52 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Hosting(Counted):
-    """A session of a server that we started: what `ports.CanHost` asks for, too."""
+    """A session on a Triton that we started; implements `interfaces.CanHost`, too."""
 
     native: bool
-    """Whether it has a backend for ONNX Runtime."""
+    """Whether the server has the ONNX Runtime backend."""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """Of the environment of its Python backend, where that is known."""
+    """Packages in the environment of its Python backend, if known."""
     patience: float = 180.0
     """Seconds until a model must be loaded."""
 
     @contextmanager
     def host(self, model: Model, config: Mapping[str, KnobValue]) -> Iterator[Counted]:
-        """Have it load another model, and unload it in the end.
+        """Load another model into the server; unload it on exit.
 
         Raises:
-            RequestError: the model or the knobs cannot be brought into Triton's form.
-            ServerFailed: it does not load the model.
+            RequestError: the model or the knobs cannot be expressed for Triton.
+            ServerFailed: the server does not load the model.
         """
         assert self.server is not None
         if self.packages:
             base.need_torch(model, "triton", "Triton", self.packages)
         name, repository = triton_ensembles.name_of(model), Path(self.server.folder) / "repository"
         if name == self.endpoint.model:
-            raise RequestError(f"The server has a model '{name}' already; give one of them another name.")
-        shutil.rmtree(repository / name, ignore_errors=True)  # it may have been here with other knobs
-        entries = triton_ensembles.put(model, repository, config, native=self.native)
-        with closing(Control(port=self.server.ports["http"], timeout=self.patience)) as beside:
-            place = f"/v2/repository/models/{name}"
+            raise RequestError(f"The server already has a model '{name}'; give one of them another name.")
+        # It may have been loaded before with other knobs.
+        shutil.rmtree(repository / name, ignore_errors=True)
+        configs = triton_ensembles.put(model, repository, config, native=self.native)
+        with closing(Control(port=self.server.ports["http"], timeout=self.patience)) as control:
+            url_path = f"/v2/repository/models/{name}"
             try:
-                beside.post(f"{place}/load")
+                control.post(f"{url_path}/load")
             except OSError as error:
                 raise self.server.failed(f"does not load {name}: {error}") from error
             try:
                 yield Counted(
                     client=plugins.client(triton_knobs.CLIENTS[str(config["protocol"])]),
                     endpoint=triton_knobs.endpoint(config, tcp_ports.LOOPBACK, self.server.ports, name),
-                    control=beside,
+                    control=control,
                     server=self.server,
                     pid=self.pid,
                     software={},
-                    counters=lambda: account(beside, name),
-                    files=tuple(("config.pbtxt", triton_config.text(each)) for each in entries),
-                    flat=triton_knobs.flat(entries[0]),
+                    counters=lambda: account(control, name),
+                    files=tuple(
+                        ("config.pbtxt", triton_config.text(config_entry)) for config_entry in configs
+                    ),
+                    flat=triton_knobs.flat(configs[0]),
                 )
             finally:
                 if not self.server.ended():
-                    beside.post(f"{place}/unload")
+                    control.post(f"{url_path}/unload")

@@ -1,4 +1,4 @@
-"""Models of a repository with other knobs: the one that is measured, and those that it is made of."""
+"""Applies knobs to models of a Triton repository: the measured model and its composing models."""
 
 from __future__ import annotations
 
@@ -19,97 +19,102 @@ if TYPE_CHECKING:
     from modeldyno.servers.triton_config import Config
     from modeldyno.servers.triton_repository_reader import Repository
 
-_FAMILY = "composing."
-_OWN = ("instances", "max_batch", "dynamic_batching", "queue_delay", "preferred_batch")
-"""Knobs that a configuration is changed by, beside its fields by their paths."""
+_COMPOSING_PREFIX = "composing."
+_MODEL_KNOBS = ("instances", "max_batch", "dynamic_batching", "queue_delay", "preferred_batch")
+"""Knobs of an existing configuration, besides ``config.`` paths."""
 
 
 def name_of(model: Model) -> str:
-    """Give the name by which a server has a model."""
+    """Return the name of a model on the server."""
     return str(model.value.name) if model.form == Form.REPOSITORY else base.name_of(model)
 
 
 def put(model: Model, repository: Path, config: Mapping[str, KnobValue], *, native: bool) -> list[Config]:
-    """Write what a server needs of a model into a repository; give the configurations, its own first.
+    """Write a model's files into a repository; return the configurations, the model's own first.
 
     Raises:
-        RequestError: the model or the knobs cannot be brought into Triton's form.
+        RequestError: the model or the knobs cannot be expressed for Triton.
     """
     if model.form == Form.REPOSITORY:
-        found = model.value.with_called(called(config))
-        configs = configurations(found, config)
-        triton_repository_reader.write(repository, found, configs)
+        source = model.value.with_called(called(config))
+        configs = configurations(source, config)
+        triton_repository_reader.write(repository, source, configs)
         return list(configs.values())
     if composing(config) or called(config):
         raise RequestError(
-            "The knobs composing and calls are for a model of a repository, and this one is made of no "
-            "others; leave them away."
+            "The knobs composing and calls are for models of a repository with composing models; omit "
+            "them for this model."
         )
     name = name_of(model)
-    described = model_files.deploy(model, repository / name / "1")
-    written = triton_knobs.configuration(name, described, config, native=native)
-    triton_repository_writer.write(repository, written)
-    return [written]
+    deployed = model_files.deploy(model, repository / name / "1")
+    config_of_model = triton_knobs.configuration(name, deployed, config, native=native)
+    triton_repository_writer.write(repository, config_of_model)
+    return [config_of_model]
 
 
 def called(config: Mapping[str, KnobValue]) -> list[str]:
-    """Name the models that are called by code, which no configuration tells."""
+    """Return the models that the model calls in its code, as listed by the knob `calls`."""
     return [name.strip() for name in str(config.get("calls", "")).split(",") if name.strip()]
 
 
 def composing(config: Mapping[str, KnobValue]) -> dict[str, dict[str, KnobValue]]:
-    """Give the knobs of models that another is made of, by their names.
+    """Return the knobs of composing models by model name.
 
     Raises:
-        RequestError: one is no knob of such a model, or does not take its value.
+        RequestError: a knob is unknown, or does not take its value.
     """
-    found: dict[str, dict[str, KnobValue]] = {}
-    allowed = tuple(knob for knob in triton_knobs.knobs if knob.name in {*_OWN, "config"})
+    result: dict[str, dict[str, KnobValue]] = {}
+    allowed = tuple(knob for knob in triton_knobs.knobs if knob.name in {*_MODEL_KNOBS, "config"})
     for path, value in config.items():
-        if path.startswith(_FAMILY):
-            model, _, name = path.removeprefix(_FAMILY).partition(".")
-            known = meant(name, allowed)
-            if known is None:
-                names = (each for knob in allowed for each in knob.names)
+        if path.startswith(_COMPOSING_PREFIX):
+            model, _, name = path.removeprefix(_COMPOSING_PREFIX).partition(".")
+            match = meant(name, allowed)
+            if match is None:
+                names = (alias for knob in allowed for alias in knob.names)
                 raise UnknownName.among(f"knob of the model '{model}',", name, names)
-            knob, canonical = known
-            found.setdefault(model, {})[canonical] = knob.parse(value)
-    return found
+            knob, canonical = match
+            result.setdefault(model, {})[canonical] = knob.parse(value)
+    return result
 
 
-def configurations(found: Repository, config: Mapping[str, KnobValue]) -> dict[str, Config]:
-    """Give the configurations of a model and of those that it is made of, as the knobs say.
+def configurations(repository: Repository, config: Mapping[str, KnobValue]) -> dict[str, Config]:
+    """Return the configurations of a model and its composing models, with the knobs applied.
 
     Raises:
-        RequestError: a knob is of a model that is none of them, or of an ensemble that has no such thing.
+        RequestError: a knob is for an unknown model, or does not apply to an ensemble.
     """
-    told = composing(config)
-    if stranger := next((name for name in told if name not in found.configs), ""):
-        raise UnknownName.among(f"model in '{found.name}',", stranger, found.configs)
-    own = {name: value for name, value in config.items() if name in _OWN or name.startswith("config.")}
+    knobs = composing(config)
+    if unknown := next((name for name in knobs if name not in repository.configs), ""):
+        raise UnknownName.among(f"model in '{repository.name}',", unknown, repository.configs)
+    own = {
+        name: value for name, value in config.items() if name in _MODEL_KNOBS or name.startswith("config.")
+    }
     if not own.get("dynamic_batching"):
-        own.pop("dynamic_batching", None)  # the default says nothing of what is configured already
-    told[found.name] = {**own, **told.get(found.name, {})}
-    return {name: _changed(written, told.get(name, {})) for name, written in found.configs.items()}
+        own.pop("dynamic_batching", None)  # the default must not override the existing configuration
+    knobs[repository.name] = {**own, **knobs.get(repository.name, {})}
+    return {
+        name: _apply_knobs(model_config, knobs.get(name, {}))
+        for name, model_config in repository.configs.items()
+    }
 
 
-def _changed(written: Config, knobs: Mapping[str, KnobValue]) -> Config:
-    """Change what the knobs say, and nothing else."""
-    if triton_repository_reader.is_ensemble(written) and (
-        wrong := next((each for each in _OWN if each in knobs), "")
+def _apply_knobs(model_config: Config, knobs: Mapping[str, KnobValue]) -> Config:
+    """Change what the knobs set, and nothing else."""
+    if triton_repository_reader.is_ensemble(model_config) and (
+        inapplicable := next((knob for knob in _MODEL_KNOBS if knob in knobs), "")
     ):
         raise RequestError(
-            f"'{written['name']}' is an ensemble, and has no {wrong} of its own; set it for a model that it "
-            f"is made of: composing.MODEL.{wrong}={knobs[wrong]}."
+            f"'{model_config['name']}' is an ensemble and has no {inapplicable} of its own; set it for a "
+            f"composing model: composing.MODEL.{inapplicable}={knobs[inapplicable]}."
         )
-    made = dict(written)
+    changed = dict(model_config)
     if "instances" in knobs:
-        first, *others = written.get("instance_group") or [{}]
-        made["instance_group"] = [{**first, "count": int(knobs["instances"])}, *others]
+        first, *others = model_config.get("instance_group") or [{}]
+        changed["instance_group"] = [{**first, "count": int(knobs["instances"])}, *others]
     if "max_batch" in knobs:
-        made["max_batch_size"] = int(knobs["max_batch"])
-    if gathered := triton_knobs.gathering(knobs):
-        made["dynamic_batching"] = {**written.get("dynamic_batching", {}), **gathered[0]}
+        changed["max_batch_size"] = int(knobs["max_batch"])
+    if batching := triton_knobs.gathering(knobs):
+        changed["dynamic_batching"] = {**model_config.get("dynamic_batching", {}), **batching[0]}
     elif knobs.get("dynamic_batching") is False:
-        made.pop("dynamic_batching", None)
-    return triton_config.changed(made, base.fields(knobs))
+        changed.pop("dynamic_batching", None)
+    return triton_config.changed(changed, base.fields(knobs))

@@ -1,4 +1,4 @@
-"""What can be set on Triton, and the configuration of a model that comes of it."""
+"""Triton's knobs, and the model configuration that follows from them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from modeldyno.servers.server_process import Ports
     from modeldyno.servers.triton_config import Config
 
-_USUAL = tcp_ports.CONVENTIONAL["trt", False]
+_CONVENTIONAL_PORTS = tcp_ports.CONVENTIONAL["trt", False]
 knobs = (
     base.knob(
         "protocol",
         default="http-binary",
         choices=("http-binary", "http-json", "grpc"),
-        sentence="What requests are sent by: tensors as bytes or as JSON over HTTP, or gRPC.",
+        sentence="Protocol of requests: tensors as bytes or as JSON over HTTP, or gRPC.",
     ),
     Knob(
         name="instances",
@@ -32,7 +32,7 @@ knobs = (
         default=None,
         low=1,
         high=1024,
-        sentence="Copies of the model that work at the same time; Triton has one.",
+        sentence="Model instances that run in parallel; Triton's default is one.",
         usual=1,
         aliases=("instance_count",),
     ),
@@ -40,25 +40,25 @@ knobs = (
         "max_batch",
         default=None,
         low=0,
-        sentence="Samples in one call of the model at most; 8, or as many as are asked for; 0: no batches.",
+        sentence="Maximum samples in one call; 8, or batch_size if larger, if not set; 0: no batching.",
     ),
     Knob(
         name="dynamic_batching",
         kind=bool,
         default=False,
-        sentence="Gather requests that wait into one call of the model.",
+        sentence="Batch waiting requests into one call of the model.",
         aliases=("batching",),
     ),
     base.knob(
         "queue_delay",
         low=0,
-        sentence="Microseconds that a request may wait to share a call; turns dynamic_batching on.",
+        sentence="Microseconds that a request may wait to be batched; turns dynamic_batching on.",
     ),
     Knob(
         name="preferred_batch",
         kind=str,
         default=None,
-        sentence="Sizes of batches to wait for, such as 4,8; turns dynamic_batching on.",
+        sentence="Preferred batch sizes, such as 4,8; turns dynamic_batching on.",
         aliases=("preferred_batch_size",),
     ),
     base.knob("device"),
@@ -68,20 +68,20 @@ knobs = (
         kind=str,
         default=None,
         choices=("onnxruntime", "python"),
-        sentence="Triton's backend; if not set, its own for ONNX Runtime where it has one, or else Python.",
+        sentence="Triton's backend; if not set, its ONNX Runtime backend if it has one, else Python.",
     ),
     Knob(
         name="composing",
         kind=str,
         default=None,
         family=True,
-        sentence="A knob of a model that another is made of, or calls: composing.NAME.instances=2.",
+        sentence="A knob of a composing model: composing.NAME.instances=2.",
     ),
     Knob(
         name="calls",
         kind=str,
         default=None,
-        sentence="Models of the repository that the model calls by code, such as a,b.",
+        sentence="Models of the repository that the model's code calls, such as a,b.",
     ),
     base.knob(
         "config", sentence="Any field of config.pbtxt by its path: config.dynamic_batching.priority_levels=2."
@@ -90,14 +90,14 @@ knobs = (
         name="version",
         kind=str,
         default=None,
-        sentence="Version of the model to ask for; the server's newest if not set.",
+        sentence="Version of the model to request; the server's newest if not set.",
     ),
     Knob(
         name="launch",
         kind=str,
         default=None,
         choices=("local", *triton.CONTAINERS),
-        sentence="Start the server as a program (unless set), or in a container, by docker or podman.",
+        sentence="Start the server as a program (the default), or in a container with docker or podman.",
     ),
     Knob(
         name="program",
@@ -115,9 +115,9 @@ knobs = (
         name="flags",
         kind=str,
         default=None,
-        sentence="More words for tritonserver's command line, such as --log-verbose=1.",
+        sentence="Additional arguments for tritonserver, such as --log-verbose=1.",
     ),
-    base.ports_knob(_USUAL),
+    base.ports_knob(_CONVENTIONAL_PORTS),
     base.knob("startup_time"),
     Knob(
         name="server",
@@ -131,13 +131,13 @@ knobs = (
         default=None,
         low=1,
         high=65535,
-        sentence="Port of gRPC of the running Triton; 8001 if not set.",
+        sentence="gRPC port of the running Triton; 8001 if not set.",
     ),
     base.knob("batch_size"),
 )
 
 COMMON = frozenset({"launch", "program", "image", "flags", "ports", "startup_time", "server", "grpc_port"})
-"""Knobs of the server, and not of a model."""
+"""Knobs of the server, not of a model."""
 
 space = (
     "instances=1..{cores}*2",
@@ -145,7 +145,7 @@ space = (
     "max_batch=8,32 if dynamic_batching=true",
     "queue_delay=0,1000,5000 if dynamic_batching=true",
 )
-_MAX_BATCH = 8
+_DEFAULT_MAX_BATCH = 8
 CLIENTS = {"http-binary": "kserve-http", "http-json": "kserve-http", "grpc": "kserve-grpc"}
 _LOCAL_ONLY = ("program", "flags")
 
@@ -154,73 +154,76 @@ def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse knobs that exclude each other."""
     base.device_of(config)
     chosen_ports(config)
-    sizes = _sizes(config)
+    sizes = _preferred_batches(config)
     gathers = config.get("queue_delay") is not None or config.get("preferred_batch") is not None
     if config.get("max_batch") == 0 and (gathers or config.get("dynamic_batching")):
         raise RequestError(
-            "max_batch=0 turns batches off, so nothing can be gathered; leave one of them out."
+            "max_batch=0 turns batching off and contradicts the knobs of dynamic batching; omit one of them."
         )
     largest = int(config.get("max_batch", 0))
     if 0 < largest < max(sizes, default=0):
         raise RequestError(
             f"preferred_batch={max(sizes)} is larger than max_batch={largest}, and Triton would refuse it; "
-            "raise max_batch, or leave that size out."
+            "raise max_batch, or omit that size."
         )
     if 0 < int(config.get("max_batch", 0)) < int(config.get("batch_size", 1)):
         raise RequestError(
             f"Requests of batch_size={config['batch_size']} are larger than max_batch={config['max_batch']}, "
-            "which counts samples; raise that."
+            "which counts samples; raise max_batch."
         )
     if "server" in config:
         admin_client.Control.at(str(config["server"]))
         for name in _LOCAL_ONLY:
             if name in config:
                 raise RequestError(
-                    f"The knob {name} is for a server that we start, and server= names another."
+                    f"The knob {name} is for a server that is started here; omit {name} or server."
                 )
     triton_config.changed({}, base.fields(config))
 
 
-def configuration(name: str, found: Deployed, config: Mapping[str, KnobValue], *, native: bool) -> Config:
-    """Give the configuration of a model; `native` says whether there is a backend for ONNX Runtime."""
-    asked = config.get("runtime")
-    if asked == "onnxruntime" and (found.runtime == "torch" or not native):
-        what = "a torch module" if found.runtime == "torch" else "this Triton, which has no such backend"
+def configuration(name: str, deployed: Deployed, config: Mapping[str, KnobValue], *, native: bool) -> Config:
+    """Return the configuration of a model; `native`: the server has the ONNX Runtime backend."""
+    runtime = config.get("runtime")
+    if runtime == "onnxruntime" and (deployed.runtime == "torch" or not native):
+        what = "a torch module" if deployed.runtime == "torch" else "this Triton, which has no such backend"
         raise RequestError(f"runtime=onnxruntime is not for {what}; use runtime=python.")
     backend = (
         "onnxruntime"
-        if native and asked != "python" and found.runtime != "torch"
+        if native and runtime != "python" and deployed.runtime != "torch"
         else triton_repository_writer.PYTHON
     )
-    written = triton_repository_writer.configuration(
-        name, backend, found.inputs, found.outputs, max_batch=_max_batch(found, config)
+    model_config = triton_repository_writer.configuration(
+        name, backend, deployed.inputs, deployed.outputs, max_batch=_max_batch(deployed, config)
     )
-    written["instance_group"] = [_instances(config)]
-    if gathered := gathering(config):
-        written["dynamic_batching"] = gathered[0]
-    written["parameters"] = {
-        name: {"string_value": value} for name, value in _parameters(backend, found, config).items()
+    model_config["instance_group"] = [_instance_group(config)]
+    if batching := gathering(config):
+        model_config["dynamic_batching"] = batching[0]
+    model_config["parameters"] = {
+        name: {"string_value": value} for name, value in _parameters(backend, deployed, config).items()
     }
-    return triton_config.changed(written, base.fields(config))
+    return triton_config.changed(model_config, base.fields(config))
 
 
-def _max_batch(found: Deployed, config: Mapping[str, KnobValue]) -> int:
-    """Triton's batch is the first axis of every tensor, and no tensor's only one."""
-    possible = found.batched and all(len(each.shape or ()) > 1 for each in found.inputs)
-    if possible:
+def _max_batch(deployed: Deployed, config: Mapping[str, KnobValue]) -> int:
+    """Return max_batch_size: Triton batches along the first axis, which may not be a tensor's only one."""
+    can_batch = deployed.batched and all(len(spec.shape or ()) > 1 for spec in deployed.inputs)
+    if can_batch:
         return int(
-            config.get("max_batch", max(_MAX_BATCH, int(config.get("batch_size", 1)), *_sizes(config)))
+            config.get(
+                "max_batch",
+                max(_DEFAULT_MAX_BATCH, int(config.get("batch_size", 1)), *_preferred_batches(config)),
+            )
         )
     if config.get("max_batch") or gathering(config):
         raise RequestError(
-            "Requests for this model cannot be gathered into batches, for the first axis of every input and "
-            "output must be free, and no input's only one, and it has "
-            f"{base.described(found)}; export it so, or leave max_batch and dynamic_batching out."
+            "Requests for this model cannot be batched: the first axis of every input and output must be "
+            "dynamic and not an input's only one, and it has "
+            f"{base.described(deployed)}; export it so, or omit max_batch and dynamic_batching."
         )
     return 0
 
 
-def _instances(config: Mapping[str, KnobValue]) -> Config:
+def _instance_group(config: Mapping[str, KnobValue]) -> Config:
     kind, _, index = base.device_of(config).partition(":")
     group: Config = {
         "count": int(config.get("instances", 1)),
@@ -230,8 +233,8 @@ def _instances(config: Mapping[str, KnobValue]) -> Config:
 
 
 def gathering(config: Mapping[str, KnobValue]) -> list[Config]:
-    """Give the part on dynamic batching, if there is to be one; it may be empty."""
-    sizes = _sizes(config)
+    """Return the ``dynamic_batching`` field, perhaps empty, in a list; an empty list if it is off."""
+    sizes = _preferred_batches(config)
     delay = config.get("queue_delay")
     if not (config.get("dynamic_batching") or sizes or delay is not None):
         return []
@@ -243,19 +246,19 @@ def gathering(config: Mapping[str, KnobValue]) -> list[Config]:
     ]
 
 
-def _parameters(backend: str, found: Deployed, config: Mapping[str, KnobValue]) -> dict[str, str]:
+def _parameters(backend: str, deployed: Deployed, config: Mapping[str, KnobValue]) -> dict[str, str]:
     threads = str(config.get("threads", ""))
     if backend != triton_repository_writer.PYTHON:
         return {"intra_op_thread_count": threads} if threads else {}
-    return {"file": found.file, "threads": threads or "0"}
+    return {"file": deployed.file, "threads": threads or "0"}
 
 
-def flat(written: Config) -> frozenset[str]:
-    """Name the outputs to which Triton adds an axis, as it has no tensors without one."""
-    return frozenset(str(each["name"]) for each in written["output"] if "reshape" in each)
+def flat(model_config: Config) -> frozenset[str]:
+    """Return the outputs to which Triton adds an axis, as it lacks zero-dimensional tensors."""
+    return frozenset(str(output["name"]) for output in model_config["output"] if "reshape" in output)
 
 
-def _sizes(config: Mapping[str, KnobValue]) -> list[int]:
+def _preferred_batches(config: Mapping[str, KnobValue]) -> list[int]:
     text = str(config.get("preferred_batch", "")).strip()
     parts = [part.strip() for part in text.split(",")] if text else []
     if not all(part.isdigit() and int(part) for part in parts):
@@ -264,18 +267,18 @@ def _sizes(config: Mapping[str, KnobValue]) -> list[int]:
 
 
 def chosen_ports(config: Mapping[str, KnobValue]) -> Ports:
-    """Give what listens where; 0 is a free port."""
-    return base.chosen_ports(config, _USUAL)
+    """Return the port of each interface; 0 stands for a free port."""
+    return base.chosen_ports(config, _CONVENTIONAL_PORTS)
 
 
-def endpoint(config: Mapping[str, KnobValue], host: str, address: Mapping[str, int], name: str) -> Endpoint:
-    """Say where requests go."""
-    grpc = config["protocol"] == "grpc"
+def endpoint(config: Mapping[str, KnobValue], host: str, ports: Mapping[str, int], name: str) -> Endpoint:
+    """Return the endpoint of requests."""
+    is_grpc = config["protocol"] == "grpc"
     return Endpoint(
         host=host,
-        port=address["grpc" if grpc else "http"],
+        port=ports["grpc" if is_grpc else "http"],
         model=name,
         version=str(config.get("version", "")),
-        options={} if grpc else {"binary": config["protocol"] == "http-binary"},
+        options={} if is_grpc else {"binary": config["protocol"] == "http-binary"},
         protocol=CLIENTS[str(config["protocol"])],
     )

@@ -1,4 +1,4 @@
-"""A Triton that runs elsewhere: it loads our model for the while, and is left as it was found."""
+"""Has a running Triton load our model for the measurement, and unload it afterwards."""
 
 from __future__ import annotations
 
@@ -35,118 +35,120 @@ _GRPC_PORT = 8001
 
 @contextmanager
 def elsewhere(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
-    """Have it load the model, and unload it in the end.
+    """Load the model into a running Triton; unload it on exit.
 
     Raises:
-        RequestError: nobody answers, or it does not load the model.
+        RequestError: no server answers, or it does not load the model.
     """
-    with closing(_reached(config)) as beside:
+    with closing(_connect(config)) as control:
         name = f"modeldyno-{base.name_of(model)}-{model.identity.digest.rpartition(':')[2][:8]}"
         try:
-            foreign = _loaded(beside)
+            others = _loaded_models(control)
         except OSError as error:
             raise RequestError(f"No Triton answers at {config['server']}: {error}.") from error
         with TemporaryDirectory(prefix="modeldyno-") as folder:
-            found = model_files.deploy(model, Path(folder) / name / "1")
-            written = _upload(beside, Path(folder), _candidates(name, found, config))
+            deployed = model_files.deploy(model, Path(folder) / name / "1")
+            model_config = _upload(control, Path(folder), _candidate_configs(name, deployed, config))
         try:
-            yield _guest(beside, written, config, foreign)
+            yield _session(control, model_config, config, others)
         finally:
             with suppress(OSError):
-                beside.post(f"/v2/repository/models/{name}/unload")
+                control.post(f"/v2/repository/models/{name}/unload")
 
 
-def _reached(config: Mapping[str, KnobValue]) -> Control:
-    """Reach the server, with the headers of requests: they may hold a token."""
-    given = endpoint_url.parse_headers(os.environ.get(endpoint_url.HEADERS_VARIABLE, ""))
-    beside = admin_client.Control.at(str(config["server"]), dict(given))
-    beside.timeout = base.startup_time(config)
-    return beside
+def _connect(config: Mapping[str, KnobValue]) -> Control:
+    """Connect to the server with the headers of requests, which may hold a token."""
+    headers = endpoint_url.parse_headers(os.environ.get(endpoint_url.HEADERS_VARIABLE, ""))
+    control = admin_client.Control.at(str(config["server"]), dict(headers))
+    control.timeout = base.startup_time(config)
+    return control
 
 
-def _guest(beside: Control, written: Config, config: Mapping[str, KnobValue], foreign: list[str]) -> Counted:
-    """Give a session of a model that the server loaded for us."""
-    name = str(written["name"])
-    at = {"http": beside.port, "grpc": int(config.get("grpc_port", _GRPC_PORT))}
+def _session(
+    control: Control, model_config: Config, config: Mapping[str, KnobValue], others: list[str]
+) -> Counted:
+    """Return a session on the model that the server loaded for us."""
+    name = str(model_config["name"])
+    ports = {"http": control.port, "grpc": int(config.get("grpc_port", _GRPC_PORT))}
     endpoint = replace(
-        triton_knobs.endpoint(config, beside.host, at, name),
-        headers=tuple(beside.headers.items()),
-        path="" if config["protocol"] == "grpc" else beside.path,
-        tls=Tls() if beside.secure else None,
+        triton_knobs.endpoint(config, control.host, ports, name),
+        headers=tuple(control.headers.items()),
+        path="" if config["protocol"] == "grpc" else control.path,
+        tls=Tls() if control.secure else None,
     )
     return Counted(
         client=plugins.client(endpoint.protocol),
         endpoint=endpoint,
-        control=beside,
+        control=control,
         server=None,
         pid=None,
-        software=version(beside),
-        doubts=_foreign(foreign),
-        counters=lambda: account(beside, name),
-        files=(("config.pbtxt", triton_config.text(written)),),
-        flat=triton_knobs.flat(written),
+        software=version(control),
+        doubts=_foreign_model_doubts(others),
+        counters=lambda: account(control, name),
+        files=(("config.pbtxt", triton_config.text(model_config)),),
+        flat=triton_knobs.flat(model_config),
     )
 
 
-def _candidates(name: str, found: Deployed, config: Mapping[str, KnobValue]) -> list[Config]:
-    """Give what to try: a server does not tell which backends it has."""
+def _candidate_configs(name: str, deployed: Deployed, config: Mapping[str, KnobValue]) -> list[Config]:
+    """Return the configurations to try: a server does not report its backends."""
     natives = {"onnxruntime": [True], "python": [False]}.get(str(config.get("runtime")), [True, False])
     return [
-        triton_knobs.configuration(name, found, config, native=native)
+        triton_knobs.configuration(name, deployed, config, native=native)
         for native in natives
-        if found.runtime != "torch" or not native
+        if deployed.runtime != "torch" or not native
     ]
 
 
-def _upload(beside: Control, folder: Path, candidates: list[Config]) -> Config:
-    """Send the model's files with its configuration; the server keeps them until it unloads the model."""
+def _upload(control: Control, folder: Path, candidates: list[Config]) -> Config:
+    """Upload the model's files with its configuration; the server keeps them until it unloads the model."""
     error: OSError = OSError("there is nothing to load")
-    for written in candidates:
-        version = triton_repository_writer.write(folder, written)
+    for model_config in candidates:
+        version_folder = triton_repository_writer.write(folder, model_config)
         files = {
             f"file:1/{path.name}": base64.b64encode(path.read_bytes()).decode()
-            for path in sorted(version.iterdir())
+            for path in sorted(version_folder.iterdir())
         }
         try:
-            beside.post(
-                f"/v2/repository/models/{written['name']}/load",
-                {"parameters": {"config": json.dumps(written), **files}},
+            control.post(
+                f"/v2/repository/models/{model_config['name']}/load",
+                {"parameters": {"config": json.dumps(model_config), **files}},
             )
         except OSError as refused:
             error = refused
         else:
-            return written
+            return model_config
     raise RequestError(
-        f"The Triton at {beside.host}:{beside.port} does not load the model ({error}); it must run with "
+        f"The Triton at {control.host}:{control.port} does not load the model ({error}); it must run with "
         "--model-control-mode=explicit."
     )
 
 
-def _loaded(beside: Control) -> list[str]:
-    index = beside.post("/v2/repository/index", {"ready": True}) or ()
-    return sorted({str(each["name"]) for each in index if each.get("state", "READY") == "READY"})
+def _loaded_models(control: Control) -> list[str]:
+    index = control.post("/v2/repository/index", {"ready": True}) or ()
+    return sorted({str(model["name"]) for model in index if model.get("state", "READY") == "READY"})
 
 
-def _foreign(names: list[str]) -> tuple[Doubt, ...]:
+def _foreign_model_doubts(names: list[str]) -> tuple[Doubt, ...]:
     if not names:
         return ()
     return (
         Doubt(
             code="foreign-models",
             seen=f"the server also has {', '.join(names[:4])}{' ...' if len(names) > 4 else ''}",  # noqa: PLR2004
-            advice="measure on a server that has nothing else to do, or compare with one that has the same",
+            advice="measure on a server without other models, or compare with one that has the same models",
         ),
     )
 
 
-def account(beside: Control, name: str) -> Account:
-    """Look at the statistics of a model."""
-    return triton_stats.account(beside.get(f"/v2/models/{name}/stats"))
+def account(control: Control, name: str) -> Account:
+    """Read the statistics of a model."""
+    return triton_stats.account(control.get(f"/v2/models/{name}/stats"))
 
 
-def version(beside: Control) -> dict[str, str]:
-    """Ask for the version."""
+def version(control: Control) -> dict[str, str]:
+    """Return the server's version, empty if it does not tell."""
     try:
-        return {"triton": str(beside.get("/v2")["version"])}
+        return {"triton": str(control.get("/v2")["version"])}
     except (OSError, KeyError, TypeError):
         return {}

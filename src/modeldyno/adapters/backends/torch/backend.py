@@ -1,11 +1,9 @@
-"""Runs torch modules eagerly or compiled, on any device that torch has."""
+"""PyTorch backend: runs modules eagerly or compiled, on any device that torch supports."""
 
 from __future__ import annotations
 
 import copy
-import logging
 import re
-import warnings
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import plugins
 from modeldyno.adapters.backends.output_leaves import finished_leaves
 from modeldyno.adapters.backends.torch import dataflow
+from modeldyno.adapters.backends.torch import generate as torch_generate
 from modeldyno.adapters.backends.torch import layers as torch_layers
 from modeldyno.adapters.backends.torch import memory as torch_memory
 from modeldyno.adapters.backends.torch import operators as torch_operators
 from modeldyno.adapters.backends.torch import training as torch_training
 from modeldyno.adapters.backends.torch.inputs import Placement
+from modeldyno.adapters.backends.torch.quiet import quiet
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
@@ -44,14 +44,14 @@ knobs: tuple[Knob, ...] = (
         name="device",
         kind=str,
         default="auto",
-        sentence="Where to run: auto (the first accelerator, or else the CPU), cpu, cuda, cuda:1, mps, xpu.",
+        sentence="Where to run: auto (the first accelerator, else the CPU), cpu, cuda, cuda:1, mps or xpu.",
     ),
     Knob(
         name="precision",
         kind=str,
         default=None,
         choices=("fp32", "fp16", "bf16", "int8"),
-        sentence="Convert weights and inputs, int8 by torchao in linear layers; as stored if not set.",
+        sentence="Convert weights and inputs; int8 quantises linear layers by torchao. As stored if not set.",
         aliases=("dtype",),
     ),
     Knob(
@@ -65,7 +65,7 @@ knobs: tuple[Knob, ...] = (
         name="channels_last",
         kind=bool,
         default=False,
-        sentence="Keep images and convolutions in memory with the channels last.",
+        sentence="Use the channels-last memory format for images and convolutions.",
     ),
     Knob(
         name="threads",
@@ -73,14 +73,14 @@ knobs: tuple[Knob, ...] = (
         default=None,
         low=1,
         high=4096,
-        sentence="Threads within an operator on the CPU; torch decides if not set.",
+        sentence="Intra-operator threads on the CPU; torch decides if not set.",
         aliases=("num_threads", "intra_threads"),
     ),
     Knob(
         name="inference_mode",
         kind=bool,
         default=True,
-        sentence="Run under torch.inference_mode; false runs under torch.no_grad only.",
+        sentence="Run under torch.inference_mode; false runs under torch.no_grad instead.",
     ),
     BATCH_SIZE,
 )
@@ -94,29 +94,29 @@ def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse settings that exclude each other.
 
     Raises:
-        RequestError: a device that there is not, or two settings that do not go together.
-        MissingExtra: precision=int8 without torchao.
+        RequestError: the device is unknown, or two settings contradict each other.
+        MissingExtra: precision=int8 is set and torchao is not installed.
     """
-    place = str(config.get("device", "auto"))
-    if _DEVICE.fullmatch(place) is None:
-        raise RequestError(f"The knob device takes auto, cpu, cuda, cuda:N, xpu or mps, not '{place}'.")
+    device_name = str(config.get("device", "auto"))
+    if _DEVICE.fullmatch(device_name) is None:
+        raise RequestError(f"The knob device takes auto, cpu, cuda, cuda:N, xpu or mps, not '{device_name}'.")
     if config.get("precision") == "int8":
         plugins.require(("torchao",), "setting precision=int8 of the backend 'torch'")
-    _check_on(place, config)
+    _check_device_settings(device_name, config)
 
 
-def _check_on(place: str, config: Mapping[str, KnobValue]) -> None:
-    """Refuse what a kind of device cannot do."""
-    if place in {"cpu", "mps"} and config.get("compile") == "reduce-overhead":
+def _check_device_settings(kind: str, config: Mapping[str, KnobValue]) -> None:
+    """Refuse settings that a kind of device does not support."""
+    if kind in {"cpu", "mps"} and config.get("compile") == "reduce-overhead":
         raise RequestError(
-            f"compile=reduce-overhead works by CUDA graphs and does nothing on {place}; use compile=default."
+            f"compile=reduce-overhead uses CUDA graphs and has no effect on {kind}; use compile=default."
         )
-    if place == "mps" and config.get("precision") == "int8":
+    if kind == "mps" and config.get("precision") == "int8":
         raise RequestError("precision=int8 has no kernels on mps; use fp16, or device=cpu.")
 
 
 class Session:
-    """A module that is ready on a device that works as it is called: the CPU."""
+    """A module that is ready to be called on the CPU, where a call returns when its work is done."""
 
     def __init__(self, module: Callable[..., Any], forward: Forward, placement: Placement) -> None:
         import torch  # noqa: PLC0415 - start-up is part of the product
@@ -127,52 +127,50 @@ class Session:
         self.device = str(placement.place)
         self.threads = torch.get_num_threads()
         self.converted = ""
-        """The precision that weights were converted to, if they were."""
+        """The precision that the weights were converted to; empty if they were not."""
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
-        """Copy the payload to the device, and bind it to the module."""
+        """Copy the payload to the device and bind it to the module."""
         tensors = {name: self._placement.tensor(array) for name, array in feed.items()}
         args, kwargs = self._forward.arguments(tensors)
         return partial(self._module, *args, **kwargs)
 
     def arrays(self, output: Any) -> Feed:
-        """Give the tensors of the output as arrays; other objects, such as caches, are left out."""
-        return {name: _array(leaf) for name, leaf in finished_leaves(output) if hasattr(leaf, "detach")}
+        """Return the tensors of the output as arrays; skip other objects, such as caches."""
+        return {name: _to_numpy(leaf) for name, leaf in finished_leaves(output) if hasattr(leaf, "detach")}
 
     def layers(self, feed: Feed, named: Named) -> AbstractContextManager[Layers]:
-        """Watch the modules within a call, those that are named."""
+        """Time the modules selected by `named` within a call."""
         return torch_layers.watching(self._module, self.prepare(feed), self._placement.place, named)
 
     def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
-        """Watch the operators of some calls by torch.profiler."""
+        """Record the operators of some calls with torch.profiler."""
         run, place = Session.prepare(self, feed), self._placement.place
         return torch_operators.watched(run, self._module, place, calls, trace)
 
     def flow(self, feed: Feed) -> Flow | None:
-        """Follow the data of a call."""
+        """Record the data flow of a call."""
         return dataflow.flow(Session.prepare(self, feed), self._module, self._placement.place)
 
     def allocations(self, feed: Feed) -> Watching:
-        """Watch torch's allocator; the parts of a compiled module are not told apart."""
+        """Record what torch's allocator does; a compiled module is not broken down by submodule."""
         return torch_memory.watching(self.prepare(feed), self._module, self._placement, feed)
 
     def training(self, feeds: Sequence[Feed], optimizer: str) -> AbstractContextManager[Training]:
-        """Train a copy of the module, compiled where this one is."""
+        """Train a copy of the module, compiled if this one is."""
         return torch_training.training(self._module, self._forward, self._placement, feeds, optimizer)
 
     def decoding(self, prompt: Feed, tokens: int) -> Decoding:
-        """Place a prompt on the device, for a model of transformers to continue."""
-        from modeldyno.adapters.backends.torch import generate as torch_generate  # noqa: PLC0415 - it imports this module
-
+        """Copy a prompt to the device, for a Transformers model to continue."""
         tensors = {name: self._placement.tensor(array) for name, array in prompt.items()}
         return torch_generate.decoding(self._module, tensors, tokens)
 
 
 class DeviceSession(Session):
-    """A module on a device that works on by itself: a call waits for an event at its end."""
+    """A module on an asynchronous device: a call waits for an event recorded at its end."""
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
-        """Bind the payload; a call returns when the device has reached the event after it."""
+        """Bind the payload; a call returns when the device has finished it."""
         import torch  # noqa: PLC0415 - heavy
 
         run = super().prepare(feed)
@@ -188,60 +186,62 @@ class DeviceSession(Session):
 
 
 class CudaSession(DeviceSession):
-    """A module on a CUDA device, whose allocator keeps the peak."""
+    """A module on a CUDA device, whose allocator records its peak."""
 
     def peak_reserved(self) -> int:
-        """Give the most bytes that torch's allocator held since the session was opened."""
+        """Return the peak number of bytes that torch's allocator reserved since the session was opened."""
         import torch  # noqa: PLC0415 - heavy
 
         return int(torch.cuda.max_memory_reserved(self._placement.place))
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the port's word
-    """Place, convert and compile the module; restore on leaving what was changed for the process."""
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
+    """Move, convert and compile the module; on exit restore process-wide settings."""
     check(config)
-    place = _device(str(config.get("device", "auto")))
-    _check_on(place.type, config)
+    device = _resolve_device(str(config.get("device", "auto")))
+    _check_device_settings(device.type, config)
     with ExitStack() as stack:
         _set_threads(config, stack)
-        _enter_device(place, stack)
-        converted = _conversion(model.value, config)
-        module = _evaluating(_converted(model, config, place), stack)
-        _enter_mode(config, stack)
-        callee = _compiled(module, config, stack)
+        _enter_device(device, stack)
+        converted = _conversion_name(model.value, config)
+        module = _in_eval_mode(_move_and_convert(model, config, device), stack)
+        _enter_inference_mode(config, stack)
+        compiled = _compile(module, config, stack)
         placement = Placement(
-            place=place,
+            place=device,
             kind=_input_dtype(module, config),
             channels_last=bool(config.get("channels_last")),
         )
-        session = _session(place)(callee, Forward.of(module), placement)
+        session = _session_class(device)(compiled, Forward.of(module), placement)
         session.converted = converted
         yield session
 
 
-# --- what a session is opened with ---------------------------------------------------------------
+# --- opening a session ---------------------------------------------------------------------------
 
 
-def _device(place: str) -> device:
+def _resolve_device(name: str) -> device:
     import torch  # noqa: PLC0415 - heavy
 
-    there = [name for name in ("cuda", "xpu", "mps") if _is_available(name)]
-    if place == "auto":
-        place = [*there, "cpu"][0]
-    found = torch.device(place)
-    if found.type not in {*there, "cpu"}:
+    accelerators = [name for name in ("cuda", "xpu", "mps") if _is_available(name)]
+    if name == "auto":
+        name = [*accelerators, "cpu"][0]
+    device = torch.device(name)
+    if device.type not in {*accelerators, "cpu"}:
         raise RequestError(
-            f"The device '{place}' is not available to torch {torch.__version__} here; "
-            f"available: {', '.join([*there, 'cpu'])}."
+            f"The device '{name}' is not available to torch {torch.__version__} here; "
+            f"available: {', '.join([*accelerators, 'cpu'])}."
         )
-    kind = getattr(torch, found.type)
-    if ":" in place and found.index >= kind.device_count():
-        raise RequestError(f"There is no device '{place}'; {found.type} has {kind.device_count()}, from 0.")
-    if found.type == "cpu":
-        return found
+    kind = getattr(torch, device.type)
+    if ":" in name and device.index >= kind.device_count():
+        raise RequestError(
+            f"There is no device '{name}': {device.type} has {kind.device_count()}, numbered from 0."
+        )
+    if device.type == "cpu":
+        return device
     current = kind.current_device() if hasattr(kind, "current_device") else 0
-    return torch.device(found.type, found.index if ":" in place else current)
+    return torch.device(device.type, device.index if ":" in name else current)
 
 
 def _is_available(kind: str) -> bool:
@@ -259,89 +259,89 @@ def _set_threads(config: Mapping[str, KnobValue], stack: ExitStack) -> None:
         torch.set_num_threads(int(config["threads"]))
 
 
-def _enter_device(place: device, stack: ExitStack) -> None:
+def _enter_device(device: device, stack: ExitStack) -> None:
     import torch  # noqa: PLC0415 - heavy
 
-    if place.type == "cuda":
+    if device.type == "cuda":
         torch.cuda.init()  # type: ignore[no-untyped-call]
-        stack.enter_context(torch.cuda.device(place))
-        torch.cuda.reset_peak_memory_stats(place)
+        stack.enter_context(torch.cuda.device(device))
+        torch.cuda.reset_peak_memory_stats(device)
 
 
-def _enter_mode(config: Mapping[str, KnobValue], stack: ExitStack) -> None:
-    """Enter it once for the whole session: a call then pays nothing for it."""
+def _enter_inference_mode(config: Mapping[str, KnobValue], stack: ExitStack) -> None:
+    """Enter inference mode once for the whole session, so that calls do not pay for it."""
     import torch  # noqa: PLC0415 - heavy
 
     stack.enter_context(torch.inference_mode() if config.get("inference_mode", True) else torch.no_grad())
 
 
-def _evaluating(module: Module, stack: ExitStack) -> Module:
-    """Have the module in evaluation mode; each part gets back its own mode at the end."""
-    training = [part for part in module.modules() if part.training]
-    if training:
-        stack.callback(_train, training)
+def _in_eval_mode(module: Module, stack: ExitStack) -> Module:
+    """Put the module into evaluation mode; on exit each submodule gets its own mode back."""
+    in_training = [part for part in module.modules() if part.training]
+    if in_training:
+        stack.callback(_restore_training_mode, in_training)
         module.eval()
     return module
 
 
-def _train(parts: list[Module]) -> None:
+def _restore_training_mode(parts: list[Module]) -> None:
     for part in parts:
         part.training = True
 
 
-def _session(place: device) -> type[Session]:
-    if place.type == "cpu":
+def _session_class(device: device) -> type[Session]:
+    if device.type == "cpu":
         return Session
-    return CudaSession if place.type == "cuda" else DeviceSession
+    return CudaSession if device.type == "cuda" else DeviceSession
 
 
 # --- conversions ---------------------------------------------------------------------------------
 
 
-def _converted(model: Model, config: Mapping[str, KnobValue], place: device) -> Module:
-    """Move and convert the module; a copy of it, if someone else goes on using it."""
+def _move_and_convert(model: Model, config: Mapping[str, KnobValue], device: device) -> Module:
+    """Move and convert the module; work on a copy if its owner keeps using it."""
     import torch  # noqa: PLC0415 - heavy
 
     module: Module = model.value
     precision = config.get("precision")
-    kind = getattr(torch, _DTYPES[str(precision)]) if precision in _DTYPES else None
-    if not _is_altered(module, config, place, kind):
+    dtype = getattr(torch, _DTYPES[str(precision)]) if precision in _DTYPES else None
+    if not _needs_conversion(module, config, device, dtype):
         return module
     if precision == "int8" and isinstance(module, torch.jit.ScriptModule):
-        raise RequestError(
-            "precision=int8 cannot quantise a TorchScript archive; give the module it came from."
-        )
+        raise RequestError("precision=int8 cannot quantise a TorchScript archive; pass the original module.")
     if model.borrowed:
         module = copy.deepcopy(module)
-    module = module.to(device=place, dtype=kind)
+    module = module.to(device=device, dtype=dtype)
     if config.get("channels_last"):
         module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # stubs lack it alone
-    return _quantised(module) if precision == "int8" else module
+    return _quantise(module) if precision == "int8" else module
 
 
-def _conversion(module: Module, config: Mapping[str, KnobValue]) -> str:
-    """Name the precision that weights are converted to; empty where they have it, or keep their own."""
+def _conversion_name(module: Module, config: Mapping[str, KnobValue]) -> str:
+    """Return the precision that weights are converted to; empty if nothing is converted."""
     import torch  # noqa: PLC0415 - heavy
 
     precision = str(config.get("precision", ""))
     if precision not in _DTYPES:
         return precision
-    kind = getattr(torch, _DTYPES[precision])
+    dtype = getattr(torch, _DTYPES[precision])
     floats = (t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point())
-    return precision if any(t.dtype != kind for t in floats) else ""
+    return precision if any(t.dtype != dtype for t in floats) else ""
 
 
-def _is_altered(module: Module, config: Mapping[str, KnobValue], place: device, kind: dtype | None) -> bool:
+def _needs_conversion(
+    module: Module, config: Mapping[str, KnobValue], device: device, dtype: dtype | None
+) -> bool:
     tensors = [*module.parameters(), *module.buffers()]
     return (
         config.get("precision") == "int8"
         or bool(config.get("channels_last"))
-        or any(t.device != place for t in tensors)
-        or (kind is not None and any(t.is_floating_point() and t.dtype != kind for t in tensors))
+        or any(t.device != device for t in tensors)
+        or (dtype is not None and any(t.is_floating_point() and t.dtype != dtype for t in tensors))
     )
 
 
-def _quantised(module: Module) -> Module:
+def _quantise(module: Module) -> Module:
     """Quantise linear layers to int8 weights and activations, in place."""
     import torch  # noqa: PLC0415 - heavy
 
@@ -353,69 +353,54 @@ def _quantised(module: Module) -> Module:
 
         if not any(isinstance(part, torch.nn.Linear) for part in module.modules()):
             raise RequestError(
-                "precision=int8 quantises linear layers, and this model has none; use bf16 or fp16."
+                "precision=int8 quantises linear layers only, and this model has none; use bf16 or fp16."
             )
         quantize_(module, Int8DynamicActivationInt8WeightConfig(), filter_fn=_is_plain_linear)
     return module
 
 
 def _is_plain_linear(part: Module, _name: str) -> bool:
-    """Whether it is a linear layer that is not quantised yet."""
+    """Check whether it is a linear layer that is not quantised yet."""
     import torch  # noqa: PLC0415 - heavy
 
     return isinstance(part, torch.nn.Linear) and type(part.weight) in {torch.Tensor, torch.nn.Parameter}
 
 
 def _input_dtype(module: Module, config: Mapping[str, KnobValue]) -> dtype | None:
-    """Give the dtype for floating-point inputs: that of the first weights that they may meet."""
+    """Return the dtype for floating-point inputs: that of the first floating-point parameter."""
     import torch  # noqa: PLC0415 - heavy
 
     precision = config.get("precision")
     if precision in _DTYPES:
-        found: dtype = getattr(torch, _DTYPES[str(precision)])
-        return found
+        target: dtype = getattr(torch, _DTYPES[str(precision)])
+        return target
     return next((p.dtype for p in module.parameters() if p.is_floating_point()), None)
 
 
-def _compiled(module: Module, config: Mapping[str, KnobValue], stack: ExitStack) -> Callable[..., Any]:
+def _compile(module: Module, config: Mapping[str, KnobValue], stack: ExitStack) -> Callable[..., Any]:
     import torch  # noqa: PLC0415 - heavy
 
     mode = str(config.get("compile", "off"))
     if mode == "off":
         return module
     if isinstance(module, torch.jit.ScriptModule):
-        raise RequestError(
-            f"compile={mode} cannot compile a TorchScript archive; give the module it came from."
-        )
+        raise RequestError(f"compile={mode} cannot compile a TorchScript archive; pass the original module.")
     stack.callback(torch.compiler.reset)
     with quiet():  # the compiler is imported here
         compiled: Callable[..., Any] = torch.compile(module, mode=mode)
     return compiled
 
 
-# --- small things --------------------------------------------------------------------------------
+# --- outputs -------------------------------------------------------------------------------------
 
 
-def _array(tensor: Any) -> Any:
+def _to_numpy(tensor: Any) -> Any:
     import torch  # noqa: PLC0415 - heavy
 
-    plain = tensor.detach()
-    if plain.is_quantized:
-        plain = plain.dequantize()
-    if plain.layout is not torch.strided:
-        plain = plain.to_dense()
-    plain = plain.float() if plain.dtype is torch.bfloat16 else plain
-    return plain.cpu().numpy()
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep from the user what libraries say of themselves while they are imported and set up."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
+    dense = tensor.detach()
+    if dense.is_quantized:
+        dense = dense.dequantize()
+    if dense.layout is not torch.strided:
+        dense = dense.to_dense()
+    dense = dense.float() if dense.dtype is torch.bfloat16 else dense
+    return dense.cpu().numpy()

@@ -1,9 +1,8 @@
-"""Which data goes where in one call of a torch module, for `core.trace.redundant_ops` to judge.
+"""Records the data flow of one call of a torch module, for `core.trace.redundant_ops`.
 
-Two witnesses work together. A function mode sees each call that the model's own code makes, by the
-name that it has there, and what goes in and comes out; it sees those too that do nothing on this
-device. A dispatch mode sees the operators within, and so what memory they change, whether the host
-waits, and how long they take.
+Two torch modes work together. A function mode sees each call that the model's code makes, by its Python
+name, with its inputs and outputs, including calls that are no-ops on this device. A dispatch mode sees the
+operators inside: which memory they write, whether the host waits for them, and how long they take.
 """
 
 from __future__ import annotations
@@ -27,44 +26,44 @@ if TYPE_CHECKING:
     from torch import device
     from torch.nn import Module
 
-_LOOKS = frozenset({
+_METADATA_CALLS = frozenset({
     "size", "stride", "dim", "ndimension", "numel", "nelement", "element_size", "storage_offset",
     "is_contiguous", "is_floating_point", "is_complex", "get_device", "untyped_storage", "data_ptr",
     "__get__", "__set__", "__repr__", "__hash__", "__len__", "has_names",
 })  # fmt: skip
-"""Calls that ask a tensor for what it is like, and not for its numbers."""
-_WAITING = frozenset({
+"""Calls that read a tensor's metadata, not its values."""
+_SYNCHRONISING = frozenset({
     "_local_scalar_dense", "item", "is_nonzero", "nonzero", "nonzero_numpy", "masked_select", "equal",
     "allclose", "argwhere", "_unique", "_unique2", "unique_dim", "unique_consecutive",
 })  # fmt: skip
-"""Operators that hand numbers to the host, or give a tensor whose size depends on numbers."""
+"""Operators that copy values to the host, or whose output size depends on values: the host waits for them."""
 
 
 def flow(run: Callable[[], Any], callee: Callable[..., Any], place: device) -> Flow | None:
-    """Follow one call of `run`, which binds a payload to a module; None where that is compiled.
+    """Record one call of `run`, which binds a payload to a module; None if that is compiled.
 
-    A call before it warms up. The function mode keeps torch from a few fused paths (those of
-    nn.TransformerEncoderLayer), so what is followed there is the plain path.
+    A warm-up call comes first. The function mode switches off a few fused paths of torch (those of
+    nn.TransformerEncoderLayer), so that the unfused path is recorded there.
     """
     module = eager(callee)
     if module is None:
         return None
-    found = None
+    result = None
     for _ in range(2):
         recorder = _Recorder(place)
         weights = recorder.storages(module.parameters())
         payload = (getattr(run, "args", ()), getattr(run, "keywords", {}))
-        given = recorder.storages([*module.buffers(), *_tensors(payload)])
-        with recorder.watching(module):
+        inputs = recorder.storages([*module.buffers(), *_tensors(payload)])
+        with recorder.recording(module):
             output = run()
-        found = recorder.flow(weights, given, output)
+        result = recorder.flow(weights, inputs, output)
         del output
-    return found
+    return result
 
 
 @dataclass(slots=True)
 class _Entry:
-    """A Step in the making."""
+    """A Step being recorded."""
 
     name: str
     scope: str
@@ -77,18 +76,18 @@ class _Entry:
     awaited: tuple[Value, ...] = ()
     time: float = 0.0
     marks: list[tuple[Any, Any]] = field(default_factory=list)
-    """Events of a device before and after each operator."""
+    """Device events before and after each operator."""
 
     def step(self) -> Step:
-        """Give the Step; the device has finished."""
-        anew = {value.storage for value in self.outputs} - {value.storage for value in self.inputs}
+        """Return the Step; the device must have finished."""
+        created = {value.storage for value in self.outputs} - {value.storage for value in self.inputs}
         return Step(
             name=self.name,
             scope=self.scope,
             line=self.line,
             inputs=self.inputs,
             outputs=self.outputs,
-            writes=frozenset(self.writes - anew),
+            writes=frozenset(self.writes - created),
             awaited=self.awaited,
             place=self.place,
             literal=self.literal,
@@ -97,7 +96,7 @@ class _Entry:
 
 
 class _Recorder:
-    """Takes down what both witnesses see."""
+    """Collects what both torch modes see."""
 
     def __init__(self, place: device) -> None:
         import torch  # noqa: PLC0415 - heavy
@@ -111,8 +110,8 @@ class _Recorder:
         self._path: list[str] = []
 
     @contextmanager
-    def watching(self, module: Module) -> Iterator[None]:
-        """Watch what runs; modules tell when they begin and end."""
+    def recording(self, module: Module) -> Iterator[None]:
+        """Record what runs; module hooks keep track of the current module."""
         from torch.overrides import TorchFunctionMode  # noqa: PLC0415 - heavy
         from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - heavy
 
@@ -121,12 +120,12 @@ class _Recorder:
         class Functions(TorchFunctionMode):
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 del types
-                return recorder.called(func, args, kwargs or {}, sys._getframe(1))  # noqa: SLF001 - the one that calls
+                return recorder.record_call(func, args, kwargs or {}, sys._getframe(1))  # noqa: SLF001 - the caller's frame
 
         class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]  # not annotated
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 del types
-                return recorder.ran(func, args, kwargs or {})
+                return recorder.record_operator(func, args, kwargs or {})
 
         with ExitStack() as stack:
             stack.enter_context(entered(module, self._path.append, lambda _path: self._path.pop()))
@@ -136,27 +135,27 @@ class _Recorder:
         if self._library is not None:
             self._library.synchronize(self._place)
 
-    def flow(self, weights: frozenset[int], given: frozenset[int], output: Any) -> Flow:
-        """Give what was taken down; what lives on beside `output` was kept by the model."""
+    def flow(self, weights: frozenset[int], inputs: frozenset[int], output: Any) -> Flow:
+        """Return the recorded flow; storages still alive and not in `output` are kept by the model."""
         outputs = self.storages(_tensors(output))
         alive = {name for name, reference in self._references.items() if not reference.expired()}
         return Flow(
             steps=tuple(entry.step() for entry in self._entries),
             device=self._place.type,
             weights=weights,
-            given=given - weights,
+            given=inputs - weights,
             outputs=outputs,
-            kept=frozenset(alive - outputs - given - weights),
+            kept=frozenset(alive - outputs - inputs - weights),
         )
 
-    def called(self, func: Any, args: Any, kwargs: Mapping[str, Any], caller: FrameType) -> Any:
-        """Take down a call that the model's code makes."""
-        name = _name(func)
-        if self._open is not None or name.rpartition(".")[2] in _LOOKS:
+    def record_call(self, func: Any, args: Any, kwargs: Mapping[str, Any], caller: FrameType) -> Any:
+        """Record a call that the model's code makes."""
+        name = _function_name(func)
+        if self._open is not None or name.rpartition(".")[2] in _METADATA_CALLS:
             return func(*args, **kwargs)
-        place, literal = _named_place(name, args, kwargs, caller.f_code.co_consts)
+        place, literal = _named_device(name, args, kwargs, caller.f_code.co_consts)
         inputs = self._values((args, kwargs))
-        entry = _Entry(name, self._scope(), inputs, _line(caller), place, literal)
+        entry = _Entry(name, self._scope(), inputs, _users_line(caller), place, literal)
         self._open = entry
         try:
             result = func(*args, **kwargs)
@@ -167,22 +166,22 @@ class _Recorder:
             self._entries.append(entry)
         return result
 
-    def ran(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        """Take down an operator: as part of the call that is open, or by itself in scripted code."""
+    def record_operator(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Record an operator: as part of the open call, or on its own in scripted code."""
         entry = self._open
-        alone = entry is None
+        standalone = entry is None
         if entry is None:
             entry = _Entry(str(func._schema.name), self._scope(), self._values((args, kwargs)))  # noqa: SLF001 - no other way
             self._entries.append(entry)
-        entry.writes |= self._written(func, args, kwargs)
-        awaited = self._values(self._awaited(func, args))
+        entry.writes |= self._written_storages(func, args, kwargs)
+        awaited = self._values(self._awaited_tensors(func, args))
         entry.awaited += awaited
-        result = self._timed(entry, func, args, kwargs, by_host=bool(awaited))
-        if alone:
+        result = self._run_timed(entry, func, args, kwargs, by_host=bool(awaited))
+        if standalone:
             entry.outputs = self._values(result)
         return result
 
-    def _timed(self, entry: _Entry, func: Any, args: Any, kwargs: Any, *, by_host: bool) -> Any:
+    def _run_timed(self, entry: _Entry, func: Any, args: Any, kwargs: Any, *, by_host: bool) -> Any:
         if self._library is None or by_host:
             begin = perf_counter()
             result = func(*args, **kwargs)
@@ -195,20 +194,20 @@ class _Recorder:
         entry.marks.append((before, after))
         return result
 
-    def _awaited(self, func: Any, args: Sequence[Any]) -> Any:
-        """Give the tensors whose numbers the host waits for."""
+    def _awaited_tensors(self, func: Any, args: Sequence[Any]) -> Any:
+        """Return the tensors whose values the host waits for."""
         name = func._schema.name.rpartition("::")[2]  # noqa: SLF001 - no other way
         if name in {"index", "index_put", "index_put_"}:
             kinds = {self._torch.bool, self._torch.uint8}
             return [tensor for tensor in _tensors(args[1]) if tensor.dtype in kinds]
-        return args if name in _WAITING else ()
+        return args if name in _SYNCHRONISING else ()
 
-    def _written(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> frozenset[int]:
-        found = []
-        for place, argument in enumerate(func._schema.arguments):  # noqa: SLF001 - no other way
+    def _written_storages(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> frozenset[int]:
+        written = []
+        for index, argument in enumerate(func._schema.arguments):  # noqa: SLF001 - no other way
             if argument.alias_info is not None and argument.alias_info.is_write:
-                found.append(args[place] if place < len(args) else kwargs.get(argument.name))
-        return self.storages(_tensors(found)) if found else frozenset()
+                written.append(args[index] if index < len(args) else kwargs.get(argument.name))
+        return self.storages(_tensors(written)) if written else frozenset()
 
     def _scope(self) -> str:
         return self._path[-1] if self._path else ""
@@ -216,23 +215,26 @@ class _Recorder:
     # tensors as values
 
     def storages(self, tensors: Iterable[Any]) -> frozenset[int]:
-        """Name the memory of tensors."""
-        named = (self._storage(tensor) for tensor in tensors)
-        return frozenset(name for name in named if name is not None)
+        """Return the ids of the tensors' storages."""
+        ids = (self._storage(tensor) for tensor in tensors)
+        return frozenset(storage for storage in ids if storage is not None)
 
     def _storage(self, tensor: Any) -> int | None:
-        """Name its memory; the reference to it keeps the name from being given to other memory."""
+        """Return the id of its storage; the kept weak reference prevents the id from being reused."""
         from torch.multiprocessing.reductions import StorageWeakRef  # noqa: PLC0415 - heavy
 
         try:
             reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # the same
-        except (NotImplementedError, RuntimeError):  # it has none: sparse, or within a transform
+        except (
+            NotImplementedError,
+            RuntimeError,
+        ):  # it has no storage: sparse, or inside a functorch transform
             return None
         self._references.setdefault(reference.cdata, reference)
         return int(reference.cdata)
 
-    def _values(self, found: Any) -> tuple[Value, ...]:
-        values = (self._value(tensor) for tensor in _tensors(found))
+    def _values(self, nested: Any) -> tuple[Value, ...]:
+        values = (self._value(tensor) for tensor in _tensors(nested))
         return tuple(value for value in values if value is not None)
 
     def _value(self, tensor: Any) -> Value | None:
@@ -252,8 +254,8 @@ class _Recorder:
         )
 
 
-def _line(frame: FrameType | None) -> str:
-    """Write the innermost line of the user's code between a frame and the call that is followed."""
+def _users_line(frame: FrameType | None) -> str:
+    """Return ``file:line`` of the innermost user code between a frame and the recorded call."""
     while frame is not None and frame.f_code is not flow.__code__:
         if is_users(frame.f_code.co_filename):
             return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
@@ -261,22 +263,22 @@ def _line(frame: FrameType | None) -> str:
     return ""
 
 
-def _tensors(found: Any) -> Iterator[Any]:
+def _tensors(nested: Any) -> Iterator[Any]:
     import torch  # noqa: PLC0415 - heavy
 
-    return (leaf for _, leaf in leaves(found) if isinstance(leaf, torch.Tensor))
+    return (leaf for _, leaf in leaves(nested) if isinstance(leaf, torch.Tensor))
 
 
-def _name(func: Any) -> str:
+def _function_name(func: Any) -> str:
     from torch.overrides import resolve_name  # noqa: PLC0415 - heavy
 
     return str(resolve_name(func) or getattr(func, "__name__", "a function"))
 
 
-def _named_place(
-    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], written: tuple[Any, ...]
+def _named_device(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], constants: tuple[Any, ...]
 ) -> tuple[str, bool]:
-    """Give the kind of the device that a call names, and whether the code spells it out."""
+    """Return the kind of device that a call names, and whether it is a literal in the code."""
     import torch  # noqa: PLC0415 - heavy
 
     tail = name.rpartition(".")[2]
@@ -287,10 +289,10 @@ def _named_place(
         if isinstance(candidate, torch.Tensor):
             return candidate.device.type, False
         kind = candidate.type if isinstance(candidate, torch.device) else candidate
-        if isinstance(kind, str) and kind.partition(":")[0] in _KINDS:
+        if isinstance(kind, str) and kind.partition(":")[0] in _DEVICE_KINDS:
             kind = kind.partition(":")[0]
-            return kind, any(isinstance(text, str) and text.partition(":")[0] == kind for text in written)
+            return kind, any(isinstance(text, str) and text.partition(":")[0] == kind for text in constants)
     return "", False
 
 
-_KINDS = frozenset({"cpu", "cuda", "mps", "xpu", "meta"})
+_DEVICE_KINDS = frozenset({"cpu", "cuda", "mps", "xpu", "meta"})

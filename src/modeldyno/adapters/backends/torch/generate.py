@@ -1,8 +1,8 @@
-"""Generates tokens with a model of transformers, step by step, so that each step can be timed.
+"""Generates tokens with a Transformers model, step by step, so that each step can be timed.
 
 The library's own `generate` prepares everything (masks, positions, the kind of cache that the model
-wants) and hands it over before its first step; from there on the loop is ours: greedy, without a
-streamer, stopping criteria or logits processors, and with no end of text.
+needs) and hands over before its first step; from there on the loop is ours: greedy, without streamer,
+stopping criteria or logits processors, and with no end-of-text check.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.backends.torch.backend import quiet
+from modeldyno.adapters.backends.torch.quiet import quiet
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -25,131 +25,133 @@ if TYPE_CHECKING:
 
 _TOKENS, _MASK = "input_ids", "attention_mask"
 _CACHES = ("cache", "past_key_values", "cache_params", "state", "mems", "past_buckets_states")
-"""Names under which models take the cache of the step before: `cache` from transformers 5.24 on."""
+"""Arguments by which models take the cache of the previous step: `cache` from transformers 5.24 on."""
 _POSITIONS = ("max_target_positions", "max_position_embeddings", "n_positions")
-"""Names of a configuration for the most tokens that a decoder takes."""
+"""Configuration fields for the maximum number of positions of a decoder."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Decoding:
-    """A prompt on the device, and the model that continues it."""
+class TorchDecoding:
+    """A prompt on the device and the model that continues it."""
 
     model: Any
-    """Of transformers."""
+    """A Transformers model."""
     call: Callable[..., Any]
-    """The model itself, or what a compiler made of it."""
+    """The model itself, or its compiled form."""
     inputs: dict[str, Tensor]
     most: int
     """Tokens to generate."""
     left: tuple[Any, ...] = ()
-    """Caches: what the last step left."""
+    """The caches that the last step returned."""
     template: Any = None
     """Outputs of the encoder, from which the caches of an encoder-decoder are prepared."""
 
     def tokens(self) -> Generator[Tensor]:
-        """Begin anew, and give a token of each sample at each `next`, as `ports.Decoding` says."""
-        self.left = ()  # or it would lie in memory beside the new one
+        """Start a new generation that yields a token per sample at each `next`; see `interfaces.Decoding`."""
+        self.left = ()  # else the old cache would stay in memory next to the new one
         if self.model.config.is_encoder_decoder and self.template is None:
-            self.template = self._encoded()
-        ids, arguments = self._prepared()
-        return self._steps(ids, arguments, _waiter(ids.device))
+            self.template = self._encode()
+        ids, arguments = self._prepare()
+        return self._steps(ids, arguments, _make_waiter(ids.device))
 
     def cache_bytes(self) -> int:
-        """Give the bytes of all storages that the cache holds, whether they are full or not."""
+        """Return the bytes of all storages of the cache, whether they are full or not."""
         return cache_bytes(self.left)
 
-    def _encoded(self) -> Any:
+    def _encode(self) -> Any:
         encoder = self.model.get_encoder()
-        known = inspect.signature(encoder.forward).parameters
-        return encoder(**{n: t for n, t in self.inputs.items() if n in known}, return_dict=True)
+        parameters = inspect.signature(encoder.forward).parameters
+        return encoder(**{n: t for n, t in self.inputs.items() if n in parameters}, return_dict=True)
 
-    def _prepared(self) -> tuple[Tensor, dict[str, Any]]:
-        """Have `generate` prepare its first step: the tokens so far, and the arguments beside them."""
+    def _prepare(self) -> tuple[Tensor, dict[str, Any]]:
+        """Let `generate` prepare its first step: the tokens so far and the other arguments."""
         from transformers import GenerationMixin  # noqa: PLC0415 - heavy
 
-        found: list[tuple[Tensor, dict[str, Any]]] = []
+        prepared: list[tuple[Tensor, dict[str, Any]]] = []
 
         def take(_model: Any, input_ids: Tensor, **arguments: Any) -> Tensor:
-            found.append((input_ids, {n: v for n, v in arguments.items() if n not in _OF_THE_LOOP}))
+            prepared.append((input_ids, {n: v for n, v in arguments.items() if n not in _LOOP_ARGUMENTS}))
             return input_ids
 
-        encoded = {} if self.template is None else {"encoder_outputs": self.template}
+        encoder_outputs = {} if self.template is None else {"encoder_outputs": self.template}
         with quiet():
-            # Of the base class: some models' own `generate` does more than generate (Whisper's cuts sound).
+            # From the base class: some models override `generate` to do more (Whisper splits the audio).
             GenerationMixin.generate(
-                self.model, **self.inputs, **encoded, custom_generate=take, max_new_tokens=self.most,
+                self.model, **self.inputs, **encoder_outputs, custom_generate=take, max_new_tokens=self.most,
                 do_sample=False, num_beams=1, use_cache=True, return_dict_in_generate=False,
             )  # fmt: skip
-        return found[0]
+        return prepared[0]
 
     def _steps(self, ids: Tensor, arguments: dict[str, Any], wait: Callable[[], None]) -> Generator[Tensor]:
         if self.template is not None:
-            arguments["encoder_outputs"] = self._encoded()
+            arguments["encoder_outputs"] = self._encode()
         with ExitStack() as stack:
-            for place in range(self.most):
-                if place == 1:  # some models run their experts in another way where there are few tokens
+            for index in range(self.most):
+                if index == 1:  # some mixture-of-experts models switch to another path for few tokens
                     switch = getattr(self.model, "_optimize_model_for_decode", nullcontext)
                     stack.enter_context(switch())
-                ids = self._step(ids, arguments, first=place == 0)
+                ids = self._step(ids, arguments, first=index == 0)
                 wait()
                 yield ids[:, -1:]
 
     def _step(self, ids: Tensor, arguments: dict[str, Any], *, first: bool) -> Tensor:
-        """Give the tokens so far with one more; `arguments` become those of the next step."""
+        """Return the tokens so far plus one; update `arguments` for the next step."""
         import torch  # noqa: PLC0415 - heavy
 
-        outputs = self.call(**_inputs(self.model, ids, arguments, first=first), return_dict=True)
+        outputs = self.call(**_step_inputs(self.model, ids, arguments, first=first), return_dict=True)
         update = self.model._update_model_kwargs_for_generation  # noqa: SLF001 - there is no other way
         arguments.update(update(outputs, arguments, is_encoder_decoder=self.model.config.is_encoder_decoder))
         self.left = tuple(arguments[name] for name in _CACHES if arguments.get(name) is not None)
         return torch.cat([ids, outputs.logits[:, -1].argmax(-1, keepdim=True)], dim=-1)
 
 
-_OF_THE_LOOP = {
+_LOOP_ARGUMENTS = {
     "logits_processor", "stopping_criteria", "generation_config", "synced_gpus", "streamer",
     "assistant_model", "tokenizer", "assistant_tokenizer",
 }  # fmt: skip
-"""What `generate` gives to its loop, and the loop does not give to the model."""
+"""Arguments that `generate` passes to its loop, and the loop does not pass to the model."""
 
 
-def decoding(module: Any, tensors: Mapping[str, Tensor], tokens: int) -> Decoding:
-    """Make ready to continue a prompt by so many tokens.
+def decoding(module: Any, tensors: Mapping[str, Tensor], tokens: int) -> TorchDecoding:
+    """Prepare to continue a prompt by `tokens` tokens.
 
     Args:
-        module: of transformers, or what `torch.compile` made of one.
-        tensors: what it reads, by the names of its inputs, on its device.
-        tokens: to generate for each sample.
+        module: a Transformers model, or what `torch.compile` returned for one.
+        tensors: the prompt on the model's device, by input name.
+        tokens: number of tokens to generate for each sample.
 
     Raises:
-        RequestError: it cannot generate, or not so much, or not from these inputs.
+        RequestError: the model cannot generate, not this many tokens, or not from these inputs.
     """
     model = getattr(module, "_orig_mod", module)
-    _check(model, tensors, tokens)
+    _check_supported(model, tensors, tokens)
     inputs = dict(tensors)
     if _TOKENS in inputs and _MASK in inspect.signature(model.forward).parameters:
-        # Without a mask, `generate` would take tokens that are equal to the one for padding for padding.
+        # Without a mask, `generate` would treat tokens equal to the padding token as padding.
         inputs[_MASK] = inputs[_TOKENS].new_ones(inputs[_TOKENS].shape)
-    return Decoding(model=model, call=module, inputs=inputs, most=tokens)
+    return TorchDecoding(model=model, call=module, inputs=inputs, most=tokens)
 
 
 def cache_bytes(cache: Any) -> int:
-    """Count the bytes of the storages of all tensors in a cache, each storage once."""
+    """Sum the bytes of the storages of all tensors in a cache, each storage once."""
     return sum({storage.data_ptr(): storage.nbytes() for storage in _storages(cache, {})}.values())
 
 
 def _storages(value: Any, seen: dict[int, Any]) -> Iterator[UntypedStorage]:
-    """Look for tensors in containers, and in the attributes of the library's own objects."""
+    """Yield the storages of tensors in containers and in attributes of Transformers objects."""
     import torch  # noqa: PLC0415 - heavy
 
     if id(value) in seen:
         return
-    seen[id(value)] = value  # and kept alive, as another object might get its number
+    seen[id(value)] = value  # kept alive, as its id could be reused otherwise
     if isinstance(value, torch.Tensor):
-        if value.ndim > 1:  # others are counters
+        if value.ndim > 1:  # one-dimensional ones are counters
             yield value.untyped_storage()
         return
-    ours = type(value).__module__.startswith("transformers.") and not isinstance(value, torch.nn.Module)
-    parts = getattr(value, "__dict__", {}) if ours and not isinstance(value, dict) else value
+    is_transformers = type(value).__module__.startswith("transformers.") and not isinstance(
+        value, torch.nn.Module
+    )
+    parts = getattr(value, "__dict__", {}) if is_transformers and not isinstance(value, dict) else value
     parts = parts.values() if isinstance(parts, dict) else parts
     if isinstance(parts, Iterable) and not isinstance(parts, str):
         for part in parts:
@@ -159,34 +161,34 @@ def _storages(value: Any, seen: dict[int, Any]) -> Iterator[UntypedStorage]:
 # --- one step ------------------------------------------------------------------------------------
 
 
-def _inputs(model: Any, ids: Tensor, arguments: dict[str, Any], *, first: bool) -> dict[str, Any]:
-    """Have the model cut and complete the inputs of a step."""
+def _step_inputs(model: Any, ids: Tensor, arguments: dict[str, Any], *, first: bool) -> dict[str, Any]:
+    """Let the model slice and complete the inputs of a step."""
     prepare = model.prepare_inputs_for_generation
-    if _cuts_by_length():
+    if _takes_sequence_length():
         length = None if first else 1
-        found = prepare(ids, next_sequence_length=length, is_first_iteration=first, **arguments)
-    else:  # before transformers 5 the places of the new tokens said how to cut
+        inputs = prepare(ids, next_sequence_length=length, is_first_iteration=first, **arguments)
+    else:  # before transformers 5, `cache_position` determined the slice
         if first:
             arguments["cache_position"] = ids.new_ones(ids.shape[1]).cumsum(0) - 1
-        found = prepare(ids, **arguments)
-    return dict(found)
+        inputs = prepare(ids, **arguments)
+    return dict(inputs)
 
 
 @cache
-def _cuts_by_length() -> bool:
+def _takes_sequence_length() -> bool:
     from transformers import GenerationMixin  # noqa: PLC0415 - heavy
 
-    known = inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters
-    return "next_sequence_length" in known
+    parameters = inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters
+    return "next_sequence_length" in parameters
 
 
-def _waiter(place: device) -> Callable[[], None]:
-    """Give what returns when the device has done all that it was asked for."""
+def _make_waiter(device: device) -> Callable[[], None]:
+    """Return a function that blocks until the device has finished all submitted work."""
     import torch  # noqa: PLC0415 - heavy
 
-    if place.type == "cpu":
+    if device.type == "cpu":
         return lambda: None
-    done = getattr(torch, place.type).Event()
+    done = getattr(torch, device.type).Event()
 
     def wait() -> None:
         done.record()
@@ -195,28 +197,28 @@ def _waiter(place: device) -> Callable[[], None]:
     return wait
 
 
-# --- what cannot be done -------------------------------------------------------------------------
+# --- unsupported requests ------------------------------------------------------------------------
 
 
-def _check(model: Any, tensors: Mapping[str, Tensor], tokens: int) -> None:
+def _check_supported(model: Any, tensors: Mapping[str, Tensor], tokens: int) -> None:
     kind = type(model).__name__
     if not (hasattr(model, "can_generate") and model.can_generate()):
-        raise RequestError(f"{kind} cannot generate tokens{_instead(model)}.")
+        raise RequestError(f"{kind} cannot generate tokens{_why_not(model)}.")
     _check_release()
     main = model.main_input_name
     if main not in tensors:
         raise RequestError(
-            f"{kind} generates from '{main}', and is not fed with it; give it by --input {main}=..., with "
-            "its shape."
+            f"{kind} generates from '{main}', which is not among the inputs; pass --input {main}=... "
+            "with its shape."
         )
-    most = _positions(model.config)
+    max_positions = _max_positions(model.config)
     seq2seq = model.config.is_encoder_decoder
-    read = tensors[_TOKENS].shape[1] if _TOKENS in tensors else 1
-    needed = max(read, tokens) if seq2seq else read + tokens - 1
-    if most is not None and needed > most:
+    prompt_length = tensors[_TOKENS].shape[1] if _TOKENS in tensors else 1
+    needed = max(prompt_length, tokens) if seq2seq else prompt_length + tokens - 1
+    if max_positions is not None and needed > max_positions:
         raise RequestError(
-            f"{kind} has {most:,} positions, and a prompt of {read:,} tokens with {tokens:,} generated ones "
-            f"needs {needed:,}; ask for fewer by --prompt and --generate."
+            f"{kind} has {max_positions:,} positions, but a prompt of {prompt_length:,} tokens plus "
+            f"{tokens:,} generated ones needs {needed:,}; reduce --prompt or --generate."
         )
 
 
@@ -226,29 +228,29 @@ def _check_release() -> None:
     major, minor = (int(part) for part in transformers.__version__.split(".")[:2])
     if (major, minor) < _FIRST_RELEASE:
         raise RequestError(
-            f"transformers {transformers.__version__} cannot hand its generation over before the first "
-            "step; install release 4.57 or later."
+            f"transformers {transformers.__version__} is too old to time generation step by step; "
+            "install release 4.57 or later."
         )
 
 
 _FIRST_RELEASE = (4, 57)
 
 
-def _positions(config: Any) -> int | None:
-    """Give the most tokens that a decoder takes; None where positions are relative."""
+def _max_positions(config: Any) -> int | None:
+    """Return the maximum number of positions of a decoder; None if positions are relative."""
     if hasattr(config, "relative_attention_num_buckets"):
         return None
     config = config.get_text_config()
-    found = (getattr(config, name, None) for name in _POSITIONS)
-    return next((most for most in found if isinstance(most, int) and most > 0), None)
+    limits = (getattr(config, name, None) for name in _POSITIONS)
+    return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
 
 
-def _instead(model: Module) -> str:
-    """Say which class of the same architecture can, where there is one."""
+def _why_not(model: Module) -> str:
+    """Explain why a model cannot generate; name a class of the same architecture that can."""
     config = getattr(model, "config", None)
     kind = getattr(config, "model_type", None)
     if not isinstance(kind, str):
-        return ": it is no causal or seq2seq model of transformers"
+        return ": it is not a causal or seq2seq model of Transformers"
     from transformers.models.auto import modeling_auto as auto  # noqa: PLC0415 - heavy
 
     tables: tuple[str, ...] = ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",)
@@ -259,4 +261,6 @@ def _instead(model: Module) -> str:
     names = [name for table in tables if isinstance(name := getattr(auto, table, {}).get(kind), str)]
     if not names:
         return ": no model of this kind chooses the next token"
-    return f', as it has no head; name a class that has one in config.json: "architectures": ["{names[0]}"]'
+    return (
+        f', as it lacks an LM head; name a class that has one in config.json: "architectures": ["{names[0]}"]'
+    )

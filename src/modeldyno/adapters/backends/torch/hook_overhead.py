@@ -1,4 +1,4 @@
-"""What hooks cost: on modules that do nothing, and in the model itself."""
+"""Measures the overhead of hooks: on modules that do nothing, and in the model itself."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from modeldyno.core.trace.layer_times import Toll, quiet
 if TYPE_CHECKING:
     from torch import device
 
-_ROUNDS, _EMPTY = 30, 40
-"""How often the cost of hooks is measured, on how many modules in a row."""
-_SETTLING = 0.5
-"""Seconds in which twice as many calls are made, to see what hooks cost in a model; of fewer it is left."""
-_QUEUED = 0.8
-"""A call whose modules are all submitted in this share of its time keeps the device busy."""
+_ROUNDS, _EMPTY_MODULES = 30, 40
+"""How often the overhead of hooks is measured, and on how many modules in a row."""
+_TIME_LIMIT = 0.5
+"""Seconds for twice as many calls that measure the overhead in a model; with fewer calls it is not scaled."""
+_BUSY_SHARE = 0.8
+"""A call that submits all of its modules within this share of its time keeps the device busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time of the host, or of a device."""
+    """The clock of the host or of a device."""
 
     stamp: Callable[[], Any]
-    """Gives a moment."""
+    """Takes a time stamp."""
     seconds: Callable[[Sequence[Any]], list[float]]
-    """Turns moments into seconds after the first of them."""
+    """Turns time stamps into seconds after the first of them."""
 
 
 def clock(place: device) -> Clock:
-    """Give the time of a device, or of the host for the CPU."""
+    """Return the clock of a device; that of the host for the CPU."""
     if place.type == "cpu":
         return Clock(perf_counter_ns, lambda moments: [(moment - moments[0]) * 1e-9 for moment in moments])
     import torch  # noqa: PLC0415 - heavy
@@ -51,9 +51,9 @@ def clock(place: device) -> Clock:
 
 
 def filler(run: Callable[[], Any], parts: Sequence[Part], place: device) -> Callable[[], None] | None:
-    """Give work that keeps the device busy, if the call does so: hooks then cost what their events cost.
+    """Return work that keeps the device busy if the call does so; hooks then cost only their events.
 
-    None where the host is what the time is spent on, as it always is on the CPU.
+    None if the call is bound by the host, as it always is on the CPU.
     """
     if place.type == "cpu":
         return None
@@ -65,7 +65,7 @@ def filler(run: Callable[[], Any], parts: Sequence[Part], place: device) -> Call
         begin = perf_counter_ns()
         run()
         end = perf_counter_ns()
-    if not marks or marks[-1][1] - begin > _QUEUED * (end - begin):
+    if not marks or marks[-1][1] - begin > _BUSY_SHARE * (end - begin):
         return None
     square = torch.ones(4096, 4096, device=place)
 
@@ -77,20 +77,20 @@ def filler(run: Callable[[], Any], parts: Sequence[Part], place: device) -> Call
 
 
 def measured(reading: Clock, fill: Callable[[], None] | None) -> Toll:
-    """Measure what a pair of hooks costs, on modules that do nothing, one after the other.
+    """Measure the overhead of a pair of hooks on modules that do nothing, one after the other.
 
     Args:
-        reading: what the hooks read.
-        fill: keeps the device busy meanwhile, so that its time is measured; None for that of the host.
+        reading: the clock that the hooks read.
+        fill: keeps the device busy, so that device time is measured; None to measure host time.
     """
     import torch  # noqa: PLC0415 - heavy
 
-    modules = [torch.nn.Identity() for _ in range(_EMPTY)]
-    given = torch.zeros(1)
+    modules = [torch.nn.Identity() for _ in range(_EMPTY_MODULES)]
+    tensor = torch.zeros(1)
     plain = forward = 0.0
     if fill is None:
-        plain = _each(modules, given)
-        forward = _each([module.forward for module in modules], given)
+        plain = _seconds_per_call(modules, tensor)
+        forward = _seconds_per_call([module.forward for module in modules], tensor)
     marks: list[Mark] = []
     inside, whole = [], []
     with ExitStack() as stack:
@@ -100,53 +100,53 @@ def measured(reading: Clock, fill: Callable[[], None] | None) -> Toll:
             if fill is not None:
                 fill()
             for module in modules:
-                module(given)
+                module(tensor)
             if fill is not None:
                 marks[-1][1].synchronize()
-            at = reading.seconds([moment for _, moment in marks])
-            inside.append(median(end - begin for begin, end in zip(at[::2], at[1::2], strict=True)))
-            whole.append((at[-2] - at[0]) / (_EMPTY - 1))
+            times = reading.seconds([moment for _, moment in marks])
+            inside.append(median(end - begin for begin, end in zip(times[::2], times[1::2], strict=True)))
+            whole.append((times[-2] - times[0]) / (_EMPTY_MODULES - 1))
     within = max(0.0, quiet(inside) - forward)
     return Toll(inside=within, outside=max(0.0, quiet(whole) - plain - within))
 
 
 def unasked(parts: Sequence[Part]) -> int:
-    """Count the modules that hooks in common are run for though nobody asks: the whole, or none."""
+    """Count the modules that global hooks run for although they are not watched: the root module, or none."""
     return int(any(not part.apart for part in parts))
 
 
 def in_place(toll: Toll, run: Callable[[], Any], parts: Sequence[Part]) -> Toll:
-    """Scale the cost by what it is in this model: it is seen in calls with hooks and without, in turns.
+    """Scale the overhead to this model, by calls with and without hooks in alternation.
 
-    Where a call takes so long that few can be made, it hardly matters, and is left as it is.
+    If a call takes so long that only a few fit in, the overhead hardly matters and is not scaled.
     """
     marks: list[Mark] = []
-    more: list[float] = []
+    differences: list[float] = []
     run()
     begin = perf_counter_ns()
-    while len(more) < 2 * _ROUNDS and (perf_counter_ns() - begin) * 1e-9 < _SETTLING:
+    while len(differences) < 2 * _ROUNDS and (perf_counter_ns() - begin) * 1e-9 < _TIME_LIMIT:
         marks.clear()
         with ExitStack() as stack:
             hook(parts, perf_counter_ns, marks, stack)
-            watched = _timed(run)
-        more.append(watched - _timed(run))
-    if len(more) < _ROUNDS:
+            watched = _seconds(run)
+        differences.append(watched - _seconds(run))
+    if len(differences) < _ROUNDS:
         return toll
-    return layer_times.in_place(toll, more, len(marks) // 2 + unasked(parts))
+    return layer_times.in_place(toll, differences, len(marks) // 2 + unasked(parts))
 
 
-def _timed(run: Callable[[], Any]) -> float:
+def _seconds(run: Callable[[], Any]) -> float:
     begin = perf_counter_ns()
     run()
     return (perf_counter_ns() - begin) * 1e-9
 
 
-def _each(callees: Sequence[Callable[..., Any]], given: Any) -> float:
+def _seconds_per_call(callees: Sequence[Callable[..., Any]], argument: Any) -> float:
     """Measure the seconds of one of several calls that do nothing."""
-    found = []
+    rounds = []
     for _ in range(_ROUNDS):
         begin = perf_counter_ns()
         for callee in callees:
-            callee(given)
-        found.append((perf_counter_ns() - begin) * 1e-9 / len(callees))
-    return quiet(found)
+            callee(argument)
+        rounds.append((perf_counter_ns() - begin) * 1e-9 / len(callees))
+    return quiet(rounds)

@@ -1,4 +1,4 @@
-"""Hooks before and after the modules of torch that are watched: they note the moment, and no more."""
+"""Forward hooks on torch modules that take a time stamp and do nothing else."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
 Mark = tuple[int, Any]
-"""A part that begins, or ``~part`` that ends, and when: nanoseconds, or an event."""
+"""The number of a module that begins (``~number`` if it ends), and a time stamp: nanoseconds or an event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A module that is watched."""
+    """A module that is watched by hooks."""
 
     module: Any
     kind: str
     paths: tuple[str, ...]
-    """Several where it is shared."""
+    """Several if the module is shared."""
     apart: bool = False
-    """Whether it has hooks of its own: there are some, around which ours go, or few modules are watched.
+    """Whether it gets hooks of its own: it has others already, or only a few modules are watched.
 
-    Hooks that all modules have in common show on none: some switch to slower code where one does.
+    Global hooks do not show on a module: some modules switch to slower code if they have hooks.
     """
 
 
 def hook(parts: Sequence[Part], stamp: Callable[[], Any], marks: list[Mark], stack: ExitStack) -> None:
-    """Have the beginning and the end of each call noted, until the stack is left."""
+    """Record the begin and end of each module call until the stack is closed."""
     from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
 
-    note = marks.append
+    record = marks.append
     numbers = {id(part.module): number for number, part in enumerate(parts)}
     common = {key: number for key, number in numbers.items() if not parts[number].apart}
 
     def pair(numbers: Mapping[int, int]) -> tuple[Callable[..., None], Callable[..., None]]:
-        def enter(module: Any, _given: Any) -> None:
+        def enter(module: Any, _args: Any) -> None:
             if id(module) in numbers:
-                note((numbers[id(module)], stamp()))
+                record((numbers[id(module)], stamp()))
 
-        def leave(module: Any, _given: Any, _output: Any) -> None:
+        def leave(module: Any, _args: Any, _output: Any) -> None:
             if id(module) in numbers:
-                note((~numbers[id(module)], stamp()))
+                record((~numbers[id(module)], stamp()))
 
         return enter, leave
 
@@ -57,7 +57,7 @@ def hook(parts: Sequence[Part], stamp: Callable[[], Any], marks: list[Mark], sta
 
 
 def register(module: Any, enter: Callable[..., None], leave: Callable[..., None], stack: ExitStack) -> None:
-    """Put hooks around those that are there already; `leave` is called also where the module raises."""
+    """Add hooks around existing ones; `leave` is also called if the module raises."""
     if hasattr(module, "_c"):  # a ScriptModule takes hooks, but knows no `always_call`
         stack.callback(module.register_forward_pre_hook(enter).remove)
         stack.callback(module.register_forward_hook(leave).remove)

@@ -1,4 +1,4 @@
-"""How inputs reach a torch module: in which order, on which device, in which dtype."""
+"""Placement of a torch module's inputs: device, dtype and memory format."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from torch import Tensor, device, dtype  # noqa: TC004 - a dataclass, but no document
 
 _IMAGES = 4
-"""Dimensions of a batch of images, to which channels_last applies."""
+"""Number of dimensions of a batch of images, to which channels_last applies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where and how inputs are kept."""
+    """Device, dtype and memory format of inputs."""
 
     place: device
     kind: dtype | None
-    """Of floating-point inputs; None leaves them as they come."""
+    """Dtype of floating-point inputs; None keeps their own."""
     channels_last: bool = False
 
     def tensor(self, array: ndarray) -> Tensor:
-        """Copy an array to the device; of a list or dict of arrays, which an array may wrap, each of them."""
+        """Copy an array to the device; of a list or dict wrapped in an object array, each array in it."""
         import torch  # noqa: PLC0415 - heavy
 
         if array.dtype == object and not array.ndim:
@@ -36,6 +36,6 @@ class Placement:
         tensor = torch.tensor(array)  # a copy of its own
         if not tensor.is_floating_point():
             return tensor.to(self.place)
-        last = self.channels_last and tensor.ndim == _IMAGES
-        form = torch.channels_last if last else torch.preserve_format
-        return tensor.to(self.place, self.kind, memory_format=form)
+        channels_last = self.channels_last and tensor.ndim == _IMAGES
+        memory_format = torch.channels_last if channels_last else torch.preserve_format
+        return tensor.to(self.place, self.kind, memory_format=memory_format)

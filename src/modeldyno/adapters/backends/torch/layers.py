@@ -1,8 +1,8 @@
-"""Times the modules within a call of a torch module, by hooks before and after each.
+"""Times the submodules within a call of a torch module, by hooks before and after each.
 
-The hooks do no more than take the time and note it, and are there in watched calls alone; shapes are seen in
-a first call that nobody times. On a device that works on by itself the time is that of events in its queue.
-What a pair of hooks costs is measured right before.
+The hooks only take a time stamp, and exist in watched calls alone; shapes are read in a first, untimed call.
+On an asynchronous device the times are those of events in its queue. The overhead of a pair of hooks is
+measured right before.
 """
 
 from __future__ import annotations
@@ -32,183 +32,188 @@ if TYPE_CHECKING:
 
 @contextmanager
 def watching(callee: Any, run: Callable[[], Any], place: device, named: Named) -> Iterator[Layers]:
-    """Watch the modules below a callee; `run` makes a call of it. After each watched call all hooks are gone.
+    """Watch the modules below a callee; `run` calls it. Hooks are removed after each watched call.
 
     Args:
-        callee: a module, or what was compiled from one.
-        run: makes a whole call, and returns when the device has finished.
+        callee: a module, or its compiled form.
+        run: makes a whole call and returns when the device has finished.
         place: the device that it runs on.
-        named: says which modules to watch.
+        named: selects the modules to watch.
     """
     parts = _parts(callee, named)
-    outputs = _outputs(run, parts)
+    outputs = _record_outputs(run, parts)
     clock = hook_overhead.clock(place)
     toll = hook_overhead.measured(clock, hook_overhead.filler(run, parts, place)) if outputs else Toll()
-    unasked = 0.0
+    root_cost = 0.0
     if place.type == "cpu" and outputs:
         toll = hook_overhead.in_place(toll, run, parts)
-        unasked = toll.whole * hook_overhead.unasked(parts)
+        root_cost = toll.whole * hook_overhead.unasked(parts)
     marks: list[Mark] = []
     calls: list[tuple[float, list[tuple[int, float]]]] = []
 
     def call() -> Any:
         marks.clear()
-        with ExitStack() as stack:  # the calls in between are those that nobody watches
+        with ExitStack() as stack:  # the calls in between are not watched
             hook(parts, clock.stamp, marks, stack)
             start, begin = clock.stamp(), perf_counter_ns()
             output = run()
             seconds = (perf_counter_ns() - begin) * 1e-9
         moments = clock.seconds([start, *(moment for _, moment in marks)])[1:]
-        calls.append((seconds, [(number, at) for (number, _), at in zip(marks, moments, strict=True)]))
+        calls.append((seconds, [(number, time) for (number, _), time in zip(marks, moments, strict=True)]))
         return output
 
     def spans(since: int) -> list[list[Span]]:
-        wholes = ((_whole(callee, seconds, noted, unasked), noted) for seconds, noted in calls[since:])
-        return [_described(nested(noted, parts, whole), outputs) for whole, noted in wholes]
+        roots = (
+            (_root_span(callee, seconds, recorded, root_cost), recorded)
+            for seconds, recorded in calls[since:]
+        )
+        return [_with_outputs(nested(recorded, parts, root), outputs) for root, recorded in roots]
 
-    yield Layers(call=call, spans=spans, toll=toll, doubts=tuple(_unseen(callee, parts, outputs)))
+    yield Layers(call=call, spans=spans, toll=toll, doubts=tuple(_unseen_doubts(callee, parts, outputs)))
 
 
-def _whole(callee: Any, seconds: float, noted: Sequence[tuple[int, float]], unasked: float) -> Span:
-    """Give the span of a call without what hooks cost before the first module and after the last."""
-    first, last = (noted[0][1], noted[-1][1]) if noted else (0.0, seconds)
-    begin, end = min(unasked / 2, first), max(seconds - unasked / 2, last)
-    return Span(path="", kind=_kind(callee), begin=begin, end=end)
+def _root_span(callee: Any, seconds: float, recorded: Sequence[tuple[int, float]], root_cost: float) -> Span:
+    """Return the span of a call without the cost of hooks before the first module and after the last."""
+    first, last = (recorded[0][1], recorded[-1][1]) if recorded else (0.0, seconds)
+    begin, end = min(root_cost / 2, first), max(seconds - root_cost / 2, last)
+    return Span(path="", kind=_class_name(callee), begin=begin, end=end)
 
 
 def _parts(callee: Any, named: Named) -> list[Part]:
-    """List the modules to watch: all that are called one by one, and chosen by a path or their class."""
-    found: dict[int, Part] = {}
-    fixed: list[str] = []
+    """List the modules to watch: those called one by one that `named` selects by path or class."""
+    parts: dict[int, Part] = {}
+    compiled: list[str] = []
     modules = _named_modules(callee)
-    few = eager(callee) is None or not all(named(path, _kind(module)) for path, module in modules if path)
+    few = eager(callee) is None or not all(
+        named(path, _class_name(module)) for path, module in modules if path
+    )
     for path, module in modules:
-        if any(path.startswith(place) for place in fixed):
+        if any(path.startswith(prefix) for prefix in compiled):
             continue
-        if _is_fixed(module):
-            fixed.append(f"{path}." if path else "")
-        if path and not _is_traced(module):
-            hooked = bool(module._forward_hooks or module._forward_pre_hooks)  # noqa: SLF001 - nothing else tells
-            known = found.get(id(module), Part(module, _kind(module), (), few or hooked))
-            found[id(module)] = replace(known, paths=(*known.paths, path))
-    return [part for part in found.values() if any(named(path, part.kind) for path in part.paths)]
+        if _is_compiled(module):
+            compiled.append(f"{path}." if path else "")
+        if path and not _is_compiled_in_place(module):
+            hooked = bool(module._forward_hooks or module._forward_pre_hooks)  # noqa: SLF001 - there is no public way
+            entry = parts.get(id(module), Part(module, _class_name(module), (), few or hooked))
+            parts[id(module)] = replace(entry, paths=(*entry.paths, path))
+    return [part for part in parts.values() if any(named(path, part.kind) for path in part.paths)]
 
 
 def _named_modules(callee: Any) -> list[tuple[str, Any]]:
-    """Give all modules by all of their paths, parents before children."""
+    """Return all modules by all of their paths, parents before children."""
     return list(callee.named_modules(remove_duplicate=False)) if hasattr(callee, "named_modules") else []
 
 
-def _is_fixed(module: Any) -> bool:
-    """Whether it was compiled or scripted: the modules in it are no longer called one by one."""
-    return hasattr(module, "_orig_mod") or hasattr(module, "_c") or _is_traced(module)
+def _is_compiled(module: Any) -> bool:
+    """Check whether it was compiled or scripted: its submodules are no longer called one by one."""
+    return hasattr(module, "_orig_mod") or hasattr(module, "_c") or _is_compiled_in_place(module)
 
 
-def _is_traced(module: Any) -> bool:
-    """Whether it was compiled in place, its hooks with it."""
+def _is_compiled_in_place(module: Any) -> bool:
+    """Check whether it was compiled in place, including its hooks."""
     return getattr(module, "_compiled_call_impl", None) is not None
 
 
-def _unseen(callee: Any, parts: Sequence[Part], outputs: Outputs) -> Iterator[Doubt]:
-    """Say which modules cannot be watched, and why."""
+def _unseen_doubts(callee: Any, parts: Sequence[Part], outputs: Outputs) -> Iterator[Doubt]:
+    """Yield a doubt about modules that cannot be watched, with the reason."""
     modules = _named_modules(callee)
-    fixed = [path for path, module in modules if _is_fixed(module)]
-    if fixed:
-        place = fixed[0] or "the model"
-        more = f" (and {len(fixed) - 1} more)" if len(fixed) > 1 else ""
+    compiled = [path for path, module in modules if _is_compiled(module)]
+    if compiled:
+        place = compiled[0] or "the model"
+        more = f" (and {len(compiled) - 1} more)" if len(compiled) > 1 else ""
         yield Doubt(
             code="unseen-layers",
-            seen=f"{place}{more} is compiled or scripted into one: the modules in it are no longer called "
-            "one by one, and what one of them takes cannot be seen",
-            advice="watch the eager model (--set compile=off, or the module that it was made of)",
+            seen=f"{place}{more} is compiled or scripted as one unit: its submodules are no longer called "
+            "one by one, so their times cannot be measured",
+            advice="watch the eager model (--set compile=off, or the original module)",
         )
     elif not parts:
         yield Doubt(
             code="unseen-layers",
-            seen="no module below the whole has the parts of a path or class that --layers names"
+            seen="--layers matches the path or class of no submodule"
             if len(modules) > 1
-            else "there is no module below the whole",
+            else "the model has no submodules",
             advice="see `modeldyno inspect` for the paths and classes of its modules",
         )
     elif not outputs:
         yield Doubt(
             code="unseen-layers",
-            seen=f"none of {len(parts)} modules is called as one; their code runs in what is around them",
-            advice="nothing, if the model was exported; else call modules, not their forward",
+            seen=f"none of {len(parts)} modules is called as a module; their code runs inside their parents",
+            advice="nothing to do if the model was exported; else call the modules, not their forward()",
         )
 
 
-def _kind(module: Any) -> str:
+def _class_name(module: Any) -> str:
     return str(getattr(module, "original_name", "")) or type(getattr(module, "_orig_mod", module)).__name__
 
 
 def nested(marks: Sequence[Mark], parts: Sequence[Any], whole: Span) -> list[Span]:
-    """Make spans of the marks of a call, each within the one that was open when it began.
+    """Turn the marks of a call into spans, each nested in the one that was open when it began.
 
-    A module that is shared has the path that lies within that of the module around it. One whose end was
-    not noted, as an error went through it, ends with what is around it.
+    A shared module gets the path that lies within that of its caller. A module whose end was not recorded,
+    as it raised an error, ends with its caller.
     """
     spans = [whole]
     open_: list[tuple[int, int]] = [(-1, 0)]
     for number, moment in marks:
         if number >= 0:
             parent = open_[-1][1]
-            path = _path(parts[number].paths, spans[parent].path)
+            path = _path_within(parts[number].paths, spans[parent].path)
             open_.append((number, len(spans)))
             spans.append(Span(path=path, kind=parts[number].kind, begin=moment, end=whole.end, parent=parent))
-        elif any(known == ~number for known, _ in open_):
+        elif any(open_number == ~number for open_number, _ in open_):
             while open_:
-                known, place = open_.pop()
-                spans[place] = replace(spans[place], end=moment)
-                if known == ~number:
+                open_number, index = open_.pop()
+                spans[index] = replace(spans[index], end=moment)
+                if open_number == ~number:
                     break
     return spans
 
 
-def _path(paths: Sequence[str], around: str) -> str:
-    return next((path for path in paths if path.startswith(f"{around}.")), paths[0])
+def _path_within(paths: Sequence[str], parent: str) -> str:
+    return next((path for path in paths if path.startswith(f"{parent}.")), paths[0])
 
 
 # -- outputs ------------------------------------------------------------------------------------------
 
 
 Outputs = dict[str, list[tuple[str, int]]]
-"""Path to the text and the bytes of each output in turn."""
+"""Path to the description and the bytes of the output of each call."""
 
 
-def _outputs(run: Callable[[], Any], parts: Sequence[Part]) -> Outputs:
-    """See what each module gives, in a call that is not timed."""
+def _record_outputs(run: Callable[[], Any], parts: Sequence[Part]) -> Outputs:
+    """Record the output of each module in an untimed call."""
     marks: list[Mark] = []
-    given: list[tuple[str, int]] = []
+    descriptions: list[tuple[str, int]] = []
 
     with ExitStack() as stack:
         for number, part in enumerate(parts):
-            register(part.module, *_seeing(number, marks, given), stack)
+            register(part.module, *_output_hooks(number, marks, descriptions), stack)
         run()
-    whole = Span(path="", kind="", begin=0.0, end=len(marks))
-    found: Outputs = defaultdict(list)
-    for span in nested([(number, place) for place, (number, _) in enumerate(marks)], parts, whole)[1:]:
-        place = int(span.end)
-        found[span.path].append(given[place] if place < len(given) else ("", 0))
-    return found
+    root = Span(path="", kind="", begin=0.0, end=len(marks))
+    outputs: Outputs = defaultdict(list)
+    for span in nested([(number, index) for index, (number, _) in enumerate(marks)], parts, root)[1:]:
+        index = int(span.end)
+        outputs[span.path].append(descriptions[index] if index < len(descriptions) else ("", 0))
+    return outputs
 
 
-def _seeing(
-    number: int, marks: list[Mark], given: list[tuple[str, int]]
+def _output_hooks(
+    number: int, marks: list[Mark], descriptions: list[tuple[str, int]]
 ) -> tuple[Callable[..., None], Callable[..., None]]:
-    def enter(_module: Any, _given: Any) -> None:
+    def enter(_module: Any, _args: Any) -> None:
         marks.append((number, 0))
-        given.append(("", 0))
+        descriptions.append(("", 0))
 
-    def leave(_module: Any, _given: Any, output: Any) -> None:
+    def leave(_module: Any, _args: Any, output: Any) -> None:
         marks.append((~number, 0))
-        given.append(described(output))
+        descriptions.append(described(output))
 
     return enter, leave
 
 
 def described(output: Any) -> tuple[str, int]:
-    """Give shape and dtype of the first tensor of an output, and the bytes of all of them."""
+    """Return the shape and dtype of the first tensor of an output, and the bytes of all of its tensors."""
     tensors = [leaf for _, leaf in leaves(output) if hasattr(leaf, "element_size")]
     if not tensors:
         return "", 0
@@ -218,15 +223,15 @@ def described(output: Any) -> tuple[str, int]:
     return text, sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def _described(spans: list[Span], outputs: Outputs) -> list[Span]:
-    """Add what each call gave when it was looked at; one more than then gave what the last did."""
-    turn: defaultdict[str, int] = defaultdict(int)
-    found = []
+def _with_outputs(spans: list[Span], outputs: Outputs) -> list[Span]:
+    """Add the recorded output of each call; calls beyond those recorded get that of the last."""
+    calls_so_far: defaultdict[str, int] = defaultdict(int)
+    result = []
     for span in spans:
-        given = outputs.get(span.path)
-        if given:
-            text, size = given[min(turn[span.path], len(given) - 1)]
-            turn[span.path] += 1
-            span = replace(span, output=text, output_bytes=size)  # noqa: PLW2901 - the same span, complete
-        found.append(span)
-    return found
+        descriptions = outputs.get(span.path)
+        if descriptions:
+            text, size = descriptions[min(calls_so_far[span.path], len(descriptions) - 1)]
+            calls_so_far[span.path] += 1
+            span = replace(span, output=text, output_bytes=size)  # noqa: PLW2901 - the same span, completed
+        result.append(span)
+    return result

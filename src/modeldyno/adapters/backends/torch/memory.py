@@ -1,10 +1,9 @@
-"""What torch's allocators do during a call, from the memory events of torch.profiler.
+"""Records what torch's allocators do during a call, from the memory events of torch.profiler.
 
-The allocators of the CPU, of CUDA and of XPU all report to the profiler each piece that they give out and
-take back, so one way serves them all. The profiler's tree has each of these events below the operator
-that caused it; ranges that hooks open and close add the modules. In the backward course the number of a
-node of autograd leads back to the module that made it. What libraries take from the system by themselves,
-such as scratch inside of oneDNN or MKL, passes no allocator of torch and is not seen.
+The allocators of the CPU, CUDA and XPU all report each allocation and release to the profiler. The profiler's
+event tree has these events below the operator that caused them; ranges opened by hooks add the modules. In
+the backward pass the sequence number of an autograd node leads back to the module that created it. Memory
+that libraries take from the system directly, such as scratch space of oneDNN or MKL, is not seen.
 """
 
 from __future__ import annotations
@@ -30,70 +29,70 @@ if TYPE_CHECKING:
     from modeldyno.adapters.backends.torch.inputs import Placement
     from modeldyno.interfaces import Feed
 
-TELLING = frozenset({"cpu", "cuda", "xpu"})
+_REPORTING = frozenset({"cpu", "cuda", "xpu"})
 """Devices whose allocator reports to the profiler."""
 _CALL, _STAGE, _MODULE = "modeldyno call", "modeldyno stage:", "modeldyno module:"
-"""Names of ranges."""
-_NODE = "autograd::engine::evaluate_function"
-"""How the name of an event begins that is one node of the backward course."""
+"""Names, or prefixes of names, of profiler ranges."""
+_AUTOGRAD_NODE = "autograd::engine::evaluate_function"
+"""Prefix of the name of an event that evaluates one autograd node of the backward pass."""
 
 
 def check(device: str) -> None:
-    """Refuse a device whose allocator tells nothing.
+    """Refuse a device whose allocator does not report to the profiler.
 
     Raises:
-        RequestError: it is such a device.
+        RequestError: the allocator of the device does not report.
     """
     kind = device.partition(":")[0]
-    if kind not in TELLING:
-        raise RequestError(f"torch's allocator on {kind} tells nothing of what it does; use cpu or cuda.")
+    if kind not in _REPORTING:
+        raise RequestError(f"torch's allocator on {kind} does not report to the profiler; use cpu or cuda.")
 
 
 @contextmanager
 def watching(
     call: Callable[[], object], callee: Any, placement: Placement, feed: Feed
 ) -> Iterator[Callable[[], Recorded]]:
-    """Have the calls of a session watched.
+    """Return a function that makes a call and records its allocations.
 
     Raises:
-        RequestError: the allocator of its device tells nothing.
+        RequestError: the allocator of the device does not report.
     """
     device = str(placement.place)
     check(device)
     compiled = getattr(callee, "_orig_mod", None)
-    before = (*weights(callee if compiled is None else compiled), *_given(placement, feed))
-    module = callee if compiled is None else None  # hooks would have it compiled once more
+    before = (*weights(callee if compiled is None else compiled), *_input_bytes(placement, feed))
+    module = callee if compiled is None else None  # hooks would trigger another compilation
 
     yield lambda: record(lambda _notes: call(), module, device=device, before=lambda: before)
 
 
-def _given(placement: Placement, feed: Feed) -> Iterator[Held]:
-    """Give the bytes that a payload takes on the device."""
+def _input_bytes(placement: Placement, feed: Feed) -> Iterator[Held]:
+    """Yield the bytes that each input takes on the device."""
     for name, array in feed.items():
-        kind = placement.kind if array.dtype.kind == "f" else None
-        each = array.dtype.itemsize if kind is None else kind.itemsize
-        yield Held(scope=name, role=Category.INPUTS, bytes=array.size * each)
+        dtype = placement.kind if array.dtype.kind == "f" else None
+        itemsize = array.dtype.itemsize if dtype is None else dtype.itemsize
+        yield Held(scope=name, role=Category.INPUTS, bytes=array.size * itemsize)
 
 
 def weights(module: Module) -> tuple[Held, ...]:
-    """Give the bytes of parameters and buffers, each storage once, by the module that has them."""
+    """Return the bytes of parameters and buffers by module, each storage once."""
     named = (*module.named_parameters(), *module.named_buffers())
     return held(Category.WEIGHTS, ((name.rpartition(".")[0], tensor) for name, tensor in named))
 
 
 def held(category: Category, tensors: Iterable[tuple[str, Tensor]]) -> tuple[Held, ...]:
-    """Give the bytes of tensors by name, each storage once."""
+    """Return the bytes of tensors by name, each storage once."""
     seen: set[int] = set()
-    found: list[Held] = []
+    holdings: list[Held] = []
     for name, tensor in tensors:
-        if (place := address(tensor)) not in seen:
-            seen.add(place)
-            found.append(Held(scope=name, role=category, bytes=storage_bytes(tensor)))
-    return tuple(found)
+        if (storage := address(tensor)) not in seen:
+            seen.add(storage)
+            holdings.append(Held(scope=name, role=category, bytes=storage_bytes(tensor)))
+    return tuple(holdings)
 
 
 def address(tensor: Tensor) -> int:
-    """Give the address of the storage of a tensor; its own identity where it has none."""
+    """Return the address of a tensor's storage; the id of the tensor if it has no storage."""
     try:
         return tensor.untyped_storage().data_ptr() or id(tensor)
     except (NotImplementedError, RuntimeError):  # sparse and wrapped tensors have no storage of their own
@@ -101,7 +100,7 @@ def address(tensor: Tensor) -> int:
 
 
 def storage_bytes(tensor: Tensor) -> int:
-    """Give the bytes of the storage of a tensor, or of its elements where it has none."""
+    """Return the bytes of a tensor's storage, or of its elements if it has no storage."""
     try:
         return int(tensor.untyped_storage().nbytes())
     except (NotImplementedError, RuntimeError):
@@ -110,15 +109,15 @@ def storage_bytes(tensor: Tensor) -> int:
 
 @dataclass(slots=True)
 class Notes:
-    """What a watched call says of itself."""
+    """Stages that a watched call reports, as profiler ranges."""
 
     stage: Any = None
-    """The range that is open."""
+    """The open range."""
     addresses: dict[str, tuple[Category, frozenset[int]]] = field(default_factory=dict)
-    """Stage to what lay where as it began."""
+    """Stage to the category and addresses of memory reported at its begin."""
 
     def begin(self, stage: str, category: Category | None = None, tensors: Iterable[Tensor] = ()) -> None:
-        """Begin a stage, and end the one before; say what some memory has turned out to be."""
+        """Begin a stage and end the previous one; report the category of existing tensors."""
         from torch.autograd.profiler import record_function  # noqa: PLC0415 - heavy
 
         self.end()
@@ -141,18 +140,18 @@ def record(
     device: str,
     before: Callable[[], tuple[Held, ...]],
 ) -> Recorded:
-    """Make a call and tell what the allocator of a device did.
+    """Make a call and record what the allocator of a device did.
 
     Args:
-        call: notes its stages, if it has any.
-        module: whose parts are told apart; None tells none apart.
-        device: such as ``cuda:0``; what happens on others is left out.
-        before: gives what was there before, once the call is over.
+        call: reports its stages, if it has any.
+        module: whose submodules get ranges; None for no breakdown.
+        device: such as ``cuda:0``; events of other devices are left out.
+        before: returns what was allocated before; called after the call.
     """
     import torch  # noqa: PLC0415 - heavy
     from torch.autograd.profiler import record_function  # noqa: PLC0415 - heavy
 
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler says when it starts
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # keeps the profiler from logging its start
     notes = Notes()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -168,7 +167,7 @@ def record(
                 finally:
                     notes.end()
             del result
-            gc.collect()  # what hangs in circles of references is no leak
+            gc.collect()  # reference cycles are not leaks
     results: Any = profile.profiler and profile.profiler.kineto_results
     return told(results.experimental_event_tree(), notes, torch.device(device), before())
 
@@ -176,77 +175,79 @@ def record(
 # --- reading the profiler's tree -----------------------------------------------------------------
 
 
-class _Where(NamedTuple):
-    """What an event of the tree lies in."""
+class _Location(NamedTuple):
+    """Where an event lies in the tree."""
 
     scope: str = ""
     node: int | None = None
-    """Number of the node of autograd that is evaluated; None where none is."""
+    """Sequence number of the autograd node being evaluated; None outside of the backward pass."""
     operator: int = 0
     category: Category | None = None
 
 
 @dataclass(slots=True)
-class _Reading:
-    """What was read of the tree so far."""
+class _TreeReader:
+    """Collects memory events, operators and stages from the profiler's tree."""
 
-    memory: list[tuple[int, Any, _Where]] = field(default_factory=list)
-    """Time in nanoseconds, the event's own fields, and where."""
+    memory: list[tuple[int, Any, _Location]] = field(default_factory=list)
+    """Time in nanoseconds, the event's own fields, and its location."""
     made: list[tuple[int, int, str]] = field(default_factory=list)
-    """Time of an operator, the number of the node of autograd that it may make, its module."""
+    """Time of an operator, the sequence number of the autograd node that it may create, its module."""
     stages: dict[str, tuple[int, int]] = field(default_factory=dict)
     call: tuple[int, int] = (0, 0)
     operators: int = 0
 
     def read(self, roots: Iterable[Any]) -> None:
-        """Go through the whole tree."""
-        waiting = [(root, _Where()) for root in roots]
+        """Walk the whole tree."""
+        waiting = [(root, _Location()) for root in roots]
         while waiting:
-            event, where = waiting.pop()
+            event, location = waiting.pop()
             if event.name == "[memory]":
-                self.memory.append((event.start_time_ns, event.extra_fields, where))
+                self.memory.append((event.start_time_ns, event.extra_fields, location))
                 continue
-            within = self._within(event, where)
-            waiting.extend((child, within) for child in event.children)
+            inner = self._within(event, location)
+            waiting.extend((child, inner) for child in event.children)
 
-    def _within(self, event: Any, where: _Where) -> _Where:
-        """Say where the children of an event are."""
+    def _within(self, event: Any, location: _Location) -> _Location:
+        """Return the location of the children of an event."""
         name: str = event.name
         if name.startswith("modeldyno "):
-            return self._range(event, where)
+            return self._range(event, location)
         number = getattr(event.extra_fields, "sequence_number", None)
         if number is None or event.extra_fields.scope.name != "FUNCTION":
-            return where  # a range of the user's own, the inside of a node, or no operator at all
-        if name.startswith(_NODE):  # made of operators, and none itself
-            return where._replace(scope="", node=number, operator=0)
-        if where.node is None and number >= 0:
-            self.made.append((event.start_time_ns, number, where.scope))
-        if not where.operator:
+            return location  # a user's range, the inside of an autograd node, or not an operator
+        if name.startswith(_AUTOGRAD_NODE):  # consists of operators, and is not one itself
+            return location._replace(scope="", node=number, operator=0)
+        if location.node is None and number >= 0:
+            self.made.append((event.start_time_ns, number, location.scope))
+        if not location.operator:
             self.operators += 1
-            where = where._replace(operator=self.operators)
-        return where
+            location = location._replace(operator=self.operators)
+        return location
 
-    def _range(self, event: Any, where: _Where) -> _Where:
+    def _range(self, event: Any, location: _Location) -> _Location:
         name, span = event.name, (event.start_time_ns, event.end_time_ns)
-        if name.startswith(_MODULE):  # perhaps called anew in the backward course
-            return where._replace(scope=name.removeprefix(_MODULE), node=None, operator=0)
+        if name.startswith(_MODULE):  # perhaps recomputed in the backward pass
+            return location._replace(scope=name.removeprefix(_MODULE), node=None, operator=0)
         if name.startswith(_STAGE):
             stage = name.removeprefix(_STAGE)
             self.stages[stage] = span
-            return where._replace(category=_CATEGORIES.get(stage))
+            return location._replace(category=_CATEGORIES.get(stage))
         self.call = span
-        return where
+        return location
 
 
 _CATEGORIES = {"copy": Category.INPUTS, "optimizer": Category.WORKSPACE}
-"""Stage of a training step to what is taken in it."""
+"""Stage of a training step to the category of memory allocated in it."""
 
 
 def told(roots: Iterable[Any], notes: Notes, device: Any, before: tuple[Held, ...]) -> Recorded:
-    """Read the profiler's tree of events."""
-    reading = _Reading()
+    """Build the recording from the profiler's event tree."""
+    reading = _TreeReader()
     reading.read(roots)
-    makers = {number: scope for _, number, scope in sorted(reading.made)}  # the last with a number makes it
+    makers = {
+        number: scope for _, number, scope in sorted(reading.made)
+    }  # the last operator with a number creates the node
     start, end = reading.call
 
     def seconds(time: int) -> float:
@@ -258,14 +259,14 @@ def told(roots: Iterable[Any], notes: Notes, device: Any, before: tuple[Held, ..
                 seconds(time),
                 fields.ptr,
                 fields.alloc_size,
-                where.scope if where.node is None else makers.get(where.node, ""),
-                where.operator,
-                where.category,
+                location.scope if location.node is None else makers.get(location.node, ""),
+                location.operator,
+                location.category,
                 fields.total_reserved,
                 fields.total_allocated,
             )
-            for time, fields, where in sorted(reading.memory, key=lambda found: found[0])
-            if _is_on(fields.device, device)
+            for time, fields, location in sorted(reading.memory, key=lambda entry: entry[0])
+            if _is_on_device(fields.device, device)
         ),
         seconds=seconds(end),
         before=before,
@@ -281,6 +282,8 @@ def told(roots: Iterable[Any], notes: Notes, device: Any, before: tuple[Held, ..
     )
 
 
-def _is_on(there: Any, device: Any) -> bool:
-    """Say whether an event is of a device; one without a number is the only one of its kind."""
-    return there.type == device.type and (device.index is None or there.index in {None, device.index})
+def _is_on_device(event_device: Any, device: Any) -> bool:
+    """Check whether an event is of a device; a device without an index is the only one of its kind."""
+    return event_device.type == device.type and (
+        device.index is None or event_device.index in {None, device.index}
+    )

@@ -1,4 +1,4 @@
-"""Where the modules of a torch module begin and end within a call, as whoever watches the call needs it."""
+"""Hooks and profiler ranges that mark where submodules begin and end within a call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def eager(callee: Callable[..., Any]) -> Module | None:
-    """Give the module whose code runs as it is written; None where a part of it is compiled."""
+    """Return the module if all of its code runs eagerly; None if any part is compiled."""
     import torch  # noqa: PLC0415 - heavy
 
     if not isinstance(callee, torch.nn.Module):
@@ -26,9 +26,9 @@ def eager(callee: Callable[..., Any]) -> Module | None:
 
 @contextmanager
 def entered(module: Module, begin: Callable[[str], object], end: Callable[[str], object]) -> Iterator[None]:
-    """Tell of each module within `module` as it begins and ends, an error included, by its first path.
+    """Call `begin` and `end` with the first path of each submodule as it begins and ends, errors included.
 
-    The hooks are global ones: those of a module would show on it, and switch off some of its fast paths.
+    The hooks are global: hooks on a module would switch off some of its fast paths.
     """
     from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
 
@@ -57,25 +57,25 @@ def entered(module: Module, begin: Callable[[str], object], end: Callable[[str],
 
 @contextmanager
 def as_ranges(module: Module | None, prefix: str) -> Iterator[None]:
-    """Meanwhile have each module within `module` be a range of the profiler, by its path behind a prefix.
+    """Make each submodule of `module` a profiler range, named by a prefix and its path.
 
-    The whole has none; None has no parts that could be told apart.
+    The root module gets no range; with None there are no ranges.
     """
     if module is None:
         yield
         return
     from torch.profiler import record_function  # noqa: PLC0415 - heavy
 
-    is_open: list[Any] = []
+    open_ranges: list[Any] = []
 
     def begin(path: str) -> None:
         if path:
-            is_open.append(record_function(prefix + path))
-            is_open[-1].__enter__()
+            open_ranges.append(record_function(prefix + path))
+            open_ranges[-1].__enter__()
 
     def end(path: str) -> None:
         if path:
-            is_open.pop().__exit__(None, None, None)
+            open_ranges.pop().__exit__(None, None, None)
 
     with entered(module, begin, end):
         yield

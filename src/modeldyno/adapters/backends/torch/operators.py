@@ -1,4 +1,4 @@
-"""What torch runs within calls, by torch.profiler: operators, kernels, transfers, waits, ranges."""
+"""Records what torch runs within calls, with torch.profiler: operators, kernels, transfers, waits, ranges."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ if TYPE_CHECKING:
     from torch import device
 
 _MODULE = "module: "
-"""How the ranges begin that we put around modules; what follows is the path."""
+"""Prefix of the ranges that we put around modules; the path follows."""
 _ALLOCATING = frozenset({
     "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::resize_",
 })  # fmt: skip
-"""Operators that only take memory: it belongs to what called them."""
+"""Operators that only allocate: their memory counts for the operator that called them."""
 _COMPILED = "## "
-"""How the ranges begin that torch.compile puts around its own kernels, which have no other name."""
+"""Prefix of the ranges that torch.compile puts around its own kernels, which have no other name."""
 _ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
 
 
 def watched(
     run: Callable[[], Any], callee: Callable[..., Any], place: device, calls: int, trace: Path | None
 ) -> WatchedCalls:
-    """Make so many calls under torch.profiler, and tell what happened within them.
+    """Make `calls` calls under torch.profiler and record what happens within them.
 
     Args:
         run: makes a call; it need not wait for the device.
-        callee: what the call is of; its modules are told apart unless they are compiled.
-        place: where it runs.
+        callee: the module that is called; its submodules get ranges unless they are compiled.
+        place: the device that it runs on.
         calls: how many calls to watch.
-        trace: a file for the trace of all of them, in the form that Chrome and Perfetto read.
+        trace: file for the trace of all calls, in the format of Chrome and Perfetto; None for no trace.
 
     Raises:
         OSError: the trace cannot be written.
     """
     import torch  # noqa: PLC0415 - heavy
 
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # what it says of itself is no news
-    finish, module = _finisher(place), eager(callee)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # keeps the profiler from logging
+    finish, module = _synchronizer(place), eager(callee)
     times: list[float] = []
     with ExitStack() as stack:
         stack.enter_context(as_ranges(module, _MODULE))
-        stack.enter_context(_nvtx())
+        stack.enter_context(_nvtx_as_ranges())
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         profiler = stack.enter_context(_profiler(place))
@@ -74,41 +74,41 @@ def watched(
     )
 
 
-def _profiler(place: device) -> Any:
+def _profiler(device: device) -> Any:
     from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415 - heavy
 
-    kinds = ("CPU", _ACTIVITIES.get(place.type, "CPU"))
+    kinds = ("CPU", _ACTIVITIES.get(device.type, "CPU"))
     activities = [getattr(ProfilerActivity, kind) for kind in dict.fromkeys(kinds)]
     return profile(activities=activities, record_shapes=True, profile_memory=True)
 
 
-def _finisher(place: device) -> Callable[[], None]:
+def _synchronizer(device: device) -> Callable[[], None]:
     import torch  # noqa: PLC0415 - heavy
 
-    library: Any = getattr(torch, place.type)
+    library: Any = getattr(torch, device.type)
     return getattr(library, "synchronize", lambda: None)
 
 
 @contextmanager
-def _nvtx() -> Iterator[None]:
-    """Have the NVTX ranges of the model show as ranges, too: the profiler does not see them by itself."""
+def _nvtx_as_ranges() -> Iterator[None]:
+    """Turn the model's NVTX ranges into profiler ranges, which the profiler does not do by itself."""
     import torch  # noqa: PLC0415 - heavy
 
     nvtx: Any = torch.cuda.nvtx
     push, pop = nvtx.range_push, nvtx.range_pop
-    is_open: list[Any] = []
+    open_ranges: list[Any] = []
 
-    def pushed(text: str) -> Any:
-        is_open.append(torch.profiler.record_function(text))
-        is_open[-1].__enter__()
+    def range_push(text: str) -> Any:
+        open_ranges.append(torch.profiler.record_function(text))
+        open_ranges[-1].__enter__()
         return push(text)
 
-    def popped() -> Any:
-        if is_open:
-            is_open.pop().__exit__(None, None, None)
+    def range_pop() -> Any:
+        if open_ranges:
+            open_ranges.pop().__exit__(None, None, None)
         return pop()
 
-    nvtx.range_push, nvtx.range_pop = pushed, popped
+    nvtx.range_push, nvtx.range_pop = range_push, range_pop
     try:
         yield
     finally:
@@ -116,85 +116,87 @@ def _nvtx() -> Iterator[None]:
 
 
 def _export(profiler: Any, path: Path) -> None:
-    """Write the trace, compressed if the name says so; a file is there only when it is whole."""
+    """Write the trace, compressed if the name ends in .gz; the file appears only once it is complete."""
     with TemporaryDirectory(dir=path.parent) as folder:
-        plain = Path(folder) / "trace.json"
-        profiler.export_chrome_trace(str(plain))
+        written = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(written))
         if path.suffix == ".gz":
-            packed = Path(folder) / "trace.json.gz"
-            with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
+            compressed = Path(folder) / "trace.json.gz"
+            with written.open("rb") as source, gzip.open(compressed, "wb", compresslevel=6) as target:
                 shutil.copyfileobj(source, target)
-            plain = packed
-        plain.replace(path)
+            written = compressed
+        written.replace(path)
 
 
 # --- events --------------------------------------------------------------------------------------
 
 
 def occurrences(events: Iterable[Any]) -> tuple[Occurrence, ...]:
-    """Turn what the profiler gives into occurrences within the calls.
+    """Turn profiler events into occurrences within the calls.
 
-    An event is of the innermost module whose range it lies in. A kernel is told by the operator that
-    launched it, and so once; one that no operator launched, such as Triton's, is of the module alone.
-    Ranges that the device repeats are not kernels.
+    An event belongs to the innermost module whose range it lies in. A kernel is reported once, with the
+    operator that launched it; one that no operator launched, such as a Triton kernel, belongs to the module
+    only. Ranges that the device repeats are not kernels.
     """
-    every = list(events)
-    on_host = [event for event in every if _device(event) == "CPU"]
+    all_events = list(events)
+    on_host = [event for event in all_events if _device_kind(event) == "CPU"]
     ranges = {event.name for event in on_host if _is_range(event)}
     begins = sorted(event.time_range.start for event in on_host if event.name == _MODULE)
-    found: list[Occurrence] = []
-    places: dict[int, int] = {}
+    result: list[Occurrence] = []
+    index_of: dict[int, int] = {}
     for event in sorted(on_host, key=lambda event: (event.time_range.start, -event.time_range.end)):
-        line = list(_line(event))
-        scope = _scope(line)
+        ancestors = list(_ancestors(event))
+        scope = _scope(ancestors)
         if scope is None:
-            continue  # the profiler itself, or the wait that ends our call
-        call = _call(event, begins)
-        launched = [kernel for kernel in event.kernels if kernel.name not in ranges]
+            continue  # the profiler itself, or the synchronisation at the end of our call
+        call = _call_index(event, begins)
+        kernels = [kernel for kernel in event.kernels if kernel.name not in ranges]
         if not event.name.startswith(_MODULE) and not _is_runtime(event):
-            parent = next((places[id(each)] for each in line[1:] if id(each) in places), None)
-            places[id(event)] = len(found)
-            found.append(replace(_occurrence(event, scope, launched, parent), call=call))
-        found += (_launched(kernel.name, kernel.duration, scope, call) for kernel in launched)
-    return (*found, *_launched_alone(every, on_host, ranges, begins))
+            parent = next(
+                (index_of[id(ancestor)] for ancestor in ancestors[1:] if id(ancestor) in index_of), None
+            )
+            index_of[id(event)] = len(result)
+            result.append(replace(_occurrence(event, scope, kernels, parent), call=call))
+        result += (_kernel_occurrence(kernel.name, kernel.duration, scope, call) for kernel in kernels)
+    return (*result, *_orphan_kernels(all_events, on_host, ranges, begins))
 
 
-def _call(event: Any, begins: Sequence[float]) -> int:
-    """Say in which call an event lies, by when each began: one on another thread hangs on none."""
+def _call_index(event: Any, begins: Sequence[float]) -> int:
+    """Return the index of an event's call, by start time: events of other threads have no parent."""
     return max(0, bisect_right(begins, event.time_range.start) - 1)
 
 
-def _launched_alone(
-    every: Sequence[Any], on_host: Sequence[Any], ranges: set[str], begins: Sequence[float]
+def _orphan_kernels(
+    all_events: Sequence[Any], on_host: Sequence[Any], ranges: set[str], begins: Sequence[float]
 ) -> Iterator[Occurrence]:
-    """Give the kernels that hang on no operator; the call of the device's library has the same number."""
-    known = Counter((kernel.name, kernel.duration) for event in on_host for kernel in event.kernels)
+    """Yield kernels without an operator; the runtime call that launched one has the same event id."""
+    remaining = Counter((kernel.name, kernel.duration) for event in on_host for kernel in event.kernels)
     launches = {event.id: event for event in on_host if _is_runtime(event)}
-    for event in every:
-        if _device(event) == "CPU" or event.name in ranges:
+    for event in all_events:
+        if _device_kind(event) == "CPU" or event.name in ranges:
             continue
         duration = event.time_range.end - event.time_range.start
-        if known[event.name, duration]:
-            known[event.name, duration] -= 1
+        if remaining[event.name, duration]:
+            remaining[event.name, duration] -= 1
             continue
         launch = launches.get(event.id)
-        scope = _scope(_line(launch))
+        scope = _scope(_ancestors(launch))
         if scope is not None:
-            yield _launched(event.name, duration, scope, _call(launch, begins))
+            yield _kernel_occurrence(event.name, duration, scope, _call_index(launch, begins))
 
 
-def _scope(line: Iterable[Any]) -> str | None:
-    """Give the path of the innermost module; None outside of our calls."""
-    name = next((each.name for each in line if each.name.startswith(_MODULE)), None)
+def _scope(ancestors: Iterable[Any]) -> str | None:
+    """Return the path of the innermost module; None outside of our calls."""
+    name = next((event.name for event in ancestors if event.name.startswith(_MODULE)), None)
     return None if name is None else str(name.removeprefix(_MODULE))
 
 
-def _device(event: Any) -> str:
+def _device_kind(event: Any) -> str:
     return str(event.device_type).rpartition(".")[2]
 
 
-def _line(event: Any) -> Iterator[Any]:
-    """Give an event and all that it lies in, the innermost first."""
+def _ancestors(event: Any) -> Iterator[Any]:
+    """Yield an event and its ancestors, the innermost first."""
     while event is not None:
         yield event
         event = event.cpu_parent
@@ -205,7 +207,7 @@ def _is_range(event: Any) -> bool:
 
 
 def _is_runtime(event: Any) -> bool:
-    """Whether it is a call of a device's library, which is part of the operator that makes it."""
+    """Check whether it is a call of the device runtime, which is part of the operator that makes it."""
     kind = getattr(event, "activity_type", None)
     runtime = str(kind).endswith(("_runtime", "_driver")) or (
         kind is None and event.name.startswith(("cuda", "hip", "cuLaunch"))
@@ -217,39 +219,39 @@ def _is_wait(event: Any) -> bool:
     return "Synchronize" in event.name and not event.name.startswith("aten::")
 
 
-def _occurrence(event: Any, scope: str, launched: Sequence[Any], parent: int | None) -> Occurrence:
-    within = [child for child in event.cpu_children if _is_runtime(child)]
+def _occurrence(event: Any, scope: str, kernels: Sequence[Any], parent: int | None) -> Occurrence:
+    runtime_calls = [child for child in event.cpu_children if _is_runtime(child)]
     memory = [event, *(child for child in event.cpu_children if child.name in _ALLOCATING)]
-    takes = event.name not in _ALLOCATING or event.cpu_parent is None or _is_range(event.cpu_parent)
+    counts_memory = event.name not in _ALLOCATING or event.cpu_parent is None or _is_range(event.cpu_parent)
     named = _is_range(event) and not event.name.startswith(_COMPILED)
     kind = Happening.RANGE if named else Happening.OPERATOR
-    kernels = (*launched, *(kernel for child in within for kernel in child.kernels))
+    all_kernels = (*kernels, *(kernel for child in runtime_calls for kernel in child.kernels))
     return Occurrence(
         name=event.name,
         kind=Happening.SYNCHRONISATION if _is_wait(event) else kind,
         scope=scope,
         shapes=shapes(event.input_shapes or ()),
-        self_time=1e-6 * (event.self_cpu_time_total + sum(child.cpu_time_total for child in within)),
+        self_time=1e-6 * (event.self_cpu_time_total + sum(child.cpu_time_total for child in runtime_calls)),
         total_time=1e-6 * event.cpu_time_total,
-        device_time=1e-6 * sum(kernel.duration for kernel in kernels),
-        allocated=float(sum(map(_allocated, memory))) if takes else 0.0,
+        device_time=1e-6 * sum(kernel.duration for kernel in all_kernels),
+        allocated=float(sum(map(_allocated_bytes, memory))) if counts_memory else 0.0,
         parent=parent,
     )
 
 
-def _allocated(event: Any) -> int:
+def _allocated_bytes(event: Any) -> int:
     return int(event.self_cpu_memory_usage + event.self_device_memory_usage)
 
 
-def _launched(name: str, duration: float, scope: str, call: int) -> Occurrence:
+def _kernel_occurrence(name: str, duration: float, scope: str, call: int) -> Occurrence:
     kind = Happening.TRANSFER if name.lower().startswith("memcpy") else Happening.KERNEL
     return Occurrence(name=name, kind=kind, scope=scope, device_time=1e-6 * duration, call=call)
 
 
-def shapes(found: Iterable[Any]) -> str:
-    """Show the shapes of tensors, and of those in lists: ``8x128, 128x64``; what is none is left out."""
+def shapes(input_shapes: Iterable[Any]) -> str:
+    """Format the shapes of tensors, also in lists: ``8x128, 128x64``; skip what has no shape."""
     texts = []
-    for shape in found:
+    for shape in input_shapes:
         if shape and all(isinstance(n, int) for n in shape):
             texts.append("x".join(map(str, shape)))
         elif shape:

@@ -1,4 +1,4 @@
-"""Training steps of torch modules: of a copy, with stages that are timed and watched one by one."""
+"""Training steps on a copy of a torch module, with stages that are timed one by one."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
     from modeldyno.interfaces import Feed
 
 _COPY, _FORWARD, _BACKWARD, _OPTIMIZER = "copy", "forward", "backward", "optimizer"
-"""The stages of a step; the last one gives the gradients back, too."""
+"""The stages of a step; the last one also frees the gradients."""
 _WARM_UP = 2
-"""Steps after which the optimiser has its state."""
+"""Steps after which the optimiser's state exists."""
 
 
 @contextmanager
 def training(
     callee: Any, forward: Forward, placement: Placement, feeds: Sequence[Feed], optimizer: str
 ) -> Iterator[Steps]:
-    """Train a copy of a module, with gradients on, whatever mode is around it.
+    """Train a copy of a module, with gradients enabled whatever the surrounding mode.
 
-    The payloads wait on the host, in memory that is not pinned, as a data loader leaves them by default.
+    The payloads stay in unpinned host memory, as a data loader leaves them by default.
 
     Raises:
-        RequestError: the module cannot be copied, or gives nothing that could be trained.
+        RequestError: the module cannot be copied, or it has nothing to train.
     """
     import torch  # noqa: PLC0415 - heavy
 
     with torch.inference_mode(mode=False), torch.enable_grad():
-        module = _copied(getattr(callee, "_orig_mod", callee))
+        module = _copy_module(getattr(callee, "_orig_mod", callee))
         for part in module.modules():
             part.training = True
         trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
         if not trained:
             raise RequestError(
-                f"{type(module).__name__} has no parameter that asks for a gradient, so it cannot be "
+                f"{type(module).__name__} has no parameter that requires a gradient, so it cannot be "
                 "trained; profile it with --mode inference."
             )
         host = replace(placement, place=torch.device("cpu"))
@@ -70,28 +70,28 @@ def training(
 
 
 def module_is(callee: Any) -> bool:
-    """Say whether this is a module as it was written, and no compiled one."""
+    """Check whether this is an eager module, not a compiled one."""
     return not hasattr(callee, "_orig_mod")
 
 
-def _copied(module: Module) -> Module:
+def _copy_module(module: Module) -> Module:
     import torch  # noqa: PLC0415 - heavy
 
     try:
-        with torch.no_grad():  # or the parameters of a ScriptModule would be computed from the others
-            found = copy.deepcopy(module)
+        with torch.no_grad():  # else the parameters of a ScriptModule would not be leaves
+            clone = copy.deepcopy(module)
     except Exception as error:
         raise RequestError(
-            f"{type(module).__name__} cannot be copied, and what is given is not trained itself: "
+            f"{type(module).__name__} cannot be copied, and the original is not trained in place: "
             f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}."
         ) from error
-    for one, other in zip(found.parameters(), module.parameters(), strict=True):
-        one.requires_grad_(other.requires_grad)
-    return found
+    for new, old in zip(clone.parameters(), module.parameters(), strict=True):
+        new.requires_grad_(old.requires_grad)
+    return clone
 
 
 def _optimizer(name: str, parameters: Sequence[Tensor]) -> Optimizer | None:
-    """Make an optimiser that goes nowhere: its step costs the same, and every one finds the same weights."""
+    """Create an optimiser with learning rate 0: its step costs the same, and the weights do not change."""
     from torch import optim  # noqa: PLC0415 - heavy
 
     make: dict[str, Callable[[], Optimizer]] = {
@@ -110,28 +110,28 @@ class Steps:
 
     module: Module
     call: Callable[..., Any]
-    """The module, or what it was compiled to."""
+    """The module, or its compiled form."""
     forward: Forward
     payloads: Iterator[dict[str, Tensor]]
-    """On the host; endless."""
+    """Inputs on the host, repeated endlessly."""
     optimizer: Optimizer | None
     place: device
 
     def step(self) -> Mapping[str, float]:
-        """Make a step, timed by the device's own events, or by the clock on the CPU."""
+        """Make a step, timed by device events, or by the host's clock on the CPU."""
         names: list[str] = []
         marks: list[Any] = []
 
         def begin(name: str) -> None:
             names.append(name)
-            marks.append(_mark(self.place))
+            marks.append(_time_stamp(self.place))
 
-        self._walk(next(self.payloads), begin)
-        marks.append(_mark(self.place))
-        return dict(zip(names, _between(marks, self.place), strict=True))
+        self._run_stages(next(self.payloads), begin)
+        marks.append(_time_stamp(self.place))
+        return dict(zip(names, _elapsed(marks, self.place), strict=True))
 
     def watched(self) -> Recorded:
-        """Make a step under the profiler; the parts of a compiled module are not told apart."""
+        """Make a step under the profiler; a compiled module is not broken down by submodule."""
         torch_memory.check(str(self.place))
         payload = next(self.payloads)
 
@@ -142,26 +142,28 @@ class Steps:
                 else:
                     notes.begin(name)
 
-            self._walk(payload, begin)
-            _between([_mark(self.place)], self.place)
+            self._run_stages(payload, begin)
+            _elapsed([_time_stamp(self.place)], self.place)
 
-        given = payload.items() if self.place.type == "cpu" else ()  # elsewhere the step copies them
+        inputs = payload.items() if self.place.type == "cpu" else ()  # on other devices the step copies them
         return torch_memory.record(
             call,
             self.module if self.call is self.module else None,
             device=str(self.place),
             before=lambda: (
                 *torch_memory.weights(self.module),
-                *torch_memory.held(Category.INPUTS, given),
+                *torch_memory.held(Category.INPUTS, inputs),
                 *torch_memory.held(Category.OPTIMIZER, self._state()),
             ),
         )
 
-    def _walk(self, payload: dict[str, Tensor], begin: Callable[[str], None]) -> None:
-        """Make a step, telling which stage begins."""
+    def _run_stages(self, payload: dict[str, Tensor], begin: Callable[[str], None]) -> None:
+        """Make a step, calling `begin` as each stage begins."""
         if self.place.type != "cpu":
             begin(_COPY)
-        args, kwargs = self.forward.arguments({name: each.to(self.place) for name, each in payload.items()})
+        args, kwargs = self.forward.arguments(
+            {name: tensor.to(self.place) for name, tensor in payload.items()}
+        )
         begin(_FORWARD)
         loss = loss_of(self.call(*args, **kwargs))
         begin(_BACKWARD)
@@ -177,7 +179,7 @@ class Steps:
         return (parameter.grad for parameter in self.module.parameters() if parameter.grad is not None)
 
     def _state(self) -> Iterator[tuple[str, Tensor]]:
-        """Give the tensors of the optimiser's state, with the module whose parameter they are of."""
+        """Yield the tensors of the optimiser's state, with the module that owns the parameter."""
         if self.optimizer is None:
             return
         for name, parameter in self.module.named_parameters():
@@ -190,21 +192,21 @@ class Steps:
 
 
 def loss_of(output: Any) -> Tensor:
-    """Give the loss that a model returns, or the sum of the squares of all that depends on a parameter.
+    """Return the model's own loss, or the sum of squares of all outputs that depend on a parameter.
 
-    Its gradient is as large as the outputs are, as that of a real loss would be.
+    The gradient of that sum has the magnitude of the outputs, like that of a real loss.
 
     Raises:
         RequestError: nothing in the output depends on a parameter.
     """
     own: Any = output.get("loss") if hasattr(output, "get") else getattr(output, "loss", None)
     if getattr(own, "requires_grad", False) and own.numel() == 1:
-        found: Tensor = own.reshape(())
-        return found
+        scalar: Tensor = own.reshape(())
+        return scalar
     floats = [leaf for leaf in _tensors(output, set()) if leaf.requires_grad]
     if not floats:
         raise RequestError(
-            "The model gives nothing that depends on a parameter that asks for a gradient, so it cannot be "
+            "No output of the model depends on a parameter that requires a gradient, so it cannot be "
             "trained; profile it with --mode inference."
         )
     loss = floats[0].square().sum()
@@ -214,7 +216,7 @@ def loss_of(output: Any) -> Tensor:
 
 
 def _tensors(output: Any, seen: set[int]) -> Iterator[Tensor]:
-    """Give the tensors in an output, also those in objects such as a cache of keys and values."""
+    """Yield the tensors in an output, also those in objects such as a key-value cache."""
     for _, leaf in leaves(output):
         if hasattr(leaf, "requires_grad"):
             yield leaf
@@ -226,23 +228,23 @@ def _tensors(output: Any, seen: set[int]) -> Iterator[Tensor]:
 # --- the clock -----------------------------------------------------------------------------------
 
 
-def _mark(place: device) -> Any:
-    """Note this moment: of the device's own work where it works on by itself."""
+def _time_stamp(device: device) -> Any:
+    """Take a time stamp: an event in the device's queue if it is asynchronous."""
     import torch  # noqa: PLC0415 - heavy
 
-    if place.type == "cpu":
+    if device.type == "cpu":
         return perf_counter()
-    if place.type in {"cuda", "xpu"}:
-        event = getattr(torch, place.type).Event(enable_timing=True)
+    if device.type in {"cuda", "xpu"}:
+        event = getattr(torch, device.type).Event(enable_timing=True)
         event.record()
         return event
-    getattr(torch, place.type).synchronize()
+    getattr(torch, device.type).synchronize()
     return perf_counter()
 
 
-def _between(marks: list[Any], place: device) -> list[float]:
-    """Give the seconds between moments, when the device has reached the last."""
-    if place.type in {"cuda", "xpu"}:
+def _elapsed(marks: list[Any], device: device) -> list[float]:
+    """Return the seconds between time stamps, once the device has reached the last."""
+    if device.type in {"cuda", "xpu"}:
         marks[-1].synchronize()
         return [float(begin.elapsed_time(end)) * 1e-3 for begin, end in pairwise(marks)]
     return [end - begin for begin, end in pairwise(marks)]
