@@ -163,7 +163,7 @@ def test_a_field_that_triton_has_not_is_told_in_its_own_words(program: str) -> N
         ({"preferred_batch": "4,16", "max_batch": 8}, "preferred_batch=16 is larger than max_batch=8"),
         ({"max_batch": 0, "queue_delay": 5}, "turns batching off"),
         ({"max_batch": 2, "batch_size": 4}, "larger than max_batch=2"),
-        ({"server": "ftp://x"}, "no address of a server"),
+        ({"server": "ftp://x"}, "not a server's address"),
         ({"server": "host:8000", "flags": "--x"}, "omit flags or server"),
         ({"config.max_batch_size": 2, "config.max_batch_size.x.y": 1}, "which has no fields"),
     ],
