@@ -38,7 +38,7 @@ def profiled(path: Path, *requests: str, probes: tuple[str, ...] = ("static", "l
 
 
 def picks_column(folder: Path, column: int) -> Path:
-    """Write a network that takes one column out of an image: no shape says how wide that must be."""
+    """Write a model that takes one column of an image: no shape determines the width."""
     nodes = [("Gather", ["x", "column"], ["line"], {"axis": 3}), ("Relu", ["line"], ["y"])]
     shape = ("FLOAT", ["batch", 3, "height", "width"])
     weights = {"column": np.array(column)}
@@ -46,7 +46,7 @@ def picks_column(folder: Path, column: int) -> Path:
 
 
 def window(folder: Path) -> Path:
-    """Write a network of sequences with a window of 256 steps."""
+    """Write a sequence model with a window of 256 steps."""
     weights = {"w": np.ones((2, 1, 256), np.float32), "axis": np.array([1])}
     nodes = [("Unsqueeze", ["x", "axis"], ["signal"]), ("Conv", ["signal", "w"], ["y"])]
     shape = ("FLOAT", ["batch", "sequence"])
@@ -54,18 +54,18 @@ def window(folder: Path) -> Path:
 
 
 def test_sizes_that_only_the_runtime_refuses_are_tried_until_one_is_taken(tmp_path: Path) -> None:
-    """What is counted is what ran in the end, and it is said what was assumed, once."""
-    found = profiled(picks_column(tmp_path, 300))
-    assert not found.failures
-    assert [spec.shape for spec in found.inputs] == [(1, 3, 320, 320)]
-    assert found["input_bytes"] == 4 * 3 * 320 * 320
-    (doubt,) = [each for each in found.doubts if each.code == "assumed-sizes"]
+    """The counted sizes are those that ran, and the assumption is reported once."""
+    result = profiled(picks_column(tmp_path, 300))
+    assert not result.failures
+    assert [spec.shape for spec in result.inputs] == [(1, 3, 320, 320)]
+    assert result["input_bytes"] == 4 * 3 * 320 * 320
+    (doubt,) = [item for item in result.doubts if item.code == "assumed-sizes"]
     assert "height 320, width 320 was assumed" in doubt.seen
     assert "--input x=1x3x320x320" in doubt.advice
 
 
 def test_a_network_that_takes_no_guess_says_what_is_missing(tmp_path: Path) -> None:
-    """When the runtime refuses one guess after the other, the request is asked to be completed."""
+    """When the runtime rejects one guess after the other, the error asks for the sizes."""
     with pytest.raises(
         RequestError, match=r"Sizes are missing: height, width .* --input x=1x3x224x224"
     ) as error:
@@ -74,32 +74,32 @@ def test_a_network_that_takes_no_guess_says_what_is_missing(tmp_path: Path) -> N
 
 
 def test_usual_lengths_that_the_runtime_refuses_are_replaced(tmp_path: Path) -> None:
-    """Without an analysis the usual length is tried first; when it fails another is assumed, and told."""
+    """Without an analysis the default length is tried first; if it fails another is assumed and reported."""
     for probes in (("latency",), ("static", "latency")):
-        found = profiled(window(tmp_path), probes=probes)
-        assert [spec.shape for spec in found.inputs] == [(1, 512)]
-        assert [each.code for each in found.doubts].count("assumed-sizes") == 1
+        result = profiled(window(tmp_path), probes=probes)
+        assert [spec.shape for spec in result.inputs] == [(1, 512)]
+        assert [item.code for item in result.doubts].count("assumed-sizes") == 1
 
 
 def test_sizes_that_were_given_are_never_replaced(tmp_path: Path) -> None:
-    """A call that fails at the user's own sizes is a failure, as it was."""
-    found = profiled(window(tmp_path), "x=1x128")
-    (failure,) = found.failures
+    """A call that fails at the user's own sizes is a failure, as before."""
+    result = profiled(window(tmp_path), "x=1x128")
+    (failure,) = result.failures
     assert failure.where == "first call"
-    assert "not-analysed" in [each.code for each in found.doubts]
+    assert "not-analysed" in [item.code for item in result.doubts]
 
 
-def test_what_is_only_looked_at_says_what_was_assumed(tmp_path: Path) -> None:
-    """An analysis runs nothing, and says the sizes that it assumed all the same."""
-    found = profiled(window(tmp_path), probes=("static",))
-    assert found["macs"] == (512 - 255) * 2 * 256
-    assert [each.code for each in found.doubts] == ["assumed-sizes"]
+def test_an_inspection_reports_what_was_assumed(tmp_path: Path) -> None:
+    """An analysis runs nothing, and reports the sizes that it assumed all the same."""
+    result = profiled(window(tmp_path), probes=("static",))
+    assert result["macs"] == (512 - 255) * 2 * 256
+    assert [item.code for item in result.doubts] == ["assumed-sizes"]
     with pytest.raises(RequestError, match=r"onnx.Conv has a window of 256 for 128 values"):
         profiled(window(tmp_path), "x=1x128", probes=("static",))
 
 
 def test_looking_at_an_onnx_file_needs_no_torch(tmp_path: Path) -> None:
-    """A machine with onnx alone can inspect: where torch cannot be imported, nothing asks for it."""
+    """With onnx alone a model can be inspected: torch is not imported."""
     (tmp_path / "torch.py").write_text("raise ImportError('there is no torch here')")
     path = models.mlp(tmp_path)
     done = subprocess.run(

@@ -41,7 +41,7 @@ def build(
 
 
 def encode(texts: Sequence[str], length: int | None) -> Feed:
-    """Give each word its length as an id, padded with 0; a limit of 6 words."""
+    """Encode each word as its length, padded with 0; a limit of 6 words."""
     words = [[len(word) for word in text.split()][: length or 6] for text in texts]
     width = length or max(map(len, words))
     ids = np.array([row + [0] * (width - len(row)) for row in words], np.int64)
@@ -81,7 +81,7 @@ def test_bfloat16_is_made_where_numpy_has_it() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whole_numbers_are_never_all_zero(seed: int) -> None:
-    """Whole numbers stay in their range, reach its ends, and are not all zero, however few they are."""
+    """Integers stay in their range, reach its ends, and are not all zero, however few they are."""
     spec = InputSpec(name="x", shape=("batch",), dtype="int32", low=0, high=1)
     for feed in build(model(spec), seed=seed).feeds:
         assert feed["x"].any()
@@ -96,7 +96,7 @@ def test_same_seed_gives_the_same_payloads() -> None:
 
 
 def test_floats_are_standard_normal_unless_a_range_is_given() -> None:
-    """Fractions are standard normal, or lie evenly in the range that was asked for."""
+    """Floats are standard normal, or uniform in the requested range."""
     spec = InputSpec(name="x", shape=("batch", 1000), dtype="float32")
     values = build(model(spec)).feeds[0]["x"]
     assert abs(values.mean()) < 0.2
@@ -116,7 +116,7 @@ def test_a_range_that_is_asked_for_wins() -> None:
     "text", ["x=3:uint8:0..256", "x=3:uint8:-1..5", "x=3:uint8:0.2..0.8", "x=3:uint8:0..1e999"]
 )
 def test_range_that_does_not_fit_is_refused(text: str) -> None:
-    """A range that the dtype cannot hold, or that holds no whole number, is refused."""
+    """A range that the dtype cannot hold, or that holds no integer, is rejected."""
     with pytest.raises(RequestError, match="input 'x'"):
         build(model(InputSpec(name="x", shape=("batch",), dtype="uint8")), text)
 
@@ -135,7 +135,7 @@ def test_payloads_that_would_be_the_same_are_one() -> None:
 
 
 def test_model_without_inputs() -> None:
-    """A model without inputs is fed nothing; a batch of more than one is refused."""
+    """A model without inputs gets nothing; a batch of more than one is rejected."""
     payload = build(model())
     assert (payload.feeds, payload.used, payload.samples) == (({},), (), 1)
     with pytest.raises(RequestError, match="no effect"):
@@ -161,7 +161,7 @@ def test_sizes_bind_dimensions_by_name() -> None:
 
 
 def test_sizes_pad_text(tmp_path: Path) -> None:
-    """Text is brought to the length that a size says."""
+    """Text is padded to the length that a size gives."""
     path = tmp_path / "texts.txt"
     path.write_text("one two three\nfour\n")
     payload = build(TEXT, str(path), batch_size=2, seq=5)
@@ -169,7 +169,7 @@ def test_sizes_pad_text(tmp_path: Path) -> None:
 
 
 def test_sizes_that_cannot_be_are_refused() -> None:
-    """A dimension that no input has gets a suggestion; what a shape binds otherwise is refused."""
+    """An unknown dimension gets a suggestion; a size that a shape contradicts is rejected."""
     with pytest.raises(UnknownName, match="no dimension 'sek'; did you mean 'seq'"):
         build(TEXT, sek=16)
     with pytest.raises(RequestError, match="8 in 1x8 contradicts seq=16"):
@@ -177,7 +177,7 @@ def test_sizes_that_cannot_be_are_refused() -> None:
 
 
 def test_shape_that_contradicts_is_refused() -> None:
-    """A shape that contradicts the knob, the declaration, or has a zero is refused in one sentence."""
+    """A shape that contradicts the knob or the declaration, or has a zero, is rejected in one sentence."""
     for request, batch_size in (("input_ids=4x16", 8), ("input_ids=4x16x2", None), ("input_ids=0x4", None)):
         with pytest.raises(RequestError) as caught:
             build(model(IDS, MASK), request, batch_size=batch_size)
@@ -185,29 +185,29 @@ def test_shape_that_contradicts_is_refused() -> None:
 
 
 def test_unknown_input_gets_a_suggestion() -> None:
-    """A request for an input that does not exist is refused with the nearest that does."""
+    """A request for an input that does not exist is rejected with the closest name."""
     with pytest.raises(UnknownName, match="did you mean 'input_ids'"):
         build(TEXT, "inputs_ids=4x16")
 
 
 def test_wrong_dtype_is_refused() -> None:
-    """A dtype other than the declared one is refused."""
+    """A dtype other than the declared one is rejected."""
     with pytest.raises(RequestError, match="'input_ids' is int64, not float32"):
         build(TEXT, "input_ids=4x16:float32")
 
 
 def test_fixed_batch_is_kept() -> None:
-    """A model with a fixed batch runs at it; another batch size is refused with what to do."""
+    """A model with a fixed batch runs at it; another batch size is rejected with what to do."""
     fixed = model(replace(IMAGE, shape=(4, 1, 2, 2)))
     assert build(fixed).samples == build(fixed, batch_size=4).samples == 4
     with pytest.raises(
-        RequestError, match=r"batch_size=8 contradicts .* fixed: 4x1x2x2; leave batch_size out"
+        RequestError, match=r"batch_size=8 contradicts .* fixed: 4x1x2x2; leave out batch_size"
     ):
         build(fixed, batch_size=8)
 
 
 def test_unknown_shape_must_be_given() -> None:
-    """An input whose shape nobody knows is refused with the very words to write, which then work."""
+    """An input of unknown shape is rejected with the option to write, which then works."""
     unknown = model(InputSpec(name="x"), InputSpec(name="ids"))
     with pytest.raises(RequestError, match="--input x=1x3x224x224"):
         build(unknown)
@@ -225,7 +225,7 @@ def test_unknown_shape_with_a_batch() -> None:
     unknown = model(InputSpec(name="x"))
     assert build(unknown, "x=batchx3", batch_size=5).feeds[0]["x"].shape == (5, 3)
     assert build(unknown, "x=5x3").samples == 5
-    with pytest.raises(RequestError, match=r"write --input x=6x3 alone, or --input x=batchx3,"):
+    with pytest.raises(RequestError, match=r"write only --input x=6x3, or --input x=batchx3 for"):
         build(unknown, "x=5x3", batch_size=6)
 
 
@@ -251,7 +251,7 @@ DECLARED = (
 
 @pytest.mark.parametrize("batch_size", [None, 3])
 def test_example_is_used_as_it_is(batch_size: int | None) -> None:
-    """A model's own inputs are used as they are when nothing else is asked for."""
+    """A model's own inputs are used unchanged when nothing else is requested."""
     given = example(3)
     payload = build(model(*DECLARED, example=given), batch_size=batch_size)
     assert len(payload.feeds) == 1
@@ -282,7 +282,7 @@ def test_a_batch_is_doubted_only_where_the_first_axis_may_be_another(
 
 
 def test_example_is_repeated_with_a_doubt() -> None:
-    """For a larger batch its rows are repeated, which is doubted; scalars are left alone."""
+    """For a larger batch the rows of an example are repeated, with a doubt; scalars are left alone."""
     payload = build(model(*DECLARED, example=example(2)), batch_size=5)
     assert payload.feeds[0]["x"][:, 0].tolist() == [0, 2, 0, 2, 0]
     assert payload.feeds[0]["scale"].shape == ()
@@ -307,7 +307,7 @@ def test_example_with_unlike_rows_has_no_batch_size() -> None:
 
 
 def test_example_gives_the_vocabulary() -> None:
-    """When a shape is asked for instead, whole numbers stay within what the example held."""
+    """When a shape is requested instead, integers stay within the range of the example."""
     spec = InputSpec(name="x", shape=("batch", "seq"), dtype="int64")
     given = {"x": np.array([[7, 9]])}
     values = build(model(spec, example=given), "x=4x100").feeds[0]["x"]
@@ -326,7 +326,7 @@ def images(tmp_path: Path) -> Path:
 
 
 def test_rows_are_cut_into_batches(images: Path) -> None:
-    """Rows of an .npz go into distinct payloads in order, starting again at the end; labels are no input."""
+    """Rows of an .npz go into distinct payloads in order, and wrap around; labels are not inputs."""
     payload = build(model(IMAGE), str(images), batch_size=4)
     firsts = [feed["image"][:, 0, 0, 0].tolist() for feed in payload.feeds]
     assert firsts == [[0, 4, 8, 12], [16, 20, 24, 28], [32, 36, 0, 4]]
@@ -342,7 +342,7 @@ def test_real_data_alone_has_batch_one(images: Path) -> None:
 
 
 def test_too_few_rows_are_repeated_with_a_doubt(images: Path) -> None:
-    """A batch larger than the data repeats rows, and says so with figures."""
+    """A batch larger than the data repeats rows, and reports it with figures."""
     payload = build(model(IMAGE), str(images), batch_size=16)
     assert payload.feeds[0]["image"].shape == (16, 1, 2, 2)
     (doubt,) = payload.doubts
@@ -352,7 +352,7 @@ def test_too_few_rows_are_repeated_with_a_doubt(images: Path) -> None:
 
 
 def test_files_are_relative_to_the_base(images: Path) -> None:
-    """A relative path is looked for in the base directory."""
+    """A relative path is resolved in the base directory."""
     assert build(model(IMAGE), images.name, base=images.parent).used[0].source == images.name
 
 
@@ -393,7 +393,7 @@ def test_inputs_missing_in_a_file_can_be_random(tmp_path: Path) -> None:
 
 
 def test_scalars_of_a_file_are_no_rows(tmp_path: Path) -> None:
-    """A scalar input is taken from a file as it is, the same in every payload."""
+    """A scalar input is taken from a file unchanged, the same in every payload."""
     np.savez(tmp_path / "a.npz", x=np.ones((4, 2), np.float32), scale=np.float64(3))
     payload = build(model(*DECLARED), str(tmp_path / "a.npz"), batch_size=2)
     assert payload.feeds[0]["scale"] == 3
@@ -401,7 +401,7 @@ def test_scalars_of_a_file_are_no_rows(tmp_path: Path) -> None:
 
 
 def test_real_data_tells_an_unknown_shape(tmp_path: Path) -> None:
-    """Data gives an input that declares nothing its shape and dtype."""
+    """Data sets the shape and dtype of an input that declares nothing."""
     np.save(tmp_path / "a.npy", np.ones((6, 5), np.int16))
     payload = build(model(InputSpec(name="x")), str(tmp_path / "a.npy"), batch_size=2)
     assert (payload.used[0].shape, payload.used[0].dtype, payload.samples) == ((2, 5), "int16", 2)
@@ -429,7 +429,7 @@ def test_real_data_tells_an_unknown_shape(tmp_path: Path) -> None:
 def test_values_are_converted_only_without_loss(
     tmp_path: Path, dtype: str, values: np.ndarray[Any, Any], fits: bool
 ) -> None:
-    """Data of another dtype is converted where every value survives, and refused elsewhere."""
+    """Data of another dtype is converted where every value survives, and rejected elsewhere."""
     np.save(tmp_path / "a.npy", values)
     subject = model(InputSpec(name="x", shape=("batch", 2), dtype=dtype))
     if fits:
@@ -440,7 +440,7 @@ def test_values_are_converted_only_without_loss(
 
 
 def test_wrong_shape_of_data_is_refused(tmp_path: Path) -> None:
-    """Data of another rank, or with another fixed dimension, or without rows, is refused by file."""
+    """Data of another rank, with another fixed dimension, or without rows, is rejected with its file."""
     for shape in ((3, 4), (3, 1, 2, 3), (1, 2, 2), (), (0, 1, 2, 2)):
         np.save(tmp_path / "a.npy", np.ones(shape, np.float32))
         with pytest.raises(RequestError, match=r"a\.npy") as caught:
@@ -449,7 +449,7 @@ def test_wrong_shape_of_data_is_refused(tmp_path: Path) -> None:
 
 
 def test_inputs_must_agree_on_a_dimension(tmp_path: Path) -> None:
-    """Two arrays that bind one symbolic dimension to different lengths are refused."""
+    """Two arrays that bind one symbolic dimension to different lengths are rejected."""
     np.savez(tmp_path / "a.npz", input_ids=np.ones((4, 3), int), attention_mask=np.ones((4, 5), int))
     with pytest.raises(RequestError, match="contradicts"):
         build(TEXT, str(tmp_path / "a.npz"))
@@ -500,7 +500,7 @@ def _truncated(path: Path) -> None:
     ],
 )
 def test_hostile_archives_are_refused(tmp_path: Path, damage: Any, message: str) -> None:
-    """An archive that is a bomb, lies of its size, holds pickles or is damaged is refused in one sentence."""
+    """An archive that is a bomb, misstates its size, holds pickles or is damaged is rejected."""
     damage(tmp_path / "a.npz")
     with pytest.raises(RequestError, match=message) as caught:
         build(model(IMAGE), str(tmp_path / "a.npz"))
@@ -508,7 +508,7 @@ def test_hostile_archives_are_refused(tmp_path: Path, damage: Any, message: str)
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
-    """A file that is not there is named."""
+    """A missing file is named."""
     with pytest.raises(RequestError, match=r"no data file .*absent\.npz"):
         build(model(IMAGE), str(tmp_path / "absent.npz"))
 
@@ -522,7 +522,7 @@ def write_lines(path: Path, *samples: Any) -> str:
 
 
 def test_jsonl_of_objects(tmp_path: Path) -> None:
-    """Objects by input name are stacked into rows; other keys are left alone."""
+    """Objects by input name are stacked into rows; other keys are ignored."""
     row = {"attention_mask": [1, 1], "label": "x"}
     path = write_lines(tmp_path / "a.jsonl", *({"input_ids": [i, i], **row} for i in range(5)))
     payload = build(TEXT, path, batch_size=2)
@@ -540,19 +540,19 @@ def test_jsonl_of_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"image": [1}', "line 1, is no JSON"),
+        ('{"image": [1}', "line 1, is not a JSON"),
         ('{"image": [[[1, 2], [3, 4]]]}\n{"image": [[1, 2]]}', "shape differs"),
-        ('{"image": [[1, 2], [3]]}', "line 1: 'image' is no array"),
+        ('{"image": [[1, 2], [3]]}', "line 1: 'image' is not an array"),
         ('{"image": [[[1, 2], [3, 4]]]}\n{"label": 3}', "missing in some lines"),
         ('{"imgae": [[[1, 2], [3, 4]]]}', "did you mean 'imgae'"),
-        ('{"image": {"a": 1}}', "no array"),
+        ('{"image": {"a": 1}}', "not an array"),
         ("\n\n", "no samples"),
         ("[" * 100_000, "line 1"),
-        ('{"image": [[[1, 2], [3, %s]]]}' % (10**400), "no array|cannot hold|JSON"),
+        ('{"image": [[[1, 2], [3, %s]]]}' % (10**400), "not an array|cannot hold|JSON"),
     ],
 )
 def test_damaged_jsonl_is_refused(tmp_path: Path, content: str, message: str) -> None:
-    """A line that is no sample is refused with its number or name."""
+    """An invalid line is rejected with its number or name."""
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(RequestError, match=message) as caught:
         build(model(IMAGE), str(tmp_path / "a.jsonl"))
@@ -567,7 +567,7 @@ def test_jsonl_of_texts(tmp_path: Path) -> None:
 
 
 def test_lines_of_text(tmp_path: Path) -> None:
-    """Lines that are not blank are samples, padded to the longest; what the tokenizer adds is dropped."""
+    """Lines that are not blank are samples, padded to the longest; extra tokenizer outputs are dropped."""
     (tmp_path / "a.txt").write_text("a bb\n\n   \nccc dddd eeeee\nf\n")
     payload = build(TEXT, str(tmp_path / "a.txt"))
     assert [feed["input_ids"].tolist() for feed in payload.feeds] == [[[1, 2, 0]], [[3, 4, 5]], [[1, 0, 0]]]
@@ -576,7 +576,7 @@ def test_lines_of_text(tmp_path: Path) -> None:
 
 
 def test_texts_that_are_padded_to_a_longer_one_are_doubted(tmp_path: Path) -> None:
-    """It says how long they are, and what length to give; calls of like length need no word."""
+    """The doubt states the lengths, and which length to give; calls of similar length need none."""
     (tmp_path / "a.txt").write_text("a\nbb c\na b c d e f\nc\n")
     (doubt,) = build(TEXT, str(tmp_path / "a.txt")).doubts
     assert doubt.code == "padded"
@@ -605,7 +605,7 @@ def test_shape_and_text_combine(tmp_path: Path) -> None:
 
 
 def test_text_for_an_input_of_text(tmp_path: Path) -> None:
-    """A model that takes strings is fed the text itself."""
+    """A model that takes strings gets the text itself."""
     (tmp_path / "a.txt").write_text("one\ntwo words\n")
     subject = model(InputSpec(name="words", shape=("batch", 1), dtype="string"))
     payload = build(subject, str(tmp_path / "a.txt"), batch_size=2)
@@ -626,43 +626,43 @@ PROMPT = InputSpec(name="prompt", shape=("batch",), dtype="string", low=128, hig
 def test_random_text_has_as_many_words_as_are_asked_for(
     text: str | None, shape: tuple[int, ...], low: int, high: int
 ) -> None:
-    """And is so various that a server that knows the beginning of one prompt knows none of another."""
+    """Random prompts are so varied that a prefix cache of one does not help another."""
     payload = build(model(PROMPT), *([] if text is None else [text]))
     (used,) = payload.used
     assert (used.shape, used.low, used.high, used.distinct) == (shape, low, high, feeds.MOST_TEXTS)
-    texts = [each for feed in payload.feeds for each in feed["prompt"]]
-    lengths = {len(each.split()) for each in texts}
+    texts = [item for feed in payload.feeds for item in feed["prompt"]]
+    lengths = {len(item.split()) for item in texts}
     assert lengths == set(range(low, high + 1))
     if low > 5:
-        assert len({each[:40] for each in texts}) == len(texts) == 64
-        assert len({word for each in texts for word in each.split()}) > 300
+        assert len({item[:40] for item in texts}) == len(texts) == 64
+        assert len({word for item in texts for word in item.split()}) > 300
     assert texts == [
-        each for feed in build(model(PROMPT), *filter(None, [text])).feeds for each in feed["prompt"]
+        item for feed in build(model(PROMPT), *filter(None, [text])).feeds for item in feed["prompt"]
     ]
 
 
 @pytest.mark.parametrize("text", ["0..5", "5..1e9", "1.2..1.8"])
 def test_a_number_of_words_that_cannot_be_is_refused(text: str) -> None:
-    """With what the range of a text means."""
+    """The error says what the range of a text means."""
     with pytest.raises(RequestError, match=r"its range .* is that of the words in each"):
         build(model(PROMPT), f"prompt=1:string:{text}")
 
 
 def test_one_end_of_a_range_of_words_is_both() -> None:
-    """A declaration may tell only the one."""
+    """A declaration may give only one end of the range."""
     for ends in ({"low": 3}, {"high": 3}):
         payload = build(model(InputSpec(name="p", shape=("batch",), dtype="string", **ends)))  # type: ignore[arg-type]
         assert (payload.used[0].low, payload.used[0].high) == (3, 3)
 
 
 def test_real_text_is_sent_as_it_is_and_all_of_it(tmp_path: Path) -> None:
-    """Many more lines than there are payloads of numbers, up to a bound in number and in bytes."""
+    """Many more text payloads than numeric ones, up to a bound in number and in bytes."""
     lines = [f"tell me of {n}, please" for n in range(1500)]
     (tmp_path / "a.txt").write_text("\n".join(lines))
     payload = build(model(PROMPT), str(tmp_path / "a.txt"))
-    assert [feed["prompt"].tolist() for feed in payload.feeds] == [[each] for each in lines[:1024]]
+    assert [feed["prompt"].tolist() for feed in payload.feeds] == [[item] for item in lines[:1024]]
     assert (payload.used[0].low, payload.used[0].distinct) == (None, 1024)
-    path = write_lines(tmp_path / "a.jsonl", *({"prompt": each} for each in lines[:100]))
+    path = write_lines(tmp_path / "a.jsonl", *({"prompt": item} for item in lines[:100]))
     assert [feed["prompt"].tolist() for feed in build(model(PROMPT), path).feeds] == [
         [e] for e in lines[:100]
     ]
@@ -671,12 +671,12 @@ def test_real_text_is_sent_as_it_is_and_all_of_it(tmp_path: Path) -> None:
 
 
 def test_text_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
-    """Text for a model without a tokenizer, and what is no text at all, are refused with what to give."""
+    """Text for a model without a tokenizer, and files that are not text, are rejected with what to give."""
     (tmp_path / "a.txt").write_text("hello")
     with pytest.raises(RequestError, match=r"no tokenizer .*\.npz or \.jsonl"):
         build(model(IDS), str(tmp_path / "a.txt"))
     (tmp_path / "a.png").write_bytes(b"\x89PNG\xff\xfe")
-    with pytest.raises(RequestError, match="no text in UTF-8"):
+    with pytest.raises(RequestError, match="not UTF-8 text"):
         build(TEXT, str(tmp_path / "a.png"))
     (tmp_path / "a.json").write_text("[]")
     with pytest.raises(RequestError, match=r"name it \.jsonl"):
@@ -690,7 +690,7 @@ def test_text_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
 
 
 def test_undeclared_inputs_are_those_that_the_user_names() -> None:
-    """Where nobody tells what a model takes, the inputs are those that the user names, with their shapes."""
+    """Where no inputs are declared, they are those that the user names, with their shapes."""
     payload = build(model(undeclared=True), "a=2x3:int64:1..5", "b=2x1")
 
     assert {name: (array.shape, array.dtype.name) for name, array in payload.feeds[0].items()} == {

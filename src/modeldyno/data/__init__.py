@@ -1,4 +1,4 @@
-"""Payloads: what a model is fed with, random or real."""
+"""Payloads: model inputs, random or real."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes for free dimensions that nobody gave: guessed, and proven by inferring all shapes of the network."""
+"""Assumes sizes of dynamic dimensions that were not given: guessed, and verified by shape inference."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 Sizes = Mapping[str, int]
 
 MOST_GUESSES = 48
-"""Of which the shapes are inferred."""
+"""Maximum guesses that are verified."""
 MOST_REFUSED = 8
-"""Guesses of which a call was made."""
+"""Maximum guesses that are tried by a call."""
 MOST_SECONDS = 20.0
-"""That inferring shapes may take in all."""
+"""Maximum seconds of shape inference in total."""
 
 
 def assume_sizes(
@@ -45,74 +45,75 @@ def assume_sizes(
     prove: bool = True,
     refused: Sequence[tuple[Sizes, str]] = (),
 ) -> Model:
-    """Give the model with sizes for the free dimensions that nobody gave, if it has any.
+    """Return the model with assumed sizes for the dynamic dimensions that were not given, if there are any.
 
-    The lengths of sequences have a usual size, which is kept where the network takes it. Nothing is run.
+    Sequence lengths have a default size, which is kept where the model accepts it. Nothing is run.
 
     Args:
-        model: its graph says whether it takes certain sizes.
+        model: its graph tells whether it accepts certain sizes.
         requested: shapes, ranges and files that the user gave.
         batch_size: the knob; None leaves it to shapes and data.
-        sizes: of dimensions, by name.
-        prove: whether sequences of usual length are proven, too, or taken as they are.
-        refused: guesses that the runtime would not take, and why; they are not made again. An empty one
-            stands for the usual lengths.
+        sizes: sizes of dimensions, by name.
+        prove: whether default sequence lengths are verified too, or accepted as they are.
+        refused: guesses that the runtime rejected, and why; they are not repeated. An empty one stands
+            for the default lengths.
 
     Raises:
-        RequestError: no guess will do, and all that is missing is named; or what was asked for contradicts
-            itself.
+        RequestError: no guess works, with all missing sizes named; or the request contradicts itself.
     """
     if model.guesses is None or model.graph is None:
         return model
-    known, given = given_sizes(model, requested, batch_size=batch_size, sizes=sizes)
-    free = [name for name in free_dimensions(known, given) if name != BATCH]
-    usual = _usual(model, known, given, free)
-    if not free or (usual and not refused and not prove):
+    declared, given_by_user = given_sizes(model, requested, batch_size=batch_size, sizes=sizes)
+    dynamic = [name for name in free_dimensions(declared, given_by_user) if name != BATCH]
+    usual = _default_sizes(model, declared, given_by_user, dynamic)
+    if not dynamic or (usual and not refused and not prove):
         return model
-    guesses = list(_distinct(usual, free, model.guesses(given)))
-    tried = [sizes or usual for sizes, _ in refused]
-    begin, why = perf_counter(), next((reason for _, reason in refused), "")
+    guesses = list(_distinct_guesses(usual, dynamic, model.guesses(given_by_user)))
+    rejected = [sizes or usual for sizes, _ in refused]
+    started, reason = perf_counter(), next((reason for _, reason in refused), "")
     for guess in guesses:
-        if guess in tried:
+        if guess in rejected:
             continue
-        if len(refused) >= MOST_REFUSED or perf_counter() - begin > MOST_SECONDS:
+        if len(refused) >= MOST_REFUSED or perf_counter() - started > MOST_SECONDS:
             break
-        refusal = _refusal(model, known, {BATCH: 1, **given, **guess})
+        refusal = _rejection(model, declared, {BATCH: 1, **given_by_user, **guess})
         if not refusal:
             return replace(model, assumed={} if guess == usual else guess)
-        why = why or refusal
+        reason = reason or refusal
     if usual and not refused:
-        return model  # what is refused at its usual size says so itself
+        return model  # a model that rejects its default size reports that itself
     first = next(iter(guesses), {})
     tries = len(refused) or len(guesses)
-    nothing = f", and the network takes none of the {tries} guesses at them that were tried"
-    missing = explain_missing(known, {BATCH: 1, **given, **first}, free, nothing)
-    raise RequestError(f"{missing} The first one was refused so: {why}" if why else missing)
+    nothing = f", and the model accepts none of the {tries} guesses that were tried"
+    missing = explain_missing(declared, {BATCH: 1, **given_by_user, **first}, dynamic, nothing)
+    raise RequestError(f"{missing} The first one was rejected: {reason}" if reason else missing)
 
 
-def _usual(model: Model, known: tuple[InputSpec, ...], given: Sizes, free: Sequence[str]) -> dict[str, int]:
-    """Give the usual sizes where all free dimensions have one; else nothing."""
-    if not all(map(is_sequence, free)):
+def _default_sizes(
+    model: Model, declared: tuple[InputSpec, ...], given_by_user: Sizes, dynamic: Sequence[str]
+) -> dict[str, int]:
+    """Return the default sizes if all dynamic dimensions have one; else empty."""
+    if not all(map(is_sequence, dynamic)):
         return {}
-    bound = dimensions(known, (), None, given, model.limits)
-    return {name: bound[name] for name in free}
+    bound = dimensions(declared, (), None, given_by_user, model.limits)
+    return {name: bound[name] for name in dynamic}
 
 
-def _distinct(usual: Sizes, free: Sequence[str], guesses: Iterable[Sizes]) -> list[Sizes]:
-    """Give the usual sizes first, then each guess that says all that is free, once."""
-    complete = (guess for guess in islice(guesses, MOST_GUESSES) if set(guess) == set(free))
-    found = {tuple(sorted(guess.items())): guess for guess in (usual, *complete) if guess}
-    return list(found.values())
+def _distinct_guesses(usual: Sizes, dynamic: Sequence[str], guesses: Iterable[Sizes]) -> list[Sizes]:
+    """Return the default sizes first, then each complete guess once."""
+    complete = (guess for guess in islice(guesses, MOST_GUESSES) if set(guess) == set(dynamic))
+    distinct = {tuple(sorted(guess.items())): guess for guess in (usual, *complete) if guess}
+    return list(distinct.values())
 
 
-def _refusal(model: Model, known: tuple[InputSpec, ...], sizes: Sizes) -> str:
-    """Say why the network does not take these sizes; empty where it does, as far as shapes tell."""
+def _rejection(model: Model, declared: tuple[InputSpec, ...], sizes: Sizes) -> str:
+    """Return why the model rejects these sizes; empty where it accepts them, as far as shapes tell."""
     assert model.graph is not None
-    inputs = tuple(replace(spec, shape=concrete(spec, sizes)) for spec in known)
+    inputs = tuple(replace(spec, shape=concrete(spec, sizes)) for spec in declared)
     try:
         model.graph(Tracing(inputs=inputs, sizes=sizes))
     except SizesRefused as error:
         return str(error)
     except RequestError:
-        return ""  # it cannot be analysed at all: then only a call can tell
+        return ""  # it cannot be analysed at all, so only a call can tell
     return ""

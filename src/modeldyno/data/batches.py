@@ -1,7 +1,7 @@
-"""Payloads: what a model is fed with, from what it declares and what the user asks for.
+"""Payloads: model inputs from the model's declaration and the user's request.
 
 Real data is cut into batches, random data is drawn within dtype, range and vocabulary. Several distinct
-payloads are made, for the caller to cycle through: one payload again and again flatters a cache.
+payloads are made for the caller to cycle through: repeating one payload would favour caches.
 """
 
 from __future__ import annotations
@@ -36,63 +36,63 @@ if TYPE_CHECKING:
 
 _IDS = re.compile(r"ids?$|token", re.IGNORECASE)
 _MASK = "attention_mask"
-_PADDING = 0.1
-"""Part of the tokens from which on it matters that texts are padded to the longest of all calls."""
+_PADDING_SHARE = 0.1
+"""Share of padding tokens from which a warning says that texts are padded to the longest of all calls."""
 _UNNAMED = "input"
 """Name of an input that neither the model nor the user names."""
 MOST = 8
-"""Payloads at most."""
+"""Maximum number of payloads."""
 MOST_TEXTS = 64
-"""Random payloads of text alone, at most: the server of a language model remembers how prompts begin."""
+"""Maximum number of random payloads of text alone: language model servers cache prompt prefixes."""
 MOST_REAL_TEXTS = 1024
-"""Payloads of real text alone, at most."""
+"""Maximum number of payloads of real text alone."""
 MOST_BYTES = 64 * 2**20
-"""Bytes of all payloads together, unless one alone has more."""
+"""Maximum bytes of all payloads together, unless one alone has more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """What to feed a model with, and where it came from."""
+    """Model inputs, and how they were made."""
 
     feeds: tuple[Feed, ...]
     """Distinct payloads, at least one; to be cycled through."""
     used: tuple[InputSpec, ...]
-    """Each input as fed: its concrete shape, dtype, range or source, digest and distinct values."""
+    """Each input as fed: its concrete shape, dtype, range or source, digest and number of distinct values."""
     samples: int
-    """In each payload."""
+    """Samples in each payload."""
     doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shaped:
-    """The inputs of a model that is analysed and not run."""
+    """The inputs of a model that is analysed but not run."""
 
     inputs: tuple[InputSpec, ...]
     """With symbolic dimensions where the model declares them."""
     bound: dict[str, int]
-    """Each symbolic dimension, and its size."""
+    """Symbolic dimension to its size."""
     real: Feed
-    """Values of the example or of files, by input name, as they were given."""
+    """Values of the example or of files, by input name, as given."""
 
     def values(self, specs: Iterable[InputSpec]) -> Feed:
-        """Give real values in the shapes of `specs`, of those inputs whose numbers can steer the course.
+        """Return real values, in the shapes of `specs`, of inputs whose values can affect control flow.
 
-        These are whole numbers (ids, lengths, masks), single numbers, and lists or dicts of arrays, each
-        wrapped in an array without dimensions. Rows are repeated or left out
-        where the first axis has another size; an input that differs in another axis is left out.
+        These are integers (ids, lengths, masks), single numbers, and lists or dicts of arrays, each wrapped
+        in a zero-dimensional array. Rows are repeated or dropped where the first axis has a different size;
+        an input that differs in another axis is left out.
         """
-        import numpy as np  # noqa: PLC0415 - dear at start-up
+        import numpy as np  # noqa: PLC0415 - slow to import
 
-        found: Feed = {}
+        values: Feed = {}
         for spec in specs:
             array, shape = self.real.get(spec.name), tuple(map(int, spec.shape or ()))
             if array is None or (array.ndim and array.dtype.kind not in "iub"):
                 continue
             if array.shape == shape:
-                found[spec.name] = array
+                values[spec.name] = array
             elif array.ndim == len(shape) and array.size and array.shape[1:] == shape[1:]:
-                found[spec.name] = array[np.arange(shape[0]) % len(array)]
-        return found
+                values[spec.name] = array[np.arange(shape[0]) % len(array)]
+        return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +100,11 @@ class _Data:
     """Real values, by input name."""
 
     rows: Feed = field(default_factory=dict)
-    """To be cut into batches along the first axis."""
+    """Cut into batches along the first axis."""
     whole: Feed = field(default_factory=dict)
     """The same in every payload."""
     sources: dict[str, str] = field(default_factory=dict)
-    """Input name to the file that its values came from."""
+    """Input name to the file of its values."""
     lengths: list[int] = field(default_factory=list)
     """Tokens of each text that was padded to the longest of all."""
 
@@ -118,37 +118,43 @@ def build(
     sizes: Mapping[str, int] | None = None,
     base: Path | None = None,
 ) -> Payload:
-    """Make the payloads.
+    """Build the payloads.
 
     Args:
         model: its inputs as declared, its example and its tokenizer.
         requested: shapes, ranges and files that the user gave.
-        batch_size: the knob; None leaves it to shapes and data, and is 1 in the end.
-        seed: of random values.
-        sizes: of symbolic dimensions, by name.
+        batch_size: the knob; None leaves it to shapes and data, and means 1 if they do not decide.
+        seed: seed of random values.
+        sizes: sizes of symbolic dimensions, by name.
         base: the directory that files are relative to.
 
     Raises:
-        RequestError: what was asked for contradicts the model, the data, or itself.
+        RequestError: the request contradicts the model, the data, or itself.
         UnknownName: `sizes` names a dimension that no input has.
     """
-    asked = _asked(model, requested, batch_size, base, sizes)
-    specs, data, batch, bound, rows = asked.specs, asked.data, asked.batch, asked.bound, _rows(asked.data)
-    made = (_feed(specs, data, batch, (seed, i)) for i in range(_how_many(specs, data, batch)))
-    marked = {tuple(map(_digest, feed.values())): feed for feed in made}
-    feeds = tuple(marked.values())
-    digests = zip(*marked, strict=True) if specs else ()
+    resolved = _resolve(model, requested, batch_size, base, sizes)
+    specs, data, batch, bound, rows = (
+        resolved.specs,
+        resolved.data,
+        resolved.batch,
+        resolved.bound,
+        _row_count(resolved.data),
+    )
+    feeds_made = (_feed(specs, data, batch, (seed, i)) for i in range(_payload_count(specs, data, batch)))
+    by_digests = {tuple(map(_digest, feed.values())): feed for feed in feeds_made}
+    feeds = tuple(by_digests.values())
+    digests = zip(*by_digests, strict=True) if specs else ()
     return Payload(
         feeds=feeds,
         used=tuple(
-            _as_used(spec, feeds[0][spec.name], marks, data)
-            for spec, marks in zip(specs, digests, strict=True)
+            _record_input(spec, feeds[0][spec.name], digests_of_input, data)
+            for spec, digests_of_input in zip(specs, digests, strict=True)
         ),
         samples=bound.get(BATCH) or _common_first(feeds[0]) or 1,
         doubts=(
-            *_doubts(data, batch, rows),
-            *_padded(specs, data, batch),
-            *_assumed(model, requested, batch_size, feeds[0]),
+            *_data_doubts(data, batch, rows),
+            *_padding_doubts(specs, data, batch),
+            *_batch_doubts(model, requested, batch_size, feeds[0]),
             *assumptions(model),
         ),
     )
@@ -162,17 +168,17 @@ def shapes(
     sizes: Mapping[str, int],
     base: Path | None = None,
 ) -> Shaped:
-    """Give the inputs with their symbolic dimensions, and bind those, without drawing values.
+    """Return the inputs with their symbolic dimensions bound, without drawing values.
 
-    `sizes` are of dimensions by name; the rest is as in `build`.
+    `sizes` maps dimensions by name; the rest is as in `build`.
 
     Raises:
         RequestError: as in `build`.
         UnknownName: `sizes` names a dimension that no input has.
     """
-    asked = _asked(model, requested, batch_size, base, sizes)
-    real = {**asked.data.rows, **asked.data.whole}
-    return Shaped(inputs=asked.known, bound=asked.bound, real=real)
+    resolved = _resolve(model, requested, batch_size, base, sizes)
+    real = {**resolved.data.rows, **resolved.data.whole}
+    return Shaped(inputs=resolved.inputs, bound=resolved.bound, real=real)
 
 
 def given_sizes(
@@ -183,32 +189,32 @@ def given_sizes(
     sizes: Mapping[str, int],
     base: Path | None = None,
 ) -> tuple[tuple[InputSpec, ...], dict[str, int]]:
-    """Give the inputs with their symbolic dimensions, and the sizes of those that somebody gave.
+    """Return the inputs with their symbolic dimensions, and the sizes that were given.
 
     Raises:
         RequestError: as in `build`.
         UnknownName: `sizes` names a dimension that no input has.
     """
-    told = _told(model, requested, batch_size, base, sizes)
-    return told.known, given_dimensions(told.known, told.given, batch_size, sizes)
+    declared = _declare(model, requested, batch_size, base, sizes)
+    return declared.inputs, given_dimensions(declared.inputs, declared.given, batch_size, sizes)
 
 
 def assumptions(model: Model) -> tuple[Doubt, ...]:
-    """Doubt the sizes that were assumed because nobody gave them."""
+    """Return a doubt about sizes that were assumed because they were not given."""
     if not model.assumed:
         return ()
     sizes = ", ".join(f"{name} {size}" for name, size in model.assumed.items())
     specs = [spec for spec in model.inputs if set(model.assumed).intersection(spec.shape or ())]
     options = " ".join(write_option(spec, model.assumed) for spec in specs)
-    seen = f"nobody gave all sizes of the inputs; {sizes} was assumed, which the network takes"
+    seen = f"not all sizes of the inputs were given; {sizes} was assumed, which the model accepts"
     return (Doubt(code="assumed-sizes", seen=seen, advice=f"give the sizes that you use, as in {options}"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """What is to be made."""
+class _ResolvedRequest:
+    """The resolved request."""
 
-    known: tuple[InputSpec, ...]
+    inputs: tuple[InputSpec, ...]
     """With symbolic dimensions where the model declares them."""
     specs: tuple[InputSpec, ...]
     """With concrete shapes."""
@@ -218,63 +224,63 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
-    """What is said of the inputs, before free dimensions are bound."""
+class _DeclaredInputs:
+    """The inputs before dynamic dimensions are bound."""
 
-    known: tuple[InputSpec, ...]
+    inputs: tuple[InputSpec, ...]
     given: tuple[InputSpec, ...]
-    """Shapes that were asked for, or that data have."""
+    """Requested shapes, or shapes of the data."""
     data: _Data
     batch: int
 
 
-def _asked(
+def _resolve(
     model: Model,
     requested: tuple[InputSpec, ...],
     batch_size: int | None,
     base: Path | None,
     sizes: Mapping[str, int] | None = None,
-) -> _Asked:
-    told = _told(model, requested, batch_size, base, sizes)
-    bound = dimensions(told.known, told.given, batch_size, sizes or {}, model.limits, model.assumed)
-    return _Asked(
-        known=told.known,
-        specs=tuple(replace(spec, shape=concrete(spec, bound)) for spec in told.known),
+) -> _ResolvedRequest:
+    declared = _declare(model, requested, batch_size, base, sizes)
+    bound = dimensions(declared.inputs, declared.given, batch_size, sizes or {}, model.limits, model.assumed)
+    return _ResolvedRequest(
+        inputs=declared.inputs,
+        specs=tuple(replace(spec, shape=concrete(spec, bound)) for spec in declared.inputs),
         bound=bound,
-        data=told.data,
-        batch=told.batch,
+        data=declared.data,
+        batch=declared.batch,
     )
 
 
-def _told(
+def _declare(
     model: Model,
     requested: tuple[InputSpec, ...],
     batch_size: int | None,
     base: Path | None,
     sizes: Mapping[str, int] | None,
-) -> _Told:
-    model = _declared(model, requested)
+) -> _DeclaredInputs:
+    model = _with_named_inputs(model, requested)
     _check_names(model, requested)
-    declared = tuple(_merged(spec, requested, model.example) for spec in model.inputs)
+    declared = tuple(_merge_requests(spec, requested, model.example) for spec in model.inputs)
     _check_batch(declared, requested, batch_size)
     if model.example is not None and not requested:
-        batch, data = _example(model.example, batch_size)
+        batch, data = _use_example(model.example, batch_size)
     else:
         batch = _batch(declared, requested, batch_size)
-        sized = [_sized(spec, sizes or {}) for spec in declared]
+        sized = [_bind_sizes(spec, sizes or {}) for spec in declared]
         data = _read(model, sized, requested, batch, base or Path())
-    _rows(data)
-    given = (*(r for r in requested if r.source is None), *_shapes(data, batch))
-    known = tuple(_valued(_shaped(spec, given, model), data) for spec in declared)
-    _check_sizes(known, sizes or {})
-    return _Told(known=known, given=given, data=data, batch=batch)
+    _row_count(data)
+    given = (*(r for r in requested if r.source is None), *_data_shapes(data, batch))
+    inputs = tuple(_with_fixed_value(_with_data_shape(spec, given, model), data) for spec in declared)
+    _check_sizes(inputs, sizes or {})
+    return _DeclaredInputs(inputs=inputs, given=given, data=data, batch=batch)
 
 
-# -- what was asked for --------------------------------------------------------------------------
+# -- the request ---------------------------------------------------------------------------------
 
 
-def _declared(model: Model, requested: Iterable[InputSpec]) -> Model:
-    """Take the inputs that the user names where nobody else tells them."""
+def _with_named_inputs(model: Model, requested: Iterable[InputSpec]) -> Model:
+    """Use the inputs that the user names where the model declares none."""
     if not model.undeclared:
         return model
     names = dict.fromkeys(request.name or _UNNAMED for request in requested)
@@ -290,27 +296,27 @@ def _check_names(model: Model, requested: Iterable[InputSpec]) -> None:
             raise RequestError(f"--input {request.name or 'shape'}: a dimension of 0 leaves nothing to run.")
 
 
-def _check_sizes(known: Iterable[InputSpec], sizes: Iterable[str]) -> None:
-    """Refuse the size of a dimension that no input has."""
-    free = dict.fromkeys(d for spec in known for d in spec.shape or () if isinstance(d, str))
+def _check_sizes(declared: Iterable[InputSpec], sizes: Iterable[str]) -> None:
+    """Reject the size of a dimension that no input has."""
+    dynamic = dict.fromkeys(d for spec in declared for d in spec.shape or () if isinstance(d, str))
     for name in sizes:
-        if name not in free:
-            raise UnknownName.among("dimension", name, free)
+        if name not in dynamic:
+            raise UnknownName.among("dimension", name, dynamic)
 
 
-def _sized(spec: InputSpec, sizes: Mapping[str, int]) -> InputSpec:
-    """Bind the dimensions that a size is given for; how many rows there are is said elsewhere."""
+def _bind_sizes(spec: InputSpec, sizes: Mapping[str, int]) -> InputSpec:
+    """Bind the dimensions with a given size, except the batch, which is determined elsewhere."""
     shape = spec.shape and tuple(d if d == BATCH else sizes.get(str(d), d) for d in spec.shape)
     return replace(spec, shape=shape)
 
 
-def _of(spec: InputSpec, requested: Iterable[InputSpec]) -> Iterable[InputSpec]:
+def _requests_for(spec: InputSpec, requested: Iterable[InputSpec]) -> Iterable[InputSpec]:
     return (request for request in requested if request.name in {"", spec.name})
 
 
-def _merged(spec: InputSpec, requested: Iterable[InputSpec], example: Feed | None) -> InputSpec:
-    """Complete a declaration by what the requests say of it."""
-    for request in _of(spec, requested):
+def _merge_requests(spec: InputSpec, requested: Iterable[InputSpec], example: Feed | None) -> InputSpec:
+    """Complete a declaration from the requests."""
+    for request in _requests_for(spec, requested):
         if None not in {request.dtype, spec.dtype} and request.dtype != spec.dtype:
             raise RequestError(f"The input '{spec.name}' is {spec.dtype}, not {request.dtype}.")
         spec = replace(
@@ -320,16 +326,21 @@ def _merged(spec: InputSpec, requested: Iterable[InputSpec], example: Feed | Non
             low=spec.low if request.low is None else request.low,
             high=spec.high if request.high is None else request.high,
         )
-    known = (example or {}).get(spec.name)
-    if spec.low is None and known is not None and known.size and known.dtype.kind in "iu":
-        spec = replace(spec, low=float(known.min()), high=float(known.max()))
+    example_values = (example or {}).get(spec.name)
+    if (
+        spec.low is None
+        and example_values is not None
+        and example_values.size
+        and example_values.dtype.kind in "iu"
+    ):
+        spec = replace(spec, low=float(example_values.min()), high=float(example_values.max()))
     return spec
 
 
 def _check_batch(
     declared: Sequence[InputSpec], requested: Sequence[InputSpec], batch_size: int | None
 ) -> None:
-    """Refuse a batch size that no input can take."""
+    """Reject a batch size that no input can take."""
     shapes = [spec.shape for spec in declared]
     if batch_size is None or any(s is None or BATCH in s or s[:1] == (batch_size,) for s in shapes):
         return
@@ -339,42 +350,46 @@ def _check_batch(
             raise RequestError(f"batch_size={batch_size} has no effect: no input has a batch dimension.")
         return
     assert spec.shape is not None
-    if any(request.shape == spec.shape for request in _of(spec, requested)):
-        sized, free = (f"--input {spec.name}={_show((b, *spec.shape[1:]))}" for b in (batch_size, BATCH))
+    if any(request.shape == spec.shape for request in _requests_for(spec, requested)):
+        with_size, with_dynamic = (
+            f"--input {spec.name}={_show((b, *spec.shape[1:]))}" for b in (batch_size, BATCH)
+        )
         raise RequestError(
-            f"--input {spec.name}={_show(spec.shape)} and batch_size={batch_size} give two sizes of the "
-            f"batch; write {sized} alone, or {free}, whose batch is any."
+            f"--input {spec.name}={_show(spec.shape)} and batch_size={batch_size} give two different "
+            f"sizes of the batch; write only {with_size}, or {with_dynamic} for any batch."
         )
     raise RequestError(
         f"batch_size={batch_size} contradicts the first dimension of the input '{spec.name}', "
-        f"which is fixed: {_show(spec.shape)}; leave batch_size out, or export the model with a free batch."
+        f"which is fixed: {_show(spec.shape)}; leave out batch_size, or export the model with a "
+        "dynamic batch."
     )
 
 
-def _shaped(spec: InputSpec, shapes: Iterable[InputSpec], model: Model) -> InputSpec:
-    """Give an input that declares no shape that of the data."""
-    known = next((found.shape for found in shapes if found.name == spec.name), None)
-    if spec.shape is None and known is None:
-        like = "1x128:int64:0..999" if _IDS.search(spec.name) else "1x3x224x224"
-        taken = _taken(model)
-        such = f"such as --input {spec.name}={taken or like}{', which it takes' if taken else ''}"
+def _with_data_shape(spec: InputSpec, shapes: Iterable[InputSpec], model: Model) -> InputSpec:
+    """Set the shape of an input without a declared shape to that of the data."""
+    data_shape = next((shaped.shape for shaped in shapes if shaped.name == spec.name), None)
+    if spec.shape is None and data_shape is None:
+        example_shape = "1x128:int64:0..999" if _IDS.search(spec.name) else "1x3x224x224"
+        accepted = _accepted_candidate(model)
+        note = ", which it accepts" if accepted else ""
+        suggestion = f"such as --input {spec.name}={accepted or example_shape}{note}"
         raise RequestError(
-            f"The model does not tell the shape of its input '{spec.name}'; give it, {such}, "
+            f"The model does not declare the shape of its input '{spec.name}'; give it, {suggestion}, "
             "or a file of data."
         )
-    return spec if spec.shape is not None else replace(spec, shape=known)
+    return spec if spec.shape is not None else replace(spec, shape=data_shape)
 
 
-def _valued(spec: InputSpec, data: _Data) -> InputSpec:
-    """Narrow the range of an input of one whole number or flag to the value that the data has."""
+def _with_fixed_value(spec: InputSpec, data: _Data) -> InputSpec:
+    """Narrow the range of a one-element integer or flag input to the value in the data."""
     array = data.whole.get(spec.name)
     if array is None or array.size != 1 or array.dtype.kind not in "iub":
         return spec
     return replace(spec, low=float(array.item()), high=float(array.item()))
 
 
-def _taken(model: Model) -> str:
-    """Write the first candidate that the model can be analysed with; empty where there is none."""
+def _accepted_candidate(model: Model) -> str:
+    """Return the first candidate shape that the model can be analysed with; empty where there is none."""
     for spec in (model.candidates() if model.candidates is not None else ()) if model.graph else ():
         with suppress(RequestError):
             assert model.graph is not None
@@ -385,23 +400,23 @@ def _taken(model: Model) -> str:
 
 
 def _batch(declared: Sequence[InputSpec], requested: Sequence[InputSpec], batch_size: int | None) -> int:
-    """Say how many rows a payload takes; `core.spec.input_spec.dimensions` finds what contradicts it."""
+    """Return the rows of a payload; `core.spec.input_spec.dimensions` finds contradictions."""
     if batch_size is not None:
         return batch_size
     by_rows = _by_rows(declared)
     for spec in declared:
         if spec.name in by_rows:
-            for shape in (spec.shape, *(request.shape for request in _of(spec, requested))):
+            for shape in (spec.shape, *(request.shape for request in _requests_for(spec, requested))):
                 if shape and isinstance(shape[0], int):
                     return shape[0]
     return 1
 
 
 def _by_rows(declared: Iterable[InputSpec]) -> set[str]:
-    """Find the inputs whose first axis counts samples: ``batch``, or where none is, any fixed number."""
+    """Return the inputs whose first axis counts samples: ``batch``, or if there is none, any fixed number."""
     shapes = {spec.name: spec.shape for spec in declared}
-    free = {name for name, shape in shapes.items() if shape is None or shape[:1] == (BATCH,)}
-    return free or {name for name, shape in shapes.items() if shape and isinstance(shape[0], int)}
+    dynamic = {name for name, shape in shapes.items() if shape is None or shape[:1] == (BATCH,)}
+    return dynamic or {name for name, shape in shapes.items() if shape and isinstance(shape[0], int)}
 
 
 def _show(shape: Iterable[int | str]) -> str:
@@ -411,8 +426,8 @@ def _show(shape: Iterable[int | str]) -> str:
 # -- real data -----------------------------------------------------------------------------------
 
 
-def _example(example: Feed, batch_size: int | None) -> tuple[int, _Data]:
-    """Take the model's own inputs as they are, or repeat their rows for another batch size."""
+def _use_example(example: Feed, batch_size: int | None) -> tuple[int, _Data]:
+    """Use the model's example inputs as they are, or repeat their rows for another batch size."""
     firsts = {array.shape[0] for array in example.values() if array.ndim}
     if batch_size is None or firsts == {batch_size}:
         return batch_size or 1, _Data(whole=dict(example))
@@ -430,41 +445,45 @@ def _read(
 ) -> _Data:
     data = _Data()
     files = [request for request in requested if request.source is not None]
-    named = {request.name for request in files}
-    shaped = {request.name for request in requested if request.source is None}
+    named_inputs = {request.name for request in files}
+    shaped_inputs = {request.name for request in requested if request.source is None}
     by_rows = _by_rows(declared)
     for request in files:
-        names = [s.name for s in declared if s.name == request.name or not (request.name or s.name in named)]
+        names = [
+            s.name for s in declared if s.name == request.name or not (request.name or s.name in named_inputs)
+        ]
         path = base / Path(str(request.source)).expanduser()
-        found = data_files.read(path, names, _most(declared, real=True) * batch, optional=shaped)
-        if isinstance(found, list):
-            found = _encoded(model, declared, requested, found, path)
-            if _MASK in found and _length(declared, requested) is None:
-                data.lengths.extend(map(int, found[_MASK].sum(axis=-1)))
+        values = data_files.read(
+            path, names, _max_payloads(declared, real=True) * batch, optional=shaped_inputs
+        )
+        if isinstance(values, list):
+            values = _encode_texts(model, declared, requested, values, path)
+            if _MASK in values and _length(declared, requested) is None:
+                data.lengths.extend(map(int, values[_MASK].sum(axis=-1)))
         for spec in declared:
-            if spec.name in found:
-                kind = data.rows if spec.name in by_rows else data.whole
-                kind[spec.name] = _fitted(spec, found[spec.name], path, rows=kind is data.rows)
+            if spec.name in values:
+                target = data.rows if spec.name in by_rows else data.whole
+                target[spec.name] = _fit_to_spec(spec, values[spec.name], path, rows=target is data.rows)
                 data.sources[spec.name] = str(request.source)
     return data
 
 
-def _encoded(
+def _encode_texts(
     model: Model,
     declared: Sequence[InputSpec],
     requested: Sequence[InputSpec],
     texts: list[str],
     path: Path,
 ) -> Feed:
-    """Turn text into inputs by the model's tokenizer, or hand it to an input that takes text."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    """Tokenize text into inputs, or pass it to an input that takes text."""
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     if model.encode is not None:
         return model.encode(texts, _length(declared, requested))
-    takers = [spec for spec in declared if spec.dtype == "string"]
-    if len(takers) == 1:
-        ones = (1,) * (len(takers[0].shape or (BATCH,)) - 1)
-        return {takers[0].name: np.array(texts, dtype=object).reshape(len(texts), *ones)}
+    text_inputs = [spec for spec in declared if spec.dtype == "string"]
+    if len(text_inputs) == 1:
+        ones = (1,) * (len(text_inputs[0].shape or (BATCH,)) - 1)
+        return {text_inputs[0].name: np.array(texts, dtype=object).reshape(len(texts), *ones)}
     raise RequestError(
         f"{path} is text, but {model.identity.name} has no tokenizer and no single input of text; "
         "give its inputs as .npz or .jsonl."
@@ -472,32 +491,32 @@ def _encoded(
 
 
 def _length(declared: Iterable[InputSpec], requested: Sequence[InputSpec]) -> int | None:
-    """Give the length that every text is padded to, if a shape fixes it."""
+    """Return the length that texts are padded to, if a shape fixes it."""
     for spec in declared:
-        for shape in (spec.shape, *(request.shape for request in _of(spec, requested))):
+        for shape in (spec.shape, *(request.shape for request in _requests_for(spec, requested))):
             if shape is not None and len(shape) > 1 and isinstance(shape[1], int):
                 return shape[1]
     return None
 
 
-def _fitted(spec: InputSpec, array: ndarray, path: Path, *, rows: bool) -> ndarray:
-    """Check the shape of real data against the declaration, and give it the declared dtype."""
-    wanted = array.shape if spec.shape is None else spec.shape
-    fits = array.ndim == len(wanted) and all(
-        isinstance(w, str) or w == seen or (rows and axis == 0)
-        for axis, (w, seen) in enumerate(zip(wanted, array.shape, strict=True))
+def _fit_to_spec(spec: InputSpec, array: ndarray, path: Path, *, rows: bool) -> ndarray:
+    """Check the shape of real data against the declaration, and convert it to the declared dtype."""
+    expected = array.shape if spec.shape is None else spec.shape
+    fits = array.ndim == len(expected) and all(
+        isinstance(w, str) or w == actual or (rows and axis == 0)
+        for axis, (w, actual) in enumerate(zip(expected, array.shape, strict=True))
     )
     if not fits:
         raise RequestError(
             f"{path}: the array for '{spec.name}' is {_show(array.shape)}, "
-            f"but the model takes {_show(wanted)}{', with samples along the first axis' if rows else ''}."
+            f"but the model takes {_show(expected)}{', with samples along the first axis' if rows else ''}."
         )
     where = f"{path}: '{spec.name}'"
     return array if spec.dtype is None else random_arrays.converted(array, spec.dtype, where)
 
 
-def _rows(data: _Data) -> int | None:
-    """Count the samples; every input must have as many."""
+def _row_count(data: _Data) -> int | None:
+    """Count the samples; every input must have the same number."""
     counts = {name: len(array) for name, array in data.rows.items()}
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{name} {count}" for name, count in counts.items())
@@ -505,7 +524,7 @@ def _rows(data: _Data) -> int | None:
     return next(iter(counts.values()), None)
 
 
-def _shapes(data: _Data, batch: int) -> Iterable[InputSpec]:
+def _data_shapes(data: _Data, batch: int) -> Iterable[InputSpec]:
     for name, array in data.rows.items():
         yield InputSpec(name=name, shape=(batch, *array.shape[1:]))
     for name, array in data.whole.items():
@@ -515,32 +534,32 @@ def _shapes(data: _Data, batch: int) -> Iterable[InputSpec]:
 # -- payloads ------------------------------------------------------------------------------------
 
 
-def _how_many(specs: Sequence[InputSpec], data: _Data, batch: int) -> int:
+def _payload_count(specs: Sequence[InputSpec], data: _Data, batch: int) -> int:
     if all(spec.name in data.whole for spec in specs):
         return 1
     size = sum(math.prod(map(int, s.shape or ())) * _itemsize(s, data) for s in specs)
-    most = max(1, min(_most(specs, real=bool(data.rows)), MOST_BYTES // max(1, size)))
-    return min([most, *(-(-len(array) // batch) for array in data.rows.values())])
+    limit = max(1, min(_max_payloads(specs, real=bool(data.rows)), MOST_BYTES // max(1, size)))
+    return min([limit, *(-(-len(array) // batch) for array in data.rows.values())])
 
 
 def _itemsize(spec: InputSpec, data: _Data) -> int:
-    """Give the bytes of one element, of real text the mean."""
+    """Return the bytes of one element; of real text the mean."""
     if spec.dtype == "string" and spec.name in data.rows:
         texts = data.rows[spec.name]
         return math.ceil(sum(map(len, texts.flat)) / max(1, texts.size))
     return random_arrays.itemsize(spec)
 
 
-def _most(specs: Iterable[InputSpec], *, real: bool) -> int:
-    """Say how many payloads there may be, of what is small."""
+def _max_payloads(specs: Iterable[InputSpec], *, real: bool) -> int:
+    """Return the maximum number of payloads."""
     if any(spec.dtype != "string" for spec in specs):
         return MOST
     return MOST_REAL_TEXTS if real else MOST_TEXTS
 
 
 def _feed(specs: Iterable[InputSpec], data: _Data, batch: int, seed: tuple[int, int]) -> Feed:
-    """Make payload number `seed[1]`: rows follow on from those of the one before, and begin again."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    """Build payload number `seed[1]`: rows continue from the previous one, and wrap around."""
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     index = seed[1] * batch + np.arange(batch)
     feed: Feed = {}
@@ -554,11 +573,11 @@ def _feed(specs: Iterable[InputSpec], data: _Data, batch: int, seed: tuple[int, 
     return feed
 
 
-def _as_used(spec: InputSpec, array: ndarray, digests: Iterable[str], data: _Data) -> InputSpec:
-    """Record an input as fed: one of its arrays, and the digests of all."""
+def _record_input(spec: InputSpec, array: ndarray, digests: Iterable[str], data: _Data) -> InputSpec:
+    """Record an input as fed: the shape and dtype of one array, and the digests of all."""
     real = spec.name in data.rows or spec.name in data.whole
     low, high = (None, None) if real else random_arrays.bounds(spec)
-    marks = tuple(digests)
+    all_digests = tuple(digests)
     return replace(
         spec,
         shape=array.shape,
@@ -566,8 +585,8 @@ def _as_used(spec: InputSpec, array: ndarray, digests: Iterable[str], data: _Dat
         low=low,
         high=high,
         source=data.sources.get(spec.name),
-        digest=f"sha256:{hashlib.sha256(''.join(marks).encode()).hexdigest()}",
-        distinct=len(set(marks)),
+        digest=f"sha256:{hashlib.sha256(''.join(all_digests).encode()).hexdigest()}",
+        distinct=len(set(all_digests)),
     )
 
 
@@ -588,10 +607,10 @@ def _common_first(feed: Mapping[str, ndarray]) -> int | None:
     return firsts.pop() if len(firsts) == 1 else None
 
 
-def _assumed(
+def _batch_doubts(
     model: Model, requested: tuple[InputSpec, ...], batch_size: int | None, feed: Feed
 ) -> Iterable[Doubt]:
-    """Doubt a batch that only the shape of a single example speaks for."""
+    """Yield a doubt about a batch that only the shape of a single example suggests."""
     arrays = [array for array in feed.values() if array.ndim]
     if model.example is None or requested or batch_size is not None or len(arrays) != 1:
         return
@@ -602,20 +621,20 @@ def _assumed(
         yield Doubt(
             code="assumed-batch",
             seen=f"the first axis of the example {shape} was taken for a batch of {array.shape[0]} samples",
-            advice=f"say so with --set batch_size={array.shape[0]}, or give the example an axis for it",
+            advice=f"confirm it with --set batch_size={array.shape[0]}, or give the example a batch axis",
         )
 
 
 _BATCH_FIRST = (2, 4, 5)
-"""Axes of an input of a torch module whose first one is the batch beyond doubt: features or tokens, images,
-volumes. One of three may be a sequence whose first axis is time, and one of one a sample."""
+"""Ranks of torch inputs whose first axis is certainly the batch: features or tokens, images, volumes.
+Rank 3 may be a sequence whose first axis is time, and rank 1 a single sample."""
 
 
 def _samples_of(source: str, rows: int) -> str:
     return f"the only sample of {source} was" if rows == 1 else f"the {rows} samples of {source} were"
 
 
-def _doubts(data: _Data, batch: int, rows: int | None) -> Iterable[Doubt]:
+def _data_doubts(data: _Data, batch: int, rows: int | None) -> Iterable[Doubt]:
     if rows is not None and rows < batch:
         source = ", ".join(dict.fromkeys(data.sources.values())) or "the model's example"
         yield Doubt(
@@ -625,20 +644,21 @@ def _doubts(data: _Data, batch: int, rows: int | None) -> Iterable[Doubt]:
         )
 
 
-def _padded(specs: Iterable[InputSpec], data: _Data, batch: int) -> Iterable[Doubt]:
-    """Doubt that calls take as long as they would if each were padded to the longest text of its own."""
+def _padding_doubts(specs: Iterable[InputSpec], data: _Data, batch: int) -> Iterable[Doubt]:
+    """Yield a doubt where calls take longer than if each were padded to its own longest text."""
     lengths = data.lengths
     if not lengths:
         return
     longest = max(lengths)
-    own = [max(lengths[first : first + batch]) for first in range(0, len(lengths), batch)]
-    usual = round(sum(own) / len(own))
-    if usual > (1 - _PADDING) * longest:
+    own_longest = [max(lengths[first : first + batch]) for first in range(0, len(lengths), batch)]
+    typical = round(sum(own_longest) / len(own_longest))
+    if typical > (1 - _PADDING_SHARE) * longest:
         return
     name = next(spec.name for spec in specs if spec.name in data.rows and len(spec.shape or ()) > 1)
     yield Doubt(
         code="padded",
         seen=f"the texts of {data.sources[name]} have {min(lengths)} to {longest} tokens, and every call is "
-        f"padded to {longest}; padded to the longest text of its own, a call would have {usual} on average",
-        advice=f"give the length that you serve, as --input {name}={batch}x{usual}, which cuts longer texts",
+        f"padded to {longest}; padded to its own longest text, a call would have {typical} on average",
+        advice=f"give the length that you serve, as --input {name}={batch}x{typical}, which truncates "
+        "longer texts",
     )

@@ -1,4 +1,4 @@
-"""Random arrays that a model can be fed with, and dtypes by their names."""
+"""Random arrays for model inputs, and dtypes by name."""
 
 from __future__ import annotations
 
@@ -15,91 +15,91 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.input_spec import InputSpec
 
 DEFAULT_DTYPE = "float32"
-"""Of an input that declares none."""
+"""Dtype of an input that declares none."""
 MOST_WORDS = 1_000_000
-"""In a random text."""
+"""Maximum words in a random text."""
 _WORD_BYTES = 8
-"""A guess at what a word of random text takes."""
+"""Estimated bytes of a word of random text."""
 
 
 def draw(spec: InputSpec, seed: tuple[int, ...]) -> ndarray:
-    """Draw values of a concrete shape within dtype and range; whole numbers are never all zero.
+    """Draw values of a concrete shape within dtype and range; integers are never all zero.
 
     Raises:
         RequestError: the range does not fit the dtype.
     """
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
-    kind, shape = _numpy(spec), tuple(map(int, spec.shape or ()))
-    random = np.random.default_rng(seed)
+    dtype, shape = _input_dtype(spec), tuple(map(int, spec.shape or ()))
+    generator = np.random.default_rng(seed)
     low, high = bounds(spec)
-    if kind.kind == "O":
-        return _texts(shape, (int(low or 1), int(high or 1)), random)
+    if dtype.kind == "O":
+        return _texts(shape, (int(low or 1), int(high or 1)), generator)
     if low is None or high is None:
-        return np.asarray(random.standard_normal(shape, np.float32)).astype(kind)
-    if kind.kind in "iub":
-        whole = random.integers(int(low), int(high), shape, _widest(kind), endpoint=True)
-        return _not_all_zero(np.asarray(whole, kind), int(low) or int(high))
-    return np.asarray(low + (high - low) * random.random(shape)).astype(kind)
+        return np.asarray(generator.standard_normal(shape, np.float32)).astype(dtype)
+    if dtype.kind in "iub":
+        integers = generator.integers(int(low), int(high), shape, _widest(dtype), endpoint=True)
+        return _not_all_zero(np.asarray(integers, dtype), int(low) or int(high))
+    return np.asarray(low + (high - low) * generator.random(shape)).astype(dtype)
 
 
 def bounds(spec: InputSpec) -> tuple[float | None, float | None]:
-    """Give the range that values are drawn from, of text that of the words in each.
+    """Return the range that values are drawn from; for text, of the words in each.
 
-    None where they are standard normal, or single words.
+    None for standard normal values, or single words.
 
     Raises:
         RequestError: no value of the dtype lies in the range.
     """
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
-    kind = _numpy(spec)
-    if kind.kind not in "iub" and spec.low is None and spec.high is None:
+    dtype = _input_dtype(spec)
+    if dtype.kind not in "iub" and spec.low is None and spec.high is None:
         return None, None
-    if kind.kind == "O":
+    if dtype.kind == "O":
         return _lengths(spec)
-    if kind.kind not in "iub":
+    if dtype.kind not in "iub":
         return _range(spec, 0.0, 1.0)
-    limits = (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
-    default = (0, 1) if kind.kind == "b" else (0, 255 if kind == np.uint8 else 9)
-    given = _range(spec, *default)
-    low, high = math.ceil(given[0]), math.floor(given[1])
+    limits = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    default = (0, 1) if dtype.kind == "b" else (0, 255 if dtype == np.uint8 else 9)
+    requested = _range(spec, *default)
+    low, high = math.ceil(requested[0]), math.floor(requested[1])
     if not limits[0] <= low <= high <= limits[1]:
         raise RequestError(
-            f"The input '{spec.name}' is {spec.dtype}: it has no values in {given[0]:g}..{given[1]:g} "
-            f"that all lie in {limits[0]}..{limits[1]}."
+            f"The input '{spec.name}' is {spec.dtype}: it has no values in "
+            f"{requested[0]:g}..{requested[1]:g} that all lie in {limits[0]}..{limits[1]}."
         )
     return low, high
 
 
 def itemsize(spec: InputSpec) -> int:
-    """Give the bytes of one element, of text about so many."""
+    """Return the bytes of one element, for text an estimate."""
     if spec.dtype == "string":
         return _WORD_BYTES * int(bounds(spec)[1] or 1)
     return {"bfloat16": 2, None: 4}.get(spec.dtype) or int(_dtype(str(spec.dtype)).itemsize)
 
 
 def converted(array: ndarray, name: str, where: str) -> ndarray:
-    """Give real data another dtype, if nothing but the digits of a fraction is lost.
+    """Convert real data to another dtype, if nothing but fractional digits is lost.
 
     Raises:
         RequestError: a value would change.
     """
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
-    kind = _dtype(name)
+    dtype = _dtype(name)
     text = array.dtype.kind in "OU"
-    if text != (kind.kind == "O"):
+    if text != (dtype.kind == "O"):
         raise RequestError(
             f"{where} holds {'text' if text else array.dtype.name}, but the model takes {name}."
         )
-    if array.dtype == kind:
+    if array.dtype == dtype:
         return array
     with np.errstate(all="ignore"):
-        cast = array.astype(kind)
-        back = cast.astype(array.dtype) if not text else cast
-        rounded = array.dtype.kind == "f" and kind.kind not in "iub"
-        same = np.isfinite(cast) == np.isfinite(array) if rounded else back == array
+        cast = array.astype(dtype)
+        restored = cast.astype(array.dtype) if not text else cast
+        rounded = array.dtype.kind == "f" and dtype.kind not in "iub"
+        same = np.isfinite(cast) == np.isfinite(array) if rounded else restored == array
     if not bool(np.all(same)):
         raise RequestError(
             f"{where} holds {array.dtype.name} that {name}, which the model takes, cannot hold; convert it."
@@ -107,13 +107,13 @@ def converted(array: ndarray, name: str, where: str) -> ndarray:
     return cast
 
 
-def _texts(shape: tuple[int, ...], lengths: tuple[int, int], random: Any) -> ndarray:
-    """Write texts of so many words, from the first to the last length, each as likely."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+def _texts(shape: tuple[int, ...], lengths: tuple[int, int], generator: Any) -> ndarray:
+    """Generate texts with a uniformly random number of words within the lengths."""
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     texts = np.empty(shape, dtype=object)
     for index in np.ndindex(shape):
-        texts[index] = " ".join(random.choice(WORDS, random.integers(*lengths, endpoint=True)))
+        texts[index] = " ".join(generator.choice(WORDS, generator.integers(*lengths, endpoint=True)))
     return texts
 
 
@@ -144,16 +144,16 @@ def _not_all_zero(values: ndarray, other: int) -> ndarray:
     return values
 
 
-def _widest(kind: Any) -> Any:
-    return "uint64" if kind.kind == "u" else "int64"
+def _widest(dtype: Any) -> Any:
+    return "uint64" if dtype.kind == "u" else "int64"
 
 
-def _numpy(spec: InputSpec) -> Any:
+def _input_dtype(spec: InputSpec) -> Any:
     return _dtype(spec.dtype or DEFAULT_DTYPE)
 
 
 def _dtype(name: str) -> Any:
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     if name not in DTYPES:
         raise RequestError(f"ModelDyno cannot make inputs of the dtype {name}.")

@@ -1,4 +1,4 @@
-"""How a torch module takes its inputs: which by position, which by name."""
+"""How a torch module takes its inputs: by position or by keyword."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Forward:
     """How a module takes its inputs."""
 
     positional: tuple[str, ...]
-    """Those that can go by position, in order."""
+    """Inputs that can be passed by position, in order."""
     named: frozenset[str] = frozenset()
-    """Those that go by keyword only."""
+    """Inputs that can only be passed by keyword."""
     any_name: bool = False
     """Whether it takes keywords of any name."""
 
     @classmethod
     def of(cls, module: Module) -> Forward:
-        """Read it from the schema of a ScriptModule, the signature of an exported program, or forward."""
+        """Read the schema of a ScriptModule, the signature of an exported program, or of forward."""
         schema = getattr(module.forward, "schema", None)
         if schema is not None:
             return cls(positional=tuple(argument.name for argument in schema.arguments[1:]))
@@ -41,7 +41,7 @@ class Forward:
         )
 
     def arguments(self, tensors: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Give by position what comes first, and the rest by keyword; unknown names go by order."""
+        """Split inputs into positional and keyword arguments; unknown names are passed in order."""
         unknown = set(tensors) - self.named.union(self.positional)
         if unknown and (not self.any_name or any(map(NUMBERED.fullmatch, unknown))):
             return list(tensors.values()), {}
@@ -51,12 +51,12 @@ class Forward:
 
 
 NUMBERED = re.compile(r"input_\d+")
-"""Names of inputs that have none: those of an example that was given by position."""
+"""Names of unnamed inputs: those of an example given by position."""
 _POSITIONAL = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
 
 
 def _keywords_of_export(module: Module) -> frozenset[str]:
-    """Name the inputs that an exported program was given by keyword: it takes them in no other way."""
+    """Return the inputs that an exported program was traced with by keyword: it takes them only so."""
     info = getattr(getattr(getattr(module, "graph", None), "_codegen", None), "pytree_info", None)
     if info is None:
         return frozenset()

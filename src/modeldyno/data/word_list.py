@@ -1,4 +1,4 @@
-"""The words that random text is made of: common ones, each of which most tokenizers know as one token."""
+"""Words of random texts: common ones, which most tokenizers encode as one token."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_knobs_that_cannot_be(
 
 def test_what_is_no_repository_is_told(tmp_path: Path) -> None:
     """A directory without models, a model that is not there, several of which none is named, no inputs."""
-    with pytest.raises(RequestError, match="is no repository of models"):
+    with pytest.raises(RequestError, match="is not a model repository"):
         loaded(tmp_path)
     folder = repository(tmp_path)
     with pytest.raises(RequestError, match="has no model 'thrice' with a config"):
@@ -171,7 +171,7 @@ def test_what_is_no_repository_is_told(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="has the models double, increment, other; choose one"):
         loaded(folder)
     (folder / "other" / "config.pbtxt").write_text('backend: "python"')
-    with pytest.raises(RequestError, match="does not tell what it takes"):
+    with pytest.raises(RequestError, match="does not declare its inputs"):
         loaded(folder, "other")
 
 

@@ -13,7 +13,7 @@ from modeldyno import plugins
 from modeldyno.adapters.backends.torch import backend
 from modeldyno.adapters.backends.torch import inputs as torch_inputs
 from modeldyno.adapters.loaders import live_object as objects
-from modeldyno.adapters.loaders import torch_module
+from modeldyno.adapters.loaders import torch_weights
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.static.weights import tally
@@ -248,7 +248,7 @@ class TestPrecision:
 
         backend._quantise(module)
 
-        found = {(m.metric, m.scope): m.value for m in tally(torch_module.weights(module))}
+        found = {(m.metric, m.scope): m.value for m in tally(torch_weights.weights(module))}
         assert found["parameters", ""] == 65_536
         assert 65_536 <= float(str(found["weight_bytes", ""])) < 70_000
         assert ("weight_bytes", "int8") in found

@@ -195,7 +195,7 @@ CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_each_class_is_analysed_on_its_declared_inputs(name: str, tmp_path: Path) -> None:
-    """What torch's own counter finds in the real call is what the analysis finds without any weights."""
+    """The analysis without weights counts what torch's own counter counts in the real call."""
     kind, values = CLASSES[name]
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"model_type": kind, "architectures": [name], **values}))
@@ -205,11 +205,11 @@ def test_each_class_is_analysed_on_its_declared_inputs(name: str, tmp_path: Path
 
     assert looked.graph is not None
     graph = looked.graph(Tracing(inputs=inputs, mode=Mode.INFERENCE, optimizer="none"))
-    found = Analysed.of(graph, formulas())
+    result = Analysed.of(graph, formulas())
     common = {str(operator) for operator in flop_registry}
-    macs = sum(c.macs for op, c in zip(graph.ops, found.counts, strict=True) if op.kind in common)
+    macs = sum(c.macs for op, c in zip(graph.ops, result.counts, strict=True) if op.kind in common)
 
-    assert found.totals().coverage > 0.95
+    assert result.totals().coverage > 0.95
     settled = [a for a in graph.assumptions if "balanced router" not in a]
     assert settled or macs == counted(hf_config.load(ref, seed=0, trust=False).value, inputs)
 
@@ -226,7 +226,7 @@ class Stretched(torch.nn.Module):
 
 
 class Counted(torch.nn.Module):
-    """Repeats frames as often as it finds something in them."""
+    """Repeats frames as often as it detects something in them."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Count by flags, not by rounding."""
@@ -235,7 +235,7 @@ class Counted(torch.nn.Module):
 
 @pytest.mark.parametrize("kind", [Stretched, Counted])
 def test_repeats_that_are_not_computed_are_one_each(kind: type[torch.nn.Module]) -> None:
-    """Where it is not known how often something is repeated, it is once, and that is told."""
+    """Where a repeat count is unknown, it is taken as one, and the assumption is reported."""
     module, stage = torch_tracing_graph.build(kind)
     inputs = (InputSpec(name="x", shape=(5, 4), dtype="float32"),)
 
@@ -248,13 +248,13 @@ def test_repeats_that_are_not_computed_are_one_each(kind: type[torch.nn.Module])
 
 
 def fixed(spec: InputSpec) -> InputSpec:
-    """Put numbers for the names of dimensions."""
+    """Replace the names of dimensions by numbers."""
     shape = tuple(d if isinstance(d, int) else 1 if d == BATCH else LENGTH for d in spec.shape or ())
     return InputSpec(name=spec.name, shape=shape, dtype=spec.dtype, low=spec.low, high=spec.high)
 
 
 def counted(module: torch.nn.Module, inputs: tuple[InputSpec, ...]) -> float:
-    """Give what torch's own counter finds in a real call."""
+    """Return the count of torch's own counter in a real call."""
     feed = {spec.name: torch.from_numpy(random_arrays.draw(spec, (0,))) for spec in inputs}
     args, kwargs = Forward.of(module).arguments(feed)
     with offline(), torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -265,7 +265,7 @@ def counted(module: torch.nn.Module, inputs: tuple[InputSpec, ...]) -> float:
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_nearly_all_classes_are_analysed() -> None:
-    """Of the classes of transformers that run by themselves, 97 % are analysed, each in 10 seconds."""
+    """Of the transformers classes that run on their own, 97 % are analysed, each within 10 seconds."""
     command = [sys.executable, "bench/breadth.py", "--heads", "one"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

@@ -35,7 +35,7 @@ class TestSuite(LoaderSuite):
 
     @pytest.fixture
     def other(self) -> ModelRef:
-        """One of other content."""
+        """One with different content."""
         return ModelRef(scheme="call", locator=f"{ZOO}:square")
 
     @pytest.fixture
@@ -71,25 +71,25 @@ class TestInputs:
         assert [(s.name, s.shape) for s in load("wanting").inputs] == [("x", None)]
 
     def test_what_cannot_be_called_is_refused(self) -> None:
-        """A constant is refused."""
+        """A constant is rejected."""
         with pytest.raises(RequestError, match="int, which cannot be called"):
             load("constant")
 
     def test_a_class_whose_objects_are_called_is_refused(self) -> None:
-        """What would only time the making of a model is refused, with what to write for the model."""
+        """A call that would only time a constructor is rejected, with what to write to measure the model."""
         ref = ModelRef(scheme="call", locator="torch.nn:Identity")
         with pytest.raises(
-            RequestError, match=r"only makes one; to measure the module itself write torch\.nn:I"
+            RequestError, match=r"only creates one; to measure the module itself write torch\.nn:I"
         ):
             loader.load(ref, seed=0, trust=False)
-        with pytest.raises(RequestError, match=r"such as model = partial\(\) in the file"):
+        with pytest.raises(RequestError, match=r"such as model = partial\(\), and give its name"):
             loader.load(ModelRef(scheme="call", locator="functools:partial"), seed=0, trust=False)
         assert (
             loader.load(ModelRef(scheme="call", locator="json:JSONDecoder"), seed=0, trust=False).inputs == ()
         )
 
     def test_any_object_is_an_input(self) -> None:
-        """What is no array of numbers is passed on as it is, in an array without dimensions."""
+        """An input that is not numeric is passed unchanged, in a zero-dimensional array."""
         given = {"a": 1}
 
         assert loader.example_feed(callables.add, {"left": given})["left"].item() is given
@@ -97,14 +97,14 @@ class TestInputs:
         assert loader.example_feed(callables.add, {"left": [[1], [2, 3]]})["left"].item() == [[1], [2, 3]]
 
     def test_modules_of_the_standard_library(self) -> None:
-        """A function of an installed module can be named, even one without a signature or source."""
+        """A function of an installed module can be named, even without a signature or source."""
         model = loader.load(ModelRef(scheme="call", locator="time:perf_counter"), seed=0, trust=False)
 
         assert model.identity.name == "time.perf_counter"
         assert model.inputs == ()
 
     def test_a_partial_is_what_it_binds(self) -> None:
-        """The digest of a partial is not that of the plain function, nor of other bound values."""
+        """The digest of a partial differs from the plain function's, and depends on the bound values."""
         one, two = (loader.callable_digest(partial(callables.add, left=np.array(x))) for x in (1, 2))
 
         assert len({one, two, loader.callable_digest(callables.add)}) == 3

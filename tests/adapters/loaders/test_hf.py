@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test of this file reach a network."""
+    """Keep every test of this file off the network."""
 
     def refuse(*_args: Any, **_kwargs: Any) -> None:
         pytest.fail("the network was asked")
@@ -38,7 +38,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def silent(capfd: pytest.CaptureFixture[str]) -> Any:
-    """Have transformers print nothing."""
+    """Silence transformers."""
     yield
     captured = capfd.readouterr()
     assert captured.out + captured.err == ""
@@ -50,7 +50,7 @@ def load(path: Path, *, trust: bool = False) -> Model:
 
 
 def make(path: Path, seed: int = 0) -> Model:
-    """Make a model from a configuration."""
+    """Build a model from a configuration."""
     return hf_config.load(ModelRef(scheme="hf-config", locator=str(path)), seed=seed, trust=False)
 
 
@@ -64,7 +64,7 @@ class TestSuite(LoaderSuite):
 
     @pytest.fixture
     def other(self, tmp_path: Path) -> ModelRef:
-        """One of other content."""
+        """One with different content."""
         return ModelRef(scheme="hf", locator=str(configs.write_model(tmp_path / "two", "bert", seed=1)))
 
     @pytest.fixture
@@ -96,7 +96,7 @@ class TestConfigSuite(LoaderSuite):
 
     @pytest.fixture
     def other(self, tmp_path: Path) -> ModelRef:
-        """One of other content."""
+        """One with different content."""
         path = configs.write_config(tmp_path / "two", "bert", intermediate_size=40)
         return ModelRef(scheme=self.scheme, locator=str(path))
 
@@ -140,7 +140,7 @@ EXPECTED: dict[str, list[tuple[str, tuple[int | str, ...], str]]] = {
 
 
 def fed(spec: InputSpec) -> Any:
-    """Give a tensor for a specification, with a batch of 2 and sequences of 6."""
+    """Return a tensor for a specification, with a batch of 2 and sequences of 6."""
     import torch
 
     shape = [2 if d == "batch" else 6 if isinstance(d, str) else d for d in spec.shape or ()]
@@ -167,14 +167,14 @@ class TestInputs:
         assert (mask.low, mask.high) == (1, 1)
 
     def test_a_short_model_states_its_length(self, tmp_path: Path) -> None:
-        """A model that takes fewer positions than the default length gets as many, and may be given fewer."""
+        """A model with fewer positions than the default length gets its maximum, and accepts fewer."""
         model = make(configs.write_config(tmp_path, "bert", max_position_embeddings=24))
 
         assert model.inputs[0].shape == ("batch", "seq")
         assert model.limits["seq"] == 24
         assert data.build(model, (), batch_size=2, seed=0).feeds[0]["input_ids"].shape == (2, 24)
-        asked = (parse_input("input_ids=2x6"), parse_input("attention_mask=2x6"))
-        assert data.build(model, asked, batch_size=2, seed=0).feeds[0]["input_ids"].shape == (2, 6)
+        requested = (parse_input("input_ids=2x6"), parse_input("attention_mask=2x6"))
+        assert data.build(model, requested, batch_size=2, seed=0).feeds[0]["input_ids"].shape == (2, 6)
 
     @pytest.mark.parametrize(
         ("kind", "limits"), [("clip", {"seq": 12}), ("whisper", {"decoder_seq": 12}), ("t5", {})]
@@ -183,26 +183,26 @@ class TestInputs:
         self, tmp_path: Path, kind: str, limits: dict[str, int]
     ) -> None:
         """Positions are those of the part of the model that reads the tokens."""
-        found = make(configs.write_config(tmp_path, kind)).limits
+        result = make(configs.write_config(tmp_path, kind)).limits
 
-        assert {name: found.get(name) for name in limits} == limits
-        assert bool(found) == bool(limits)
+        assert {name: result.get(name) for name in limits} == limits
+        assert bool(result) == bool(limits)
 
 
 class TestConfig:
     @pytest.mark.parametrize("look", [False, True])
     def test_sizes_that_cannot_be_are_refused(self, tmp_path: Path, look: bool) -> None:
-        """Whatever torch objects to in a configuration is a wrong request, told by its file."""
+        """Any error that torch raises for a configuration is a request error that names its file."""
         path = configs.write_config(tmp_path, "bert", hidden_size=-32)
         ref = ModelRef(scheme="hf-config", locator=str(path))
 
-        with pytest.raises(RequestError, match=r"cannot be made from .*negative dimension"):
+        with pytest.raises(RequestError, match=r"cannot be built from .*negative dimension"):
             (hf_config.look if look else hf_config.load)(ref, seed=0, trust=False)
 
     def test_want_of_memory_is_no_fault_of_the_configuration(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It is an outcome of the run, and stays what torch raised."""
+        """An out-of-memory error keeps the type that torch raised."""
         path = configs.write_config(tmp_path, "bert")
 
         def full(*_args: Any) -> Any:
@@ -224,7 +224,7 @@ class TestConfig:
         assert all(bool((a == b).all()) for a, b in pairs)
 
     def test_random_weights_are_doubted(self, tmp_path: Path) -> None:
-        """Random weights carry the doubt that their outputs mean nothing."""
+        """Random weights come with a doubt that the outputs are meaningless."""
         assert [d.code for d in make(configs.write_config(tmp_path, "vit")).doubts] == ["random-weights"]
 
     def test_the_stated_dtype_is_used(self, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ class TestConfig:
         assert torch.get_default_dtype() is torch.float32
 
     def test_without_architectures_it_is_the_bare_model(self, tmp_path: Path) -> None:
-        """A configuration that names no class gives the bare model of its type."""
+        """A configuration that names no class gives the base model of its type."""
         path = configs.write_config(tmp_path, "bert")
         content = json.loads((path / "config.json").read_text())
         del content["architectures"]
@@ -248,22 +248,22 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("content", "expected"),
         [
-            ({"model_type": "bert", "architectures": ["NoSuchModel"]}, "has not; install a release"),
+            ({"model_type": "bert", "architectures": ["NoSuchModel"]}, "does not have; install a release"),
             ({"model_type": "no_such_type"}, "transformers cannot read"),
             (
                 {"model_type": "mine", "auto_map": {"AutoConfig": "own.Config"}, "architectures": ["Mine"]},
-                "code of its own",
+                "its own Python code",
             ),
             (
                 {"model_type": "bert", "auto_map": {"AutoModel": "own.M"}, "architectures": ["Mine"]},
-                "code of its own",
+                "its own Python code",
             ),
-            ({"model_type": "bert", "num_attention_heads": 7}, "cannot be made"),
-            ([1], "is no configuration"),
+            ({"model_type": "bert", "num_attention_heads": 7}, "cannot be built"),
+            ([1], "is not a transformers configuration"),
         ],
     )
     def test_wrong_configurations(self, tmp_path: Path, content: object, expected: str) -> None:
-        """A configuration that cannot be used is refused in one sentence; its own code never runs."""
+        """A configuration that cannot be used is rejected in one sentence; its own code never runs."""
         nest = tmp_path / "nest"
         (tmp_path / "own.py").write_text(f"open({str(nest)!r}, 'w')\nclass Config: pass\nclass M: pass\n")
         (tmp_path / "config.json").write_text(json.dumps(content))
@@ -301,7 +301,7 @@ class TestWeights:
         assert model.doubts == ()
 
     def test_a_missing_shard_is_named(self, tmp_path: Path) -> None:
-        """A shard that is not there is named."""
+        """A missing shard is named."""
         shards = configs.write_model(tmp_path, "bert", max_shard_size="4KB")
         next(iter(sorted(shards.glob("*.safetensors")))).unlink()
 
@@ -309,7 +309,7 @@ class TestWeights:
             load(shards)
 
     def test_missing_tensors_are_doubted(self, tmp_path: Path) -> None:
-        """Tensors that the files lack are random, and said to be."""
+        """Tensors missing from the files are random, which is reported."""
         path = configs.write_model(tmp_path, "bert")
         content = json.loads((path / "config.json").read_text())
         (path / "config.json").write_text(json.dumps({**content, "architectures": ["BertForMaskedLM"]}))
@@ -317,7 +317,7 @@ class TestWeights:
         assert [d.code for d in load(path).doubts] == ["random-weights"]
 
     def test_pickles_are_refused(self, tmp_path: Path) -> None:
-        """A pickle of weights is refused without trust, and runs nothing even with it."""
+        """A pickle of weights is rejected without trust, and runs no code even with it."""
         nest = tmp_path / "nest"
         path = configs.write_config(tmp_path / "model", "bert")
         (path / "pytorch_model.bin").write_bytes(canary.pickled(nest))
@@ -331,7 +331,7 @@ class TestWeights:
         assert not nest.exists()
 
     def test_trusted_pickles_load(self, tmp_path: Path) -> None:
-        """An honest pickle of weights loads with trust."""
+        """A harmless pickle of weights loads with trust."""
         import torch
 
         path = configs.write_model(tmp_path, "bert")
@@ -341,8 +341,8 @@ class TestWeights:
 
         assert load(path, trust=True).doubts == ()
 
-    def test_no_weights_is_told_with_the_way_out(self, tmp_path: Path) -> None:
-        """A directory without weights is refused, naming hf-config."""
+    def test_missing_weights_are_reported_with_a_remedy(self, tmp_path: Path) -> None:
+        """A directory without weights is rejected, and the error names hf-config."""
         with pytest.raises(RequestError, match="hf-config:"):
             load(configs.write_config(tmp_path, "bert"))
 
@@ -376,7 +376,7 @@ class TestNames:
         ],
     )
     def test_directories_name_models(self, tmp_path: Path, place: str, name: str) -> None:
-        """A model is called by its directory, unless that says nothing."""
+        """A model is named by its directory, unless that name is generic."""
         (tmp_path / place).mkdir(parents=True)
 
         assert transformers_model.name_of(tmp_path / place) == name
@@ -396,7 +396,7 @@ def write_tokenizer(folder: Path, **special: str) -> None:
 
 class TestText:
     def test_the_decoder_gets_the_text_shifted(self, tmp_path: Path) -> None:
-        """An encoder-decoder gets the text in its decoder too, one place later."""
+        """An encoder-decoder gets the text in its decoder too, shifted by one position."""
         path = configs.write_config(tmp_path, "t5")
         write_tokenizer(path, pad_token="<pad>", unk_token="<unk>")
 
@@ -409,14 +409,14 @@ class TestText:
         assert feed["decoder_input_ids"].tolist() == [[0, 2, 3], [0, 2, 0]]
 
     def test_something_to_pad_with_is_needed(self, tmp_path: Path) -> None:
-        """A tokenizer without any special token is refused, saying what to give instead."""
+        """A tokenizer without any special token is rejected, with what to give instead."""
         path = configs.write_config(tmp_path, "bert")
         write_tokenizer(path)
 
         encode = make(path).encode
 
         assert encode is not None
-        with pytest.raises(RequestError, match="nothing to pad with"):
+        with pytest.raises(RequestError, match="has no padding token"):
             encode(["a"], None)
 
     def test_a_damaged_tokenizer_is_a_request_error(self, tmp_path: Path) -> None:
@@ -438,7 +438,7 @@ class TestText:
 
 class TestMiniLM:
     def test_it_is_what_it_is(self) -> None:
-        """The real MiniLM loads with the parameters that its authors state, and its tokenizer."""
+        """The real MiniLM loads with the parameter count that its authors state, and its tokenizer."""
         model = load(configs.minilm())
 
         assert hf.claims(configs.minilm())
@@ -459,8 +459,8 @@ class TestMiniLM:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"num_hidden_layers": 10**9}, "num_hidden_layers = 1,000,000,000, and more than 1,000"),
-        ({"num_labels": 10**9}, "num_labels = 1,000,000,000, and more than 10,000"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers = 1,000,000,000, but at most 1,000"),
+        ({"num_labels": 10**9}, "num_labels = 1,000,000,000, but at most 10,000"),
         ({"text_config": {"n_layer": 5000}}, "text_config.n_layer = 5,000"),
         ({"encoder_layers": 10**5}, "encoder_layers = 100,000"),
         ({"num_local_experts": 10**6}, "num_local_experts = 1,000,000"),
@@ -469,7 +469,7 @@ class TestMiniLM:
 def test_numbers_of_parts_beyond_reason_are_refused(
     tmp_path: Path, changed: dict[str, Any], told: str
 ) -> None:
-    """A configuration that asks for more layers than could be built in an hour is refused at once."""
+    """A configuration with more layers than could be built in an hour is rejected at once."""
     file = tmp_path / "config.json"
     document = {
         "model_type": "bert",

@@ -28,7 +28,7 @@ class TestSuite(LoaderSuite):
 
     @pytest.fixture
     def other(self) -> Iterator[ModelRef]:
-        """One of other content."""
+        """One with different content."""
         torch.manual_seed(1)
         ref = loader.offer(modules.mlp())
         yield ref
@@ -42,7 +42,7 @@ class TestSuite(LoaderSuite):
 
 class TestOffers:
     def test_module_is_lent_as_it_is(self) -> None:
-        """A module is given itself, in its own mode, marked as borrowed and not isolated."""
+        """A module is used itself, in its own mode, marked as borrowed and not isolated."""
         module = modules.mlp().train()
         ref = loader.offer(module, name="mine")
 
@@ -86,7 +86,7 @@ class TestOffers:
             loader.load(ref, seed=0, trust=False)
 
     def test_a_session_of_onnxruntime_is_refused(self) -> None:
-        """A session of onnxruntime is refused with advice to give its file."""
+        """A session of onnxruntime is rejected with advice to give its file."""
         kind = type("InferenceSession", (), {"__module__": "onnxruntime.capi.session"})
 
         with pytest.raises(RequestError, match=r"give the path of its \.onnx file") as caught:
@@ -95,6 +95,6 @@ class TestOffers:
         assert is_one_sentence(str(caught.value))
 
     def test_what_cannot_be_called_is_refused(self) -> None:
-        """A number is refused."""
+        """A number is rejected."""
         with pytest.raises(RequestError, match=r"neither a .* nor callable"):
             loader.offer(7)

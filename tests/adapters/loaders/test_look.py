@@ -1,4 +1,4 @@
-"""Looking at a model, whatever it is given as: its cost without its weights."""
+"""Inspecting a model of any kind: its cost without its weights."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WHOLE, STRUCTURE = "sha256:", "structure:"
 
 
 def cost(model: Model, mode: Mode = Mode.INFERENCE, **sizes: int) -> tuple[int, ...]:
-    """Give MACs, elementwise operations, bytes and the peak of a call."""
+    """Return MACs, elementwise operations, bytes and the peak of a call."""
     assert model.graph is not None
     bound = {**SIZES, **sizes}
     inputs = tuple(
@@ -59,18 +59,18 @@ def cost(model: Model, mode: Mode = Mode.INFERENCE, **sizes: int) -> tuple[int, 
 
 
 def weighs(model: Model) -> dict[tuple[str, str], Any]:
-    """Give what the weights add up to."""
+    """Return the totals of the weights."""
     assert model.weights is not None
     return {(m.metric, m.scope): m.value for m in tally(model.weights())}
 
 
-def looked_alike(looked: dict[tuple[str, str], Any], whole: dict[tuple[str, str], Any]) -> bool:
-    """Compare weights, but not what is trained: transformers forgets it when it loads Whisper."""
+def same_when_inspected(looked: dict[tuple[str, str], Any], whole: dict[tuple[str, str], Any]) -> bool:
+    """Compare weights, but not their trainable flag: transformers drops it when it loads Whisper."""
     return {**looked, ("trainable_parameters", ""): 0} == {**whole, ("trainable_parameters", ""): 0}
 
 
 def reference(scheme: str, path: Path | str) -> ModelRef:
-    """Refer to something."""
+    """Make a reference."""
     return ModelRef(scheme=scheme, locator=str(path))
 
 
@@ -87,7 +87,7 @@ def no_news() -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "vit", "whisper", "clip"])
 def test_a_saved_model_looks_as_it_is(tmp_path: Path, kind: str) -> None:
-    """Hf and hf-config see without weights what is there with them: costs, weights and inputs."""
+    """Hf and hf-config report the same costs, weights and inputs without weights as with them."""
     path = configs.write_model(tmp_path / kind, kind)
     whole = hf.load(reference("hf", path), seed=0, trust=False)
     looked = hf.look(reference("hf", path), seed=0, trust=False)
@@ -95,7 +95,7 @@ def test_a_saved_model_looks_as_it_is(tmp_path: Path, kind: str) -> None:
 
     assert cost(looked) == cost(of_config) == cost(whole)
     assert weighs(looked) == weighs(of_config)
-    assert looked_alike(weighs(looked), weighs(whole))
+    assert same_when_inspected(weighs(looked), weighs(whole))
     assert looked.inputs == of_config.inputs == whole.inputs
     assert looked.file_bytes == whole.file_bytes
     assert looked.value is of_config.value is None
@@ -104,7 +104,7 @@ def test_a_saved_model_looks_as_it_is(tmp_path: Path, kind: str) -> None:
 
 
 def test_training_looks_as_it_is(tmp_path: Path) -> None:
-    """A training step costs the same, looked at and loaded."""
+    """A training step costs the same, inspected and loaded."""
     path = configs.write_model(tmp_path / "gpt2", "gpt2")
     models = [
         hf.load(reference("hf", path), seed=0, trust=False),
@@ -115,7 +115,7 @@ def test_training_looks_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_data_of_weights_is_not_read(tmp_path: Path) -> None:
-    """A file whose data is nonsense, or a hole on the disk, looks as the whole one."""
+    """A file with meaningless data, or a sparse file, is inspected like the complete one."""
     path = configs.write_model(tmp_path / "bert", "bert")
     expected = hf.look(reference("hf", path), seed=0, trust=False)
     weights = path / "model.safetensors"
@@ -126,14 +126,14 @@ def test_the_data_of_weights_is_not_read(tmp_path: Path) -> None:
         if data is None:
             with weights.open("r+b") as file:
                 file.truncate(len(content))
-        found = hf.look(reference("hf", path), seed=0, trust=False)
-        assert found.identity == expected.identity
-        assert found.file_bytes == len(content)
-        assert cost(found) == cost(expected)
+        result = hf.look(reference("hf", path), seed=0, trust=False)
+        assert result.identity == expected.identity
+        assert result.file_bytes == len(content)
+        assert cost(result) == cost(expected)
 
 
 def test_a_damaged_header_does_not_hinder_a_stated_dtype(tmp_path: Path) -> None:
-    """Weights that cannot be read are refused where their dtype is asked for, and not needed elsewhere."""
+    """Unreadable weights are rejected where their dtype is needed, and not needed elsewhere."""
     path = configs.write_model(tmp_path / "bert", "bert")
     (path / "model.safetensors").write_bytes(b"\xff" * 100)
     try:
@@ -144,34 +144,34 @@ def test_a_damaged_header_does_not_hinder_a_stated_dtype(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_the_dtype_is_that_of_the_files(tmp_path: Path, dtype: str) -> None:
-    """A model saved in halves weighs and computes in halves."""
+    """A model saved in half precision is stored and computed in half precision."""
     import transformers
 
     with torch.random.fork_rng(devices=[]):
         model = transformers.BertModel(configs.config("bert")).to(getattr(torch, dtype))
     model.save_pretrained(tmp_path / "m")
-    found = hf.look(reference("hf", tmp_path / "m"), seed=0, trust=False)
+    result = hf.look(reference("hf", tmp_path / "m"), seed=0, trust=False)
     whole = hf.load(reference("hf", tmp_path / "m"), seed=0, trust=False)
 
-    assert weighs(found) == weighs(whole)
-    assert cost(found) == cost(whole)
+    assert weighs(result) == weighs(whole)
+    assert cost(result) == cost(whole)
 
 
 @pytest.mark.parametrize("trust", [True, False])
 def test_pickled_weights_are_never_unpickled(tmp_path: Path, *, trust: bool) -> None:
-    """A directory with a malicious pytorch_model.bin is looked at without executing it, trusted or not."""
+    """A directory with a malicious pytorch_model.bin is inspected without executing it, trusted or not."""
     path = configs.write_config(tmp_path / "bert", "bert")
     nest = tmp_path / "nest"
     (path / "pytorch_model.bin").write_bytes(canary.pickled(nest))
 
     assert hf.claims(path)
-    found = hf.look(reference("hf", path), seed=0, trust=trust)
-    assert cost(found) == cost(hf_config.look(reference("hf-config", path), seed=0, trust=trust))
+    result = hf.look(reference("hf", path), seed=0, trust=trust)
+    assert cost(result) == cost(hf_config.look(reference("hf-config", path), seed=0, trust=trust))
     assert not nest.exists()
 
 
-def test_sizes_beyond_any_memory_are_looked_at(tmp_path: Path) -> None:
-    """A configuration of four hundred gigabytes of weights is looked at in a few megabytes."""
+def test_sizes_beyond_any_memory_are_inspected(tmp_path: Path) -> None:
+    """A configuration of four hundred gigabytes of weights is inspected within a few megabytes."""
     wide = {
         "hidden_size": 16384,
         "intermediate_size": 2**19,
@@ -181,20 +181,20 @@ def test_sizes_beyond_any_memory_are_looked_at(tmp_path: Path) -> None:
     path = configs.write_config(tmp_path / "bert", "bert", **wide)
     tracemalloc.start()
     try:
-        found = hf_config.look(reference("hf-config", path), seed=0, trust=False)
-        macs = cost(found)[0]
+        result = hf_config.look(reference("hf-config", path), seed=0, trust=False)
+        macs = cost(result)[0]
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
     layer = 12 * (4 * 16384**2 + 2 * 16384 * 2**19) + 2 * 2 * 6 * 6 * 16384
     assert macs >= 6 * layer
-    assert weighs(found)["weight_bytes", ""] > 4e11
+    assert weighs(result)["weight_bytes", ""] > 4e11
     assert peak < 256e6
 
 
 def test_other_sizes_have_other_digests(tmp_path: Path) -> None:
-    """The digest of a structure tells configurations apart, and is the same at every look."""
+    """The digest of a structure distinguishes configurations, and is the same each time."""
     one = configs.write_config(tmp_path / "one", "bert")
     other = configs.write_config(tmp_path / "other", "bert", intermediate_size=40)
     for path in (one, other):
@@ -266,34 +266,34 @@ def make():
 
 
 def test_a_factory_of_any_size_takes_no_memory(tmp_path: Path) -> None:
-    """A factory of seven terabytes is called, and its module analysed with its own example."""
+    """A factory of a seven-terabyte model is called, and its module analysed with its own example."""
     (tmp_path / "huge.py").write_text(HUGE)
-    found = torch_loader.look(reference("torch", f"{tmp_path / 'huge.py'}:make"), seed=0, trust=False)
+    result = torch_loader.look(reference("torch", f"{tmp_path / 'huge.py'}:make"), seed=0, trust=False)
 
-    assert found.value is None
-    assert [(s.name, s.shape, s.dtype) for s in found.inputs] == [("x", ("batch", 10**6), "float32")]
-    assert cost(found, batch=3)[0] == 2 * 3 * 10**12
-    assert weighs(found)["weight_bytes", ""] == 6 * (10**12 + 10**6) + 4 * 10**11
-    assert found.identity.digest.startswith(STRUCTURE)
+    assert result.value is None
+    assert [(s.name, s.shape, s.dtype) for s in result.inputs] == [("x", ("batch", 10**6), "float32")]
+    assert cost(result, batch=3)[0] == 2 * 3 * 10**12
+    assert weighs(result)["weight_bytes", ""] == 6 * (10**12 + 10**6) + 4 * 10**11
+    assert result.identity.digest.startswith(STRUCTURE)
 
 
 @pytest.mark.parametrize("name", AWKWARD)
 def test_an_awkward_factory_still_works(tmp_path: Path, name: str) -> None:
-    """A factory that looks at its numbers, or hands them elsewhere, is looked at all the same."""
+    """A factory that reads tensor values, or passes them to other libraries, is inspected all the same."""
     torch.save(nn.Linear(4, 2).state_dict(), tmp_path / "kept.pt")
     lines = "\n    ".join(part.strip() for part in AWKWARD[name].split(";"))
     (tmp_path / "awkward.py").write_text(HEAD + lines + "\n")
     ref = reference("torch", f"{tmp_path / 'awkward.py'}:make")
 
-    found = torch_loader.look(ref, seed=0, trust=False)
+    result = torch_loader.look(ref, seed=0, trust=False)
     whole = torch_loader.load(ref, seed=0, trust=False)
 
-    assert [s.name for s in found.inputs] == ["input"]
+    assert [s.name for s in result.inputs] == ["input"]
     shaped = {"input": InputSpec(name="input", shape=(3, 4), dtype="float32")}
     if name == "converted":
         shaped = {"input": InputSpec(name="input", shape=(3, 4), dtype="float64")}
     costs = []
-    for model in (found, whole):
+    for model in (result, whole):
         assert model.graph is not None
         graph = model.graph(Tracing(inputs=tuple(shaped.values())))
         costs.append((Analysed.of(graph, TABLE).totals().macs, weighs(model)))
@@ -302,17 +302,17 @@ def test_an_awkward_factory_still_works(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("needy", "needs the argument width"), ("number", "gives int"), ("none", "none")]
+    ("name", "expected"), [("needy", "needs the argument width"), ("number", "returns int"), ("none", "none")]
 )
 def test_a_wrong_factory_is_refused(name: str, expected: str) -> None:
-    """A name that makes no module is refused as `load` refuses it."""
+    """A name that is no module factory is rejected as by `load`."""
     for way in (torch_loader.look, torch_loader.load):
         with pytest.raises(RequestError, match=expected):
             way(reference("torch", f"tests.zoo.modules:{name}"), seed=0, trust=False)
 
 
 def test_a_factory_that_raises_says_so(tmp_path: Path) -> None:
-    """A factory that raises by itself raises what it raises, not something of the stage."""
+    """A factory's own error is raised, not one of the dispatch mode."""
     (tmp_path / "broken.py").write_text("def make():\n    raise KeyError('its own')\n")
     with pytest.raises(KeyError, match="its own"):
         torch_loader.look(reference("torch", f"{tmp_path / 'broken.py'}:make"), seed=0, trust=False)
@@ -320,17 +320,17 @@ def test_a_factory_that_raises_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["mlp", "Tied", "Shared", "instance", "mlp_with_example", "TwoInputs"])
 def test_a_factory_looks_as_it_is(name: str) -> None:
-    """Weights and inputs of a factory are the same, looked at and loaded."""
+    """Weights and inputs of a factory are the same, inspected and loaded."""
     ref = reference("torch", f"tests.zoo.modules:{name}")
-    found, whole = torch_loader.look(ref, seed=0, trust=False), torch_loader.load(ref, seed=0, trust=False)
+    result, whole = torch_loader.look(ref, seed=0, trust=False), torch_loader.load(ref, seed=0, trust=False)
 
-    assert weighs(found) == weighs(whole)
-    assert found.inputs == whole.inputs
-    assert found.identity.name == whole.identity.name
+    assert weighs(result) == weighs(whole)
+    assert result.inputs == whole.inputs
+    assert result.identity.name == whole.identity.name
 
 
 def test_a_look_leaves_the_random_state_alone() -> None:
-    """Looking at a factory neither draws numbers nor sets the seed of the process."""
+    """Inspecting a factory neither draws random numbers nor seeds the process."""
     before = torch.random.get_rng_state()
     torch_loader.look(reference("torch", "tests.zoo.modules:mlp"), seed=3, trust=False)
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -339,16 +339,16 @@ def test_a_look_leaves_the_random_state_alone() -> None:
 # --- what is there already -------------------------------------------------------------------------
 
 
-def test_a_live_object_is_looked_at_where_it_is() -> None:
-    """A live module is looked at with its own weights and left as it is."""
+def test_a_live_object_is_inspected_in_place() -> None:
+    """A live module is inspected with its own weights and left unchanged."""
     module = modules.mlp()
     ref = live.offer(module, example=torch.zeros(3, 4))
     try:
-        found = live.look(ref, seed=0, trust=False)
-        assert cost(found, batch=5)[0] == 5 * 48
-        assert found.value is module
-        assert found.borrowed
-        assert found.doubts == ()
+        result = live.look(ref, seed=0, trust=False)
+        assert cost(result, batch=5)[0] == 5 * 48
+        assert result.value is module
+        assert result.borrowed
+        assert result.doubts == ()
     finally:
         live.withdraw(ref)
     with pytest.raises(RequestError, match="no live object"):
@@ -356,14 +356,14 @@ def test_a_live_object_is_looked_at_where_it_is() -> None:
 
 
 def test_a_callable_has_no_graph() -> None:
-    """What a plain function does is not known without running it."""
-    found = call.look(reference("call", "tests.zoo.modules:number"), seed=0, trust=False)
-    assert found.graph is None
-    assert found.weights is None
+    """The cost of a plain function is unknown without running it."""
+    result = call.look(reference("call", "tests.zoo.modules:number"), seed=0, trust=False)
+    assert result.graph is None
+    assert result.weights is None
 
 
-def test_archives_are_looked_at_once_they_are_trusted(tmp_path: Path) -> None:
-    """An exported program and a scripted module need trust to be looked at; the program gives its graph."""
+def test_archives_are_inspected_once_they_are_trusted(tmp_path: Path) -> None:
+    """An exported program and a scripted module need trust to be inspected; the program has a graph."""
     program = torch.export.export(modules.mlp().eval(), (torch.randn(3, 4),))
     torch.export.save(program, tmp_path / "m.pt2")
     torch.jit.save(torch.jit.script(modules.mlp().eval()), str(tmp_path / "m.pt"))
@@ -371,18 +371,18 @@ def test_archives_are_looked_at_once_they_are_trusted(tmp_path: Path) -> None:
     for loader, name in ((torch_export, "m.pt2"), (torchscript, "m.pt")):
         with pytest.raises(TrustRequired):
             loader.look(reference("", tmp_path / name), seed=0, trust=False)
-    found = torch_export.look(reference("exported", tmp_path / "m.pt2"), seed=0, trust=True)
-    assert cost(found, batch=3)[0] == 3 * 48
+    result = torch_export.look(reference("exported", tmp_path / "m.pt2"), seed=0, trust=True)
+    assert cost(result, batch=3)[0] == 3 * 48
 
 
 def test_a_scripted_module_is_analysed_or_refused(tmp_path: Path) -> None:
-    """A TorchScript module gives its MACs, or a sentence."""
+    """A TorchScript module has MACs, or a sentence that says why not."""
     torch.jit.save(torch.jit.script(modules.mlp().eval()), str(tmp_path / "m.pt"))
-    found = torchscript.look(reference("torchscript", tmp_path / "m.pt"), seed=0, trust=True)
-    assert found.graph is not None
+    result = torchscript.look(reference("torchscript", tmp_path / "m.pt"), seed=0, trust=True)
+    assert result.graph is not None
     inputs = (InputSpec(name="input", shape=(3, 4), dtype="float32"),)
     try:
-        graph = found.graph(Tracing(inputs=inputs))
+        graph = result.graph(Tracing(inputs=inputs))
     except RequestError as error:
         assert "\n" not in str(error)  # noqa: PT017 - either is right
     else:
@@ -407,8 +407,8 @@ def make():
 
 
 def test_a_factory_that_trains_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop that ends by its numbers is given up where there are none, and run for real, which is told."""
-    monkeypatch.setattr(torch_tracing_dispatch, "_PATIENCE", 0.01)
+    """A loop that ends by computed values is stopped on meta tensors, run for real, and reported."""
+    monkeypatch.setattr(torch_tracing_dispatch, "_COMPUTE_LIMIT_S", 0.01)
     (tmp_path / "training.py").write_text(TRAINING, encoding="utf-8")
     model = torch_loader.look(
         ModelRef(scheme="torch", locator=f"{tmp_path / 'training.py'}:make"), seed=0, trust=False

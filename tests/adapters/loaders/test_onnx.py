@@ -39,30 +39,30 @@ class TestSuite(LoaderSuite):
 
     @pytest.fixture
     def ref(self, tmp_path: Path) -> ModelRef:
-        """Give a network of two layers."""
+        """Build a model of two layers."""
         return ModelRef(scheme="onnx", locator=str(models.mlp(tmp_path)))
 
     @pytest.fixture
     def other(self, tmp_path: Path) -> ModelRef:
-        """Give one with other weights."""
+        """Build one with other weights."""
         (tmp_path / "other").mkdir()
         return ModelRef(scheme="onnx", locator=str(models.mlp(tmp_path / "other", seed=1)))
 
     @pytest.fixture
     def claimed(self, tmp_path: Path) -> Path | None:
-        """Give its file."""
+        """Return its file."""
         return models.mlp(tmp_path)
 
     @pytest.fixture
     def damaged(self, tmp_path: Path) -> ModelRef | None:
-        """Give a truncated one."""
+        """Return a truncated file."""
         path = models.mlp(tmp_path)
         path.write_bytes(path.read_bytes()[:-50])
         return ModelRef(scheme="onnx", locator=str(path))
 
 
 def test_content_is_claimed_whatever_the_suffix(tmp_path: Path) -> None:
-    """A file that begins as an ONNX model does is claimed under any name; nothing else is."""
+    """A file with the first bytes of an ONNX model is claimed under any name; nothing else is."""
     path = models.mlp(tmp_path).rename(tmp_path / "model.bin")
     (tmp_path / "text.txt").write_text("no model")
     assert loader.claims(path)
@@ -74,14 +74,14 @@ def test_content_is_claimed_whatever_the_suffix(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["batch", "batch_size", "Batch", "N", "bs", "s77", "unk__6", None])
 def test_free_first_dimension_is_the_batch(tmp_path: Path, name: str | None) -> None:
-    """A first dimension without a name, or with one that exporters give the batch, is called batch."""
+    """A first dimension without a name, or with an exporter's batch name, is called batch."""
     value = ("FLOAT", [name, "length", None, 3])
     path = models.save(tmp_path / "m.onnx", [("Relu", ["x"], ["y"])], {"x": value}, {"y": value}, {})
     assert shapes(load(path)) == {"x": ("batch", "length", "x_dim2", 3)}
 
 
 def test_same_symbol_is_the_batch_everywhere(tmp_path: Path) -> None:
-    """A symbol that is the batch of one input is the batch wherever it stands; other first names are kept."""
+    """A symbol that is the batch of one input is the batch everywhere; other first names are kept."""
     values = {"x": ("FLOAT", ["s0", 3]), "h": ("FLOAT", [2, "s0", 3]), "t": ("FLOAT", ["time", "batch_size"])}
     path = models.save(tmp_path / "m.onnx", [("Relu", ["x"], ["y"])], values, {"y": ("FLOAT", None)}, {})
     assert shapes(load(path)) == {"x": ("batch", 3), "h": (2, "batch", 3), "t": ("time", "batch")}
@@ -89,7 +89,7 @@ def test_same_symbol_is_the_batch_everywhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["?", "None", "-1", "unk", ""])
 def test_a_placeholder_is_a_size_of_its_own_wherever_it_stands(tmp_path: Path, name: str) -> None:
-    """Exporters write one word for every free size: that says nothing of their being equal."""
+    """Exporters write one placeholder for every dynamic size, which does not make the sizes equal."""
     value = ("FLOAT", [name, 3, name, name])
     path = models.save(tmp_path / "m.onnx", [("Relu", ["x"], ["y"])], {"x": value}, {"y": value}, {})
     model = load(path)
@@ -100,14 +100,14 @@ def test_a_placeholder_is_a_size_of_its_own_wherever_it_stands(tmp_path: Path, n
 
 @pytest.mark.parametrize("name", ["DynamicDimension.0", "p2o.DynamicDimension.0"])
 def test_the_first_dimension_of_paddle_is_the_batch(tmp_path: Path, name: str) -> None:
-    """Paddle numbers its free sizes through; the first of the first input counts samples."""
+    """Paddle numbers its dynamic sizes; the first size of the first input counts samples."""
     value = ("FLOAT", [name, 3, "DynamicDimension.1", "DynamicDimension.2"])
     path = models.save(tmp_path / "m.onnx", [("Relu", ["x"], ["y"])], {"x": value}, {"y": value}, {})
     assert shapes(load(path)) == {"x": ("batch", 3, "DynamicDimension.1", "DynamicDimension.2")}
 
 
 def test_unknown_shapes(tmp_path: Path) -> None:
-    """An input without a shape has none, a scalar has an empty one, and -1 or 0 is free."""
+    """An input without a shape has none, a scalar has an empty one, and -1 or 0 is dynamic."""
     values = {"a": ("FLOAT", None), "b": ("FLOAT", []), "c": ("FLOAT", [-1, 0, 2])}
     path = models.save(tmp_path / "m.onnx", [("Relu", ["a"], ["y"])], values, {"y": ("FLOAT", None)}, {})
     assert shapes(load(path)) == {"a": None, "b": (), "c": ("batch", "c_dim1", 2)}
@@ -140,7 +140,7 @@ def test_vocabulary_comes_from_the_table(tmp_path: Path) -> None:
 def test_ranges_by_name_and_dtype(
     tmp_path: Path, name: str, dtype: str, expected: tuple[float | None, float | None]
 ) -> None:
-    """Where the graph does not tell, the range follows from the name and the dtype."""
+    """Without evidence in the graph, the range follows from the name and the dtype."""
     value = {name: (dtype, ["batch", 2])}
     path = models.save(tmp_path / "m.onnx", [("Identity", [name], ["y"])], value, {"y": (dtype, None)}, {})
     (spec,) = load(path).inputs
@@ -160,8 +160,8 @@ def test_parameters_and_buffers(tmp_path: Path) -> None:
     """Scale and bias are parameters; running statistics and whole-number constants are buffers."""
     model = load(models.normalised(tmp_path))
     assert model.weights is not None
-    found = {m.metric: m.value for m in tally(model.weights()) if not m.scope}
-    assert found == {"parameters": 6, "trainable_parameters": 0, "buffers": 6, "weight_bytes": 48}
+    result = {m.metric: m.value for m in tally(model.weights()) if not m.scope}
+    assert result == {"parameters": 6, "trainable_parameters": 0, "buffers": 6, "weight_bytes": 48}
     model = load(models.wrong_shape(tmp_path))
     assert model.weights is not None
     assert [weight.parameter for weight in model.weights()] == [False]
@@ -181,7 +181,7 @@ def test_small_elements_share_bytes(tmp_path: Path) -> None:
 
 
 def test_weights_in_the_branches_of_a_graph_count(tmp_path: Path) -> None:
-    """Initialisers of a branch are weights, too."""
+    """Initialisers of a branch are weights too."""
     from onnx import TensorProto, helper, load_model, numpy_helper
 
     path = models.mlp(tmp_path)
@@ -197,7 +197,7 @@ def test_weights_in_the_branches_of_a_graph_count(tmp_path: Path) -> None:
 
 
 def test_a_weight_that_the_exporter_renamed_belongs_to_who_reads_it(tmp_path: Path) -> None:
-    """A weight whose own name tells of no module that reads weights has the module of its first reader."""
+    """A weight whose own name identifies no module gets the module of its first reader."""
     from onnx import TensorProto, helper, numpy_helper, save_model
 
     def node(kind: str, inputs: list[str], output: str, place: str = "", name: str = "") -> Any:
@@ -251,7 +251,7 @@ def test_digest_is_of_the_content(tmp_path: Path) -> None:
 
 
 def test_external_data_counts(tmp_path: Path) -> None:
-    """External data counts in the size of the files, and its weights are told without being read."""
+    """External data counts in the file size, and its weights are listed without being read."""
     path = models.external(tmp_path)
     model = load(path)
     assert model.file_bytes == path.stat().st_size + (tmp_path / "weights.bin").stat().st_size
@@ -261,7 +261,7 @@ def test_external_data_counts(tmp_path: Path) -> None:
 
 
 def test_external_data_in_a_directory_below(tmp_path: Path) -> None:
-    """External data may lie in a directory below the model's."""
+    """External data may be in a subdirectory of the model's directory."""
     path = models.external(tmp_path, location="below/weights.bin")
     (tmp_path / "below").mkdir()
     (tmp_path / "weights.bin").rename(tmp_path / "below" / "weights.bin")
@@ -281,7 +281,7 @@ def test_cache_of_links_is_followed(tmp_path: Path) -> None:
 
 
 def _reading(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """List what is opened from now on."""
+    """Record what is opened from now on."""
     opened: list[Path] = []
     genuine = Path.open
 
@@ -311,7 +311,7 @@ def _reading(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_external_data_never_leads_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, location: str
 ) -> None:
-    """A location that leads out of the model's directory is refused, and nothing there is opened."""
+    """A location outside the model's directory is rejected, and nothing there is opened."""
     home = tmp_path / "home"
     (home / "below").mkdir(parents=True)
     (tmp_path / "secret.bin").write_bytes(bytes(4096))
@@ -329,7 +329,7 @@ def test_external_data_never_leads_outside(
     ("key", "value"), [("offset", "-8"), ("length", "-1"), ("offset", "x"), ("length", str(2**62))]
 )
 def test_external_data_out_of_bounds(tmp_path: Path, key: str, value: str) -> None:
-    """External data whose place is no place, or lies beyond the end of its file, is refused."""
+    """External data with an invalid range, or one beyond the end of its file, is rejected."""
     from onnx import load_model
 
     path = models.external(tmp_path)
@@ -350,7 +350,7 @@ def test_missing_or_truncated_external_data(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"weights\.bin is truncated"):
         load(path)
     data.unlink()
-    with pytest.raises(RequestError, match=r"'weights\.bin', which is not there"):
+    with pytest.raises(RequestError, match=r"'weights\.bin', which is missing"):
         load(path)
 
 
@@ -381,7 +381,7 @@ def _absent(path: Path) -> None:
 
 @pytest.mark.parametrize("make", [_empty, _text, _sparse, _huge_header, _directory, _absent])
 def test_what_is_no_model_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    """An empty, foreign, too large, lying, missing file or a directory is refused at once, in one line."""
+    """An empty, foreign, too large, lying or missing file, or a directory, is rejected in one line."""
     path = tmp_path / "m.onnx"
     make(path)
     begin = time.thread_time()
@@ -393,14 +393,14 @@ def test_what_is_no_model_is_refused(tmp_path: Path, make: Callable[[Path], None
 
 
 def test_directory_is_refused_with_the_file_in_it(tmp_path: Path) -> None:
-    """A directory is refused by naming the model in it."""
+    """A directory is rejected with the name of the model in it."""
     models.mlp(tmp_path)
     with pytest.raises(RequestError, match=r"name the file, such as .*mlp\.onnx"):
         load(tmp_path)
 
 
 def test_negative_and_enormous_dimensions(tmp_path: Path) -> None:
-    """A weight with a negative dimension, or with more elements than bytes, is damage."""
+    """A weight with a negative dimension, or with more elements than bytes, means damage."""
     from onnx import load_model
 
     for dims, raw in (([-1, 4], True), ([2**40, 2**40], True), ([2**40, 2**20], False)):
@@ -418,7 +418,7 @@ def test_negative_and_enormous_dimensions(tmp_path: Path) -> None:
 def test_mutated_files_never_do_worse_than_a_request_error(
     tmp_path: Path, model: Callable[[Path], Path]
 ) -> None:
-    """Of 150 truncated and 150 corrupted files of each model, every one loads or is refused, quickly."""
+    """Of 150 truncated and 150 corrupted files of each model, every one loads or is rejected, quickly."""
     path = model(tmp_path)
     intact = path.read_bytes()
     chance = random.Random(0)
@@ -443,7 +443,7 @@ def test_mutated_files_never_do_worse_than_a_request_error(
 
 
 def test_tokenizer_beside_the_model_encodes_text(tmp_path: Path) -> None:
-    """A tokenizer.json beside a text model turns text into exactly its inputs, of one length."""
+    """A tokenizer.json next to a text model encodes text into exactly its inputs, of one length."""
     tokenizers = pytest.importorskip("tokenizers")
     words = {"[PAD]": 0, "[UNK]": 1, "hello": 2, "world": 3}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
@@ -465,6 +465,6 @@ def test_tokenizer_beside_the_model_encodes_text(tmp_path: Path) -> None:
 
 
 def test_model_without_a_tokenizer_encodes_nothing(tmp_path: Path) -> None:
-    """Without a tokenizer beside it, or without token ids, a model takes no text."""
+    """Without a tokenizer, or without token ids, a model takes no text."""
     assert load(models.embedding(tmp_path)).encode is None
     assert load(models.mlp(tmp_path)).encode is None

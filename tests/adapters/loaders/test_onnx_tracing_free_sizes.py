@@ -30,13 +30,13 @@ def look(path: Path) -> interfaces.Model:
 
 
 def assumed(path: Path, *requests: str, refused: Any = ()) -> Mapping[str, int]:
-    """Give the sizes that are assumed of a file."""
+    """Return the sizes that are assumed for a file."""
     requested = tuple(map(parse_input, requests))
     return data.assume_sizes(look(path), requested, batch_size=None, sizes={}, refused=refused).assumed
 
 
 def at(path: Path, *requests: str) -> Graph:
-    """Analyse a file at the sizes that are asked for."""
+    """Analyse a file at the requested sizes."""
     model = look(path)
     requested = tuple(map(parse_input, requests))
     payload = data.build(model, requested, batch_size=None, seed=0)
@@ -61,7 +61,7 @@ def reader_of_lines(folder: Path) -> Path:
 
 
 def detector(folder: Path, *, noted: str = "") -> Path:
-    """Write a network that halves images twice and joins the halves again: sides are multiples of 4."""
+    """Write a model that halves images twice and concatenates the halves: sides are multiples of 4."""
     weights = {"w": np.ones((3, 3, 2, 2), np.float32), "twice": np.array([1, 1, 2, 2], np.float32)}
     half = {"strides": [2, 2], "kernel_shape": [2, 2]}
     nodes = [
@@ -80,7 +80,7 @@ def detector(folder: Path, *, noted: str = "") -> Path:
 
 
 def listener(folder: Path) -> Path:
-    """Write a network of windows of 256 samples, for sounds of either of two rates, and a state."""
+    """Write an audio model with windows of 256 samples, for two sampling rates, and a state."""
 
     def branch(name: str, window: int) -> Any:
         tensor = helper.make_tensor("w", TensorProto.FLOAT, [8, 1, window], [1.0] * 8 * window)
@@ -104,13 +104,13 @@ def listener(folder: Path) -> Path:
 
 
 def test_sizes_that_the_network_refuses_are_passed_over(tmp_path: Path) -> None:
-    """The squares that are usual do not leave one row; lines of 48 rows do."""
+    """The default squares do not leave one row; lines of 48 rows do."""
     assert assumed(reader_of_lines(tmp_path)) == {"x_dim2": 48, "DynamicDimension.1": 320}
     assert assumed(detector(tmp_path)) == {"height": 224, "width": 224}
 
 
 def test_sizes_that_the_exporter_noted_come_first(tmp_path: Path) -> None:
-    """A detector that was made for 640x320 is looked at as such; a senseless note is not followed."""
+    """A detector made for 640x320 is inspected at that size; a malformed note is ignored."""
     assert assumed(detector(tmp_path, noted="[640, 320]")) == {"height": 640, "width": 320}
     assert assumed(detector(tmp_path, noted="320")) == {"height": 320, "width": 320}
     for nonsense in ("[640", "[1, 2, 3]", "[639, 639]"):
@@ -118,7 +118,7 @@ def test_sizes_that_the_exporter_noted_come_first(tmp_path: Path) -> None:
 
 
 def test_what_was_given_is_kept(tmp_path: Path) -> None:
-    """Who gives all sizes is told of no assumption; who gives some, of the others."""
+    """With all sizes given nothing is assumed; with some, only the others."""
     assert assumed(detector(tmp_path), "images=1x3x64x32") == {}
     model = data.assume_sizes(look(detector(tmp_path)), (), batch_size=2, sizes={"height": 48})
     assert model.assumed == {"width": 320}
@@ -130,15 +130,15 @@ def test_what_was_given_is_kept(tmp_path: Path) -> None:
 
 
 def test_what_the_runtime_refused_is_not_assumed_again(tmp_path: Path) -> None:
-    """After a guess that failed comes the next that shapes do not speak against."""
+    """After a failed guess comes the next one that shape inference accepts."""
     path = detector(tmp_path)
     first = assumed(path)
     second = assumed(path, refused=[(first, "it failed")])
     assert second == {"height": 320, "width": 320}
 
 
-def test_usual_lengths_are_told_only_where_they_are_refused(tmp_path: Path) -> None:
-    """A sequence is 128 long without a word; a window of 256 needs 512, which is told."""
+def test_default_lengths_are_reported_only_where_they_are_rejected(tmp_path: Path) -> None:
+    """A sequence has length 128 silently; a window of 256 needs 512, which is reported."""
     assert assumed(models.embedding(tmp_path)) == {}
     weights = {"w": np.ones((2, 1, 256), np.float32), "axis": np.array([1])}
     nodes = [("Unsqueeze", ["x", "axis"], ["signal"]), ("Conv", ["signal", "w"], ["y"])]
@@ -148,8 +148,8 @@ def test_usual_lengths_are_told_only_where_they_are_refused(tmp_path: Path) -> N
     assert data.assume_sizes(look(path), (), batch_size=None, sizes={}, prove=False).assumed == {}
 
 
-def test_all_that_is_missing_is_said_when_no_guess_will_do(tmp_path: Path) -> None:
-    """One sentence has every free size, an option that gives them, and why a guess was refused."""
+def test_all_missing_sizes_are_named_when_no_guess_works(tmp_path: Path) -> None:
+    """One sentence names every dynamic size, an option that gives them, and why a guess was rejected."""
     weights = {"w": np.ones((2, 3, 9000, 9000), np.float16)}
     shape = ("FLOAT16", ["batch", 3, "height", "width"])
     path = models.save(
@@ -164,30 +164,30 @@ def test_all_that_is_missing_is_said_when_no_guess_will_do(tmp_path: Path) -> No
 
 
 def test_a_value_that_was_given_chooses_the_branch(tmp_path: Path) -> None:
-    """The branch that runs is counted, and the default is a rate that the network asks for."""
+    """The branch that runs is counted, and the default is a sampling rate that the model checks for."""
     path = listener(tmp_path)
     assert {spec.name: (spec.low, spec.high) for spec in look(path).inputs}["sr"] == (16_000, 16_000)
     assert assumed(path) == {"input_dim1": 512, "state_dim1": 1}
     shapes = ("input=1x512", "state=2x1x4")
     for rate, outputs in ((16_000, 2), (8_000, 8)):
-        found = at(path, *shapes, f"sr=scalar:int64:{rate}")
-        assert found.assumptions == ()
-        assert next(op for op in found.ops if op.kind == "onnx.Conv").outputs[0].shape == (1, 8, outputs)
+        result = at(path, *shapes, f"sr=scalar:int64:{rate}")
+        assert result.assumptions == ()
+        assert next(op for op in result.ops if op.kind == "onnx.Conv").outputs[0].shape == (1, 8, outputs)
     with pytest.raises(SizesRefused, match="a window of 256 for 128 values"):
         at(path, "input=1x128", "state=2x1x4", "sr=scalar:int64:16000")
 
 
 def test_a_branch_that_refuses_the_sizes_is_not_taken(tmp_path: Path) -> None:
-    """Where the value is open, a branch that cannot run is passed over; where neither can, it is said."""
+    """Where the value is unknown, a branch that cannot run is skipped; where neither can, it is an error."""
     path = listener(tmp_path)
-    found = at(path, "input=1x128", "state=2x1x4", "sr=scalar:int64:0..9")
-    assert ["the only one that takes these sizes" in text for text in found.assumptions] == [True]
+    result = at(path, "input=1x128", "state=2x1x4", "sr=scalar:int64:0..9")
+    assert ["the only one that accepts these sizes" in text for text in result.assumptions] == [True]
     with pytest.raises(SizesRefused, match="a window of 256 for 32"):
         at(path, "input=1x32", "state=2x1x4", "sr=scalar:int64:0..9")
 
 
 def test_a_value_out_of_a_file_chooses_the_branch(tmp_path: Path) -> None:
-    """Data of one whole number is as good as a range of one value."""
+    """Data of one integer is as good as a range of one value."""
     path, file = listener(tmp_path), tmp_path / "x.npz"
     np.savez(
         file, input=np.zeros((1, 512), np.float32), state=np.zeros((2, 1, 4), np.float32), sr=np.array(8000)
@@ -211,14 +211,14 @@ def test_a_value_out_of_a_file_chooses_the_branch(tmp_path: Path) -> None:
 def test_weights_speak_for_the_sizes_that_they_meet(
     tmp_path: Path, node: Any, weights: Any, shape: list[str], expected: dict[str, int]
 ) -> None:
-    """The first operator that a weight goes into says how wide its input is."""
+    """The first operator with a weight determines the width of its input."""
     arrays = {name: np.ones(dims, np.float32) for name, dims in weights.items()}
     path = models.save(tmp_path / "m.onnx", [node], {"x": ("FLOAT", shape)}, {"y": ("FLOAT", None)}, arrays)
     assert expected_sizes(onnx.load(path), look(path).inputs) == expected
 
 
 def test_inputs_are_followed_to_the_weights(tmp_path: Path) -> None:
-    """A cast, a scale and another order of the axes are seen through, and a target of Reshape."""
+    """Casts, scales, transpositions and the target of a Reshape are followed."""
     nodes = [
         ("Cast", ["x"], ["a"], {"to": 1}),
         ("Mul", ["a", "half"], ["b"]),
@@ -236,7 +236,7 @@ def test_inputs_are_followed_to_the_weights(tmp_path: Path) -> None:
 
 
 def test_a_number_that_nothing_is_compared_with_stays_open(tmp_path: Path) -> None:
-    """Only a single whole number that an input is compared with is taken for its value."""
+    """Only a single integer that an input is compared with becomes its value."""
     nodes = [
         ("Identity", ["a"], ["e"]),
         ("Equal", ["e", "two"], ["x"]),

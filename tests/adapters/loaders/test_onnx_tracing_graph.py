@@ -65,7 +65,7 @@ def proto(
     weights: Mapping[str, Any] | None = None,
     **named: Any,
 ) -> Any:
-    """Make a model of nodes."""
+    """Build a model of nodes."""
     made = helper.make_graph(
         nodes,
         "g",
@@ -82,7 +82,7 @@ def proto(
 
 
 def body(nodes: Sequence[Any], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """Make a branch, or what a loop repeats; its inputs have no types."""
+    """Build a branch or a loop body; its inputs have no types."""
     return helper.make_graph(
         nodes,
         "body",
@@ -116,43 +116,43 @@ def macs(found: Graph) -> int:
 
 def test_network_of_two_layers(tmp_path: Path) -> None:
     """Operators, shapes, arguments and MACs of a small network are those that it was written with."""
-    found = at(look(models.mlp(tmp_path)), batch=3)
-    assert kinds(found) == ["MatMul", "Add", "Relu", "MatMul"]
-    assert [shapes(op) for op in found.ops] == [[(3, 8)], [(3, 8)], [(3, 8)], [(3, 2)]]
-    assert found.ops[0].tensor("A").shape == (3, 4)
-    assert macs(found) == 3 * (4 * 8 + 8 * 2)
-    assert found.sizes == {"batch": 3}
-    assert found.modules == {"": ""}
-    assert found.assumptions == ()
+    result = at(look(models.mlp(tmp_path)), batch=3)
+    assert kinds(result) == ["MatMul", "Add", "Relu", "MatMul"]
+    assert [shapes(op) for op in result.ops] == [[(3, 8)], [(3, 8)], [(3, 8)], [(3, 2)]]
+    assert result.ops[0].tensor("A").shape == (3, 4)
+    assert macs(result) == 3 * (4 * 8 + 8 * 2)
+    assert result.sizes == {"batch": 3}
+    assert result.modules == {"": ""}
+    assert result.assumptions == ()
 
 
 def test_lifetimes(tmp_path: Path) -> None:
-    """Weights and inputs are there all the time, results from their operator to their last use."""
-    found = at(look(models.mlp(tmp_path)), batch=3)
-    weights = [s for s in found.storages if s.role is Role.WEIGHT]
+    """Weights and inputs live all the time, results from their operator to their last use."""
+    result = at(look(models.mlp(tmp_path)), batch=3)
+    weights = [s for s in result.storages if s.role is Role.WEIGHT]
     assert [s.bytes for s in weights] == [128, 32, 64]
     assert all((w.born, w.died) == (-1, None) for w in weights)
-    (given,) = (s for s in found.storages if s.role is Role.INPUT)
+    (given,) = (s for s in result.storages if s.role is Role.INPUT)
     assert (given.bytes, given.born, given.died) == (48, -1, None)
-    results = [s for s in found.storages if s.role is Role.ACTIVATION]
+    results = [s for s in result.storages if s.role is Role.ACTIVATION]
     assert [(s.born, s.died, s.output) for s in results] == [
         (0, 2, False), (1, 3, False), (2, 4, False), (3, None, True),
     ]  # fmt: skip
-    assert totals(found, [count(op, ONNX) for op in found.ops]).activation_peak == 2 * 3 * 8 * 4
+    assert totals(result, [count(op, ONNX) for op in result.ops]).activation_peak == 2 * 3 * 8 * 4
 
 
 def test_sizes_bind_symbols(tmp_path: Path) -> None:
     """The same file is analysed at any sizes of its symbolic dimensions."""
     model = look(models.embedding(tmp_path))
     for batch, length in ((1, 7), (4, 3)):
-        found = at(model, batch=batch, sequence_length=length)
-        assert shapes(found.ops[-1]) == [(batch, 3)]
-        rows = next(op for op in found.ops if op.kind == "onnx.Gather")
+        result = at(model, batch=batch, sequence_length=length)
+        assert shapes(result.ops[-1]) == [(batch, 3)]
+        rows = next(op for op in result.ops if op.kind == "onnx.Gather")
         assert count(rows, ONNX).read == batch * length * (3 * 4 + 4)
 
 
 def test_views_share_memory() -> None:
-    """What only looks at memory in another way has no storage of its own, and dies with the last view."""
+    """A view has no storage of its own; its memory is freed after the last view."""
     nodes = [
         node("Relu", "x", "a"),
         node("Flatten", "a", "b"),
@@ -160,16 +160,16 @@ def test_views_share_memory() -> None:
         node("Dropout", "c", "d mask"),
         node("Neg", "d", "y"),
     ]
-    found = traced(proto(nodes, {"x": (FLOAT, [2, 3, 4])}, ["y"], {"axes": [0]}))
-    places = [op.outputs[0].storage for op in found.ops]
+    result = traced(proto(nodes, {"x": (FLOAT, [2, 3, 4])}, ["y"], {"axes": [0]}))
+    places = [op.outputs[0].storage for op in result.ops]
     assert places[0] == places[1] == places[2] == places[3] != places[4]
-    assert found.storages[places[0]].died == 5
-    assert shapes(found.ops[2]) == [(1, 2, 12)]
-    assert found.ops[2].arguments["axes"] == (0,)
+    assert result.storages[places[0]].died == 5
+    assert shapes(result.ops[2]) == [(1, 2, 12)]
+    assert result.ops[2].arguments["axes"] == (0,)
 
 
 def test_arithmetic_of_shapes_is_no_operator() -> None:
-    """What computes the shape for a Reshape is carried out, and is not among the operators."""
+    """The computation of a Reshape's shape is evaluated, and is not among the operators."""
     nodes = [
         node("Shape", "x", "s"),
         node("Gather", "s zero", "n"),
@@ -179,14 +179,14 @@ def test_arithmetic_of_shapes_is_no_operator() -> None:
         node("Reshape", "x t", "y"),
     ]
     weights = {"zero": np.int64(0), "two": np.int64(2), "zero1": [0], "minus": [-1]}
-    found = traced(proto(nodes, {"x": (FLOAT, ["n", 6])}, ["y"], weights), n=5)
-    assert kinds(found) == ["Reshape"]
-    assert shapes(found.ops[0]) == [(10, 3)]
-    assert found.ops[0].arguments["shape"] == (10, -1)
+    result = traced(proto(nodes, {"x": (FLOAT, ["n", 6])}, ["y"], weights), n=5)
+    assert kinds(result) == ["Reshape"]
+    assert shapes(result.ops[0]) == [(10, 3)]
+    assert result.ops[0].arguments["shape"] == (10, -1)
 
 
 def test_positions_made_at_run_time_are_operators() -> None:
-    """Numbers that grow with the input, such as positions, are operators, and still known to what follows."""
+    """Tensors that grow with the input, such as positions, are operators, and still known to what follows."""
     nodes = [
         node("Shape", "x", "n", start=0, end=1),
         node("Squeeze", "n", "stop"),
@@ -196,51 +196,51 @@ def test_positions_made_at_run_time_are_operators() -> None:
         node("NonZero", "ones", "found"),
     ]
     weights = {"zero": np.int64(0), "one": np.int64(1), "table": np.zeros((99, 8), np.float32)}
-    found = traced(proto(nodes, {"x": (FLOAT, ["n"])}, ["y"], weights), n=20)
-    assert kinds(found) == ["Range", "Gather", "ConstantOfShape", "NonZero"]
-    assert [shapes(op) for op in found.ops] == [[(20,)], [(20, 8)], [(20,)], [(1, 20)]]
-    assert found.assumptions == ()
+    result = traced(proto(nodes, {"x": (FLOAT, ["n"])}, ["y"], weights), n=20)
+    assert kinds(result) == ["Range", "Gather", "ConstantOfShape", "NonZero"]
+    assert [shapes(op) for op in result.ops] == [[(20,)], [(20, 8)], [(20,)], [(1, 20)]]
+    assert result.assumptions == ()
 
 
 def test_shapes_that_depend_on_data() -> None:
-    """What only data tell is bounded, and said; what is declared in the file needs no bound."""
+    """Sizes that depend on data are bounded, and noted; declared sizes need no bound."""
     nodes = [node("NonZero", "x", "y"), node("Compress", "x c", "z", axis=1), node("Reshape", "x s", "w")]
     model = proto(nodes, {"x": (FLOAT, [3, 4]), "c": (BOOL, [2]), "s": (INT64, [2])}, ["y"])
-    found = traced(model)
-    assert [shapes(op) for op in found.ops] == [[(2, 12)], [(3, 2)], [(1, 1)]]
-    assert found.assumptions == (
-        "onnx.NonZero is taken to find as many elements as it can (y)",
-        "onnx.Compress is taken to find as many elements as it can (z)",
-        "onnx.Reshape has outputs whose sizes depend on data, which are taken as 1 (w)",
+    result = traced(model)
+    assert [shapes(op) for op in result.ops] == [[(2, 12)], [(3, 2)], [(1, 1)]]
+    assert result.assumptions == (
+        "onnx.NonZero is assumed to find as many elements as possible (y)",
+        "onnx.Compress is assumed to find as many elements as possible (z)",
+        "onnx.Reshape has outputs whose sizes depend on data; taken as 1 (w)",
     )
     model.graph.value_info.append(helper.make_tensor_value_info("w", FLOAT, [6, 2]))
     assert shapes(traced(model).ops[2]) == [(6, 2)]
 
 
 def test_boxes_left_at_most() -> None:
-    """Suppression leaves as many boxes of each class as were asked for, or as there are."""
+    """Suppression leaves the requested number of boxes per class, or all that there are."""
     nodes = [node("NonMaxSuppression", "boxes scores most", "a"), node("Unique", "x", "u i", axis=1)]
     given = {"boxes": (FLOAT, [1, 9, 4]), "scores": (FLOAT, [1, 2, 9]), "x": (FLOAT, [3, 5])}
-    found = traced(proto(nodes, given, ["a"], {"most": np.int64(4)}))
-    assert [shapes(op) for op in found.ops] == [[(8, 3)], [(3, 5), (5,)]]
+    result = traced(proto(nodes, given, ["a"], {"most": np.int64(4)}))
+    assert [shapes(op) for op in result.ops] == [[(8, 3)], [(3, 5), (5,)]]
 
 
 def test_unknown_operator_is_listed() -> None:
-    """An operator that nobody knows, and what comes after it, is there, uncounted, and noted once."""
+    """An unknown operator, and everything after it, is listed, uncounted, and noted once."""
     nodes = [
         node("Magic", "x", "a", domain="own", name="spell"),
         node("Relu", "a", "y"),
         node("Relu", "x", "z"),
     ]
-    found = traced(proto(nodes, {"x": (FLOAT, [2])}, ["y"]))
-    assert [op.kind for op in found.ops] == ["own.Magic", "onnx.Relu", "onnx.Relu"]
-    assert [count(op, ONNX).known for op in found.ops] == [False, False, True]
-    assert found.assumptions == (
+    result = traced(proto(nodes, {"x": (FLOAT, [2])}, ["y"]))
+    assert [op.kind for op in result.ops] == ["own.Magic", "onnx.Relu", "onnx.Relu"]
+    assert [count(op, ONNX).known for op in result.ops] == [False, False, True]
+    assert result.assumptions == (
         "own.Magic has outputs whose shapes are unknown, and is not counted (spell)",
     )
-    assert found.ops[0].arguments == {"input_0": Tensor((2,), "float32", 0)}
-    assert [op.sized for op in found.ops] == [False, False, True]
-    assert [most(op) for op in found.ops] == [None, None, 4]
+    assert result.ops[0].arguments == {"input_0": Tensor((2,), "float32", 0)}
+    assert [op.sized for op in result.ops] == [False, False, True]
+    assert [most(op) for op in result.ops] == [None, None, 4]
 
 
 def test_attributes_are_arguments() -> None:
@@ -254,7 +254,7 @@ def test_attributes_are_arguments() -> None:
 
 
 def test_variadic_inputs_are_a_list() -> None:
-    """All inputs of an operator that takes any number of them stand under one name."""
+    """All inputs of a variadic operator are listed under one name."""
     (op,) = traced(proto([node("Concat", "x x x", "y", axis=1)], {"x": (FLOAT, [2, 3])}, ["y"])).ops
     assert [tensor.shape for tensor in op.arguments["inputs"]] == [(2, 3)] * 3
     assert shapes(op) == [(2, 9)]
@@ -272,13 +272,13 @@ def test_constants_in_nodes() -> None:
         node("Mul", "a half", "b"),
         node("Squeeze", "b axes", "y"),
     ]
-    found = traced(proto(nodes, {"x": (FLOAT, [1, 40])}, ["y"]))
-    assert kinds(found) == ["MatMul", "Mul", "Squeeze"]
-    assert [s.bytes for s in found.storages if s.role is Role.WEIGHT] == [8000]
+    result = traced(proto(nodes, {"x": (FLOAT, [1, 40])}, ["y"]))
+    assert kinds(result) == ["MatMul", "Mul", "Squeeze"]
+    assert [s.bytes for s in result.storages if s.role is Role.WEIGHT] == [8000]
 
 
 def test_sequences_of_known_tensors() -> None:
-    """Tensors that are split into a sequence are found again by their place in it."""
+    """Tensors that are split into a sequence are recovered by their position in it."""
     nodes = [
         node("SplitToSequence", "x sizes", "s", axis=1),
         node("SequenceAt", "s one", "b"),
@@ -298,8 +298,8 @@ def test_sequences_of_known_tensors() -> None:
     ]
     weights = {"sizes": [2, 3], "one": np.int64(1), "zero": np.int64(0), "two": np.int64(2), "first": [0]}
     model = proto(nodes, {"x": (FLOAT, [4, 5]), "place": (INT64, [])}, ["y"], weights)
-    found = {op.kind[5:] + str(i): shapes(op) for i, op in enumerate(traced(model).ops)}
-    assert list(found.values()) == [
+    result = {op.kind[5:] + str(i): shapes(op) for i, op in enumerate(traced(model).ops)}
+    assert list(result.values()) == [
         [(4, 2), (4, 3)], [(4, 3)], [(4, 2), (4, 3), (4, 3)], [(4, 3), (4, 3)], [(4, 2)] * 2,
         [(4, 6)], [(4, 3)] * 2, [(2, 4, 3)], [], [(4, 2), (4, 2), (4, 1)], [(5,)] * 4, [(5,)], [(5,)] * 4,
     ]  # fmt: skip
@@ -318,22 +318,22 @@ def _choice(condition: str) -> Any:
 
 def test_branch_that_is_known() -> None:
     """Of a branch whose condition is a constant the right one is taken."""
-    found = traced(_choice("no"))
-    assert kinds(found) == ["Relu", "Neg"]
-    assert found.assumptions == ()
+    result = traced(_choice("no"))
+    assert kinds(result) == ["Relu", "Neg"]
+    assert result.assumptions == ()
 
 
 def test_branch_that_depends_on_data() -> None:
-    """Of a branch that depends on data the dearer is taken, whichever it is, and that is said."""
-    found = traced(_choice("c"))
-    assert kinds(found) == ["MatMul"]
-    assert found.assumptions == ("onnx.If takes its then_branch, the dearer one (choice)",)
-    assert [s.output for s in found.storages if s.role is Role.ACTIVATION] == [True]
-    assert [s.bytes for s in found.storages if s.role is Role.WEIGHT] == [64, 1]
+    """Of a branch that depends on data the more expensive one is taken and noted."""
+    result = traced(_choice("c"))
+    assert kinds(result) == ["MatMul"]
+    assert result.assumptions == ("onnx.If takes its then_branch, the more expensive one (choice)",)
+    assert [s.output for s in result.storages if s.role is Role.ACTIVATION] == [True]
+    assert [s.bytes for s in result.storages if s.role is Role.WEIGHT] == [64, 1]
 
 
 def _either(then: Sequence[Any], other: Sequence[Any]) -> Any:
-    """Make a choice between two courses, each of which gives `t`."""
+    """Build a choice between two branches, each of which returns `t`."""
     branches = {"then_branch": body(then, [], ["t"]), "else_branch": body(other, [], ["t"])}
     nodes = [node("If", "c", "y", name="choice", **branches)]
     return proto(nodes, {"x": (FLOAT, [3, 4]), "c": (BOOL, [])}, ["y"], {"w": np.zeros((4, 4), np.float32)})
@@ -344,24 +344,26 @@ MAGIC = (node("Magic", "x w", "t", domain="own"),)
 
 
 @pytest.mark.parametrize("name", ["then", "else"])
-def test_a_branch_that_may_be_the_dearer(name: str) -> None:
-    """A branch that holds what is not counted, and of unknown shape, is not taken for a cheap one."""
-    found = traced(_either(*((MAGIC, PRODUCT) if name == "then" else (PRODUCT, MAGIC))))
-    assert [op.kind for op in found.ops] == ["own.Magic"]
-    assert f"onnx.If takes its {name}_branch, which may be the dearer one (choice)" in found.assumptions
+def test_a_branch_that_may_be_more_expensive(name: str) -> None:
+    """A branch with uncounted operators, or of unknown shape, is not taken as the cheaper one."""
+    result = traced(_either(*((MAGIC, PRODUCT) if name == "then" else (PRODUCT, MAGIC))))
+    assert [op.kind for op in result.ops] == ["own.Magic"]
+    assert (
+        f"onnx.If takes its {name}_branch, which may be the more expensive one (choice)" in result.assumptions
+    )
 
 
 def test_a_branch_is_priced_by_the_formulas_of_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An uncounted operator counts at its most; what a plugin knows to be cheap is not the dearer."""
+    """An uncounted operator counts at its upper bound; one that a plugin bounds low is cheaper."""
     model = _either([node("Cheap", "x w", "t", domain="own")], PRODUCT)
     for attribute in model.graph.node[0].attribute:
         attribute.g.output[0].CopyFrom(helper.make_tensor_value_info("t", FLOAT, [3, 4]))
     assert [op.kind for op in traced(model).ops] == ["own.Cheap"]
 
     monkeypatch.setattr(plugins, "formulas", lambda: {"own.Cheap": lambda _: Count(macs=1)})
-    found = traced(model)
-    assert [op.kind for op in found.ops] == ["onnx.MatMul"]
-    assert found.assumptions == ("onnx.If takes its else_branch, the dearer one (choice)",)
+    result = traced(model)
+    assert [op.kind for op in result.ops] == ["onnx.MatMul"]
+    assert result.assumptions == ("onnx.If takes its else_branch, the more expensive one (choice)",)
 
 
 def _loop(trips: str, condition: str = "", *, step: Sequence[Any] | None = None) -> Any:
@@ -383,51 +385,53 @@ def _loop(trips: str, condition: str = "", *, step: Sequence[Any] | None = None)
 
 @pytest.mark.parametrize(("trips", "rounds"), [("five", 5), ("many", 300)])
 def test_loop_of_known_length(trips: str, rounds: int) -> None:
-    """A loop whose trip count is known has its body as often, and its outputs are as long."""
-    found = traced(_loop(trips))
-    assert macs(found) == rounds * 3 * 4 * 4
-    assert kinds(found).count("Relu") == rounds
-    assert kinds(found)[-2:] == ["Loop", "Neg"]
-    assert shapes(found.ops[-1]) == [(rounds, 3, 4)]
-    assert found.assumptions == ()
+    """The body of a loop with a known trip count is repeated, and its outputs are as long."""
+    result = traced(_loop(trips))
+    assert macs(result) == rounds * 3 * 4 * 4
+    assert kinds(result).count("Relu") == rounds
+    assert kinds(result)[-2:] == ["Loop", "Neg"]
+    assert shapes(result.ops[-1]) == [(rounds, 3, 4)]
+    assert result.assumptions == ()
 
 
 def test_loop_that_depends_on_data() -> None:
-    """A loop whose trip count or condition depends on data goes round once, or to its end, which is said."""
+    """A loop whose trip count or condition depends on data runs once, or to its limit, which is noted."""
     assert traced(_loop("m")).assumptions == (
-        "onnx.Loop is taken to go round once, for its trip count depends on data (loop)",
+        "onnx.Loop is assumed to run once, as its trip count depends on data (loop)",
     )
-    found = traced(_loop("five", "c"))
-    assert macs(found) == 5 * 48
-    assert found.assumptions == ("onnx.Loop is taken to use up its trip count (loop)",)
-    found = traced(_loop("", "c"))
-    assert macs(found) == 48
-    assert found.assumptions == ("onnx.Loop is taken to end here, for its condition depends on data (loop)",)
+    result = traced(_loop("five", "c"))
+    assert macs(result) == 5 * 48
+    assert result.assumptions == ("onnx.Loop is assumed to use its whole trip count (loop)",)
+    result = traced(_loop("", "c"))
+    assert macs(result) == 48
+    assert result.assumptions == (
+        "onnx.Loop is assumed to end here, as its condition depends on data (loop)",
+    )
     assert macs(traced(_loop("five", "no"))) == 0
 
 
 def test_loop_that_ends_by_its_condition() -> None:
-    """A loop that counts for itself ends when its condition says so."""
+    """A loop with its own counter ends when its condition says so."""
     steps = [
         node("Less", "i five", "on"),
         node("MatMul", "h w", "h2"),
         node("Relu", "h2", "r"),
     ]
-    found = traced(_loop("endless", step=steps))
-    assert macs(found) == 6 * 48
-    assert found.assumptions == ()
+    result = traced(_loop("endless", step=steps))
+    assert macs(result) == 6 * 48
+    assert result.assumptions == ()
 
 
 def test_loop_that_grows() -> None:
-    """A loop whose state grows is counted round by round."""
+    """A loop whose state grows is counted iteration by iteration."""
     steps = [node("Concat", "h x", "h2", axis=0), node("Identity", "go", "on"), node("Relu", "h2", "r")]
-    found = traced(_loop("many", step=steps))
-    sizes = [op.outputs[0].shape[0] for op in found.ops if op.kind == "onnx.Concat"]
+    result = traced(_loop("many", step=steps))
+    sizes = [op.outputs[0].shape[0] for op in result.ops if op.kind == "onnx.Concat"]
     assert sizes == [3 * (i + 2) for i in range(300)]
 
 
 def test_endless_loops_are_refused() -> None:
-    """A loop that would unroll into millions of operators is refused in a sentence, quickly."""
+    """A loop that would unroll into millions of operators is rejected in a sentence, quickly."""
     model = _loop("many")
     many = next(tensor for tensor in model.graph.initializer if tensor.name == "many")
     many.CopyFrom(numpy_helper.from_array(np.asarray(2**30), "many"))
@@ -437,16 +441,16 @@ def test_endless_loops_are_refused() -> None:
 
 
 def test_scan_whose_inputs_differ_in_length() -> None:
-    """A scan over inputs of several lengths is no scan, and is listed as uncounted."""
+    """A scan over inputs of several lengths is invalid, and is listed as uncounted."""
     inner = body([node("Add", "a b", "r")], ["a", "b"], ["r"])
     nodes = [node("Scan", "x z", "y", body=inner, num_scan_inputs=2)]
-    found = traced(proto(nodes, {"x": (FLOAT, [3, 4]), "z": (FLOAT, [5, 4])}, ["y"]))
-    assert len(found.assumptions) == 1
-    assert found.ops[0].outputs == ()
+    result = traced(proto(nodes, {"x": (FLOAT, [3, 4]), "z": (FLOAT, [5, 4])}, ["y"]))
+    assert len(result.assumptions) == 1
+    assert result.ops[0].outputs == ()
 
 
 def test_scan() -> None:
-    """A scan has its body for each slice along the axis of its input."""
+    """A scan runs its body for each slice along the axis of its input."""
     inner = body(
         [node("MatMul", "row w", "p"), node("Add", "h p", "h2"), node("Relu", "h2", "r")],
         ["h", "row"],
@@ -456,23 +460,23 @@ def test_scan() -> None:
         node("Scan", "h0 x", "h y", body=inner, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[-1])
     ]
     given = {"h0": (FLOAT, [1, 5]), "x": (FLOAT, [1, 7, 4])}
-    found = traced(proto(nodes, given, ["y"], {"w": np.zeros((4, 5), np.float32)}))
-    assert macs(found) == 7 * 4 * 5
-    assert shapes(found.ops[-1]) == [(1, 5, 7)]
-    assert found.assumptions == ()
+    result = traced(proto(nodes, given, ["y"], {"w": np.zeros((4, 5), np.float32)}))
+    assert macs(result) == 7 * 4 * 5
+    assert shapes(result.ops[-1]) == [(1, 5, 7)]
+    assert result.assumptions == ()
 
 
 def test_map_over_a_sequence() -> None:
-    """What is done to each item of a sequence is done as often as it has items."""
+    """A SequenceMap runs its body as often as the sequence has items."""
     inner = body([node("Relu", "item", "r")], ["item"], ["r"])
     nodes = [
         node("SplitToSequence", "x", "s", axis=0),
         node("SequenceMap", "s", "t", body=inner),
         node("ConcatFromSequence", "t", "y", axis=0),
     ]
-    found = traced(proto(nodes, {"x": (FLOAT, [3, 4])}, ["y"]))
-    assert kinds(found) == ["SplitToSequence", "Relu", "Relu", "Relu", "ConcatFromSequence"]
-    assert shapes(found.ops[-1]) == [(3, 4)]
+    result = traced(proto(nodes, {"x": (FLOAT, [3, 4])}, ["y"]))
+    assert kinds(result) == ["SplitToSequence", "Relu", "Relu", "Relu", "ConcatFromSequence"]
+    assert shapes(result.ops[-1]) == [(3, 4)]
 
 
 def _called(nodes: Sequence[Any], *, attributes: Sequence[str] = ()) -> Any:
@@ -493,22 +497,22 @@ def _called(nodes: Sequence[Any], *, attributes: Sequence[str] = ()) -> Any:
 
 
 def test_functions_are_inlined() -> None:
-    """A function of the file stands as its operators, with the attributes that it was called with."""
+    """A function of the file is inlined, with the attributes that it was called with."""
     leaky = node("LeakyRelu", "m", "r")
     given = helper.make_attribute("alpha", 1.0)
     given.ClearField("f")
     given.ref_attr_name = "rate"
     leaky.attribute.append(given)
     inner = [node("Clip", "p left", "c"), node("MatMul", "c q", "m"), leaky]
-    found = traced(_called(inner, attributes=["rate"]))
-    assert kinds(found) == ["Clip", "MatMul", "LeakyRelu"] * 2
-    assert macs(found) == 2 * 48
-    assert [op.arguments.get("alpha") for op in found.ops] == [None, None, 0.25, None, None, None]
-    assert [op.scope for op in found.ops] == ["first"] * 3 + [""] * 3
+    result = traced(_called(inner, attributes=["rate"]))
+    assert kinds(result) == ["Clip", "MatMul", "LeakyRelu"] * 2
+    assert macs(result) == 2 * 48
+    assert [op.arguments.get("alpha") for op in result.ops] == [None, None, 0.25, None, None, None]
+    assert [op.scope for op in result.ops] == ["first"] * 3 + [""] * 3
 
 
 def test_functions_that_call_themselves_are_refused() -> None:
-    """A function that calls itself has no end, and is refused."""
+    """A function that calls itself never ends, and is rejected."""
     with pytest.raises(RequestError, match="deep"):
         traced(_called([node("Block", "p q", "r", domain="own")]))
 
@@ -523,13 +527,13 @@ def test_modules_by_the_path_of_names() -> None:
         node("Neg", "a", "b", name="Neg_1"),
         node("Abs", "b", "y", name="node_abs/AbsFusion/"),
     ]
-    found = traced(proto(nodes, {"x": (FLOAT, [2])}, ["y"]))
-    assert [op.scope for op in found.ops] == ["encoder.layer.0.act", "", ""]
-    assert list(found.modules) == ["", "encoder", "encoder.layer", "encoder.layer.0", "encoder.layer.0.act"]
+    result = traced(proto(nodes, {"x": (FLOAT, [2])}, ["y"]))
+    assert [op.scope for op in result.ops] == ["encoder.layer.0.act", "", ""]
+    assert list(result.modules) == ["", "encoder", "encoder.layer", "encoder.layer.0", "encoder.layer.0.act"]
 
 
 def test_modules_by_metadata() -> None:
-    """Where the exporter tells the modules and their classes, those are taken; nonsense is not."""
+    """Modules and classes recorded by the exporter are used; malformed ones are not."""
     relu = node("Relu", "x", "a", name="node_relu")
     helper.set_metadata_props(
         relu,
@@ -540,9 +544,9 @@ def test_modules_by_metadata() -> None:
     )
     wrong = node("Neg", "a", "y", name="/kept/Neg")
     helper.set_metadata_props(wrong, {"pkg.torch.onnx.name_scopes": "['"})
-    found = traced(proto([relu, wrong], {"x": (FLOAT, [2])}, ["y"]))
-    assert [op.scope for op in found.ops] == ["body.0", "kept"]
-    assert found.modules == {"": "Net", "body": "Sequential", "body.0": "ReLU", "kept": ""}
+    result = traced(proto([relu, wrong], {"x": (FLOAT, [2])}, ["y"]))
+    assert [op.scope for op in result.ops] == ["body.0", "kept"]
+    assert result.modules == {"": "Net", "body": "Sequential", "body.0": "ReLU", "kept": ""}
 
 
 # -- ONNX Runtime -----------------------------------------------------------------------------------------
@@ -615,7 +619,7 @@ CONTRIB: list[tuple[str, list[Any], dict[str, Any], list[tuple[int, ...]]]] = [
 def test_operators_of_the_runtime(
     kind: str, inputs: list[Any], attributes: dict[str, Any], expected: list[tuple[int, ...]]
 ) -> None:
-    """Operators of ONNX Runtime have the shapes that its documentation gives, and are counted."""
+    """Operators of ONNX Runtime have the shapes that its documentation states, and are counted."""
     given = {}
     for i, shape in enumerate(inputs):
         dtype, dims = shape if isinstance(shape, tuple) else ("FLOAT", shape)
@@ -628,18 +632,18 @@ def test_operators_of_the_runtime(
 
 
 def test_runtime_operator_of_unknown_form() -> None:
-    """An operator of ONNX Runtime with inputs that it does not take is listed as uncounted."""
+    """An operator of ONNX Runtime with invalid inputs is listed as uncounted."""
     made = node("MultiHeadAttention", "x", "y", domain="com.microsoft", num_heads=2)
-    found = traced(proto([made], {"x": (FLOAT, [3])}, ["y"]))
-    assert not count(found.ops[0], ONNX).known
-    assert len(found.assumptions) == 1
+    result = traced(proto([made], {"x": (FLOAT, [3])}, ["y"]))
+    assert not count(result.ops[0], ONNX).known
+    assert len(result.assumptions) == 1
 
 
 # -- files --------------------------------------------------------------------------------------------
 
 
 def test_looking_needs_no_external_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model is looked at without opening its external data, and even where they are missing."""
+    """A model is inspected without opening its external data, even where they are missing."""
     path = models.external(tmp_path)
     whole_ = look(path)
     opened: list[Path] = []
@@ -653,9 +657,9 @@ def test_looking_needs_no_external_data(tmp_path: Path, monkeypatch: pytest.Monk
     assert macs(at(look(path), batch=1)) == 48
     (tmp_path / "weights.bin").unlink()
     model = look(path)
-    found = at(model, batch=3)
-    assert macs(found) == 3 * 48
-    assert sum(s.bytes for s in found.storages if s.role is Role.WEIGHT) == 4 * (32 + 8 + 16)
+    result = at(model, batch=3)
+    assert macs(result) == 3 * 48
+    assert sum(s.bytes for s in result.storages if s.role is Role.WEIGHT) == 4 * (32 + 8 + 16)
     assert {file.name for file in opened} <= {path.name}
     assert model.identity.digest == whole_.identity.digest
     assert model.identity.digest.startswith("structure:")
@@ -663,7 +667,7 @@ def test_looking_needs_no_external_data(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_external_weights_in_one_place_are_one(tmp_path: Path) -> None:
-    """Two weights that lie at the same place of a file are one piece of memory."""
+    """Two weights at the same place of a file share one storage."""
     path = models.external(tmp_path)
     whole_ = look(path)
     model = onnx.load_model(path, load_external_data=False)
@@ -672,26 +676,26 @@ def test_external_weights_in_one_place_are_one(tmp_path: Path) -> None:
     twin.name = "twin"
     model.graph.initializer.append(twin)
     path.write_bytes(model.SerializeToString())
-    found = at(look(path), batch=1)
-    assert found.storages == at(whole_, batch=1).storages
+    result = at(look(path), batch=1)
+    assert result.storages == at(whole_, batch=1).storages
 
 
 def test_what_is_loaded_can_be_analysed(tmp_path: Path) -> None:
-    """A loaded model gives the same graph as one that was only looked at."""
+    """A loaded model has the same graph as an inspected one."""
     path = models.normalised(tmp_path)
     loaded = loader.load(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
     assert at(loaded, batch=3) == at(look(path), batch=3)
 
 
 def test_training_is_refused() -> None:
-    """A file of ONNX cannot be trained, which is said in a sentence."""
+    """An ONNX file cannot be trained, which the error says."""
     model = proto([node("Relu", "x", "y")], {"x": (FLOAT, [2])}, ["y"])
     with pytest.raises(RequestError, match="no backward"):
         graph(model, Tracing(inputs=(), mode=Mode.TRAIN))
 
 
 def test_inputs_without_a_shape() -> None:
-    """A input without a shape, or that is a sequence, is unknown, and is no error."""
+    """An input without a shape, or a sequence, is unknown, and is no error."""
     model = proto(
         [node("Relu", "x", "y"), node("SequenceAt", "s i", "z")],
         {"x": (FLOAT, None), "i": (INT64, [])},
@@ -703,7 +707,7 @@ def test_inputs_without_a_shape() -> None:
 
 @pytest.mark.parametrize("make", [models.mlp, models.embedding, models.external, models.normalised])
 def test_mutated_files_are_analysed_or_refused(tmp_path: Path, make: Callable[[Path], Path]) -> None:
-    """Of 150 corrupted files of each model, every one is analysed or refused, quickly and in one line."""
+    """Of 150 corrupted files of each model, every one is analysed or rejected, quickly and in one line."""
     path = make(tmp_path)
     intact = path.read_bytes()
     chance = random.Random(1)
@@ -715,8 +719,8 @@ def test_mutated_files_are_analysed_or_refused(tmp_path: Path, make: Callable[[P
         path.write_bytes(data)
         begin = time.thread_time()
         try:
-            found = at(look(path))
-            assert all(s.bytes >= 0 for s in found.storages)
+            result = at(look(path))
+            assert all(s.bytes >= 0 for s in result.storages)
         except RequestError as error:
             assert "\n" not in str(error)  # noqa: PT017 - most files are refused, some load
         slowest = max(slowest, time.thread_time() - begin)
@@ -728,7 +732,7 @@ def test_mutated_files_are_analysed_or_refused(tmp_path: Path, make: Callable[[P
 
 @cache
 def backend_cases() -> list[Any]:
-    """Make ONNX's own tests of its operators; it takes seconds."""
+    """Build ONNX's own tests of its operators; it takes seconds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return list(pytest.importorskip("onnx.backend.test.case.node").collect_testcases(None))
@@ -736,7 +740,7 @@ def backend_cases() -> list[Any]:
 
 @cache
 def backend_models() -> list[tuple[str, Any, list[Any]]]:
-    """Give name, model and expected outputs."""
+    """Yield name, model and expected outputs."""
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data"
     files: list[tuple[str, Any, list[Any]]] = [
         (str(path.relative_to(folder)), onnx.load_model(path), []) for path in sorted(folder.rglob("*.onnx"))
@@ -747,7 +751,7 @@ def backend_models() -> list[tuple[str, Any, list[Any]]]:
 
 
 def sweep(cases: Sequence[tuple[str, Any, list[Any]]]) -> float:
-    """Analyse models, and compare what they give with what is expected; give the share that was analysed."""
+    """Analyse models, compare with the expected shapes, and return the share that was analysed."""
     done = 0
     for name, model, expected in cases:
         walk = Walk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}, ONNX)
@@ -768,7 +772,7 @@ def sweep(cases: Sequence[tuple[str, Any, list[Any]]]) -> float:
 
 
 def test_models_of_backend_tests() -> None:
-    """A sample of the models for backends is analysed, with the shapes that they really give."""
+    """A sample of the backend test models is analysed, with the shapes that they really return."""
     cases = backend_models()[::10]
     assert len(cases) > 150
     assert sweep(cases) >= 0.99
@@ -779,7 +783,7 @@ def _array(one: Any) -> Any:
 
 
 def test_arithmetic_agrees_with_backend_tests() -> None:
-    """Every operator that shapes are computed with gives what a backend must give, or declines."""
+    """Every operator used in shape arithmetic returns what a backend must return, or declines."""
     compared = set()
     for case in backend_cases():
         nodes = [] if case.model is None else whole(case.model, {}).nodes
@@ -790,11 +794,11 @@ def test_arithmetic_agrees_with_backend_tests() -> None:
         inputs = [next(arrays) if name else None for name in nodes[0].inputs]
         if not all(array.dtype.kind in "biuf" for array in (*given, *expected)):
             continue
-        found = evaluate(nodes[0], inputs)
-        if found is None:
+        result = evaluate(nodes[0], inputs)
+        if result is None:
             continue
         compared.add(nodes[0].kind)
-        for one, other in zip(found, expected, strict=True):
+        for one, other in zip(result, expected, strict=True):
             assert one.shape == other.shape, case.name
             assert one.dtype == other.dtype, case.name
             np.testing.assert_allclose(one, other, rtol=1e-5, err_msg=case.name)
@@ -803,7 +807,7 @@ def test_arithmetic_agrees_with_backend_tests() -> None:
 
 @pytest.mark.slow
 def test_all_models_of_backend_tests() -> None:
-    """All models for backends, but for one in a hundred, are analysed, with the shapes that they give."""
+    """All backend test models but one in a hundred are analysed, with the shapes that they return."""
     begin = time.perf_counter()
     share = sweep(backend_models())
     print(f"{share:.2%} of {len(backend_models())} in {time.perf_counter() - begin:.1f} s")
@@ -852,7 +856,7 @@ def _recurrence(torch: Any) -> tuple[Any, tuple[Any, ...], int]:
 def test_exported_networks(
     tmp_path: Path, make: Callable[[Any], tuple[Any, tuple[Any, ...], int]], *, dynamo: bool
 ) -> None:
-    """What PyTorch exports has the MACs of the closed form, and the shapes that ONNX Runtime gives."""
+    """Models exported by PyTorch have the MACs of the closed form, and the shapes of ONNX Runtime."""
     torch = pytest.importorskip("torch")
     if dynamo:
         pytest.importorskip("onnxscript")
@@ -861,10 +865,10 @@ def test_exported_networks(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(net.eval(), args, path, dynamo=dynamo, input_names=["x"], verbose=False)
-    found = at(look(path))
-    assert macs(found) == expected
-    assert all(count(op, ONNX).known for op in found.ops)
-    assert found.assumptions == ()
+    result = at(look(path))
+    assert macs(result) == expected
+    assert all(count(op, ONNX).known for op in result.ops)
+    assert result.assumptions == ()
     _same_as_runtime(path, {"x": args[0].numpy()})
 
 
@@ -876,7 +880,7 @@ def _same_as_runtime(path: Path, feed: Mapping[str, Any]) -> None:
     body_, env = whole(model, walk.classes), dict[str, Any]()
     walk.begin(body_, env, {}, {})
     walk.run(body_, env)
-    names = [name for each in model.graph.node for name in each.output if name]
+    names = [name for item in model.graph.node for name in item.output if name]
     del model.graph.output[:]
     model.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
     options = runtime.SessionOptions()

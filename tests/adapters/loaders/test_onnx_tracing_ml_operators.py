@@ -96,7 +96,7 @@ def test_classical_operators_have_the_shapes_of_the_runtime_and_parameters(
     parameters: int,
     buffers: int,
 ) -> None:
-    """What scikit-learn's converters write has shapes and parameters, so that what follows is counted."""
+    """Models of scikit-learn's converters have shapes and parameters, so that later operators are counted."""
     outputs = [f"y{i}" for i in range(len(shapes))]
     path = saved(tmp_path, [helper.make_node(kind, ["x"], outputs, domain=ML, **attributes)], outputs)
     ran = runtime.InferenceSession(path).run(None, {"x": np.ones((3, 4), np.float32)})
@@ -106,23 +106,23 @@ def test_classical_operators_have_the_shapes_of_the_runtime_and_parameters(
     assert [tensor.shape for tensor in op.outputs] == shapes
     model = look(path)
     assert model.weights is not None
-    found = {m.metric: m.value for m in tally(model.weights()) if not m.scope}
-    assert (found["parameters"], found["buffers"]) == (parameters, buffers)
+    result = {m.metric: m.value for m in tally(model.weights()) if not m.scope}
+    assert (result["parameters"], result["buffers"]) == (parameters, buffers)
 
 
 def test_support_vectors_are_multiplied_with_every_row(tmp_path: Path) -> None:
-    """A machine of 2 vectors of 4 numbers takes 8 products and 2 coefficients a row."""
+    """A support vector machine of 2 vectors of 4 numbers takes 8 products and 2 coefficients a row."""
     made = helper.make_node("SVMRegressor", ["x"], ["y"], domain=ML, n_supports=2, **MACHINE)
     (op,) = traced(saved(tmp_path, [made], ["y"])).ops
     assert count(op, ONNX).macs == 3 * (8 + 2)
 
 
 def test_what_follows_a_scaler_is_counted(tmp_path: Path) -> None:
-    """The products behind a scaler, as of a pipeline of scikit-learn, have known sizes."""
+    """The products after a scaler, as in a scikit-learn pipeline, have known sizes."""
     nodes = [
         helper.make_node("Scaler", ["x"], ["a"], domain=ML, scale=[1.0] * 4, offset=[0.0] * 4),
         helper.make_node("MatMul", ["a", "w"], ["y"]),
     ]
-    found = traced(saved(tmp_path, nodes, ["y"], {"w": np.ones((4, 5), np.float32)}))
-    assert sum(count(op, ONNX).macs for op in found.ops) == 3 * 4 * 5
-    assert all(op.sized for op in found.ops)
+    result = traced(saved(tmp_path, nodes, ["y"], {"w": np.ones((4, 5), np.float32)}))
+    assert sum(count(op, ONNX).macs for op in result.ops) == 3 * 4 * 5
+    assert all(op.sized for op in result.ops)

@@ -33,11 +33,11 @@ CASES: list[Case] = [
     (("Gemm", ["x", "w"], ["y"], {"transB": 1}), {"w": np.ones((2, 4), F)}, (3, 4), (3, 2), "2 is not 4"),
     (("Add", ["x", "w"], ["y"]), {"w": np.ones((3, 1), F)}, (3, 4), (2, 4), "cannot combine 2x4 with 3x1"),
     (("Concat", ["x", "w"], ["y"], {"axis": 1}), {"w": np.ones((2, 2), F)}, (2, 5), (3, 5), "cannot join"),
-    (("Reshape", ["x", "s"], ["y"]), {"s": np.array([0, 2, -1])}, (2, 4), (2, 5), "bring 2x5 into"),
-    (("Reshape", ["x", "s"], ["y"]), {"s": np.array([4, 2])}, (2, 4), (2, 5), "cannot bring"),
-    (("Squeeze", ["x", "a"], ["y"]), {"a": np.array([1])}, (2, 1), (2, 2), "takes axis 1 of 2x2 away"),
+    (("Reshape", ["x", "s"], ["y"]), {"s": np.array([0, 2, -1])}, (2, 4), (2, 5), "reshape 2x5 to"),
+    (("Reshape", ["x", "s"], ["y"]), {"s": np.array([4, 2])}, (2, 4), (2, 5), "cannot reshape"),
+    (("Squeeze", ["x", "a"], ["y"]), {"a": np.array([1])}, (2, 1), (2, 2), "removes axis 1 of 2x2"),
     (("LSTM", ["x", "w", "r"], ["y"], {"hidden_size": 2}),
-     {"w": np.ones((1, 8, 5), F), "r": np.ones((1, 8, 2), F)}, (4, 1, 5), (4, 1, 6), "takes 5 numbers"),
+     {"w": np.ones((1, 8, 5), F), "r": np.ones((1, 8, 2), F)}, (4, 1, 5), (4, 1, 6), "takes 5 values"),
     (("InstanceNormalization", ["x", "a", "a"], ["y"]), {"a": np.ones(3, F)}, (1, 3, 4), (1, 2, 4), "takes"),
 ]  # fmt: skip
 
@@ -55,7 +55,7 @@ def test_what_the_runtime_refuses_is_refused_by_the_analysis(
     bad: tuple[int, ...],
     says: str,
 ) -> None:
-    """Sizes that ONNX Runtime takes are counted; those that it does not take are refused, with the reason."""
+    """Sizes that ONNX Runtime accepts are counted; sizes that it rejects are rejected, with the reason."""
     free = [f"d{axis}" for axis in range(len(good))]
     declared = ("FLOAT", free if len(good) == len(bad) else None)
     path = models.save(tmp_path / "m.onnx", [node], {"x": declared}, {"y": ("FLOAT", None)}, weights)
@@ -77,7 +77,7 @@ def _analyse(path: Path, shape: tuple[int, ...]) -> None:
 
 
 def test_nothing_is_refused_behind_an_assumption(tmp_path: Path) -> None:
-    """Where a size was taken as 1 because data decides it, nothing that follows is known to be refused."""
+    """After a size was taken as 1 because it depends on data, nothing is rejected any more."""
     nodes = [
         ("NonMaxSuppression", ["boxes", "scores"], ["chosen"]),
         ("Unique", ["x"], ["u"]),

@@ -24,8 +24,8 @@ def counted(path: Path) -> dict[str, float]:
     """Give parameters, buffers and bytes of a file."""
     model = loader.look(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
     assert model.weights is not None
-    found = {m.metric: m.value for m in tally(model.weights()) if not m.scope}
-    return {name: float(str(found[name])) for name in ("parameters", "buffers", "weight_bytes")}
+    result = {m.metric: m.value for m in tally(model.weights()) if not m.scope}
+    return {name: float(str(result[name])) for name in ("parameters", "buffers", "weight_bytes")}
 
 
 def parameters(path: Path) -> set[str]:

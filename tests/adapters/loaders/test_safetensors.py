@@ -77,10 +77,10 @@ def test_files_of_safetensors_itself_are_read(tmp_path: Path) -> None:
     names = ["float64", "float32", "float16", "bfloat16", "int64", "int8", "uint8", "bool", "float8_e4m3fn"]
     tensors = {name: torch.zeros(3, 5).to(getattr(torch, name)) for name in names}
     save_file(tensors, tmp_path / "m.safetensors")
-    found = {w.name: w for w in loader.header(tmp_path / "m.safetensors")}
+    result = {w.name: w for w in loader.header(tmp_path / "m.safetensors")}
 
-    assert {name: w.dtype for name, w in found.items()} == dict(zip(names, names, strict=True))
-    assert all(found[n].bytes == t.nbytes and found[n].shape == (3, 5) for n, t in tensors.items())
+    assert {name: w.dtype for name, w in result.items()} == dict(zip(names, names, strict=True))
+    assert all(result[n].bytes == t.nbytes and result[n].shape == (3, 5) for n, t in tensors.items())
 
 
 def test_only_the_header_is_read(tmp_path: Path) -> None:
@@ -225,12 +225,12 @@ def test_mutated_files_are_read_or_refused(tmp_path: Path, seed: int) -> None:
     for _ in range(10):
         path.write_bytes(mutated(whole, draw))
         try:
-            found = loader.header(path)
+            result = loader.header(path)
         except RequestError as error:
             assert is_one_sentence(str(error))  # noqa: PT017 - either is right
         else:
-            assert sum(weight.bytes for weight in found) <= path.stat().st_size
-            assert all(weight.size >= 0 and weight.dtype for weight in found)
+            assert sum(weight.bytes for weight in result) <= path.stat().st_size
+            assert all(weight.size >= 0 and weight.dtype for weight in result)
 
 
 def mutated(content: bytes, draw: random.Random) -> bytes:

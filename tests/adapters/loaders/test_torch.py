@@ -10,7 +10,7 @@ import torch
 from tests.zoo import modules
 
 from modeldyno.adapters.loaders import torch as loader
-from modeldyno.adapters.loaders import torch_module
+from modeldyno.adapters.loaders import torch_module, torch_weights
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.static.weights import tally
 from modeldyno.errors import RequestError, UnknownName
@@ -31,7 +31,7 @@ def totals(module: torch.nn.Module) -> dict[str, float]:
     """Tally the weights of a module."""
     return {
         m.metric: m.value
-        for m in tally(torch_module.weights(module))
+        for m in tally(torch_weights.weights(module))
         if not m.scope and isinstance(m.value, int | float)
     }
 
@@ -141,9 +141,9 @@ class TestErrors:
             ("missing.py:factory", "There is no file 'missing.py'"),
             (
                 f"{ZOO}:needy",
-                f"if it is no factory but what is to be measured, profile it as call:{ZOO}:needy.",
+                f"but a factory takes none; to measure the function itself, profile it as call:{ZOO}:needy.",
             ),
-            (f"{ZOO}:number", "gives int, not a torch.nn.Module"),
+            (f"{ZOO}:number", "returns int, not a torch.nn.Module"),
         ],
     )
     def test_wrong_reference(self, locator: str, expected: str) -> None:
@@ -206,37 +206,37 @@ class TestErrors:
 class TestWeights:
     def test_tied_weights_count_once(self) -> None:
         """Weights that two layers share are counted once, in numbers and bytes."""
-        found = totals(modules.Tied())
+        result = totals(modules.Tied())
 
-        assert found["parameters"] == 40
-        assert found["weight_bytes"] == 160
+        assert result["parameters"] == 40
+        assert result["weight_bytes"] == 160
 
     def test_shared_modules_and_buffers(self) -> None:
         """A layer under two names counts once; buffers are told from parameters."""
-        found = totals(modules.Shared())
+        result = totals(modules.Shared())
 
-        assert found["parameters"] == 20 + 8
-        assert found["buffers"] == 4 + 4 + 1
+        assert result["parameters"] == 20 + 8
+        assert result["buffers"] == 4 + 4 + 1
 
     def test_frozen_parameters_are_not_trainable(self) -> None:
         """Parameters without gradients count as parameters, not as trainable ones."""
         module = modules.mlp()
         module[0].requires_grad_(requires_grad=False)
 
-        found = totals(module)
+        result = totals(module)
 
-        assert found["parameters"] == 58
-        assert found["trainable_parameters"] == 18
+        assert result["parameters"] == 58
+        assert result["trainable_parameters"] == 18
 
     def test_meta_tensors_have_sizes(self) -> None:
         """A module on the meta device has sizes and bytes, and each tensor is its own."""
         with torch.device("meta"):
             module = modules.mlp()
 
-        found = totals(module)
+        result = totals(module)
 
-        assert found["parameters"] == 58
-        assert found["weight_bytes"] == 232
+        assert result["parameters"] == 58
+        assert result["weight_bytes"] == 232
         assert torch_module.module_digest(module).startswith("sha256:")
 
     def test_views_of_one_storage_all_count(self) -> None:
@@ -262,9 +262,9 @@ class TestWeights:
                 torch.nn.Sequential(torch.nn.Linear(64, 64))
             )
 
-        found = torch_module.weights(quantised)
+        result = torch_weights.weights(quantised)
 
-        assert [(w.name, w.dtype, w.bytes) for w in found] == [
+        assert [(w.name, w.dtype, w.bytes) for w in result] == [
             ("0.weight", "qint8", 4096),
             ("0.bias", "float32", 256),
         ]

@@ -95,7 +95,7 @@ class TestFiles:
 
         for name, expected in (
             ("absent.pt2", "There is no file"),
-            ("text.pt2", "no archive of torch.export"),
+            ("text.pt2", "not an archive of torch.export"),
         ):
             with pytest.raises(RequestError, match=expected):
                 loader.load(ref(tmp_path / name), seed=0, trust=trust)

@@ -1,4 +1,4 @@
-"""An analysis leaves everything as it was: the user's module, files, and the process around it."""
+"""An analysis leaves everything unchanged: the user's module, files, and the process around it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def traced(module: nn.Module, *inputs: InputSpec, mode: Mode = Mode.INFERENCE) -
 
 
 def macs(graph: Graph) -> int:
-    """Give the MACs of a graph."""
+    """Return the MACs of a graph."""
     return Analysed.of(graph, formulas()).totals().macs
 
 
@@ -56,7 +56,7 @@ def macs(graph: Graph) -> int:
 
 
 class Locked(nn.Module):
-    """Cannot be copied for its lock, and keeps what it made in its first call."""
+    """Cannot be copied because of its lock, and keeps a tensor from its first call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Locked(nn.Module):
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_module_that_cannot_be_copied_keeps_nothing_of_an_analysis(mode: Mode) -> None:
-    """A module with a lock that keeps tensors works on after an analysis, and its gradients are there."""
+    """A module with a lock that keeps tensors works after an analysis, and still has its gradients."""
     module = Locked()
     module.linear.weight.grad = torch.ones(8, 8)
 
@@ -88,7 +88,7 @@ def test_a_module_that_cannot_be_copied_keeps_nothing_of_an_analysis(mode: Mode)
 
 
 def test_a_profile_of_a_module_with_a_lock_runs() -> None:
-    """What is looked at first is measured afterwards, in the same process."""
+    """A module that was inspected first can be measured afterwards, in the same process."""
     plan = modeldyno.Plan(max_time=0.2, min_time=0.0, min_runs=3)
     result = modeldyno.profile(Locked(), example=torch.randn(3, 8), plan=plan, probes=["static", "latency"])
     assert not result.failures
@@ -119,7 +119,7 @@ def test_a_weight_that_is_made_of_others_is_as_it_was(made: Callable[[], nn.Modu
 
 
 class Remembering(nn.Module):
-    """Adds what its last call left to the next one."""
+    """Adds the result of its last call to the next one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class Remembering(nn.Module):
         return y
 
 
-def test_what_an_earlier_course_left_is_there_in_a_later_one() -> None:
+def test_state_of_an_earlier_call_exists_in_a_later_one() -> None:
     """A module that keeps its last result is analysed at several sizes, one after the other."""
     module, stage = torch_tracing_graph.shadowed(Remembering())
     courses = [
@@ -148,7 +148,7 @@ def test_what_an_earlier_course_left_is_there_in_a_later_one() -> None:
 
 
 class Reentrant(nn.Module):
-    """Computes its first layer again in the backward course, in the older way."""
+    """Computes its first layer again in backward, in the older way."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,14 +167,14 @@ def test_reentrant_checkpoints_are_trained() -> None:
 
 
 class Anything(nn.Module):
-    """Takes whatever it is given."""
+    """Takes any arguments."""
 
     def __init__(self) -> None:
         super().__init__()
         self.inner = nn.Linear(8, 8)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Hand it on."""
+        """Pass it on."""
         return self.inner(*args, **kwargs)
 
 
@@ -201,15 +201,15 @@ class Tied(nn.Module):
 
 
 def test_a_weight_used_by_a_function_is_work_of_the_caller() -> None:
-    """What a module computes with the weight of a part, without calling the part, is its own."""
+    """A computation with the weight of a part, without calling the part, belongs to the module itself."""
     assert {op.scope for op in traced(Tied(), X).ops} == {""}
 
 
 # --- what is told ------------------------------------------------------------------------------
 
 
-def test_the_loss_that_was_taken_is_told() -> None:
-    """Training is analysed with a stand-in for a loss, which is said, unless the model gives a number."""
+def test_the_substitute_loss_is_reported() -> None:
+    """Training is analysed with a substitute loss, which is reported, unless the model returns a number."""
 
     class Losing(nn.Module):
         def __init__(self) -> None:
@@ -220,8 +220,8 @@ def test_the_loss_that_was_taken_is_told() -> None:
             y: Tensor = self.linear(x).mean()
             return y
 
-    told = traced(nn.Linear(8, 8), INPUT, mode=Mode.TRAIN).assumptions
-    assert told == ("the loss is taken as the sum of the squares of all that the model gives",)
+    messages = traced(nn.Linear(8, 8), INPUT, mode=Mode.TRAIN).assumptions
+    assert messages == ("the loss is taken as the sum of the squares of all model outputs",)
     assert traced(Losing(), X, mode=Mode.TRAIN).assumptions == ()
 
 
@@ -259,7 +259,7 @@ def with_text():
 
 @pytest.mark.parametrize("name", ["with_numpy", "with_pickle", "with_text"])
 def test_what_a_factory_writes_is_true(tmp_path: Path, name: str) -> None:
-    """A factory that keeps its weights in a file is called in earnest, so that the file is not made up."""
+    """A factory that keeps its weights in a file is called for real, so that the file is real."""
     (tmp_path / "made.py").write_text(FACTORY)
 
     result = modeldyno.inspect(f"torch:{tmp_path / 'made.py'}:{name}")
@@ -272,7 +272,7 @@ def test_what_a_factory_writes_is_true(tmp_path: Path, name: str) -> None:
 
 
 def test_files_are_read_but_not_written(tmp_path: Path) -> None:
-    """While a factory is called on shadows, files open for reading only, the null device excepted."""
+    """While a factory runs on meta tensors, files open for reading only, except the null device."""
     before = builtins.open
     path = tmp_path / "read.txt"
     path.write_text("here")
@@ -280,9 +280,9 @@ def test_files_are_read_but_not_written(tmp_path: Path) -> None:
         assert path.read_text() == "here"
         with Path(os.devnull).open("w") as file:
             file.write("nothing")
-        with pytest.raises(TypeError, match="writes no files"):
+        with pytest.raises(TypeError, match="may not write files"):
             path.write_text("gone")
-        with pytest.raises(TypeError, match="writes no files"):
+        with pytest.raises(TypeError, match="may not write files"):
             path.open("ab").close()
         with pytest.raises(TypeError, match="cannot be saved"):
             torch.save({}, path)
@@ -298,8 +298,8 @@ def test_analyses_in_threads_take_turns() -> None:
     before = torch.save, builtins.open, torch.tensor, logging.root.manager.disable
     modules = [nn.Sequential(*(nn.Linear(8, 8) for _ in range(n))) for n in range(1, 9)]
     with ThreadPoolExecutor(4) as pool:
-        found = [*pool.map(lambda module: macs(traced(module, INPUT)), modules)]
-    assert found == [n * 3 * 64 for n in range(1, 9)]
+        result = [*pool.map(lambda module: macs(traced(module, INPUT)), modules)]
+    assert result == [n * 3 * 64 for n in range(1, 9)]
     assert (torch.save, builtins.open, torch.tensor, logging.root.manager.disable) == before
 
 
@@ -317,14 +317,14 @@ class Writing(nn.Module):
 
 
 def test_an_output_that_grows_is_as_large_as_it_grew() -> None:
-    """A tensor that an operator makes larger counts with its new size, and works on with its new shape."""
+    """A tensor that an operator enlarges counts with its new size, and has its new shape."""
     graph = traced(Writing(), X)
     assert macs(graph) == 2 * 3 * 3 * 8
     assert 36 in [storage.bytes for storage in graph.storages]
 
 
 def test_sequences_of_other_lengths_are_other_calls() -> None:
-    """What a call packs depends on the lengths, and is found anew for each of them."""
+    """The result of packing depends on the lengths, and is recomputed for each of them."""
 
     class Packing(nn.Module):
         def __init__(self) -> None:
@@ -336,14 +336,14 @@ def test_sequences_of_other_lengths_are_other_calls() -> None:
                 nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths), batch_first=True)
                 for lengths in ([8, 8], [1, 1])
             )
-            return [self.linear(each.data) for each in packed]
+            return [self.linear(item.data) for item in packed]
 
     graph = traced(Packing(), InputSpec(name="x", shape=(2, 8, 4), dtype="float32"))
     assert macs(graph) == (16 + 2) * 16
 
 
 def test_the_usual_dtype_is_part_of_a_call() -> None:
-    """A tensor that is made after another dtype became the usual one is of that dtype."""
+    """A tensor made after a change of the default dtype has the new dtype."""
 
     class Switching(nn.Module):
         def forward(self, x: Tensor) -> list[Tensor]:
@@ -392,7 +392,7 @@ def test_the_usual_dtype_is_part_of_a_call() -> None:
 def test_the_scratch_of_a_kernel_is_foreseen(
     made: Callable[[], nn.Module], shape: tuple[int, ...], within: float
 ) -> None:
-    """The peak of a kernel that takes memory for itself is that of torch's allocator."""
+    """The peak of a kernel with workspace memory is that of torch's allocator."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     module = made().eval()
@@ -410,7 +410,7 @@ def test_the_scratch_of_a_kernel_is_foreseen(
 
 
 def test_quantised_weights_that_wrap_others_are_analysed() -> None:
-    """A weight of torchao costs the product that it stands for, and weighs what it holds; it lives on."""
+    """A torchao weight costs the product that it represents, and its stored bytes; it stays alive."""
     torchao = pytest.importorskip("torchao.quantization")
     module = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 2))
     torchao.quantize_(module, torchao.Int8WeightOnlyConfig())
@@ -426,7 +426,7 @@ def test_quantised_weights_that_wrap_others_are_analysed() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_packed_weights_are_held() -> None:
-    """Weights that a quantised module keeps packed are in memory at the peak."""
+    """Packed weights of a quantised module are in memory at the peak."""
     plain = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 2))
     module = torch.ao.quantization.quantize_dynamic(plain, {nn.Linear}, dtype=torch.qint8)  # type: ignore[no-untyped-call]
     graph = traced(module, InputSpec(name="input", shape=(2, 64), dtype="float32"))
@@ -452,7 +452,7 @@ class Residual(nn.Module):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_calibrated_network_of_whole_numbers_is_analysed() -> None:
-    """What FX has quantised has the MACs and the parameters of the network that it was made of."""
+    """A model quantised by FX has the MACs and the parameters of the original."""
     fx = pytest.importorskip("torch.ao.quantization.quantize_fx")
     example = (torch.rand(1, 3, 16, 16),)
     backend = next(e for e in ("x86", "fbgemm", "qnnpack") if e in torch.backends.quantized.supported_engines)
@@ -484,20 +484,20 @@ def without():
 
 
 def test_lazy_parts_get_their_shapes_by_a_call(tmp_path: Path) -> None:
-    """A factory's lazy module is called once with its example; without one it is refused, as alive."""
+    """A factory's lazy module is called once with its example; without one it is rejected, as when live."""
     path = tmp_path / "lazy.py"
     path.write_text(LAZY)
     result = modeldyno.inspect(f"torch:{path}:with_example")
     assert result["parameters"] == 4 * 8 + 8 + 8 * 2 + 2
     assert result["macs"] == 2 * (4 * 8 + 8 * 2)
-    with pytest.raises(RequestError, match="return example inputs beside the module"):
+    with pytest.raises(RequestError, match="return example inputs with the module"):
         modeldyno.inspect(f"torch:{path}:without")
-    with pytest.raises(RequestError, match="call it once before"):
+    with pytest.raises(RequestError, match="call it once first"):
         modeldyno.inspect(nn.LazyLinear(8), example=torch.randn(2, 4))
 
 
 def test_a_choice_on_which_nothing_depends_is_no_assumption() -> None:
-    """The best class that a model gives is not assumed; a part that runs for that class alone is."""
+    """The predicted class of a model is not assumed; a part that runs for that class alone is."""
 
     class Choosing(nn.Module):
         def __init__(self, *, depends: bool) -> None:
@@ -510,12 +510,12 @@ def test_a_choice_on_which_nothing_depends_is_no_assumption() -> None:
             return x[best == 1] if self.depends else best
 
     assert traced(Choosing(depends=False), X).assumptions == ()
-    (told,) = traced(Choosing(depends=True), X).assumptions
-    assert "spread evenly" in told
+    (message,) = traced(Choosing(depends=True), X).assumptions
+    assert "spread evenly" in message
 
 
 def test_the_line_that_raises_is_named() -> None:
-    """A refusal names the innermost line of the model's own code."""
+    """An error names the innermost line of the model's own code."""
 
     class Failing(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -526,7 +526,7 @@ def test_the_line_that_raises_is_named() -> None:
 
 
 def test_a_script_runs_in_inference_after_its_training_was_analysed() -> None:
-    """The analysis of a training step leaves no trace in how a script is run."""
+    """The analysis of a training step does not change how a script is run."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         plain = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval()
@@ -544,7 +544,7 @@ def test_a_script_runs_in_inference_after_its_training_was_analysed() -> None:
 def test_training_a_recurrent_layer_is_foreseen(
     width: int, state: int, layers: int, steps: int, batch: int
 ) -> None:
-    """What oneDNN keeps and copies to train an LSTM is foreseen to a few per cent."""
+    """The memory that oneDNN keeps and copies to train an LSTM is predicted to a few per cent."""
     module = nn.LSTM(width, state, layers, batch_first=True)
     optimizer = torch.optim.SGD(module.parameters(), lr=1e-3)
     x = torch.randn(batch, steps, width)

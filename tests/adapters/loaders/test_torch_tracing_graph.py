@@ -1,4 +1,4 @@
-"""The pictures that a torch module gives of itself, against truths, torch's allocator, and each other."""
+"""Graphs of torch modules, against reference values, torch's allocator, and each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
-from modeldyno.adapters.loaders import torch_module
+from modeldyno.adapters.loaders import torch_weights
 from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph
 from modeldyno.adapters.loaders.transformers_model import offline
 from modeldyno.core.spec.input_spec import InputSpec
@@ -45,7 +45,7 @@ LARGE = 10**6
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Small products wait for each other more than they compute."""
+    """Use one thread: small products spend more time on synchronisation than on computing."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -53,7 +53,7 @@ def one_thread() -> Iterator[None]:
 
 
 def given(name: str, *shape: int, dtype: str = "float32", low: int = 0, high: int = 9) -> InputSpec:
-    """Declare an input; the range is that of whole numbers."""
+    """Declare an input; the range is for integers."""
     if "int" not in dtype:
         return InputSpec(name=name, shape=shape, dtype=dtype)
     return InputSpec(name=name, shape=shape, dtype=dtype, low=low, high=high)
@@ -68,10 +68,10 @@ def traced(
 
 
 def macs(graph: Graph) -> int:
-    """Give the MACs of a graph, all of whose operators are counted."""
-    found = Analysed.of(graph, TABLE)
-    assert found.totals().coverage == 1.0, [o for o in operators(found) if not o.counted]
-    return found.totals().macs
+    """Return the MACs of a graph, all of whose operators are counted."""
+    result = Analysed.of(graph, TABLE)
+    assert result.totals().coverage == 1.0, [o for o in operators(result) if not o.counted]
+    return result.totals().macs
 
 
 def kinds(graph: Graph) -> list[str]:
@@ -80,16 +80,16 @@ def kinds(graph: Graph) -> list[str]:
 
 
 def by_module(graph: Graph, phase: Phase) -> Counter[str]:
-    """Give the MACs that were done in each module itself in one phase."""
-    found: Counter[str] = Counter()
+    """Return the MACs of each module itself in one phase."""
+    result: Counter[str] = Counter()
     for op, cost in zip(graph.ops, Analysed.of(graph, TABLE).counts, strict=True):
         if op.phase is phase and cost.macs:
-            found[op.scope] += cost.macs
-    return found
+            result[op.scope] += cost.macs
+    return result
 
 
 def ops(graph: Graph, kind: str) -> list[Op]:
-    """Give the calls of one operator."""
+    """Return the calls of one operator."""
     return [op for op in graph.ops if op.kind == f"aten.{kind}"]
 
 
@@ -107,13 +107,13 @@ def truth(case: Case, attention: str, dtype: torch.dtype) -> None:
     ):
         graph = torch_tracing_graph.graph(module, stage, Tracing(inputs=specs, mode=mode, optimizer="none"))
         assert macs(graph) in truths
-    (parameters,) = (m.value for m in tally(torch_module.weights(module)) if m.metric == "parameters")
+    (parameters,) = (m.value for m in tally(torch_weights.weights(module)) if m.metric == "parameters")
     assert parameters == case.parameters
 
 
 @pytest.mark.parametrize("name", sorted(MODELS.keys() - {"mamba_130m"}))
 def test_an_architecture_costs_what_was_derived(name: str) -> None:
-    """MACs of a call and of a training step, and parameters, equal the truth; every operator is counted."""
+    """MACs of a call and a training step, and parameters, equal the reference; all operators are counted."""
     case = MODELS[name]
     truth(case, case.attentions[-1], torch.float32)
 
@@ -122,14 +122,14 @@ def test_an_architecture_costs_what_was_derived(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_an_architecture_costs_the_same_in_every_way(name: str, dtype: torch.dtype) -> None:
-    """The truth holds with every attention and in both dtypes."""
+    """The reference holds with every attention and in both dtypes."""
     for attention in MODELS[name].attentions:
         truth(MODELS[name], attention, dtype)
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_small_architecture_costs_what_was_derived_in_bfloat16(name: str) -> None:
-    """The truths hold for another size, a batch of two, in another dtype, with scores that are kept."""
+    """The references hold for another size, a batch of two, another dtype, and with attention scores."""
     case = SMALL[name]
     truth(case, case.attentions[0], torch.bfloat16)
 
@@ -146,23 +146,23 @@ def of_zoo(name: str, mode: Mode = Mode.INFERENCE) -> Graph:
 
 @pytest.mark.parametrize("name", ["resnet18", "bert_base_128", "t5_small", "mixtral", "unet"])
 def test_children_add_up_to_their_parents(name: str) -> None:
-    """What a module costs is what it does itself and what its children cost; the whole is the total."""
+    """The cost of a module is its own cost and that of its children; the root has the total."""
     graph = of_zoo(name, Mode.TRAIN)
-    found = Analysed.of(graph, TABLE)
-    costs = by_scope(graph, found.counts)
+    result = Analysed.of(graph, TABLE)
+    costs = by_scope(graph, result.counts)
     own: Counter[str] = Counter()
-    for op, counted in zip(graph.ops, found.counts, strict=True):
+    for op, counted in zip(graph.ops, result.counts, strict=True):
         assert op.scope in graph.modules
         own[op.scope] += counted.macs
 
     for scope, cost in costs.items():
         children = [c for path, c in costs.items() if path and path.rpartition(".")[0] == scope]
         assert cost.macs == own[scope] + sum(child.macs for child in children)
-    assert costs[""].macs == found.totals().macs
+    assert costs[""].macs == result.totals().macs
 
 
-def test_the_backward_course_belongs_to_the_modules_of_the_forward_course() -> None:
-    """Every module of a GPT does twice in the backward course what it did in the forward course."""
+def test_backward_belongs_to_the_modules_of_forward() -> None:
+    """Every module of a GPT costs twice as much in backward as in forward."""
     graph = of_zoo("gpt2_512", Mode.TRAIN)
     forward, backward = by_module(graph, Phase.FORWARD), by_module(graph, Phase.BACKWARD)
 
@@ -171,7 +171,7 @@ def test_the_backward_course_belongs_to_the_modules_of_the_forward_course() -> N
 
 
 def test_a_module_that_is_called_twice_costs_twice() -> None:
-    """One layer under two names counts under its first, for each call; its weights are there once."""
+    """A layer with two names counts under its first, for each call; its weights exist once."""
     graph = traced(modules.Shared().eval(), given("x", 3, 4))
 
     assert by_module(graph, Phase.FORWARD) == {"first": 2 * 3 * 4 * 4}
@@ -194,7 +194,7 @@ class Outer(nn.Module):
 
 
 def test_what_a_module_does_between_its_children_is_its_own() -> None:
-    """After a child has returned, the module around it is at work again."""
+    """After a child returns, the module around it is at work again."""
     graph = traced(Outer(), given("x", 3, 4))
 
     products = 2 * 3 * 4 * 3
@@ -202,7 +202,7 @@ def test_what_a_module_does_between_its_children_is_its_own() -> None:
 
 
 class Raising(nn.Module):
-    """A child that raises, and a parent that knows what to do."""
+    """A child that raises, and a parent that handles it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -218,12 +218,12 @@ class Raising(nn.Module):
 
 
 def test_a_child_that_raises_is_left() -> None:
-    """What follows a call that failed belongs to the module that caught the error."""
+    """What follows a failed call belongs to the module that caught the error."""
     assert by_module(traced(Raising(), given("x", 3, 4)), Phase.FORWARD) == {"": 36}
 
 
 class Recomputing(nn.Module):
-    """Computes its first layer again in the backward course."""
+    """Computes its first layer again in backward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -236,7 +236,7 @@ class Recomputing(nn.Module):
 
 
 def test_what_is_computed_again_is_counted_again() -> None:
-    """A checkpoint adds a forward call of its part to the backward course."""
+    """A checkpoint adds a forward call of its part to backward."""
     first, second = 3 * 4 * 8, 3 * 8 * 2
     graph = traced(Recomputing(), given("x", 3, 4), mode=Mode.TRAIN)
 
@@ -249,7 +249,7 @@ PEAKS = ("resnet18", "resnet50", "bert", "gpt2", "llama", "t5", "unet", "mlp")
 
 
 def peaking(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
-    """Give an architecture that takes some megabytes, and inputs for it."""
+    """Return an architecture of some megabytes, and inputs for it."""
     if name == "mlp":
         layers = nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 512), nn.GELU(), nn.Linear(512, 10)
         return nn.Sequential(*layers), {"input": torch.randn(64, 128)}
@@ -295,9 +295,9 @@ def _language(name: str) -> nn.Module:
 
 
 def step(module: nn.Module, args: list[Tensor], kwargs: dict[str, Tensor]) -> tuple[Tensor | None, ...]:
-    """Make a training step as it is analysed: the squares of all outputs added up."""
+    """Run a training step as it is analysed: with the sum of the squares of all outputs."""
     out = module(*args, **kwargs)
-    leaves = pytree.tree_leaves(torch_tracing_graph._plain(out))
+    leaves = pytree.tree_leaves(torch_tracing_graph._plain_containers(out))
     floats = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad]
     loss = floats[0].square().sum()
     for more in floats[1:]:
@@ -308,7 +308,7 @@ def step(module: nn.Module, args: list[Tensor], kwargs: dict[str, Tensor]) -> tu
 
 @pytest.mark.parametrize("name", PEAKS)
 def test_the_peak_is_that_of_the_allocator(name: str) -> None:
-    """What a call and a training step hold at most is within 1 % of what torch's allocator records."""
+    """The peak of a call and of a training step is within 1 % of what torch's allocator records."""
     torch.manual_seed(0)
     module, feed = peaking(name)
     inputs = [given(n, *t.shape, dtype=str(t.dtype)[6:], high=99) for n, t in feed.items()]
@@ -333,7 +333,7 @@ def test_the_peak_is_that_of_the_allocator(name: str) -> None:
 
 
 def test_lifetimes_of_a_chain() -> None:
-    """Of a chain of layers the one before and the one being made are held; the last is the output."""
+    """Of a chain of layers the previous output and the current one are alive; the last is the output."""
     wide = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 16))
     graph = traced(wide, given("input", 2, 4))
 
@@ -351,7 +351,7 @@ def test_lifetimes_of_a_chain() -> None:
 
 
 def test_weights_of_any_size_take_no_memory() -> None:
-    """A module of eight terabytes, made and trained on a stage, costs what its shapes say."""
+    """A module of eight terabytes, built and trained on meta tensors, costs what its shapes say."""
 
     def make() -> nn.Module:
         return nn.Sequential(nn.Linear(LARGE, LARGE), nn.ReLU(), nn.Linear(LARGE, LARGE))
@@ -417,7 +417,7 @@ class Uncopiable(nn.Module):
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_module_that_cannot_be_copied_is_as_it_was(mode: Mode) -> None:
-    """A module that refuses to be copied is analysed as it is, and its weights are not written to."""
+    """A module that cannot be copied is analysed itself, and its weights are not written to."""
     module = Uncopiable()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     modes = [part.training for part in module.modules()]
@@ -431,7 +431,7 @@ def test_a_module_that_cannot_be_copied_is_as_it_was(mode: Mode) -> None:
 
 
 def test_training_and_inference_differ_in_dropout_and_norms() -> None:
-    """The mode that is asked for is that of the course, whatever mode the module is in."""
+    """The requested mode is that of the call, whatever mode the module is in."""
     module = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 2))
 
     assert not any(
@@ -445,7 +445,7 @@ def test_training_and_inference_differ_in_dropout_and_norms() -> None:
 
 
 class Deciding(nn.Module):
-    """Goes one of two ways, by a test of its input."""
+    """Takes one of two branches, by a test of its input."""
 
     def __init__(self, test: Callable[[Tensor], Any]) -> None:
         super().__init__()
@@ -489,7 +489,7 @@ YES, NO = 3 * 4 * 8, 3 * 4 * 2
     ],
 )
 def test_known_values_decide(test: Callable[[Tensor], Any], cost: int) -> None:
-    """Whole numbers of the input are drawn from their range, and decide as they would; nothing is assumed."""
+    """Integers of the input are drawn from their range, and decide branches; nothing is assumed."""
     graph = traced(Deciding(test), given("x", 3, 4, dtype="int64", low=1, high=9))
 
     assert macs(graph) == cost
@@ -512,8 +512,8 @@ def test_known_values_decide(test: Callable[[Tensor], Any], cost: int) -> None:
         (lambda x: x.topk(2).indices.tolist() == [[0, 1], [2, 3], [0, 1]], YES, "spread evenly"),
     ],
 )
-def test_what_is_unknown_is_assumed_and_told(test: Callable[[Tensor], Any], cost: int, told: str) -> None:
-    """Where a course depends on numbers that are not computed, what was assumed instead is told."""
+def test_unknown_values_are_assumed_and_reported(test: Callable[[Tensor], Any], cost: int, told: str) -> None:
+    """Where control flow depends on values that are not computed, the assumption is reported."""
     graph = traced(Deciding(test), given("x", 3, 4))
 
     assert macs(graph) == cost
@@ -521,7 +521,7 @@ def test_what_is_unknown_is_assumed_and_told(test: Callable[[Tensor], Any], cost
 
 
 class Checked(nn.Module):
-    """Looks at what goes into each of its layers before it computes."""
+    """Checks the input of each of its layers before it computes."""
 
     def __init__(self, check: Callable[[Tensor], Any], layers: int = 3) -> None:
         super().__init__()
@@ -537,42 +537,42 @@ class Checked(nn.Module):
 
 
 def asserted(x: Tensor) -> None:
-    """Want all to be finite, and then all to be small."""
+    """Require all values to be finite, and then all to be small."""
     assert (x.abs() < 9).all()
     assert bool(torch.isfinite(x).all()), f"{x} is not finite"
 
 
 def raised(x: Tensor) -> None:
-    """Want a flag of an array."""
+    """Require a flag of an array."""
     if not (x > 0).any(-1).numpy()[0]:
         raise ValueError(f"{x.max().item()} is not positive")
 
 
 def same(x: Tensor) -> None:
-    """Want a copy to be a copy."""
+    """Require a copy to be a copy."""
     if not torch.equal(x, x.clone()):
         raise RuntimeError("It is not.")
 
 
 def drawn(x: Tensor) -> None:
-    """Want valid parameters of a distribution, as torch does."""
+    """Require valid parameters of a distribution, as torch does."""
     torch.distributions.Normal(x, x.exp(), validate_args=True).rsample()
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("check", [asserted, raised, same, drawn])
 def test_a_check_of_what_is_not_computed_is_taken_to_hold(check: Callable[[Tensor], Any], mode: Mode) -> None:
-    """Where a module refuses a flag that was made up, the other one is taken and told, in every layer."""
+    """Where a module fails on a made-up flag, the other value is taken and reported, in every layer."""
     graph = traced(Checked(check), given("x", 2, 4), mode=mode)
 
     assert macs(graph) == (3 if mode is Mode.INFERENCE else 3 + 3 + 2) * 2 * 16
-    assert any("that the model refuses as" in text for text in graph.assumptions)
+    assert any("make the model fail when" in text for text in graph.assumptions)
     assert not any("taken as false" in text for text in graph.assumptions)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_a_course_that_was_begun_anew_is_as_a_first_one(mode: Mode) -> None:
-    """What a refused course left behind is neither memory nor an operator of the next one."""
+def test_a_restarted_call_leaves_nothing_of_the_first(mode: Mode) -> None:
+    """Remains of a failed call are neither memory nor operators of the next one."""
 
     def refusing(x: Tensor) -> None:
         assert (x > 0).all()
@@ -588,7 +588,7 @@ def test_a_course_that_was_begun_anew_is_as_a_first_one(mode: Mode) -> None:
 
 
 def test_each_shape_is_asked_afresh() -> None:
-    """What one course had to take for true is false in the next one where that is not refused."""
+    """A flag that one call needed to be true is false in the next one, if that does not fail."""
 
     def check(x: Tensor) -> None:
         if (x > 0).all():
@@ -605,7 +605,7 @@ def test_each_shape_is_asked_afresh() -> None:
 
 
 def test_a_module_that_refuses_both_flags_is_refused_for_the_first() -> None:
-    """Where neither flag helps, what is said is what went wrong with the first one."""
+    """Where neither flag helps, the error is that of the first one."""
 
     def refusing(x: Tensor) -> None:
         raise ValueError("too large" if (x > 0).all() else "too small")
@@ -615,7 +615,7 @@ def test_a_module_that_refuses_both_flags_is_refused_for_the_first() -> None:
 
 
 def test_a_program_is_not_begun_anew_for_ever() -> None:
-    """A program with a check of its own for each of very many flags is refused for the first."""
+    """A program with a check for each of very many flags fails on the first."""
     begun = []
 
     def deeper(x: Tensor, more: int) -> None:
@@ -630,7 +630,7 @@ def test_a_program_is_not_begun_anew_for_ever() -> None:
 
 
 class Chosen(nn.Module):
-    """Works on those rows whose first number is positive, and writes the result back."""
+    """Works on the rows whose first number is positive, and writes the result back."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -644,7 +644,7 @@ class Chosen(nn.Module):
 
 
 def test_a_known_mask_chooses_rows() -> None:
-    """Of the rows of an unknown tensor those are worked on that a known mask chooses."""
+    """Rows of an unknown tensor are selected by a known mask."""
     graph = traced(Chosen(), given("x", 6, 4), given("keep", 6, dtype="int64", low=5, high=5))
     none = traced(Chosen(), given("x", 6, 4), given("keep", 6, dtype="int64", low=1, high=1))
 
@@ -674,7 +674,7 @@ class Experts(nn.Module):
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_experts_are_chosen_evenly(mode: Mode) -> None:
-    """Each of four experts gets two of four shares of twelve tokens, and the choice is told."""
+    """Each of four experts gets two of four shares of twelve tokens, and the selection is reported."""
     graph = traced(Experts(), given("x", 12, 8), mode=mode)
     times = 1 if mode is Mode.INFERENCE else 2  # neither input nor the first gradient to it is trained
     routed = by_module(graph, Phase.FORWARD)
@@ -686,7 +686,7 @@ def test_experts_are_chosen_evenly(mode: Mode) -> None:
 
 
 def test_a_range_of_unknown_length_is_what_is_assumed() -> None:
-    """A number that is not computed is taken as 1, wherever a size is made of it."""
+    """A value that is not computed is taken as 1, wherever it becomes a size."""
 
     class Sized(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -714,7 +714,7 @@ def _(x: Tensor) -> Tensor:
 
 @torch.library.custom_op("modeldyno_tests::shapeless", mutates_args=())
 def shapeless(x: Tensor) -> Tensor:
-    """Double, and tell nobody the shape."""
+    """Double, without a registered shape."""
     return x * 2
 
 
@@ -744,9 +744,9 @@ class Applying(nn.Module):
 
 
 def test_an_operator_without_a_formula_is_listed() -> None:
-    """A user's operator whose shapes are known is named with them, and lowers the coverage."""
-    found = Analysed.of(traced(Calling(doubled), given("x", 3, 4)), TABLE)
-    (row,) = (row for row in operators(found) if not row.counted)
+    """A user's operator with known shapes is named with them, and lowers the coverage."""
+    result = Analysed.of(traced(Calling(doubled), given("x", 3, 4)), TABLE)
+    (row,) = (row for row in operators(result) if not row.counted)
 
     assert (row.kind, row.calls, row.shapes, row.scope) == (
         "modeldyno_tests.doubled",
@@ -754,11 +754,11 @@ def test_an_operator_without_a_formula_is_listed() -> None:
         "(3, 4) -> (3, 4)",
         "child",
     )
-    assert found.totals().coverage == 0.5
+    assert result.totals().coverage == 0.5
 
 
 def test_an_operator_without_shapes_is_named() -> None:
-    """A user's operator whose shapes nobody knows ends the analysis with its name and a remedy."""
+    """A user's operator without a shape rule ends the analysis with its name and a remedy."""
     with pytest.raises(RequestError, match=r"modeldyno_tests\.shapeless .*register_fake") as caught:
         traced(Calling(shapeless), given("x", 3, 4))
     assert "\n" not in str(caught.value)
@@ -768,7 +768,7 @@ def test_an_operator_without_shapes_is_named() -> None:
 
 
 def test_views_are_no_work() -> None:
-    """Looking at memory in another way is no operator, and takes no memory."""
+    """A view is no operator, and takes no memory."""
     graph = traced(Applying(lambda x: x.view(2, 6).t()[1:].unsqueeze(0).expand(5, -1, -1)), given("x", 3, 4))
 
     assert graph.ops == ()
@@ -777,7 +777,7 @@ def test_views_are_no_work() -> None:
 
 
 def test_an_operator_in_place_takes_no_memory() -> None:
-    """What is written in place is an operator whose output lies where its input lay."""
+    """An in-place write is an operator whose output has the storage of its input."""
     graph = traced(Applying(lambda x: (x * 2).relu_().add_(1).t().neg_()), given("x", 3, 4))
 
     assert kinds(graph) == ["mul", "relu_", "add_", "neg_"]
@@ -786,7 +786,7 @@ def test_an_operator_in_place_takes_no_memory() -> None:
 
 
 def test_an_expanded_tensor_is_stored_once() -> None:
-    """A row that is repeated by its strides is read once, however often it is repeated."""
+    """An expanded row is read once, however often it is repeated."""
     graph = traced(Applying(lambda x: x[:1].expand(1000, 4) + 1), given("x", 3, 4))
     (operand, *_) = graph.ops[0].tensors()
 
@@ -795,7 +795,7 @@ def test_an_expanded_tensor_is_stored_once() -> None:
 
 
 def test_tied_weights_are_there_once() -> None:
-    """An embedding that is its own decoder weighs once, in a live module and in one of shadows."""
+    """An embedding tied to its decoder is stored once, in a live module and on meta tensors."""
     built, stage = torch_tracing_graph.build(modules.Tied)
     tracing = Tracing(inputs=(given("ids", 2, 3, dtype="int64"),))
 
@@ -805,7 +805,7 @@ def test_tied_weights_are_there_once() -> None:
 
 
 def test_parameters_that_share_a_storage_weigh_once() -> None:
-    """Two parameters that are parts of one tensor lie in one storage, of its whole size."""
+    """Two parameters that are parts of one tensor share one storage, of its whole size."""
 
     class Parts(nn.Module):
         def __init__(self) -> None:
@@ -823,7 +823,7 @@ def test_parameters_that_share_a_storage_weigh_once() -> None:
 
 
 def test_copied_layers_have_weights_of_their_own() -> None:
-    """Layers that nn.TransformerEncoder copies on a stage weigh and cost as those of a live one."""
+    """Layers that nn.TransformerEncoder copies on meta tensors have the size and cost of live ones."""
 
     def make() -> nn.Module:
         return nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 3).eval()
@@ -844,7 +844,7 @@ def test_copied_layers_have_weights_of_their_own() -> None:
 
 
 def test_buffers_are_weights() -> None:
-    """Running means are there before the call, whether they are saved or not."""
+    """Running statistics exist before the call, whether they are saved or not."""
     norm = nn.BatchNorm1d(4)
     norm.register_buffer("extra", torch.zeros(7), persistent=False)
     graph = traced(norm.eval(), given("input", 3, 4))
@@ -853,7 +853,7 @@ def test_buffers_are_weights() -> None:
 
 
 class Keeping(nn.Module):
-    """Has a tensor among its attributes, and keeps a table that it makes in its first call."""
+    """Has a tensor attribute, and keeps a table that it builds in its first call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -869,7 +869,7 @@ class Keeping(nn.Module):
 
 @pytest.mark.parametrize("live", [True, False])
 def test_what_a_module_keeps_is_there_before(*, live: bool) -> None:
-    """Tensors among a module's attributes are no activations, in this course nor in the next ones."""
+    """Tensor attributes of a module are not activations, in this call nor in the next ones."""
     module, stage = torch_tracing_graph.shadowed(Keeping()) if live else torch_tracing_graph.build(Keeping)
     first, second, third = (
         torch_tracing_graph.graph(module, stage, Tracing(inputs=(given("x", 1000),))) for _ in range(3)
@@ -902,17 +902,17 @@ def test_attention_of_torch(mode: Mode, *, weights: bool) -> None:
             return self.attention(x, x, x, need_weights=weights)
 
     forward = 2 * 5 * 16 * 16 * 4 + 2 * (2 * 5 * 5 * 16)
-    found = macs(traced(Attending().eval(), given("x", 2, 5, 16), mode=mode))
+    result = macs(traced(Attending().eval(), given("x", 2, 5, 16), mode=mode))
     if mode is Mode.INFERENCE:
-        assert found == forward
+        assert result == forward
     else:  # no gradient goes to the input; a fused kernel computes its scores again
         training = 3 * forward - 2 * 5 * 16 * 16 * 3
-        assert found in {training, training + 2 * 5 * 5 * 16}
+        assert result in {training, training + 2 * 5 * 5 * 16}
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_an_encoder_layer_costs_the_same_on_its_fast_path(*, norm_first: bool) -> None:
-    """The fused kernel of evaluation costs what the layer costs where gradients forbid it."""
+    """The fused kernel of evaluation costs as much as the layer where gradients forbid the kernel."""
     layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=norm_first).eval()
     fast = traced(layer, given("src", 2, 5, 16))
     slow = traced(layer, given("src", 2, 5, 16), mode=Mode.TRAIN)
@@ -944,7 +944,7 @@ def test_recurrent_layers(kind: Callable[..., nn.Module], gates: int, layers: in
 
 
 def test_quantised_weights_are_analysed_or_refused() -> None:
-    """A module that torch quantised dynamically gives its products, or a sentence that names the operator."""
+    """A module that torch quantised dynamically has its products, or an error that names the operator."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -962,7 +962,7 @@ def test_quantised_weights_are_analysed_or_refused() -> None:
 
 
 class Converting(nn.Module):
-    """Converts itself in its first call, and its input."""
+    """Converts itself, and its input, in its first call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -974,8 +974,8 @@ class Converting(nn.Module):
         return y.half()
 
 
-def test_dtypes_are_those_of_the_course() -> None:
-    """A product is in the dtype to which its operands were converted, and the output in its own."""
+def test_dtypes_are_those_of_the_call() -> None:
+    """A product has the dtype of its converted operands, and the output its own."""
     graph = traced(Converting(), given("x", 3, 4))
     (product,) = ops(graph, "mm")
 
@@ -990,7 +990,7 @@ STATES = {"adamw": 2, "adam": 2, "sgd": 0, "sgd-momentum": 1, "none": 0}
 
 @pytest.mark.parametrize("name", STATES)
 def test_optimisers_keep_what_they_keep(name: str) -> None:
-    """State is so many times the parameters, and four step counts; gradients are as large as they."""
+    """State is a multiple of the parameters, plus four step counts; gradients are as large as parameters."""
     module = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 8))
     size = sum(p.nbytes for p in module.parameters())
     whole = Analysed.of(traced(module, given("x", 3, 64), mode=Mode.TRAIN, optimizer=name), TABLE).totals()
@@ -1012,7 +1012,7 @@ def test_adafactor_keeps_rows_and_columns() -> None:
 
 @pytest.mark.parametrize("name", ["adamw", "sgd-momentum"])
 def test_the_step_that_is_recorded_is_a_steady_one(name: str) -> None:
-    """The state is there before the step: no operator of the update makes it, and all read it."""
+    """The state exists before the step: no operator of the update creates it, and all read it."""
     graph = traced(nn.Linear(8, 8, bias=False), given("x", 3, 8), mode=Mode.TRAIN, optimizer=name)
     update = [op for op in graph.ops if op.phase is Phase.UPDATE]
     states = [index for index, s in enumerate(graph.storages) if s.role is Role.STATE]
@@ -1034,7 +1034,7 @@ def test_phases_follow_each_other() -> None:
 
 
 def test_frozen_parameters_have_no_gradients() -> None:
-    """A parameter that is not trained gets neither gradient nor state, and its product none of its own."""
+    """A frozen parameter has neither gradient nor state, nor a gradient product."""
     module = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False))
     module[0].requires_grad_(False)
     graph = traced(module, given("input", 3, 8), mode=Mode.TRAIN, optimizer="adamw")
@@ -1046,7 +1046,7 @@ def test_frozen_parameters_have_no_gradients() -> None:
 
 
 def test_what_cannot_be_trained_is_refused() -> None:
-    """A module without anything to train is refused for training, with the mode that it has."""
+    """A module without anything to train is rejected for training; the error names the inference mode."""
     with pytest.raises(RequestError, match=r"Applying .*--mode inference"):
         traced(Applying(torch.relu), given("x", 3, 4), mode=Mode.TRAIN)
 
@@ -1068,7 +1068,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
     ],
 )
 def test_wrong_inputs_are_refused(module: nn.Module, inputs: tuple[InputSpec, ...]) -> None:
-    """Inputs that a module cannot take are refused in a sentence that names it and what it was given."""
+    """Invalid inputs are rejected in a sentence that names the module and the inputs."""
     with pytest.raises(RequestError, match=type(module).__name__) as caught:
         traced(module, *inputs)
     assert "\n" not in str(caught.value)
@@ -1077,14 +1077,14 @@ def test_wrong_inputs_are_refused(module: nn.Module, inputs: tuple[InputSpec, ..
 
 
 def test_the_child_that_objects_is_named() -> None:
-    """A refusal names the module within the module whose call failed."""
+    """An error names the inner module whose call failed."""
     module = nn.Sequential(nn.Linear(4, 5), nn.Sequential(nn.ReLU(), nn.Linear(6, 2)))
     with pytest.raises(RequestError, match=r"in 1\.1: "):
         traced(module, given("input", 3, 4))
 
 
 def test_after_a_refusal_all_is_as_before() -> None:
-    """A course that failed leaves no mode, hook or stage behind, and the next one is a first one."""
+    """A failed call leaves no mode, hook or dispatch mode behind, and the next one starts fresh."""
     module = modules.mlp()
     shadowed, stage = torch_tracing_graph.shadowed(module)
     with pytest.raises(RequestError):
@@ -1095,8 +1095,8 @@ def test_after_a_refusal_all_is_as_before() -> None:
     assert type(module(torch.ones(1, 4))) is Tensor
 
 
-def test_the_same_course_gives_the_same_picture() -> None:
-    """A module that is traced twice, or live and built anew, gives one picture."""
+def test_the_same_call_gives_the_same_graph() -> None:
+    """A module that is traced twice, or live and rebuilt, has one graph."""
     first, second = (of_zoo("llama3_8b", Mode.TRAIN) for _ in range(2))
 
     assert first.ops == second.ops
@@ -1104,7 +1104,7 @@ def test_the_same_course_gives_the_same_picture() -> None:
 
 
 def test_keys_and_values_of_a_cache_are_known() -> None:
-    """A decoder gives the storages of its cache: keys and values of each layer, by heads and width."""
+    """A decoder reports the storages of its cache: keys and values of each layer, by heads and width."""
     graph = of_zoo("llama3_8b")
 
     assert len(graph.caches) == 2 * 2

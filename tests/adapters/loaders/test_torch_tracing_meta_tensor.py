@@ -1,4 +1,4 @@
-"""Shadows: what is known of tensors that are not computed."""
+"""Meta tensors: what is known of tensors that are not computed."""
 
 from __future__ import annotations
 
@@ -31,54 +31,54 @@ MIB = 2**20
 
 @dataclass
 class Notes:
-    """Notes what happens on a stage."""
+    """Records the events of a dispatch mode."""
 
     sizes: list[int] = field(default_factory=list)
     freed: list[int] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
 
     def watch(self, call: Call) -> None:
-        """Note the operator, if it did anything."""
+        """Record the operator, if it did anything."""
         if call.fresh:
             self.calls.append(call.trait.name.removeprefix("aten."))
 
     def allocate(self, size: int) -> int:
-        """Note the size."""
+        """Record the size."""
         self.sizes.append(size)
         return len(self.sizes) - 1
 
     def grow(self, place: Place, size: int) -> None:
-        """Note the new size."""
+        """Record the new size."""
         self.sizes[place.index] = size
 
     def free(self, index: int) -> None:
-        """Note the end."""
+        """Record the release."""
         self.freed.append(index)
 
 
 @pytest.fixture
 def notes() -> Notes:
-    """Give an empty sheet."""
+    """Return an empty listener."""
     return Notes()
 
 
 @pytest.fixture
-def stage(notes: Notes) -> Stage:
-    """Give a stage that is not entered yet."""
+def mode(notes: Notes) -> Stage:
+    """Return a dispatch mode that is not active yet."""
     return Stage(notes)
 
 
 def seen(tensor: Tensor) -> Tensor | None:
-    """Give the numbers that are known of a tensor."""
+    """Return the known values of a tensor."""
     assert isinstance(tensor, Shadow)
-    return tensor.known()
+    return tensor.valid_values()
 
 
 def read(tensor: Tensor) -> Any:
-    """Give the numbers that must be known of a tensor, as a list."""
-    found = seen(tensor)
-    assert found is not None
-    return found.tolist()
+    """Return the values of a tensor, which must be known, as a list."""
+    result = seen(tensor)
+    assert result is not None
+    return result.tolist()
 
 
 # --- values ------------------------------------------------------------------------------------
@@ -124,42 +124,42 @@ def _with_entry(tensor: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-def test_small_tensors_that_depend_on_nothing_are_computed(name: str, stage: Stage) -> None:
-    """What a program makes of numbers is known on the stage as it is off it."""
+def test_small_tensors_that_depend_on_nothing_are_computed(name: str, mode: Stage) -> None:
+    """Values computed under the dispatch mode are those computed without it."""
     expected = EXPRESSIONS[name]()
     array = expected.numpy()
-    with stage:
-        found = EXPRESSIONS[name]()
-        assert isinstance(found, Shadow)
-        assert (found.shape, found.dtype, found.stride()) == (
+    with mode:
+        result = EXPRESSIONS[name]()
+        assert isinstance(result, Shadow)
+        assert (result.shape, result.dtype, result.stride()) == (
             expected.shape,
             expected.dtype,
             expected.stride(),
         )
-        assert found.tolist() == expected.tolist()
-        assert np.array_equal(found.numpy(), array)
-        assert read(found) == expected.tolist()
-    assert not stage.assumptions
+        assert result.tolist() == expected.tolist()
+        assert np.array_equal(result.numpy(), array)
+        assert read(result) == expected.tolist()
+    assert not mode.assumptions
 
 
-def test_random_numbers_are_not_known(stage: Stage) -> None:
-    """What torch draws is not drawn."""
-    with stage:
+def test_random_numbers_are_not_known(mode: Stage) -> None:
+    """Random tensors of torch are not drawn."""
+    with mode:
         made = [torch.rand(3), torch.randn(2, 2), torch.randint(0, 9, (4,)), torch.randperm(5)]
         made += [torch.zeros(3).normal_(), functional.dropout(torch.ones(4)), torch.ones(2).bernoulli()]
         assert [seen(tensor) for tensor in made] == [None] * len(made)
 
 
-def test_memory_as_it_is_found_is_not_known(stage: Stage) -> None:
-    """What lies in a fresh piece of memory of fractions is nobody's business."""
-    with stage:
+def test_memory_as_it_is_found_is_not_known(mode: Stage) -> None:
+    """Uninitialised floating-point memory has no known values."""
+    with mode:
         assert seen(torch.empty(3)) is None
         assert seen(torch.empty(3) + 1) is None
 
 
-def test_large_tensors_are_not_computed(stage: Stage) -> None:
-    """A tensor of more than a million elements has a shape only, and so has what is made of it."""
-    with stage:
+def test_large_tensors_are_not_computed(mode: Stage) -> None:
+    """A tensor of more than a million elements has a shape only, and so have its results."""
+    with mode:
         large = torch.ones(10**6, 10**6)
         assert seen(large) is None
         assert seen(large[:1, :1]) is None
@@ -168,30 +168,30 @@ def test_large_tensors_are_not_computed(stage: Stage) -> None:
         assert seen(torch.arange(2 * MIB)[:5]) is None
 
 
-def test_the_unknown_spreads(stage: Stage) -> None:
-    """What is made of something unknown is unknown; what only takes its shape is not."""
-    with stage:
-        unknown = stage.shadow((3,), torch.float32)
+def test_the_unknown_spreads(mode: Stage) -> None:
+    """Results of unknown values are unknown; results of the shape alone are not."""
+    with mode:
+        unknown = mode.make_tensor((3,), torch.float32)
         assert seen(unknown + torch.ones(3)) is None
         assert seen(torch.cat([unknown, torch.ones(3)])) is None
         assert read(torch.ones(unknown.shape)) == [1, 1, 1]
         assert read(torch.arange(len(unknown))) == [0, 1, 2]
 
 
-def test_what_is_written_into_is_not_known_any_more(stage: Stage) -> None:
-    """Something unknown that is written into a tensor ends what is known of it and of every view of it."""
-    with stage:
+def test_what_is_written_into_is_not_known_any_more(mode: Stage) -> None:
+    """Writing unknown values into a tensor invalidates the values of it and of every view of it."""
+    with mode:
         whole = torch.zeros(4)
         part, turned, apart = whole[:2], whole.view(2, 2).t(), whole.clone()
-        part.add_(stage.shadow((2,), torch.float32))
+        part.add_(mode.make_tensor((2,), torch.float32))
 
         assert [seen(tensor) for tensor in (whole, part, turned, whole[3:])] == [None] * 4
         assert read(apart) == [0] * 4
 
 
-def test_what_is_known_is_written_through_views(stage: Stage) -> None:
-    """Something known that is written into a view is seen in the whole, and in other views of it."""
-    with stage:
+def test_what_is_known_is_written_through_views(mode: Stage) -> None:
+    """Known values written into a view are seen in the base, and in other views of it."""
+    with mode:
         whole = torch.zeros(4)
         other = whole.view(2, 2)
         whole[1:3] = torch.tensor([5.0, 6.0])
@@ -201,19 +201,19 @@ def test_what_is_known_is_written_through_views(stage: Stage) -> None:
         assert read(other) == [[7, 5], [6, 0]]
 
 
-def test_an_output_that_is_given_is_written_into(stage: Stage) -> None:
-    """What is computed into a tensor that is given lies there."""
-    with stage:
+def test_an_output_that_is_given_is_written_into(mode: Stage) -> None:
+    """An ``out=`` result is in the memory of the given tensor."""
+    with mode:
         out = torch.zeros(3)
         assert torch.add(torch.ones(3), torch.ones(3), out=out) is out
         assert read(out) == [2, 2, 2]
-        torch.add(torch.ones(3), stage.shadow((3,), torch.float32), out=out)
+        torch.add(torch.ones(3), mode.make_tensor((3,), torch.float32), out=out)
         assert seen(out) is None
 
 
-def test_shapes_change_in_place(stage: Stage) -> None:
-    """Operators that change a tensor's own shape change its shadow's."""
-    with stage:
+def test_shapes_change_in_place(mode: Stage) -> None:
+    """Operators that change a tensor's own shape change its meta tensor's."""
+    with mode:
         tensor = torch.arange(6)
         tensor.unsqueeze_(0).transpose_(0, 1)
         assert list(tensor.shape) == [6, 1]
@@ -222,24 +222,24 @@ def test_shapes_change_in_place(stage: Stage) -> None:
         assert tensor.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_what_is_unknown_is_assumed(stage: Stage) -> None:
-    """Asking an unknown tensor for its numbers gives ones, or false, and the assumption is kept."""
-    with stage:
-        unknown = stage.shadow((2,), torch.float32)
+def test_what_is_unknown_is_assumed(mode: Stage) -> None:
+    """Reading an unknown tensor returns ones, or false, and the assumption is recorded."""
+    with mode:
+        unknown = mode.make_tensor((2,), torch.float32)
         assert unknown.tolist() == [1, 1]
         assert unknown.numpy().tolist() == [1, 1]
         assert unknown.sum().item() == 1
         assert not (unknown > 0).any()
-        assert len(stage.assumptions) == 2
+        assert len(mode.assumptions) == 2
 
 
 # --- places ------------------------------------------------------------------------------------
 
 
-def test_sequences_of_single_numbers_are_numbers(stage: Stage) -> None:
-    """Numbers that are not computed are read in an index, in new data and in a text as they are assumed."""
-    with stage:
-        unknown = stage.shadow((4, 4), torch.int64)
+def test_sequences_of_single_numbers_are_numbers(mode: Stage) -> None:
+    """Unknown values are read as assumed in an index, in new data and in a text."""
+    with mode:
+        unknown = mode.make_tensor((4, 4), torch.int64)
         rows = tuple(unknown[0])
         assert seen(unknown[rows, rows]) is None
         assert unknown[rows, rows].shape == (4,)
@@ -248,33 +248,33 @@ def test_sequences_of_single_numbers_are_numbers(stage: Stage) -> None:
         for make in (torch.tensor, torch.as_tensor):
             assert make([rows, list(rows)]).tolist() == [[1] * 4] * 2
         assert f"expert_{rows[0]}" == "expert_1"
-        assert f"{unknown}" == "Shadow((4, 4), torch.int64)"
-    assert "taken as 1" in " ".join(stage.assumptions)
+        assert f"{unknown}" == "MetaTensor((4, 4), torch.int64)"
+    assert "taken as 1" in " ".join(mode.assumptions)
 
 
-def test_views_lie_where_their_base_lies(stage: Stage, notes: Notes) -> None:
-    """Views take no memory and are no work; a copy lies elsewhere."""
-    with stage:
-        base = stage.shadow((4, 6), torch.float32)
+def test_views_lie_where_their_base_lies(mode: Stage, notes: Notes) -> None:
+    """Views take no memory and do no work; a copy has its own memory."""
+    with mode:
+        base = mode.make_tensor((4, 6), torch.float32)
         before = len(notes.sizes)
         views = [base.t(), base[1:], base.view(24), base.unsqueeze(0).expand(9, -1, -1), base.detach()]
         views += list(base.chunk(2)) + list(base.unbind())
 
-        assert {view.place for view in views if isinstance(view, Shadow)} == {base.place}
+        assert {view.handle for view in views if isinstance(view, Shadow)} == {base.handle}
         assert len(notes.sizes) == before
         assert notes.calls == []
 
         copied = base.t().contiguous()
         assert isinstance(copied, Shadow)
-        assert copied.place is not base.place
+        assert copied.handle is not base.handle
         assert notes.sizes[before:] == [96]
         assert notes.calls == ["clone"]
 
 
-def test_a_place_is_free_when_the_last_shadow_is_gone(stage: Stage, notes: Notes) -> None:
-    """A piece of memory lives as long as its last view."""
-    with stage:
-        first = stage.shadow((8,), torch.float32)
+def test_storage_is_freed_with_its_last_meta_tensor(mode: Stage, notes: Notes) -> None:
+    """Memory lives as long as its last view."""
+    with mode:
+        first = mode.make_tensor((8,), torch.float32)
         second = first * 2
         view = second[2:]
         assert notes.freed == []
@@ -286,13 +286,13 @@ def test_a_place_is_free_when_the_last_shadow_is_gone(stage: Stage, notes: Notes
         assert notes.freed == [1, 0]
 
 
-def test_what_autograd_keeps_is_not_free(stage: Stage, notes: Notes) -> None:
-    """A tensor that the backward course will need lives until the graph of autograd is gone."""
-    with stage:
-        weight = nn.Parameter(stage.shadow((4,), torch.float32))
+def test_what_autograd_keeps_is_not_free(mode: Stage, notes: Notes) -> None:
+    """A tensor that backward needs lives until the autograd graph is gone."""
+    with mode:
+        weight = nn.Parameter(mode.make_tensor((4,), torch.float32))
         squares = weight.exp()
         total = squares.sum()
-        index = squares.place.index  # type: ignore[attr-defined]
+        index = squares.handle.index  # type: ignore[attr-defined]
         del squares
         assert index not in notes.freed
         total.backward()  # type: ignore[no-untyped-call]
@@ -301,48 +301,52 @@ def test_what_autograd_keeps_is_not_free(stage: Stage, notes: Notes) -> None:
         assert isinstance(weight.grad, Shadow)
 
 
-def test_plain_tensors_come_onto_the_stage_once(stage: Stage, notes: Notes) -> None:
-    """A plain tensor has one shadow, and parts of one memory lie in one place of its size."""
+def test_plain_tensors_are_mirrored_once(mode: Stage, notes: Notes) -> None:
+    """A plain tensor has one meta tensor, and parts of one memory share one handle of its size."""
     whole = torch.arange(10.0)
     slice_ = whole[4:6]
-    with stage:
-        first, again, part = stage.of(whole), stage.of(whole), stage.of(slice_)
+    with mode:
+        first, again, part = (
+            mode.meta_tensor_of(whole),
+            mode.meta_tensor_of(whole),
+            mode.meta_tensor_of(slice_),
+        )
         doubled = whole * 2
 
     assert first is again
-    assert first.place is part.place
+    assert first.handle is part.handle
     assert notes.sizes[0] == 40
     assert read(part) == [4, 5]
     assert read(doubled) == list(range(0, 20, 2))
     assert whole.tolist() == list(range(10))
 
 
-def test_what_nobody_has_any_more_is_forgotten(stage: Stage, notes: Notes) -> None:
-    """A plain tensor that only the stage still has is let go of, one that a program has is not."""
+def test_what_nobody_has_any_more_is_forgotten(mode: Stage, notes: Notes) -> None:
+    """A plain tensor that only the dispatch mode references is dropped; one of the program is not."""
     mine = torch.ones(3)
-    with stage:
-        stage.of(mine)
-        stage.of(torch.from_numpy(np.ones(5)))
-        stage.forget()
+    with mode:
+        mode.meta_tensor_of(mine)
+        mode.meta_tensor_of(torch.from_numpy(np.ones(5)))
+        mode.drop_unreferenced()
         assert notes.sizes == [12, 40]
         assert notes.freed == [1]
-        assert stage.of(mine) is stage.of(mine)
+        assert mode.meta_tensor_of(mine) is mode.meta_tensor_of(mine)
         assert len(notes.sizes) == 2
 
 
-def test_plain_tensors_are_not_written_to(stage: Stage) -> None:
-    """Writing into a plain tensor on the stage changes what is known on the stage, not the tensor."""
+def test_plain_tensors_are_not_written_to(mode: Stage) -> None:
+    """Writing into a plain tensor under the mode changes the known values, not the tensor."""
     plain = torch.zeros(3)
-    with stage:
+    with mode:
         assert plain.add_(1) is plain
-        assert read(stage.of(plain)) == [1, 1, 1]
+        assert read(mode.meta_tensor_of(plain)) == [1, 1, 1]
     assert plain.tolist() == [0, 0, 0]
 
 
-def test_other_libraries_get_the_numbers(stage: Stage) -> None:
-    """NumPy and DLPack get the numbers that are known, of shadows and of plain tensors alike."""
+def test_other_libraries_get_the_numbers(mode: Stage) -> None:
+    """NumPy and DLPack get the known values, of meta tensors and of plain tensors."""
     plain, written = torch.arange(4.0), torch.zeros(2)
-    with stage:
+    with mode:
         written.add_(3)
         assert np.asarray(torch.from_numpy(np.arange(4))).tolist() == [0, 1, 2, 3]
         assert plain.numpy().tolist() == np.asarray(plain).tolist() == plain.tolist() == [0, 1, 2, 3]
@@ -357,14 +361,14 @@ def test_other_libraries_get_the_numbers(stage: Stage) -> None:
     assert plain.numpy().tolist() == [0, 1, 2, 3]
 
 
-def test_what_works_on_memory_itself_is_harmless(stage: Stage) -> None:
-    """Sharing memory changes nothing, copying shares the place, and going through memory is refused."""
-    with stage:
+def test_what_works_on_memory_itself_is_harmless(mode: Stage) -> None:
+    """Sharing memory changes nothing, copying shares the handle, and access to memory is rejected."""
+    with mode:
         made = torch.ones(2)
         assert isinstance(made, Shadow)
         assert made.share_memory_() is made
-        assert copy.copy(made).place is made.place
-        with pytest.raises(TypeError, match="no numbers"):
+        assert copy.copy(made).handle is made.handle
+        with pytest.raises(TypeError, match="no values"):
             made.apply_(abs)
 
 
@@ -409,25 +413,25 @@ def attend(
 
 @pytest.mark.parametrize(("name", "options"), ATTENTIONS)
 def test_attention_is_chosen_as_on_the_cpu(
-    name: str, options: dict[str, Any], stage: Stage, notes: Notes
+    name: str, options: dict[str, Any], mode: Stage, notes: Notes
 ) -> None:
-    """The operator of attention that torch takes on shadows is the one that it takes on real tensors."""
+    """The attention operator that torch takes on meta tensors is the one that it takes on real tensors."""
     del name
     with torch.profiler.profile(acc_events=True) as profile:
         expected = attend(**options)
     real = {event.key.removeprefix("aten::") for event in profile.key_averages()}
-    with stage:
-        found = attend(**options)
+    with mode:
+        result = attend(**options)
 
     fused = "_scaled_dot_product_flash_attention_for_cpu"
     assert (fused in notes.calls) == (fused in real)
     assert ("bmm" in notes.calls) == ("bmm" in real)
-    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
 
 
-def test_shadows_say_that_they_are_on_the_cpu(stage: Stage) -> None:
-    """A program that asks finds plain tensors of the CPU."""
-    with stage:
+def test_meta_tensors_claim_to_be_on_the_cpu(mode: Stage) -> None:
+    """A program that checks sees plain CPU tensors."""
+    with mode:
         made = torch.empty(2, 3, device="cpu")
         assert made.device == torch.device("cpu")
         assert not made.is_meta
@@ -437,9 +441,9 @@ def test_shadows_say_that_they_are_on_the_cpu(stage: Stage) -> None:
         assert "(2, 3)" in repr(made)
 
 
-def test_a_module_is_converted_in_place(stage: Stage) -> None:
-    """``.to(dtype)`` on the stage gives the same parameters another dtype, and tied ones stay tied."""
-    with stage:
+def test_a_module_is_converted_in_place(mode: Stage) -> None:
+    """``.to(dtype)`` converts the parameters under the mode, and tied ones stay tied."""
+    with mode:
         module = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4))
         module[1].weight = module[0].weight
         parameter = module[0].weight
@@ -449,28 +453,28 @@ def test_a_module_is_converted_in_place(stage: Stage) -> None:
         assert all(isinstance(p, Shadow) and isinstance(p, nn.Parameter) for p in module.parameters())
         assert {t.dtype for t in module.state_dict().values()} == {torch.bfloat16, torch.int64}
         assert isinstance(parameter, Shadow)
-        assert parameter.shape_of.dtype is torch.bfloat16
+        assert parameter.backing.dtype is torch.bfloat16
         assert module.half()[0].weight.dtype is torch.float16
     assert torch.__future__.get_swap_module_params_on_conversion() is False
 
 
-def test_shadows_are_copied_with_their_module(stage: Stage) -> None:
-    """A deep copy has parameters in places of their own, tied as the original's are."""
-    with stage:
+def test_meta_tensors_are_copied_with_their_module(mode: Stage) -> None:
+    """A deep copy has parameters with their own storage, tied as the original's are."""
+    with mode:
         module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
         module[1].weight = module[0].weight
         copied = copy.deepcopy(module)
 
         assert copied[0].weight is copied[1].weight
-        assert copied[0].weight.place is not module[0].weight.place  # type: ignore[union-attr]
+        assert copied[0].weight.handle is not module[0].weight.handle  # type: ignore[union-attr]
         assert isinstance(copied[0].weight, nn.Parameter)
         assert copied[0].weight.requires_grad
         assert len(list(copied.parameters())) == 3
 
 
-def test_states_are_loaded_and_weights_initialised(stage: Stage) -> None:
-    """What modules do with their weights when they are made is done with shadows of any size."""
-    with stage:
+def test_states_are_loaded_and_weights_initialised(mode: Stage) -> None:
+    """Weight initialisation of modules works on meta tensors of any size."""
+    with mode:
         module = nn.Linear(10**6, 10**6)
         nn.init.orthogonal_(nn.Linear(8, 8).weight)
         nn.init.trunc_normal_(module.weight, std=0.02)
@@ -483,27 +487,27 @@ def test_states_are_loaded_and_weights_initialised(stage: Stage) -> None:
 # --- limits ----------------------------------------------------------------------------------------
 
 
-def test_a_shadow_is_not_saved(stage: Stage) -> None:
-    """A shadow has nothing to save."""
-    with stage:
+def test_a_meta_tensor_is_not_saved(mode: Stage) -> None:
+    """A meta tensor cannot be saved."""
+    with mode:
         made = torch.ones(2)
         with pytest.raises(TypeError, match="cannot be saved"):
             pickle.dumps(made)
 
 
-def test_a_shadow_has_no_life_outside_of_its_stage(stage: Stage) -> None:
-    """Work on a shadow after the stage is left is refused, not done on nothing."""
-    with stage:
+def test_a_meta_tensor_needs_its_dispatch_mode(mode: Stage) -> None:
+    """Using a meta tensor without its dispatch mode is an error."""
+    with mode:
         made = torch.ones(2)
-    with pytest.raises(RuntimeError, match="outside of its stage"):
+    with pytest.raises(RuntimeError, match="without its dispatch mode"):
         _ = made + 1
 
 
-def test_wrong_shapes_are_torchs_own_objection(stage: Stage) -> None:
-    """What torch has against shapes it says as on the CPU."""
+def test_wrong_shapes_are_torchs_own_objection(mode: Stage) -> None:
+    """Errors of torch about shapes are those of the CPU."""
     with pytest.raises(RuntimeError, match=r"cannot be multiplied|must match|incompatible|size mismatch"):
         torch.ones(2, 3) @ torch.ones(2, 3)
-    with stage, pytest.raises(RuntimeError) as caught:
+    with mode, pytest.raises(RuntimeError) as caught:
         torch.empty(2, 3) @ torch.empty(2, 3)
     assert not isinstance(caught.value, RequestError)
     assert re.search(r"multipl|match|expected|reduction", str(caught.value))
@@ -521,13 +525,17 @@ STACKS: dict[str, Callable[[], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", STACKS)
-def test_a_stack_has_the_shape_that_torch_gives_it(name: str, stage: Stage) -> None:
-    """Tensors are stacked on the stage as off it: shape, dtype and strides are torch's."""
+def test_a_stack_has_the_shape_that_torch_gives_it(name: str, mode: Stage) -> None:
+    """Stacked tensors have torch's shape, dtype and strides."""
     expected = STACKS[name]()
-    with stage:
-        found = STACKS[name]()
+    with mode:
+        result = STACKS[name]()
 
-    assert (found.shape, found.dtype, found.stride()) == (expected.shape, expected.dtype, expected.stride())
+    assert (result.shape, result.dtype, result.stride()) == (
+        expected.shape,
+        expected.dtype,
+        expected.stride(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -535,15 +543,15 @@ def test_a_stack_has_the_shape_that_torch_gives_it(name: str, stage: Stage) -> N
     [((2, 3), 0, "equal size"), ((2, 2), 2, "out of range"), ((2, 2), -3, "out of range"), ((), 0, "empty")],
 )
 def test_what_cannot_be_stacked_is_torchs_own_objection(
-    sizes: tuple[int, ...], axis: int, told: str, stage: Stage
+    sizes: tuple[int, ...], axis: int, told: str, mode: Stage
 ) -> None:
-    """Unlike sizes, an axis that is not there and an empty list are refused as torch refuses them."""
-    with stage, pytest.raises((RuntimeError, IndexError), match=told):
+    """Different sizes, an invalid axis and an empty list raise torch's own errors."""
+    with mode, pytest.raises((RuntimeError, IndexError), match=told):
         torch.stack([torch.rand(size) for size in sizes], axis)
 
 
-def test_stages_nest(notes: Notes) -> None:
-    """A stage within another leaves the outer one as it was."""
+def test_dispatch_modes_nest(notes: Notes) -> None:
+    """A nested dispatch mode leaves the outer one unchanged."""
     outer, inner = Stage(notes), Stage(Notes())
     with outer:
         first = torch.ones(2)
@@ -556,7 +564,7 @@ def test_stages_nest(notes: Notes) -> None:
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("total", [0, 12])
 def test_padding_is_what_torch_pads(batch_first: bool, total: int) -> None:
-    """What stands for torch's function on a stage gives the same numbers, lengths and strides."""
+    """The replacement of torch's function returns the same values, lengths and strides."""
     lengths = torch.tensor([10, 7, 7, 2])
     packed = nn.utils.rnn.pack_padded_sequence(torch.randn(4, 10, 3), lengths, batch_first=True)
     assert packed.batch_sizes is not None

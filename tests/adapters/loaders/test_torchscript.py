@@ -29,7 +29,7 @@ def save(path: Path, seed: int = 0, *, freeze: bool = False) -> Path:
 
 
 def ref(path: Path) -> ModelRef:
-    """Refer to a file."""
+    """Make a reference."""
     return ModelRef(scheme="torchscript", locator=str(path))
 
 
@@ -43,7 +43,7 @@ class TestSuite(LoaderSuite):
 
     @pytest.fixture
     def other(self, tmp_path: Path) -> ModelRef:
-        """One of other content."""
+        """One with different content."""
         return ref(save(tmp_path / "two.pt", seed=1))
 
     @pytest.fixture
@@ -82,7 +82,7 @@ class TestFiles:
         ]
 
     def test_frozen_weights_are_seen(self, tmp_path: Path) -> None:
-        """The weights of a frozen module are found among the constants of its graph."""
+        """The weights of a frozen module are the constants of its graph."""
         model = loader.load(ref(save(tmp_path / "m.pt", freeze=True)), seed=0, trust=True)
 
         assert model.weights is not None
@@ -93,7 +93,7 @@ class TestFiles:
     @pytest.mark.parametrize("new_format", [True, False])
     @pytest.mark.parametrize("trust", [True, False])
     def test_weights_alone_are_refused(self, tmp_path: Path, *, new_format: bool, trust: bool) -> None:
-        """A state dict is refused with what to do instead, whether trusted or not."""
+        """A state dict is rejected with what to do instead, whether trusted or not."""
         path = tmp_path / "state.pt"
         torch.save(modules.mlp().state_dict(), path, _use_new_zipfile_serialization=new_format)
 
@@ -102,8 +102,8 @@ class TestFiles:
             loader.load(ref(path), seed=0, trust=trust)
 
     @pytest.mark.parametrize("trust", [True, False])
-    def test_other_files_are_told_apart(self, tmp_path: Path, *, trust: bool) -> None:
-        """A file that is absent, cut short, or of torch.export is refused with what it is."""
+    def test_other_files_are_distinguished(self, tmp_path: Path, *, trust: bool) -> None:
+        """A file that is missing, truncated, or of torch.export is rejected with what it is."""
         whole = save(tmp_path / "whole.pt").read_bytes()
         (tmp_path / "short.pt").write_bytes(whole[: len(whole) // 2])
         program = torch.export.export(modules.mlp().eval(), (torch.randn(3, 4),))
@@ -118,7 +118,7 @@ class TestFiles:
                 loader.load(ref(tmp_path / name), seed=0, trust=trust)
 
     def test_nothing_runs_without_trust(self, tmp_path: Path) -> None:
-        """Pickles in an archive do not run when it is looked at, claimed, or loaded without trust."""
+        """Pickles in an archive do not run when it is inspected, claimed, or loaded without trust."""
         nest = tmp_path / "nest"
         whole = save(tmp_path / "whole.pt")
         bad = canary.poison(whole, tmp_path / "bad.pt", nest, "data.pkl", "constants.pkl")

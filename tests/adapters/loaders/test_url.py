@@ -37,7 +37,7 @@ OPENAI: Pages = {"/v1/models": (200, {"object": "list", "data": [{"id": "tiny"}]
 
 
 class Scripted(ThreadingHTTPServer):
-    """Answers as its pages say, and remembers what it was asked."""
+    """Answers with its pages, and records the requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -45,7 +45,7 @@ class Scripted(ThreadingHTTPServer):
         self.asked: list[tuple[str, dict[str, str]]] = []
 
     def url(self, rest: str = "") -> str:
-        """Give a URL of it."""
+        """Return a URL of it."""
         return f"http://127.0.0.1:{self.server_address[1]}{rest}"
 
 
@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -105,13 +105,13 @@ class TestSuite(LoaderSuite):
 
     @pytest.fixture
     def damaged(self, server: Scripted) -> ModelRef:
-        """One that is described wrongly."""
+        """One with an invalid description."""
         return ModelRef(scheme="url", locator=server.url("#bad"))
 
 
 class TestRecognition:
     def test_kserve(self, server: Scripted) -> None:
-        """A server of the Open Inference Protocol is recognised, named, and asked what the model takes."""
+        """A server of the Open Inference Protocol is recognised, named, and asked for the model's inputs."""
         model = load(server.url("#net"))
 
         assert model.identity.name == "net"
@@ -131,13 +131,13 @@ class TestRecognition:
         assert [(spec.name, spec.dtype) for spec in model.inputs] == [("prompt", "string")]
 
     def test_several_models_and_none_named(self, server: Scripted) -> None:
-        """Of several models one must be named; the sentence tells them."""
+        """Of several models one must be named; the error lists them."""
         server.pages = {"/v1/models": (200, {"data": [{"id": "big"}, {"id": "small"}]})}
         with pytest.raises(RequestError, match=r"2 models.*big, small"):
             load(server.url())
 
     def test_tensorflow(self, server: Scripted) -> None:
-        """A server that tells the state of a model's versions is TensorFlow Serving."""
+        """A server that reports the state of a model's versions is TensorFlow Serving."""
         ready = {"model_version_status": [{"version": "1", "state": "AVAILABLE"}]}
         server.pages = {
             "/v1/models/net": (200, ready),
@@ -149,7 +149,7 @@ class TestRecognition:
         assert model.undeclared
 
     def test_torchserve(self, server: Scripted) -> None:
-        """A server that says it is healthy is TorchServe; nobody tells what its models take."""
+        """A server that reports its health is TorchServe; it does not declare its models' inputs."""
         server.pages = {"/ping": (200, {"status": "Healthy"})}
         model = load(server.url("#net"))
 
@@ -157,7 +157,7 @@ class TestRecognition:
         assert model.undeclared
 
     def test_anything_else_is_plain(self, server: Scripted) -> None:
-        """Where no protocol is recognised and no model is named, the URL itself is what is asked."""
+        """Where no protocol is recognised and no model is named, the URL itself is requested."""
         server.pages = {}
         model = load(server.url("/health"))
 
@@ -165,28 +165,28 @@ class TestRecognition:
         assert model.identity.name == server.url("/health").removeprefix("http://")
 
     def test_a_query_is_plain(self, server: Scripted) -> None:
-        """A URL with a query is plain; no protocol is asked for below it."""
+        """A URL with a query is plain; no protocol is tried below it."""
         assert load(server.url("/search?q=1")).value.protocol == "http"
         assert server.asked == []
 
     def test_a_model_of_an_unknown_protocol(self, server: Scripted) -> None:
-        """Where a model is named and no protocol is recognised, the sentence says how to name one."""
+        """Where a model is named and no protocol is recognised, the error says how to name one."""
         server.pages = {}
         with pytest.raises(RequestError, match=r"#net,protocol=.*torchserve"):
             load(server.url("#net"))
 
     def test_the_url_may_name_the_protocol(self, server: Scripted) -> None:
-        """A protocol that is named is taken, whatever the server would say."""
+        """A protocol that is named is used, whatever the server says."""
         assert load(server.url("#net,protocol=torchserve")).value.protocol == "torchserve"
         with pytest.raises(UnknownName, match="did you mean 'openai'"):
             load(server.url("#net,protocol=openia"))
-        with pytest.raises(RequestError, match=r"goes over grpc.*grpc://"):
+        with pytest.raises(RequestError, match=r"uses grpc.*grpc://"):
             load(server.url("#net,protocol=kserve-grpc"))
-        with pytest.raises(RequestError, match="paths of its own"):
+        with pytest.raises(RequestError, match="its own paths"):
             load(server.url("/a?b#net,protocol=kserve-http"))
 
     def test_it_is_asked_no_more_than_needed(self, server: Scripted) -> None:
-        """A server is asked what it is and what the model takes, and is left as it was."""
+        """A server is asked what it is and for the model's inputs, and is left unchanged."""
         load(server.url("#net"))
 
         assert [path for path, _ in server.asked] == ["/v2", "/v2/models/net"]
@@ -195,7 +195,7 @@ class TestRecognition:
 
 class TestTrouble:
     def test_nothing_answers(self, server: Scripted) -> None:
-        """A port where nobody listens is told with what the system says."""
+        """A port without a server is reported with the system's message."""
         port = server.server_address[1]
         server.shutdown()
         server.server_close()
@@ -203,7 +203,7 @@ class TestTrouble:
             load(f"http://127.0.0.1:{port}#net")
 
     def test_an_unknown_model(self, server: Scripted) -> None:
-        """The sentence has the models that there are, where the server lists them."""
+        """The error lists the models, where the server lists them."""
         with pytest.raises(RequestError, match=r"has no model 'nope'; check the name after #\."):
             load(server.url("#nope"))
         index = [{"name": name, "version": str(v), "state": "READY"} for name in ("net", "b") for v in (1, 2)]
@@ -220,14 +220,14 @@ class TestTrouble:
             load(server.url())
 
     def test_a_redirection_is_not_followed(self, server: Scripted) -> None:
-        """A server that points elsewhere is not asked there."""
+        """A redirect is not followed."""
         server.pages = {"/v2": (307, {})}
         with pytest.raises(RequestError, match=r"redirects \(307\).*not followed"):
             load(server.url("#net"))
 
     @pytest.mark.parametrize("status", [401, 403])
     def test_a_server_that_wants_to_know_who_asks(self, server: Scripted, status: int) -> None:
-        """The sentence says how to send a header."""
+        """The error says how to send a header."""
         server.pages = {"/v2": (status, {})}
         with pytest.raises(RequestError, match=f"{HEADERS_VARIABLE} or --header"):
             load(server.url("#net"))
@@ -244,7 +244,7 @@ class TestIdentity:
     def test_headers_come_from_the_environment(
         self, server: Scripted, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Headers are sent with every question, and no part of what the model is."""
+        """Headers are sent with every request, and are not part of the digest."""
         plain = load(server.url("#net")).identity
         monkeypatch.setenv(HEADERS_VARIABLE, "Authorization: Bearer s3cr3t\nX-Team: a")
         server.asked.clear()
@@ -255,7 +255,7 @@ class TestIdentity:
         assert model.identity == plain
 
     def test_the_order_of_keys_is_no_difference(self, server: Scripted) -> None:
-        """A description whose keys come in another order has the same digest."""
+        """A description with keys in another order has the same digest."""
         first = load(server.url("#net")).identity
         server.pages["/v2/models/net"] = (200, dict(reversed(KSERVE["/v2/models/net"][1].items())))
 
@@ -269,7 +269,7 @@ class TestIdentity:
         assert len(digests) == 2
 
     def test_a_description_in_protobuf_is_digested_by_its_inputs(self) -> None:
-        """Maps of protobuf have no order: the inputs stand for the description."""
+        """Maps of protobuf have no order: the digest uses the inputs instead of the description."""
         described = recorded("tensorflow grpc described")
         inputs = plugins.client("tensorflow-grpc").inputs(described, _endpoint())
         turned = loader._digest(_endpoint(), None, inputs)

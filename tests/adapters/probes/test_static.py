@@ -329,7 +329,7 @@ def test_lengths_that_no_sequence_has_are_refused(length: int) -> None:
 def test_the_hint_names_a_shape_that_the_model_takes(layers: tuple[nn.Module, ...], shape: str) -> None:
     """Where the shape of an input is unknown, the one that is proposed was tried by analysis."""
     ref = live.offer(nn.Sequential(*layers))
-    tried = "" if shape == "1x3x224x224" else ", which it takes"
+    tried = "" if shape == "1x3x224x224" else ", which it accepts"
     with pytest.raises(RequestError, match=f"such as --input input={shape}{tried}, or a file of data"):
         measured(live.look(ref, seed=0, trust=False), Inspection())
     live.withdraw(ref)

@@ -20,19 +20,19 @@ BOUND = goal_of(maximize="throughput", require=["latency.p99 <= 10ms"])
 
 
 def full_server(study: Study, *slots: int) -> Study:
-    """Measure a server that has reached its 1,000/s, whose p99 is 1.5 times the mean."""
+    """Measure a server saturated at 1,000/s, whose p99 is 1.5 times the mean."""
     for n in slots:
         study = told(study, Ask(point={"concurrency": n}), {RATE: 1000.0, LATE: 1.5 * n / 1000})
     return study
 
 
 def excess(study: Study, concurrency: int) -> float:
-    """Give by how much the bounds are expected to be exceeded."""
+    """Return by how much the constraints are expected to be exceeded."""
     return float(Outlook.of(study).draws([{"concurrency": concurrency}])[1].mean())
 
 
 def test_latency_follows_from_the_throughput_where_a_closed_loop_sets_the_pace() -> None:
-    """What is under way doubles and the rate does not: the latency is known to double, though unmeasured."""
+    """Samples in flight double and the rate does not: the unmeasured latency is predicted to double."""
     study = full_server(a_study("concurrency=1..64*2", goal=BOUND), 2, 4)
 
     assert excess(study, 4) < 0.05
@@ -41,7 +41,7 @@ def test_latency_follows_from_the_throughput_where_a_closed_loop_sets_the_pace()
 
 
 def test_where_requests_come_when_they_are_due_it_does_not() -> None:
-    """The rate is what is asked for, and the latency a matter of its own."""
+    """In an open loop the rate is given, and the latency is modelled on its own."""
     study = a_served_study("rate=1..64*2", goal=BOUND)
     for n in (1, 2, 4):
         study = told(study, Ask(point={"rate": n}), {RATE: float(n), LATE: 0.005})
@@ -51,7 +51,7 @@ def test_where_requests_come_when_they_are_due_it_does_not() -> None:
 
 
 def test_numbers_that_may_be_nothing_are_compared_as_well() -> None:
-    """No errors at all hold the bound of none; a few break it."""
+    """No errors at all meet a constraint of none; a few violate it."""
     errors = Query.parse("error_rate")
     study = a_study("threads=1..8", goal=goal_of(maximize="throughput", require=["error_rate <= 0"]))
     for n in range(1, 8):
@@ -77,7 +77,7 @@ def test_weights_say_how_much_an_objective_counts() -> None:
 
 
 def test_what_lies_beside_a_failure_is_likely_to_fail() -> None:
-    """One that fails tells of its neighbours, and less of what is far from it."""
+    """A failure lowers the probability of its neighbours, and less so of distant points."""
     study = a_study("batch_size=1..64*2", goal=BOUND)
     study = told(study, Ask(point={"batch_size": 1}), {RATE: 10.0, LATE: 0.001})
     study = lost(study, Ask(point={"batch_size": 64}), kind="crash")
@@ -87,7 +87,7 @@ def test_what_lies_beside_a_failure_is_likely_to_fail() -> None:
 
 
 def test_a_word_that_has_always_failed_is_likely_to_fail_again() -> None:
-    """However far the numbers are from those with which it failed."""
+    """The failure counts however far the other numbers are."""
     study = a_study("compile=default,off", "batch_size=1..64*2", goal=BOUND)
     for n in (1, 16, 64):
         study = told(study, Ask(point={"compile": "off", "batch_size": n}), {RATE: 10.0, LATE: 0.001})
@@ -99,7 +99,7 @@ def test_a_word_that_has_always_failed_is_likely_to_fail_again() -> None:
 
 
 def test_what_looks_err_by_themselves_is_taken_for_noise() -> None:
-    """The same figures say less of a trend where each says of itself that it may be far out."""
+    """The same figures give a weaker trend where each is reported as noisy."""
 
     def strayed(error: float) -> float:
         study = a_study("threads=1..8", goal=goal_of(maximize="throughput"))

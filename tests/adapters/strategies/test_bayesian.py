@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_it_finds_what_is_nearly_the_best_with_few_measurements(family: str) -> None:
-    """On what it was not tuned on, at most one of eight searches misses the best by 5 % or more."""
+    """On problems it was not tuned on, at most one of eight searches misses the best by 5 % or more."""
     reached = []
     for seed in range(4):
         surface = FAMILIES[family](seed)
         for goal, best in list(zip(surface.goals, surface.bests, strict=True))[:2]:
             study = searched(surface, goal, bayesian.propose, seed=seed)
             assert len(study.measured) <= allowance(study)
-            found = max(surface.score(goal, trial.point) for trial in study.measured)
-            reached.append(found - best >= math.log(0.95))
+            result = max(surface.score(goal, trial.point) for trial in study.measured)
+            reached.append(result - best >= math.log(0.95))
 
     assert sum(reached) >= len(reached) - 1
 
 
 def test_of_a_small_space_every_point_is_measured() -> None:
-    """There is nothing to be saved."""
+    """A small space is measured completely."""
     study = a_study("batch_size=1,2,4", "threads=1,2", "precision=fp32,bf16", goal=GOALS["a bound"])
     while (ask := bayesian.propose(study)) is not None:
         study = told(study, ask, plain(ask.point))
@@ -49,7 +49,7 @@ def test_of_a_small_space_every_point_is_measured() -> None:
 
 
 def test_it_stops_when_nothing_more_is_to_be_gained() -> None:
-    """A space of which nothing matters is left after a few measurements."""
+    """A space in which nothing matters is abandoned after a few measurements."""
     study = a_study(*(f"{name}=1..10" for name in "abcd"), goal=GOALS["one objective"])
     while (ask := bayesian.propose(study)) is not None:
         study = told(study, ask, {RATE: 100.0})
@@ -59,7 +59,7 @@ def test_it_stops_when_nothing_more_is_to_be_gained() -> None:
 
 @pytest.mark.parametrize(("told_error", "soon"), [(0.15, True), (0.0, False)])
 def test_what_a_look_cannot_see_is_not_searched_for(told_error: float, *, soon: bool) -> None:
-    """Where looks say that they err by a seventh, a space in which nothing matters is left at once."""
+    """With reported noise of a seventh, a space in which nothing matters is abandoned at once."""
     counts = []
     for seed in range(3):
         source = np.random.default_rng(seed)
@@ -74,13 +74,13 @@ def test_what_a_look_cannot_see_is_not_searched_for(told_error: float, *, soon: 
 
 
 def test_less_is_dared_as_measurements_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A surprise is worth most while there are measurements left that can make use of it."""
-    dared: list[float] = []
+    """Exploration is worth most while there are measurements left to follow up."""
+    factors: list[float] = []
     draws = Outlook.draws
 
-    def noted(self: Outlook, points: Sequence[Point], daring: float = 1.0) -> tuple[Array, Array]:
-        dared.append(daring)
-        return draws(self, points, daring)
+    def noted(self: Outlook, points: Sequence[Point], deviation_factor: float = 1.0) -> tuple[Array, Array]:
+        factors.append(deviation_factor)
+        return draws(self, points, deviation_factor)
 
     monkeypatch.setattr(Outlook, "draws", noted)
     study = a_study("batch_size=1..64*2", "threads=1..8", goal=GOALS["one objective"])
@@ -88,12 +88,12 @@ def test_less_is_dared_as_measurements_run_out(monkeypatch: pytest.MonkeyPatch) 
         study = told(study, ask, plain(ask.point))
 
     assert len(study.trials) == allowance(study)
-    assert dared == sorted(dared, reverse=True)
-    assert dared[0] > dared[-1] == bayesian.LAST
+    assert factors == sorted(factors, reverse=True)
+    assert factors[0] > factors[-1] == bayesian.MIN_DEVIATION
 
 
 def test_where_nothing_holds_the_bounds_it_comes_near_them() -> None:
-    """The point that misses them by least is found, though it is the slowest."""
+    """The point with the least violation is found, though it is the slowest."""
     study = a_study("batch_size=1..64*2", "threads=1..8", goal=GOALS["a bound that nothing holds"])
     while (ask := bayesian.propose(study)) is not None:
         study = told(study, ask, plain(ask.point))
@@ -106,7 +106,7 @@ def test_where_nothing_holds_the_bounds_it_comes_near_them() -> None:
 def test_it_stays_with_the_open_server_where_a_start_takes_long(
     start: float, worse: float, *, stays: bool
 ) -> None:
-    """However long it takes, a server that gains much less is left: a measurement is spent as well."""
+    """However long a start takes, a server with a much smaller gain is left: a measurement costs too."""
     study = a_study("flavour=a,b,c,d", "concurrency=1..64*2", goal=GOALS["one objective"])
     for place, flavour in enumerate("abcd"):
         for n in (1, 2):
@@ -121,7 +121,7 @@ def test_it_stays_with_the_open_server_where_a_start_takes_long(
 
 
 def test_it_starts_fewer_servers_than_it_makes_measurements() -> None:
-    """Several loads are measured on one."""
+    """Several loads are measured on one server."""
     surface = FAMILIES["served"](2)
     study = searched(surface, surface.goals[0], bayesian.propose)
 
@@ -129,7 +129,7 @@ def test_it_starts_fewer_servers_than_it_makes_measurements() -> None:
 
 
 def test_what_always_crashes_is_left_alone() -> None:
-    """Of two words, one has crashed wherever it was tried: there is more to be gained with the other."""
+    """Of two words, one has crashed wherever it was tried: the other promises more."""
     study = a_study(
         "compile=default,off", "batch_size=1..1024*2", "threads=1..4", goal=GOALS["one objective"]
     )
@@ -144,14 +144,14 @@ def test_what_always_crashes_is_left_alone() -> None:
 
 
 def test_a_default_with_the_values_of_the_space_is_measured_first() -> None:
-    """Where a sweep has not measured it, the search begins there."""
+    """The search begins at the default, where a sweep has not measured it."""
     study = a_study("batch_size=1..64*2", "threads=1..4", default={"batch_size": 8, "threads": 2})
 
     assert bayesian.propose(study) == Ask(point={"batch_size": 8, "threads": 2})
 
 
 def test_another_seed_is_another_search_of_a_large_space() -> None:
-    """What is looked at is drawn by the seed of the study."""
+    """The sample is drawn with the seed of the study."""
 
     def first(seed: int) -> Study:
         study = a_study(*(f"{name}=1..10" for name in "abcdef"), goal=GOALS["one objective"], seed=seed)
@@ -170,7 +170,7 @@ def test_a_search_may_measure_a_share_of_the_space(size: int, most: int) -> None
 
 
 def test_the_default_counts_as_a_measurement() -> None:
-    """The measurements of a search are all but those that verify it."""
+    """All measurements count as search except those of verification."""
     surface = FAMILIES["compiled"](0)
     study = searched(surface, surface.goals[1], bayesian.propose)
 

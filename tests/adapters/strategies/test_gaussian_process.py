@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno.adapters.strategies.bayesian import DARING
+from modeldyno.adapters.strategies.bayesian import MAX_DEVIATION
 from modeldyno.adapters.strategies.gaussian_process import Chart, Prior, Scale, Surrogate, kernel
 from modeldyno.core.study.search_space import Axis, Point, Space, parse_axis
 
@@ -19,19 +19,19 @@ WORDS = {"fp32": 0.0, "bf16": 0.7, "int8": -0.4}
 
 
 def truth(point: Point) -> float:
-    """A logarithm: a power of the batch, a bend of the threads, an effect of the words, and two together."""
+    """A logarithm: a power of the batch, a bend of the threads, effects of the words, an interaction."""
     batch, threads = np.log2(float(point["batch_size"])), float(point["threads"])
     word = WORDS[str(point["precision"])]
     return float(3 + 0.3 * batch - 0.1 * (threads - 2) ** 2 + word + 0.05 * batch * word)
 
 
 def fitted(count: int, noise: float = 0.0) -> tuple[Surrogate, list[Point], list[Point]]:
-    """Fit to so many points; give these and the others."""
+    """Fit to a number of points; return these and the others."""
     source = np.random.default_rng(3)
     order = [POINTS[n] for n in source.permutation(len(POINTS))]
     seen, other = order[:count], order[count:]
-    found = np.array([truth(point) for point in seen]) + noise * source.standard_normal(count)
-    made = Surrogate.fit(CHART, CHART.locate(seen), found, np.ones(count), Prior(noise=0.02))
+    result = np.array([truth(point) for point in seen]) + noise * source.standard_normal(count)
+    made = Surrogate.fit(CHART, CHART.locate(seen), result, np.ones(count), Prior(noise=0.02))
     return made, seen, other
 
 
@@ -42,7 +42,7 @@ def errors(made: Surrogate, points: list[Point]) -> tuple[NDArray[np.float64], N
 
 class TestSurrogate:
     def test_effects_of_numbers_and_words_are_learnt_from_a_fifth_of_the_points(self) -> None:
-        """What was not measured is told to within a few per cent."""
+        """Unmeasured points are predicted to within a few per cent."""
         made, _, other = fitted(17)
         wrong, _ = errors(made, other)
 
@@ -50,11 +50,11 @@ class TestSurrogate:
         assert wrong.max() < 0.4
 
     def test_its_errors_are_as_large_as_it_says(self) -> None:
-        """Of what was not measured 95 % lies within two deviations, as a search takes them at first."""
+        """Of unmeasured points 95 % lie within two deviations, scaled as early in a search."""
         made, _, other = fitted(17, noise=0.03)
         wrong, spread = errors(made, other)
 
-        assert (wrong <= 2 * DARING * spread).mean() > 0.95
+        assert (wrong <= 2 * MAX_DEVIATION * spread).mean() > 0.95
 
     def test_what_was_measured_is_known_better_than_what_was_not(self) -> None:
         """The deviation is least at the measurements."""
@@ -63,7 +63,7 @@ class TestSurrogate:
         assert errors(made, seen)[1].mean() < 0.5 * errors(made, other)[1].mean()
 
     def test_one_measurement_is_enough_to_begin(self) -> None:
-        """Far from it nearly nothing is known."""
+        """Far from the measurements nearly nothing is known."""
         made, seen, other = fitted(1)
         mean, spread = made.predict(CHART.locate([seen[0], *other]))
 
@@ -72,14 +72,14 @@ class TestSurrogate:
 
     def test_repeated_measurements_count_for_more(self) -> None:
         """A mean of a hundred is known better than one."""
-        places, found = CHART.locate(POINTS[:4]), np.zeros(4)
-        one = Surrogate.fit(CHART, places, found, np.ones(4), Prior(noise=0.2))
-        many = Surrogate.fit(CHART, places, found, np.full(4, 100.0), Prior(noise=0.2))
+        places, result = CHART.locate(POINTS[:4]), np.zeros(4)
+        one = Surrogate.fit(CHART, places, result, np.ones(4), Prior(noise=0.2))
+        many = Surrogate.fit(CHART, places, result, np.full(4, 100.0), Prior(noise=0.2))
 
         assert (many.predict(places)[1] < one.predict(places)[1]).all()
 
     def test_the_variance_of_a_point_is_its_covariance_with_itself(self) -> None:
-        """What is known of nothing is as wide as the process, on every axis."""
+        """Without measurements the deviation is that of the prior, on every axis."""
         made, _, other = fitted(1)
         places = CHART.locate(other)
         whole = kernel(CHART, places, places, made.theta)
@@ -90,13 +90,13 @@ class TestSurrogate:
 
 class TestScale:
     def test_wide_numbers_count_by_ratios(self) -> None:
-        """A doubling is a step, wherever it is."""
+        """A doubling is one step, wherever it is."""
         scale = Scale.of(Axis(name="batch_size", values=(1, 2, 4, 8, 16)))
 
         assert scale.column([{"batch_size": n} for n in (1, 2, 4, 8, 16)]).tolist() == [-1, -0.5, 0, 0.5, 1]
 
     def test_with_a_zero_the_order_counts(self) -> None:
-        """A delay of nothing is a step before the least."""
+        """A delay of zero is one step before the smallest."""
         scale = Scale.of(Axis(name="queue_delay", values=(0, 100, 5000)))
 
         assert scale.column([{"queue_delay": n} for n in (0, 100, 5000)]).tolist() == [-1, 0, 1]
@@ -108,18 +108,18 @@ class TestScale:
         assert scale.column([{}]).tolist() == [0.0]
 
     def test_a_number_that_is_none_of_the_axis_lies_between_those_that_are(self) -> None:
-        """The default of a server may be any."""
+        """The default of a server may be any value."""
         scale = Scale.of(Axis(name="max_batch", values=(4, 8)))
 
         assert -1 < scale.column([{"max_batch": 6}])[0] < 1
 
     def test_words_are_alike_or_not(self) -> None:
-        """No word lies between two others; one that is unknown is like none."""
+        """No word lies between two others; an unknown one is like none."""
         chart = Chart.of([Axis(name="precision", values=("fp32", "bf16", "int8"))])
         places = chart.locate([{"precision": word} for word in ("fp32", "bf16", "int8", "fp8")])
 
         assert (chart.apart(places, places) == 1 - np.eye(4)).all()
 
     def test_an_axis_of_one_value_has_no_place(self) -> None:
-        """It says nothing."""
+        """An axis of one value adds nothing."""
         assert Chart.of([parse_axis("threads=2")]).locate([{"threads": 2}]).shape == (1, 0)

@@ -8,7 +8,7 @@ from modeldyno.testing.studies import a_study
 
 
 def test_every_point_is_measured_those_of_a_configuration_together() -> None:
-    """Though the load changes slowest in the space, the server is started once for each configuration."""
+    """Though the load changes slowest in the space, the server is started once per configuration."""
     study = a_study("concurrency=1,2,4", "instances=1,2", "max_batch=1,8")
     while (ask := grid.propose(study)) is not None:
         study = told(study, ask, plain(ask.point))
@@ -19,7 +19,7 @@ def test_every_point_is_measured_those_of_a_configuration_together() -> None:
 
 
 def test_a_default_that_is_a_point_of_the_space_is_not_measured_again() -> None:
-    """What was measured first is left out."""
+    """Points that were measured first are skipped."""
     study = a_study("batch_size=1,2,4")
     first = grid.propose(study)
     assert first is not None
@@ -43,7 +43,7 @@ def test_only_what_surely_takes_more_memory_is_left_out() -> None:
 
 
 def test_an_axis_that_depends_on_a_load_stays_behind_it() -> None:
-    """The points are those of the space, whatever depends on what."""
+    """All points of the space are proposed, whatever depends on what."""
     study = a_study("concurrency=1,2", "instances=1,2 if concurrency=2")
     while (ask := grid.propose(study)) is not None:
         study = told(study, ask, plain(ask.point))

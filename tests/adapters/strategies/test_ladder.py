@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 def climbed(
     axis: str, gives: Callable[[float], dict[Query, float] | None], goal: str = "a bound"
 ) -> list[float]:
-    """Climb; give the values in the order in which they were measured."""
+    """Run the search; return the values in the order in which they were measured."""
     study = a_study(axis, goal=GOALS[goal])
     while (ask := ladder.propose(study)) is not None:
         (value,) = ask.point.values()
-        found = gives(float(value))
-        study = lost(study, ask, kind="crash") if found is None else told(study, ask, found)
+        result = gives(float(value))
+        study = lost(study, ask, kind="crash") if result is None else told(study, ask, result)
     return [float(*trial.point.values()) for trial in study.trials]
 
 
 def full(workers: float) -> Callable[[float], dict[Query, float]]:
-    """A closed loop on so many workers of 1 ms, whose p99 is its mean."""
+    """A closed loop on a number of workers of 1 ms, whose p99 is its mean."""
     return lambda n: {RATE: 1000 * min(n, workers), LATE: 0.001 * max(1.0, n / workers)}
 
 
 def test_it_doubles_until_twice_as_much_gives_nothing_more() -> None:
-    """Two rungs without a gain are enough, and a flat curve is not looked at any closer."""
+    """Two steps without a gain are enough, and a flat curve is not refined."""
     assert climbed("concurrency=1..1024*2", full(8)) == [1, 2, 4, 8, 16, 32]
 
 
 @pytest.mark.parametrize("edge", [1, 2, 3, 21, 100, 127])
 def test_it_closes_in_on_the_edge_of_a_bound(edge: int) -> None:
-    """The largest value that holds the bound and the smallest that breaks it are both measured."""
+    """The largest value that meets the constraint and the smallest that violates it are both measured."""
     seen = climbed("batch_size=1..200", lambda n: {RATE: n, LATE: 0.02 * n / (edge + 0.5)}, "a bound")
 
     assert {edge, edge + 1} <= set(seen)
@@ -48,7 +48,7 @@ def test_it_closes_in_on_the_edge_of_a_bound(edge: int) -> None:
 
 
 def test_nothing_is_measured_beyond_a_failure() -> None:
-    """A value that fails ends the climb, and what lies below it is bisected."""
+    """A value that fails ends the climb, and the range below it is bisected."""
     seen = climbed("batch_size=1..64", lambda n: {RATE: n, LATE: 0.001} if n <= 20 else None)
 
     assert {20, 21} <= set(seen)
@@ -56,7 +56,7 @@ def test_nothing_is_measured_beyond_a_failure() -> None:
 
 
 def test_a_bound_that_more_does_not_break_does_not_end_the_climb() -> None:
-    """Throughput that is asked for is reached by more load, not by less."""
+    """A required throughput is reached by more load, not by less."""
     seen = climbed("concurrency=1..64*2", lambda n: {RATE: 10 * n, LATE: 0.001 * n}, "to be minimised")
 
     assert 16 in seen
@@ -64,7 +64,7 @@ def test_a_bound_that_more_does_not_break_does_not_end_the_climb() -> None:
 
 @pytest.mark.parametrize("peak", [3, 12, 40])
 def test_the_best_of_a_curve_with_a_peak_is_found_between_its_rungs(peak: int) -> None:
-    """What is better than its neighbours is looked for where the curve is not flat."""
+    """The best value is refined between its neighbours where the curve is not flat."""
 
     def rate(n: float) -> float:
         return 1000 * math.exp(-(math.log(n / peak) ** 2))
@@ -81,7 +81,7 @@ def test_where_the_first_value_breaks_the_bound_there_is_nothing_to_climb() -> N
 
 
 def test_it_goes_on_from_what_was_measured_in_the_middle() -> None:
-    """Above a default it climbs; below one that breaks the bound it goes down."""
+    """Above a default it climbs; below one that violates the constraint it goes down."""
     study = a_study("batch_size=1..64*2", goal=GOALS["a bound"])
     middle = told(study, Ask(point={"batch_size": 16}), {RATE: 16, LATE: 0.01})
     beyond = told(study, Ask(point={"batch_size": 16}), {RATE: 16, LATE: 0.1})

@@ -13,8 +13,8 @@ from modeldyno.testing.strategies import GOALS, LATE, RATE, lost, told
 from modeldyno.testing.studies import a_study
 
 
-def test_where_it_is_missing_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sentence has the extra."""
+def test_a_missing_optuna_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the extra to install."""
     monkeypatch.setattr(plugins, "find_spec", lambda _name: None)
 
     with pytest.raises(MissingExtra, match="pip install optuna"):
@@ -22,7 +22,7 @@ def test_where_it_is_missing_it_is_told_what_to_install(monkeypatch: pytest.Monk
 
 
 def test_what_breaks_a_bound_is_worse_than_all_that_holds_it() -> None:
-    """The farther it misses, the worse; what failed is worst."""
+    """A larger violation ranks lower; a failure ranks lowest."""
     pytest.importorskip("optuna")
     from modeldyno.adapters.strategies.optuna import _values
 
@@ -37,7 +37,7 @@ def test_what_breaks_a_bound_is_worse_than_all_that_holds_it() -> None:
 
 @pytest.mark.parametrize("name", ["optuna", "optuna-nsga2"])
 def test_a_small_space_without_the_default_is_measured_whole(name: str) -> None:
-    """The default is no point of it, and takes the place of none."""
+    """A default outside the space is not passed to Optuna, and costs no point."""
     pytest.importorskip("optuna")
     study = a_study("batch_size=4,8,16", default={"batch_size": 1})
     strategy = plugins.strategy(name)
@@ -49,7 +49,7 @@ def test_a_small_space_without_the_default_is_measured_whole(name: str) -> None:
 
 
 def test_it_learns_from_what_was_measured() -> None:
-    """Where one word is ten times better, most of what follows has it."""
+    """Where one word is ten times better, most later points have it."""
     pytest.importorskip("optuna")
     study = a_study("precision=fp32,bf16,int8", "batch_size=1..512*2", "threads=1..8", seed=4)
     strategy = plugins.strategy("optuna")
@@ -63,7 +63,7 @@ def test_it_learns_from_what_was_measured() -> None:
 
 
 def test_it_leaves_the_logging_of_others_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
-    """Nothing is printed, and Optuna says as much as before."""
+    """Nothing is printed, and Optuna's verbosity is restored."""
     optuna = pytest.importorskip("optuna")
     before = optuna.logging.get_verbosity()
     plugins.strategy("optuna").propose(a_study("batch_size=1..64*2"))
@@ -74,7 +74,7 @@ def test_it_leaves_the_logging_of_others_as_it_is(capfd: pytest.CaptureFixture[s
 
 
 def test_nothing_of_it_is_imported_before_it_proposes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The strategy can be looked at where Optuna is not installed."""
+    """The strategy can be inspected where Optuna is not installed."""
     imported = builtins.__import__
 
     def refused(name: str, *rest: Any) -> Any:

@@ -1,7 +1,7 @@
 """``call:pkg.mod:func`` and ``call:file.py:func``: any Python callable.
 
 Its inputs come from ``<func>_inputs`` in the same module: a dict (keyword arguments) or a tuple of
-arrays or of any other objects, or a function without arguments that gives one. A callable without
+arrays or of any other objects, or a function without arguments that returns one. A callable without
 parameters needs none.
 """
 
@@ -35,37 +35,37 @@ backend = "python"
 
 
 def claims(path: Path) -> bool:
-    """Claim nothing: ``file.py:name`` is taken to be a torch factory unless ``call:`` says otherwise."""
+    """Claim nothing: ``file.py:name`` is taken as a torch factory unless ``call:`` is given."""
     del path
     return False
 
 
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Import the callable and its inputs."""
-    del seed, trust  # the user names the code, and what it does at random is its own affair
-    found = python_source.find(ref.scheme, ref.locator)
-    if not callable(found.value):
+    del seed, trust  # the user names the code, and controls its randomness
+    source = python_source.find(ref.scheme, ref.locator)
+    if not callable(source.value):
         raise RequestError(
-            f"'{ref}' is {type(found.value).__name__}, which cannot be called; name a function."
+            f"'{ref}' is {type(source.value).__name__}, which cannot be called; name a function."
         )
-    _check_is_no_maker(ref, found.value)
-    example = _companion(found)
-    feed = None if example is None else example_feed(found.value, example)
+    _check_not_class(ref, source.value)
+    example = _companion_inputs(source)
+    feed = None if example is None else example_feed(source.value, example)
     return Model(
-        identity=ModelIdentity(name=found.label, digest=callable_digest(found.value), framework="python"),
+        identity=ModelIdentity(name=source.label, digest=callable_digest(source.value), framework="python"),
         form=Form.CALLABLE,
-        value=found.value,
-        inputs=inputs(found.value, feed),
+        value=source.value,
+        inputs=inputs(source.value, feed),
         example=feed,
     )
 
 
 look = load
-"""There are no weights to spare."""
+"""Nothing to save by not loading: there are no weights."""
 
 
-def _check_is_no_maker(ref: ModelRef, value: Any) -> None:
-    """Refuse a class whose instances are what is called: calling it would time the making of one.
+def _check_not_class(ref: ModelRef, value: Any) -> None:
+    """Reject a class whose instances are meant to be called: calling it would time the constructor.
 
     Raises:
         RequestError: it is such a class.
@@ -74,13 +74,13 @@ def _check_is_no_maker(ref: ModelRef, value: Any) -> None:
         return
     if any(kind.__module__.startswith("torch.nn.") and kind.__name__ == "Module" for kind in value.__mro__):
         raise RequestError(
-            f"'{ref}' is a class of torch modules, and calling it only makes one; to measure the module "
+            f"'{ref}' is a class of torch modules, and calling it only creates one; to measure the module "
             f"itself write {ref.locator}."
         )
     if any("__call__" in vars(kind) for kind in value.__mro__):
         raise RequestError(
-            f"'{ref}' is a class, and calling it only makes an object; name an object of it, such as "
-            f"model = {value.__name__}() in the file, and write its name."
+            f"'{ref}' is a class, and calling it only creates an object; create one in the file, such as "
+            f"model = {value.__name__}(), and give its name."
         )
 
 
@@ -110,11 +110,11 @@ def example_feed(function: Callable[..., Any], example: Any) -> Feed:
 
 
 def _as_array(value: Any) -> ndarray:
-    """Give an array of numbers, or any other object wrapped in an array without dimensions."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    """Return an array of numbers, or any other object wrapped in a zero-dimensional array."""
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     if not isinstance(value, str | bytes):
-        with suppress(ValueError):  # such as a list of lists of unlike lengths
+        with suppress(ValueError):  # such as ragged nested lists
             array = np.asarray(value)
             if array.dtype.kind in "biufc" or (isinstance(value, np.ndarray) and array.dtype.kind != "O"):
                 return array
@@ -134,13 +134,13 @@ def callable_digest(function: Callable[..., Any]) -> str:
     return digest.of_parts((name, python_source.code_of(inner) or python_source.code_of(type(inner)), *bound))
 
 
-def _companion(found: python_source.Source) -> Any:
-    owner, _, name = found.attribute.rpartition(".")
-    holder = found.module
+def _companion_inputs(source: python_source.Source) -> Any:
+    owner, _, name = source.attribute.rpartition(".")
+    holder = source.module
     for part in filter(None, owner.split(".")):
         holder = getattr(holder, part)
-    given = getattr(holder, f"{name}_inputs", None)
-    return given() if callable(given) else given
+    inputs_value = getattr(holder, f"{name}_inputs", None)
+    return inputs_value() if callable(inputs_value) else inputs_value
 
 
 def _positional(function: Callable[..., Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Digests of model content: the same content has the same digest, wherever it lies."""
+"""Digests of model content: equal content has an equal digest, whatever its path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CHUNK = 1 << 20
 
 
 def of_parts(parts: Iterable[bytes | memoryview | str]) -> str:
-    """Digest a sequence of parts; each is preceded by its length, so that they cannot run together."""
+    """Digest a sequence of parts; each is prefixed by its length, so that boundaries count."""
     state = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -23,12 +23,12 @@ def of_parts(parts: Iterable[bytes | memoryview | str]) -> str:
 
 
 def of_structure(parts: Iterable[bytes | memoryview | str]) -> str:
-    """Digest what a model is made of but not its weights; such a digest is never that of a whole model."""
+    """Digest a model's structure without its weights; such a digest never equals that of a whole model."""
     return of_parts(parts).replace("sha256:", "structure:", 1)
 
 
 def of_files(paths: Iterable[Path]) -> str:
-    """Digest files by name and content, in the order of their names."""
+    """Digest files by name and content, ordered by name."""
     return of_parts(
         part for path in sorted(paths, key=lambda p: p.name) for part in (path.name, _of_file(path))
     )

@@ -1,7 +1,7 @@
 """``hf:dir``: a local directory of transformers (config.json, and weights in safetensors).
 
-The class comes from the configuration's architectures, so any task is loaded as what it is. The
-network is never asked, and code from the directory (`auto_map`) never runs.
+The class comes from the configuration's architectures, so the model is loaded for its own task. The network
+is never used, and code from the directory (`auto_map`) never runs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import digest, safetensors, torch_module, transformers_model
+from modeldyno.adapters.loaders import digest, safetensors, torch_module, torch_weights, transformers_model
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError, TrustRequired
@@ -32,7 +32,7 @@ _INDEX = "model.safetensors.index.json"
 
 
 def claims(path: Path) -> bool:
-    """Claim a directory with config.json and weights; pickled ones are refused when they are loaded."""
+    """Claim a directory with config.json and weights; pickled ones are rejected on loading."""
     return (path / CONFIG).is_file() and bool(_safetensors(path) or _pickles(path))
 
 
@@ -41,7 +41,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     path = Path(ref.locator)
     files = _files(path, trust=trust)
     config = transformers_model.configuration(path)
-    module, missing = _loaded(path, config, seed=seed)
+    module, missing = _load_module(path, config, seed=seed)
     with describing():
         declared = transformers_model.inputs(module, config)
         return Model(
@@ -53,26 +53,26 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
             form=Form.TORCH,
             value=module,
             inputs=declared,
-            weights=lambda: torch_module.weights(module),
+            weights=lambda: torch_weights.weights(module),
             graph=torch_module.grapher(module),
             file_bytes=sum(file.stat().st_size for file in files),
             encode=transformers_model.encoder(path, config, declared),
             limits=transformers_model.limits(config),
-            doubts=(_partly_random(missing),) if missing else (),
+            doubts=(_missing_weights_doubt(missing),) if missing else (),
         )
 
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
-    """Make the architecture where weights take no memory; of their files only the headers are read."""
+    """Build the architecture on meta tensors; of weight files only the headers are read."""
     from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph  # noqa: PLC0415 - it imports torch
 
-    del trust  # of pickled weights only the sizes are looked at
+    del trust  # only the sizes of pickled weights are read
     path = Path(ref.locator)
     files = _files(path, trust=True)
     config = transformers_model.configuration(path)
     if getattr(config, "dtype", None) is None and _safetensors(path):
         config.dtype = safetensors.commonest_dtype(files)
-    module, stage = torch_tracing_graph.build(
+    module, dispatch_mode = torch_tracing_graph.build(
         lambda: transformers_model.random_model(config, seed=seed, where=path)
     )
     declared = transformers_model.inputs(module, config)
@@ -85,8 +85,8 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         form=Form.TORCH,
         value=None,
         inputs=declared,
-        weights=lambda: torch_module.weights(module),
-        graph=lambda tracing: torch_tracing_graph.graph(module, stage, tracing),
+        weights=lambda: torch_weights.weights(module),
+        graph=lambda tracing: torch_tracing_graph.graph(module, dispatch_mode, tracing),
         file_bytes=sum(file.stat().st_size for file in files),
         encode=transformers_model.encoder(path, config, declared),
         limits=transformers_model.limits(config),
@@ -94,15 +94,17 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
 
 def _files(path: Path, *, trust: bool) -> tuple[Path, ...]:
-    """List the files of weights that will be read."""
+    """List the weight files to read."""
     if not (path / CONFIG).is_file():
-        raise RequestError(f"'{path}' is no directory with a {CONFIG}; give the directory of a saved model.")
-    if found := _safetensors(path):
-        return found
+        raise RequestError(
+            f"'{path}' is not a directory with a {CONFIG}; give the directory of a saved model."
+        )
+    if files := _safetensors(path):
+        return files
     pickles = _pickles(path)
     if not pickles:
         raise RequestError(
-            f"'{path}' has no model.safetensors; profile it with random ones as hf-config:{path}."
+            f"'{path}' has no model.safetensors; profile it with random weights as hf-config:{path}."
         )
     if not trust:
         raise TrustRequired(
@@ -113,7 +115,7 @@ def _files(path: Path, *, trust: bool) -> tuple[Path, ...]:
 
 
 def _safetensors(path: Path) -> tuple[Path, ...]:
-    """Find the file of weights, or the shards that the index names."""
+    """Return the weight file, or the shards that the index names."""
     index = path / _INDEX
     if index.is_file():
         names = _shards(index)
@@ -134,18 +136,18 @@ def _shards(index: Path) -> list[str]:
         mapping = json.loads(index.read_text())["weight_map"]
         names = sorted({Path(str(name)).name for name in mapping.values()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RequestError(f"'{index}' is no index of shards ({error}); copy it again.") from error
+        raise RequestError(f"'{index}' is not an index of shards ({error}); copy it again.") from error
     return names
 
 
-def _loaded(path: Path, config: Any, *, seed: int) -> tuple[Module, tuple[str, ...]]:
+def _load_module(path: Path, config: Any, *, seed: int) -> tuple[Module, tuple[str, ...]]:
     import torch  # noqa: PLC0415 - heavy
 
-    kind = transformers_model.class_of(config, path)
+    model_class = transformers_model.class_of(config, path)
     with transformers_model.offline(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)  # for what the files lack
+        torch.manual_seed(seed)  # for tensors that the files lack
         try:
-            module, report = kind.from_pretrained(
+            module, report = model_class.from_pretrained(
                 path,
                 config=config,
                 local_files_only=True,
@@ -157,13 +159,13 @@ def _loaded(path: Path, config: Any, *, seed: int) -> tuple[Module, tuple[str, .
             )
         except Exception as error:
             raise RequestError(
-                f"The weights in '{path}' cannot be loaded into {kind.__name__}: "
+                f"The weights in '{path}' cannot be loaded into {model_class.__name__}: "
                 f"{transformers_model.first_line(error)}; save the model again."
             ) from error
     return module.eval(), tuple(sorted(report["missing_keys"]))
 
 
-def _partly_random(missing: tuple[str, ...]) -> Doubt:
+def _missing_weights_doubt(missing: tuple[str, ...]) -> Doubt:
     return Doubt(
         code="random-weights",
         seen=f"the files lack {len(missing)} of the model's tensors, such as {missing[0]}; these are random",

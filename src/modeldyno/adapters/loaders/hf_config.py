@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import digest, hf, torch_module, transformers_model
+from modeldyno.adapters.loaders import digest, hf, torch_module, torch_weights, transformers_model
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
@@ -34,28 +34,30 @@ def claims(path: Path) -> bool:
 
 
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
-    """Make the architecture with random weights from the seed."""
+    """Build the architecture with random weights from the seed."""
     del trust  # a configuration holds no code
     file = _file(ref)
     config = transformers_model.configuration(file)
     module = transformers_model.random_model(config, seed=seed, where=file)
     with describing():
-        made = _model(ref, file, config, module, seed)
-    return replace(made, value=module, graph=torch_module.grapher(module))
+        model = _model(ref, file, config, module, seed)
+    return replace(model, value=module, graph=torch_module.grapher(module))
 
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
-    """Make the architecture where weights take no memory."""
+    """Build the architecture on meta tensors, without memory for weights."""
     from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph  # noqa: PLC0415 - it imports torch
 
     del trust  # a configuration holds no code
     file = _file(ref)
     config = transformers_model.configuration(file)
-    module, stage = torch_tracing_graph.build(
+    module, dispatch_mode = torch_tracing_graph.build(
         lambda: transformers_model.random_model(config, seed=seed, where=file)
     )
-    made = _model(ref, file, config, module, seed)
-    return replace(made, doubts=(), graph=lambda tracing: torch_tracing_graph.graph(module, stage, tracing))
+    model = _model(ref, file, config, module, seed)
+    return replace(
+        model, doubts=(), graph=lambda tracing: torch_tracing_graph.graph(module, dispatch_mode, tracing)
+    )
 
 
 def _file(ref: ModelRef) -> Path:
@@ -77,7 +79,7 @@ def _model(ref: ModelRef, file: Path, config: Any, module: Module, seed: int) ->
         form=Form.TORCH,
         value=None,
         inputs=declared,
-        weights=lambda: torch_module.weights(module),
+        weights=lambda: torch_weights.weights(module),
         encode=transformers_model.encoder(file.parent, config, declared),
         limits=transformers_model.limits(config),
         doubts=(

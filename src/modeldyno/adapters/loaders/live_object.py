@@ -1,4 +1,4 @@
-"""``object:<name>-<hex>``: a live object of this process, which `offer` was given."""
+"""``object:<name>-<hex>``: a live object of this process, registered by `offer`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import call, torch_module
+from modeldyno.adapters.loaders import call, torch_module, torch_weights
 from modeldyno.adapters.loaders import torch as torch_loader
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
@@ -22,12 +22,12 @@ requires: tuple[str, ...] = ()
 tools: tuple[str, ...] = ()
 executes = Executes.NAMED
 backend = "torch"
-"""Of modules; `backend_of` tells what an object needs."""
+"""For modules; `backend_of` returns what an object needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A live object, what to call it, and example inputs for it."""
+    """A live object, its display name, and example inputs for it."""
 
     value: Any
     name: str
@@ -39,17 +39,17 @@ _OFFERS: dict[str, Offer] = {}
 
 NOT_ISOLATED = Doubt(
     code="not-isolated",
-    seen="the model is a live object and ran inside the calling process, beside whatever else runs there; "
-    "process_memory is what was added to that process, the model's own weights not among it",
+    seen="the model is a live object and ran inside the calling process, together with whatever else runs "
+    "there; process_memory is what was added to that process, without the model's own weights",
     advice="save it or name a factory (torch:file.py:factory), so that it runs in a process of its own",
 )
 
 
 def offer(value: Any, name: str | None = None, example: Any = None) -> ModelRef:
-    """Make a live object known to this process, and give the reference by which it can be profiled.
+    """Register a live object in this process, and return the reference by which it can be profiled.
 
     Raises:
-        RequestError: it is nothing that can be called here.
+        RequestError: it cannot be called here.
     """
     backend_of(value)
     label = name or _label(value)
@@ -64,16 +64,16 @@ def withdraw(ref: ModelRef) -> None:
 
 
 def backend_of(value: Any) -> str:
-    """Name the backend for a live object.
+    """Return the backend of a live object.
 
     Raises:
-        RequestError: it is nothing that can be called here.
+        RequestError: it cannot be called here.
     """
     if _is_module(value):
         return "torch"
     if type(value).__module__.partition(".")[0] == "onnxruntime":
         raise RequestError(
-            f"{type(value).__name__} is a session of onnxruntime, which its options already shaped; "
+            f"{type(value).__name__} is an onnxruntime session, whose options are already fixed; "
             "give the path of its .onnx file, and set the options as knobs."
         )
     if not callable(value):
@@ -91,36 +91,38 @@ def claims(path: Path) -> bool:
 
 
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
-    """Look the object up."""
-    del seed, trust  # it is alive already
+    """Look up the object."""
+    del seed, trust  # it is already built
     if ref.locator not in _OFFERS:
         raise RequestError(
             f"There is no live object '{ref.locator}' in this process; give a file or a factory instead, "
             "such as torch:file.py:factory."
         )
-    found = _OFFERS[ref.locator]
-    return _of_module(found) if _is_module(found.value) else _of_callable(found)
+    registered = _OFFERS[ref.locator]
+    return _of_module(registered) if _is_module(registered.value) else _of_callable(registered)
 
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
-    """Look the object up, to be analysed and not run."""
+    """Look up the object for analysis only."""
     return replace(load(ref, seed=seed, trust=trust), doubts=())
 
 
-def _of_module(found: Offer) -> Model:
-    module = found.value
-    if lazy := torch_module.lazy_parts(module):
+def _of_module(offered: Offer) -> Model:
+    module = offered.value
+    if lazy := torch_weights.lazy_parts(module):
         raise RequestError(
-            f"'{found.name}' has lazy parts, such as {lazy[0]}, which get their shapes by a first call; "
-            "call it once before."
+            f"'{offered.name}' has lazy parts, such as {lazy[0]}, which get their shapes by a first call; "
+            "call it once first."
         )
-    feed, inputs = torch_loader.described(module, found.example, f"object '{found.name}'")
+    feed, inputs = torch_loader.described(module, offered.example, f"object '{offered.name}'")
     return Model(
-        identity=ModelIdentity(name=found.name, digest=torch_module.module_digest(module), framework="torch"),
+        identity=ModelIdentity(
+            name=offered.name, digest=torch_module.module_digest(module), framework="torch"
+        ),
         form=Form.TORCH,
         value=module,
         inputs=inputs,
-        weights=lambda: torch_module.weights(module),
+        weights=lambda: torch_weights.weights(module),
         graph=torch_module.grapher(module),
         example=feed,
         candidates=lambda: torch_module.candidates(module),
@@ -129,14 +131,16 @@ def _of_module(found: Offer) -> Model:
     )
 
 
-def _of_callable(found: Offer) -> Model:
-    example = found.example
-    feed = None if example is None else call.example_feed(found.value, example)
+def _of_callable(offered: Offer) -> Model:
+    example = offered.example
+    feed = None if example is None else call.example_feed(offered.value, example)
     return Model(
-        identity=ModelIdentity(name=found.name, digest=call.callable_digest(found.value), framework="python"),
+        identity=ModelIdentity(
+            name=offered.name, digest=call.callable_digest(offered.value), framework="python"
+        ),
         form=Form.CALLABLE,
-        value=found.value,
-        inputs=call.inputs(found.value, feed),
+        value=offered.value,
+        inputs=call.inputs(offered.value, feed),
         example=feed,
         doubts=(NOT_ISOLATED,),
         borrowed=True,
@@ -144,7 +148,7 @@ def _of_callable(found: Offer) -> Model:
 
 
 def _is_module(value: Any) -> bool:
-    """Whether it is an nn.Module; asked of its classes by name, so that torch is not imported for it."""
+    """Whether it is an nn.Module; checked by class name, so that torch is not imported for it."""
     return any(
         kind.__module__.startswith("torch.nn.") and kind.__name__ == "Module" for kind in type(value).__mro__
     )

@@ -1,7 +1,7 @@
-"""`onnx:m.onnx`: an ONNX graph, read as data; nothing of it is executed.
+"""`onnx:m.onnx`: an ONNX graph, read as data; nothing in it is executed.
 
-The graph is parsed without its external data, which is only hashed, a chunk at a time; to look at a model
-it is not even opened.
+The graph is parsed without its external data, which is only hashed, a chunk at a time; `look` does not even
+open it.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ tools: tuple[str, ...] = ("onnx",)
 executes = Executes.NOTHING
 backend = "onnxruntime"
 
-_LARGEST = 2**31 - 1
+_MAX_BYTES = 2**31 - 1
 """Bytes; protobuf allows no larger message."""
 
 _VALUES = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
-_DAMAGE = (
+_ANALYSIS_ERRORS = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
     AssertionError,
 )  # fmt: skip
-"""What a graph that is none, or not at these sizes, comes to."""
-_SHOWN = 160
-"""Characters of a reason in an error."""
+"""Errors of analysing a damaged graph, or one at impossible sizes."""
+_MAX_REASON = 160
+"""Characters of a reason shown in an error."""
 
 _HEADER = re.compile(rb"\x08[\x01-\x1f][\x12\x1a\x22\x28\x32\x3a\x42]")
-"""How a serialised ModelProto begins: ir_version, then any later field."""
+"""First bytes of a serialised ModelProto: ir_version, then any later field."""
 
 _BATCH_FIRST = re.compile(
     r".*batch.*|n|b|bs|s\d+|unk_.*|.*dynamic_axes_\d+|.*dynamicdimension\.\d+", re.IGNORECASE
 )
-"""What exporters call a free first dimension that is the batch."""
+"""Names that exporters give a dynamic first dimension that is the batch."""
 _BATCH_ANYWHERE = re.compile(r"batch(_?size)?", re.IGNORECASE)
 
 _LOOKUPS: dict[str, tuple[tuple[int, int], ...]] = {
@@ -70,7 +70,7 @@ _LOOKUPS: dict[str, tuple[tuple[int, int], ...]] = {
     "EmbedLayerNormalization": ((0, 2), (1, 4)),
     "QEmbedLayerNormalization": ((0, 2), (1, 4)),
 }
-"""Operators that look rows up in a table: positions of (index, table) among their inputs."""
+"""Operators that look up rows in a table: positions of (index, table) among their inputs."""
 _SAME_VALUES = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose"})
 _SAME_ROWS = frozenset({"Cast", "Identity", "DequantizeLinear"})
 _RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
@@ -78,7 +78,7 @@ _TYPE_KINDS = {"sequence_type": "a sequence", "map_type": "a map", "optional_typ
 
 
 def claims(path: Path) -> bool:
-    """Say whether a path is an ONNX file, by its suffix or its first bytes."""
+    """Whether a path is an ONNX file, by its suffix or its first bytes."""
     if not path.is_file():
         return False
     if path.suffix.lower() == ".onnx":
@@ -92,26 +92,26 @@ def claims(path: Path) -> bool:
 
 @describing()
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
-    """Read what the graph says of itself.
+    """Read the graph.
 
     Raises:
         RequestError: the file is missing, damaged or too large, or its external data is not there.
     """
     del seed, trust  # nothing in it is random, and nothing is executed
-    return _described(Path(ref.locator), whole=True)
+    return _describe_model(Path(ref.locator), whole=True)
 
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
-    """Read the same without its external data, which need not be there; the digest is of the graph alone.
+    """Read the same without external data, which may be missing; the digest is of the graph alone.
 
     Raises:
         RequestError: the file is missing, damaged or too large.
     """
     del seed, trust
-    return _described(Path(ref.locator), whole=False)
+    return _describe_model(Path(ref.locator), whole=False)
 
 
-def _described(path: Path, *, whole: bool) -> Model:
+def _describe_model(path: Path, *, whole: bool) -> Model:
     from modeldyno.adapters.loaders.onnx_tracing.weights import weights as weights_of  # noqa: PLC0415 - it imports numpy
 
     data = _read(path)
@@ -119,16 +119,16 @@ def _described(path: Path, *, whole: bool) -> Model:
     model = _parse(data, path)
     del data
     try:
-        files = external_files(model, path) if whole else _found(model, path)
+        files = external_files(model, path) if whole else _external_files_or_none(model, path)
         weights = tuple(weights_of(model, path))
         inputs = tuple(_inputs(model.graph, path))
-        skeleton = _skeleton(model)
+        skeleton = _without_weights(model)
         guesses = size_guesses(model, inputs)
     except UnicodeError as error:
         raise RequestError(f"{path} is damaged: a name in it is not text; export it again.") from error
-    known = _digest(graph_digest, files or {}) if whole else digest.of_structure([graph_digest])
+    content_digest = _digest(graph_digest, files or {}) if whole else digest.of_structure([graph_digest])
     return Model(
-        identity=ModelIdentity(name=path.stem, digest=known, framework="onnx"),
+        identity=ModelIdentity(name=path.stem, digest=content_digest, framework="onnx"),
         form=Form.ONNX,
         value=path,
         inputs=inputs,
@@ -142,8 +142,8 @@ def _described(path: Path, *, whole: bool) -> Model:
     )
 
 
-def _found(model: Proto, path: Path) -> dict[str, Path] | None:
-    """Give the files of external data where they are all there, and None elsewhere."""
+def _external_files_or_none(model: Proto, path: Path) -> dict[str, Path] | None:
+    """Return the files of external data if all are there, else None."""
     try:
         return external_files(model, path)
     except RequestError:
@@ -152,14 +152,14 @@ def _found(model: Proto, path: Path) -> dict[str, Path] | None:
 
 def _read(path: Path) -> bytes:
     if path.is_dir():
-        found = sorted((*path.glob("*.onnx"), *path.glob("*/*.onnx")))
-        hint = f"name the file, such as {found[0]}" if found else "there is no .onnx file in it"
+        candidates = sorted((*path.glob("*.onnx"), *path.glob("*/*.onnx")))
+        hint = f"name the file, such as {candidates[0]}" if candidates else "there is no .onnx file in it"
         raise RequestError(f"{path} is a directory; {hint}.")
     if not path.is_file():
         raise RequestError(f"There is no file {path}; check the path of the ONNX model.")
     try:
         size = path.stat().st_size
-        if size > _LARGEST:
+        if size > _MAX_BYTES:
             raise RequestError(
                 f"{path} has {size:,} bytes, but an ONNX graph holds less than 2 GiB; "
                 "save it with its weights as external data."
@@ -176,17 +176,17 @@ def _parse(data: bytes, path: Path) -> Proto:
     try:
         model = onnx.ModelProto.FromString(data)
     except (DecodeError, RecursionError) as error:
-        raise RequestError(f"{path} is no ONNX model, or is truncated or damaged.") from error
+        raise RequestError(f"{path} is not an ONNX model, or is truncated or damaged.") from error
     if not (model.ir_version > 0 and model.graph.node and model.graph.output):
-        raise RequestError(f"{path} holds no ONNX graph; it is of another kind, truncated or damaged.")
+        raise RequestError(f"{path} holds no ONNX graph; it has another format, or is truncated or damaged.")
     return model
 
 
 # -- graph -----------------------------------------------------------------------------------------
 
 
-def _skeleton(model: Proto) -> bytes:
-    """Give the file without the values of its weights; small tensors, which may be shapes, stay."""
+def _without_weights(model: Proto) -> bytes:
+    """Return the file without the values of its weights; small tensors, which may be shapes, stay."""
     for tensor in tensors(model):
         if math.prod(tensor.dims) > KNOWN_WHOLE:
             for values in _VALUES:
@@ -201,8 +201,8 @@ def _graph(skeleton: bytes, tracing: Tracing, path: Path) -> Graph:
 
     try:
         return onnx_tracing_graph.graph(onnx.ModelProto.FromString(skeleton), tracing)
-    except _DAMAGE as error:
-        why = " ".join(str(error).split())[:_SHOWN] or type(error).__name__
+    except _ANALYSIS_ERRORS as error:
+        why = " ".join(str(error).split())[:_MAX_REASON] or type(error).__name__
         raise RequestError(
             f"{path} cannot be analysed ({why}); check that it passes onnx.checker."
         ) from error
@@ -214,26 +214,30 @@ def _graph(skeleton: bytes, tracing: Tracing, path: Path) -> Graph:
 def _inputs(graph: Proto, path: Path) -> Iterator[InputSpec]:
     initialised = {tensor.name for tensor in graph.initializer}
     initialised |= {tensor.values.name for tensor in graph.sparse_initializer}
-    given = [value for value in graph.input if value.name not in initialised]
-    for value in given:
+    values = [value for value in graph.input if value.name not in initialised]
+    for value in values:
         check_text(path, value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim))
-    renamed = _batch_names(given)
-    rows = _table_rows(graph, {value.name for value in given})
+    renamed = _batch_names(values)
+    rows = _table_rows(graph, {value.name for value in values})
     compared = compared_with(graph)
-    for value in given:
-        kind = value.type.WhichOneof("value")
-        if kind != "tensor_type":
-            what = _TYPE_KINDS.get(kind, "of no dense type")
-            raise RequestError(f"{path}: input {quoted(value.name)} is {what}; only tensors can be fed.")
+    for value in values:
+        value_type = value.type.WhichOneof("value")
+        if value_type != "tensor_type":
+            type_name = _TYPE_KINDS.get(value_type, "not a dense tensor")
+            raise RequestError(f"{path}: input {quoted(value.name)} is {type_name}; only tensors can be fed.")
         dtype, _ = element(value.type.tensor_type.elem_type, f"input {quoted(value.name)}", path)
-        shape = _shape(value, renamed)
-        asked = compared.get(value.name) if shape in {(), (1,)} else None
-        low, high = _range(value.name, dtype, rows.get(value.name)) if asked is None else (asked, asked)
+        shape = _input_shape(value, renamed)
+        expected = compared.get(value.name) if shape in {(), (1,)} else None
+        low, high = (
+            _value_range(value.name, dtype, rows.get(value.name))
+            if expected is None
+            else (expected, expected)
+        )
         yield InputSpec(name=value.name, shape=shape, dtype=dtype, low=low, high=high)
 
 
 def _batch_names(values: Iterable[Proto]) -> set[str]:
-    """Find the symbols that stand for the batch: the same symbol means it wherever it occurs."""
+    """Find the symbols of the batch dimension: the same symbol means the batch everywhere."""
     names: set[str] = set()
     for value in values:
         symbols = [dim.dim_param for dim in value.type.tensor_type.shape.dim]
@@ -242,7 +246,7 @@ def _batch_names(values: Iterable[Proto]) -> set[str]:
     return {name for name in names if not names_nothing(name)}
 
 
-def _shape(value: Proto, batch_names: set[str]) -> tuple[Dimension, ...] | None:
+def _input_shape(value: Proto, batch_names: set[str]) -> tuple[Dimension, ...] | None:
     if not value.type.tensor_type.HasField("shape"):
         return None
 
@@ -261,7 +265,7 @@ def _table_rows(graph: Proto, inputs: set[str]) -> dict[str, int]:
     """Follow inputs to the tables that they index: the smallest one bounds the vocabulary."""
     origin = {name: name for name in inputs}
     tables = {tensor.name: tensor.dims[0] for tensor in graph.initializer if tensor.dims}
-    found: dict[str, int] = {}
+    smallest: dict[str, int] = {}
     for node in graph.node:
         source = node.input[0] if node.input else ""
         for output in node.output[:1]:
@@ -269,26 +273,26 @@ def _table_rows(graph: Proto, inputs: set[str]) -> dict[str, int]:
                 origin[output] = origin[source]
             if node.op_type in _SAME_ROWS and source in tables:
                 tables[output] = tables[source]
-        if _axis(node) != 0:
+        if _axis_of(node) != 0:
             continue
         for index, table in _LOOKUPS.get(node.op_type, ()):
             if max(index, table) < len(node.input) and node.input[index] in origin:
                 name, rows = origin[node.input[index]], tables.get(node.input[table], 0)
                 if rows > 0:
-                    found[name] = min(rows, found.get(name, rows))
-    return found
+                    smallest[name] = min(rows, smallest.get(name, rows))
+    return smallest
 
 
-def _axis(node: Proto) -> int:
+def _axis_of(node: Proto) -> int:
     names = {"axis", "gather_axis"}
     return next((int(attribute.i) for attribute in node.attribute if attribute.name in names), 0)
 
 
-def _range(name: str, dtype: str, rows: int | None) -> tuple[float | None, float | None]:
-    whole = dtype.startswith(("int", "uint"))
-    if "mask" in name.lower() and (whole or dtype == "bool"):
+def _value_range(name: str, dtype: str, rows: int | None) -> tuple[float | None, float | None]:
+    is_integer = dtype.startswith(("int", "uint"))
+    if "mask" in name.lower() and (is_integer or dtype == "bool"):
         return 1, 1
-    if not whole:
+    if not is_integer:
         return None, None
     if rows is not None:
         return 0, rows - 1
@@ -298,6 +302,6 @@ def _range(name: str, dtype: str, rows: int | None) -> tuple[float | None, float
 def _digest(graph: bytes, files: dict[str, Path]) -> str:
     parts: list[str | bytes] = [graph]
     for location, file in sorted(files.items()):
-        with file.open("rb") as opened:
-            parts += [location, hashlib.file_digest(opened, "sha256").digest()]
+        with file.open("rb") as stream:
+            parts += [location, hashlib.file_digest(stream, "sha256").digest()]
     return digest.of_parts(parts)

@@ -1,4 +1,4 @@
-"""Python that the user names: ``pkg.mod:attribute`` or ``file.py:attribute``, imported in this process."""
+"""Python code that the user names (``pkg.mod:attribute``, ``file.py:attribute``), imported in process."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _NAMED_IN_FILE = re.compile(r".+\.py:[A-Za-z_][\w.]*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Something in a Python module that was imported."""
+    """An attribute of an imported Python module."""
 
     module: ModuleType
     attribute: str
     value: Any
     label: str
-    """For people: ``mod.attribute``."""
+    """Display name: ``mod.attribute``."""
 
 
 def is_named_in_file(path: Path) -> bool:
-    """Whether a path reads ``file.py:attribute``."""
+    """Whether a path has the form ``file.py:attribute``."""
     return _NAMED_IN_FILE.fullmatch(str(path)) is not None
 
 
@@ -61,7 +61,7 @@ def needless(function: Callable[..., Any]) -> bool:
 
 
 def required(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Name the parameters without which it cannot be called; none if its signature is not known."""
+    """Name the required parameters; none if the signature is unknown."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -73,7 +73,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def code_of(value: Any) -> bytes:
-    """Give what a function or class is made of: its source, or else its byte code."""
+    """Return the source of a function or class, or else its byte code."""
     try:
         return inspect.getsource(value).encode()
     except (OSError, TypeError):
@@ -82,7 +82,7 @@ def code_of(value: Any) -> bytes:
 
 
 def _from_module(name: str) -> ModuleType:
-    _importable(Path.cwd())
+    _make_importable(Path.cwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -92,15 +92,15 @@ def _from_module(name: str) -> ModuleType:
                 f"There is no Python module '{missing}' to import; name an installed one, one in the current "
                 "directory, or a file as file.py:name."
             ) from error
-        raise _broken(name, error) from error
+        raise _import_error(name, error) from error
     except (Exception, SystemExit) as error:
-        raise _broken(name, error) from error
+        raise _import_error(name, error) from error
 
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise RequestError(f"There is no file '{path}'; give the path of a Python file, as file.py:name.")
-    _importable(path.resolve().parent)
+    _make_importable(path.resolve().parent)
     path = path.resolve()
     name = f"modeldyno_source_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -112,29 +112,29 @@ def _from_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise _broken(path.name, error, path) from error
+        raise _import_error(path.name, error, path) from error
     return module
 
 
-def _importable(folder: Path) -> None:
+def _make_importable(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
 
 
-def _broken(name: str, error: BaseException, path: Path | None = None) -> RequestError:
-    """Say where and why importing failed: in the file named, if the traceback passes through it."""
+def _import_error(name: str, error: BaseException, path: Path | None = None) -> RequestError:
+    """Return an error that says where and why importing failed, preferably in the named file."""
     if isinstance(error, SyntaxError):
-        place = f"{error.filename}:{error.lineno}"
+        location = f"{error.filename}:{error.lineno}"
     else:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
         frames = [f for f in frames if path is None or f.filename == str(path)] or frames
         frames = [f for f in frames if f.filename != __file__] or frames
-        place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
+        location = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
     reason = str(error.msg if isinstance(error, SyntaxError) else error)
     lines = reason.strip().splitlines() or ["no message"]
     return RequestError(
-        f"Importing '{name}' failed at {place} with {type(error).__name__}: {lines[0]}; correct it there."
+        f"Importing '{name}' failed at {location} with {type(error).__name__}: {lines[0]}; correct it there."
     )
 
 
@@ -142,13 +142,13 @@ def _attribute(module: ModuleType, where: str, dotted: str) -> Any:
     value: Any = module
     for part in dotted.split("."):
         if not hasattr(value, part):
-            public = [n for n in dir(value) if not n.startswith("_") and _is_wanted(value, n)]
+            public = [n for n in dir(value) if not n.startswith("_") and _is_public_attribute(value, n)]
             raise UnknownName.among(f"object in {where} called", part, public)
         value = getattr(value, part)
     return value
 
 
-def _is_wanted(owner: Any, name: str) -> bool:
+def _is_public_attribute(owner: Any, name: str) -> bool:
     value = getattr(owner, name, None)
     defined = getattr(value, "__module__", None)
     return not isinstance(value, ModuleType) and (

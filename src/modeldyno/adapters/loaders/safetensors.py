@@ -1,6 +1,6 @@
-"""``safetensors:file``: weights without an architecture, of which the header says what they weigh.
+"""``safetensors:file``: weights without an architecture; the header lists their sizes.
 
-Only the header is read: a few kilobytes of a file of any size, and nothing in it is executed.
+Only the header is read: a few kilobytes of a file of any size. Nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ tools: tuple[str, ...] = ()
 executes = Executes.NOTHING
 backend = "python"
 
-_LARGEST_HEADER = 100_000_000
-"""Bytes, as the format itself limits it."""
+_MAX_HEADER = 100_000_000
+"""Bytes; the limit of the format itself."""
 _DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
     "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8",
@@ -46,14 +46,14 @@ def claims(path: Path) -> bool:
 
 
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
-    """Refuse: there is nothing to run.
+    """Raise: there is nothing to run.
 
     Raises:
         RequestError: always.
     """
     del seed, trust
     raise RequestError(
-        f"'{ref.locator}' holds weights without an architecture; `modeldyno inspect` says what they weigh, "
+        f"'{ref.locator}' holds weights without an architecture; `modeldyno inspect` lists their sizes, "
         "and a directory with its config.json, or a factory that loads them (torch:file.py:make), can be run."
     )
 
@@ -68,23 +68,23 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     path = Path(ref.locator)
     if not path.is_file():
         raise RequestError(f"There is no file '{path}'; check the path of the safetensors file.")
-    found = header(path)
+    weights = header(path)
     return Model(
         identity=ModelIdentity(
             name=path.stem,
-            digest=digest.of_structure(f"{w.name}:{w.dtype}:{w.shape}" for w in found),
+            digest=digest.of_structure(f"{w.name}:{w.dtype}:{w.shape}" for w in weights),
             framework="safetensors",
         ),
         form=Form.CALLABLE,
         value=None,
         inputs=(),
-        weights=lambda: found,
+        weights=lambda: weights,
         file_bytes=path.stat().st_size,
     )
 
 
 def header(path: Path) -> tuple[Weight, ...]:
-    """List the tensors that a file says it has.
+    """List the tensors in the header of a file.
 
     Raises:
         RequestError: it cannot be read, or the header is damaged or does not fit the file.
@@ -93,64 +93,66 @@ def header(path: Path) -> tuple[Weight, ...]:
         size = path.stat().st_size
         with path.open("rb") as file:
             length = int.from_bytes(file.read(_PREFIX), "little")
-            if not 0 < length <= min(_LARGEST_HEADER, size - _PREFIX):
-                raise _damaged(path, f"its header claims {length:,} bytes of a file of {size:,}")
+            if not 0 < length <= min(_MAX_HEADER, size - _PREFIX):
+                raise _damaged_error(path, f"its header claims {length:,} bytes of a file of {size:,}")
             content = json.loads(file.read(length))
     except OSError as error:
         raise RequestError(f"'{path}' cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, "its header is no JSON") from error
+        raise _damaged_error(path, "its header is not JSON") from error
     if not isinstance(content, dict):
-        raise _damaged(path, "its header is no JSON object")
+        raise _damaged_error(path, "its header is not a JSON object")
     data = size - _PREFIX - length
-    found = tuple(
+    weights = tuple(
         _weight(name, entry, data, path) for name, entry in content.items() if name != "__metadata__"
     )
-    if sum(weight.bytes for weight in found) > data:
-        raise _damaged(path, "its tensors lie in each other")
-    return found
+    if sum(weight.bytes for weight in weights) > data:
+        raise _damaged_error(path, "its tensors overlap")
+    return weights
 
 
 def commonest_dtype(files: Iterable[Path]) -> str | None:
-    """Give the floating-point dtype of most of the elements, or None where there is none."""
-    found: Counter[str] = Counter()
+    """Return the floating-point dtype of most of the elements, or None where there is none."""
+    counts: Counter[str] = Counter()
     for path in files:
         for weight in header(path):
             if "float" in weight.dtype:
-                found[weight.dtype] += weight.size
-    return found.most_common(1)[0][0] if found else None
+                counts[weight.dtype] += weight.size
+    return counts.most_common(1)[0][0] if counts else None
 
 
 def _weight(name: str, entry: Any, data: int, path: Path) -> Weight:
     try:
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-        sound = all(type(n) is int and n >= 0 for n in (*shape, begin, end)) and begin <= end <= data
+        is_valid = all(type(n) is int and n >= 0 for n in (*shape, begin, end)) and begin <= end <= data
     except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, f"its entry for {_shown(name)} lacks dtype, shape or data_offsets") from error
-    if not sound or not isinstance(dtype, str) or _DTYPE.fullmatch(dtype) is None:
-        raise _damaged(path, f"its entry for {_shown(name)} does not fit the file")
-    kind = _DTYPES.get(dtype, dtype.lower())
+        raise _damaged_error(
+            path, f"its entry for {_quoted_name(name)} lacks dtype, shape or data_offsets"
+        ) from error
+    if not is_valid or not isinstance(dtype, str) or _DTYPE.fullmatch(dtype) is None:
+        raise _damaged_error(path, f"its entry for {_quoted_name(name)} does not fit the file")
+    dtype_name = _DTYPES.get(dtype, dtype.lower())
     size = _size(shape, 8 * (end - begin))
     if size is None or (
-        dtype in _DTYPES and not dtype.startswith("F6") and (size * bits(kind) + 7) // 8 != end - begin
+        dtype in _DTYPES and not dtype.startswith("F6") and (size * bits(dtype_name) + 7) // 8 != end - begin
     ):
-        raise _damaged(path, f"its entry for {_shown(name)} has another size than its data")
-    return Weight(name=name, shape=shape, dtype=kind, size=size, bytes=end - begin)
+        raise _damaged_error(path, f"its entry for {_quoted_name(name)} has a different size than its data")
+    return Weight(name=name, shape=shape, dtype=dtype_name, size=size, bytes=end - begin)
 
 
-def _size(shape: tuple[int, ...], most: int) -> int | None:
-    """Multiply, but not beyond the bits that there are: a damaged shape may be of any size."""
+def _size(shape: tuple[int, ...], limit: int) -> int | None:
+    """Multiply the dimensions, or return None beyond `limit`: a damaged shape may be of any size."""
     size = 0 if 0 in shape else 1
     for dimension in shape:
         size *= dimension
-        if size > most:
+        if size > limit:
             return None
     return size
 
 
-def _shown(name: str) -> str:
+def _quoted_name(name: str) -> str:
     return ascii(name[:80])
 
 
-def _damaged(path: Path, what: str) -> RequestError:
+def _damaged_error(path: Path, what: str) -> RequestError:
     return RequestError(f"'{path}' is truncated or damaged: {what}; save or copy it again.")

@@ -1,4 +1,4 @@
-"""The tokenizer that lies beside a model as `tokenizer.json`: text to inputs."""
+"""The tokenizer next to a model (`tokenizer.json`): text to inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIELDS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_i
 
 
 def beside(path: Path, inputs: Sequence[InputSpec]) -> Callable[[Sequence[str], int | None], Feed] | None:
-    """Give the encoder of a text model whose `tokenizer.json` lies beside it or one directory up."""
+    """Return the encoder of a text model with a `tokenizer.json` next to it or one directory up."""
     wanted = tuple(spec.name for spec in inputs if spec.name in _FIELDS)
     if "input_ids" not in wanted or find_spec("tokenizers") is None:
         return None
@@ -31,15 +31,15 @@ def beside(path: Path, inputs: Sequence[InputSpec]) -> Callable[[Sequence[str], 
 
 
 def _encode(file: Path, wanted: Sequence[str], texts: Sequence[str], length: int | None) -> Feed:
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     tokenizer = _read(file)
     limit = (tokenizer.truncation or {}).get("max_length")
     if length is not None:
         tokenizer.enable_truncation(min(length, limit or length))
     pad = tokenizer.padding or {}
-    known = {key: pad[key] for key in ("pad_id", "pad_type_id", "pad_token", "direction") if key in pad}
-    tokenizer.enable_padding(**known, length=length)
+    padding = {key: pad[key] for key in ("pad_id", "pad_type_id", "pad_token", "direction") if key in pad}
+    tokenizer.enable_padding(**padding, length=length)
     encodings = tokenizer.encode_batch(list(texts))
     return {
         name: np.array([getattr(encoding, _FIELDS[name]) for encoding in encodings], np.int64)
@@ -53,4 +53,4 @@ def _read(file: Path) -> Any:
     try:
         return tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # it raises the bare class
-        raise RequestError(f"{file} is no readable tokenizer: {error}.") from error
+        raise RequestError(f"{file} is not a readable tokenizer: {error}.") from error

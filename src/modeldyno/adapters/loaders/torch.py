@@ -1,8 +1,8 @@
-"""``torch:pkg.mod:factory`` and ``torch:file.py:factory``: a module that Python code makes.
+"""``torch:pkg.mod:factory`` and ``torch:file.py:factory``: a module built by Python code.
 
-The name may be a function or class without required arguments that gives an nn.Module, or a pair of
-an nn.Module and example inputs (a tensor, a tuple of tensors, or a dict by name), or it may be an
-nn.Module itself. An attribute ``example_input_array`` of the module serves as example inputs too.
+The name may be a function or class without required arguments that returns an nn.Module, or a pair of an
+nn.Module and example inputs (a tensor, a tuple of tensors, or a dict by name), or it may be an nn.Module
+itself. An attribute ``example_input_array`` of the module serves as example inputs too.
 The seed is set before anything is imported, for random weights.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import python_source, torch_module
+from modeldyno.adapters.loaders import python_source, torch_module, torch_weights
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.data.torch_signature import Forward
@@ -46,22 +46,22 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        found = python_source.find(ref.scheme, ref.locator)
-        module, example = _made(found, ref)
+        source = python_source.find(ref.scheme, ref.locator)
+        module, example = _build_module(source, ref)
     with describing():
         feed, inputs = described(module, example, str(ref))
-    _settle(module, feed, ref)
+    _initialise_lazy(module, feed, ref)
     with describing():
         return Model(
             identity=ModelIdentity(
-                name=found.label,
-                digest=torch_module.module_digest(module, python_source.code_of(found.value)),
+                name=source.label,
+                digest=torch_module.module_digest(module, python_source.code_of(source.value)),
                 framework="torch",
             ),
             form=Form.TORCH,
             value=module.eval(),
             inputs=inputs,
-            weights=lambda: torch_module.weights(module),
+            weights=lambda: torch_weights.weights(module),
             graph=torch_module.grapher(module),
             example=feed,
             candidates=lambda: torch_module.candidates(module),
@@ -69,68 +69,68 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
-    """Call the factory where tensors take no memory; one that cannot be called so is loaded as it is."""
+    """Build the module on meta tensors; load it for real where that fails."""
     import torch  # noqa: PLC0415 - heavy
 
     from modeldyno.adapters.loaders.torch_tracing import dispatch, graph  # noqa: PLC0415 - they import torch
 
     try:
         with torch.random.fork_rng(devices=[]):
-            ((module, example), found), stage = graph.build(lambda: _found(ref, seed))
+            ((module, example), source), dispatch_mode = graph.build(lambda: _find_and_build(ref, seed))
     except dispatch.ComputesLong:
-        return replace(load(ref, seed=seed, trust=trust), doubts=(_RAN,))
-    except Exception:  # noqa: BLE001 - such as a factory that reads weights; a wrong one is refused once more
+        return replace(load(ref, seed=seed, trust=trust), doubts=(_FACTORY_RAN,))
+    except Exception:  # noqa: BLE001 - such as a factory that reads weights; a wrong one is rejected again
         return load(ref, seed=seed, trust=trust)
     feed, inputs = described(module, example, str(ref))
     return Model(
         identity=ModelIdentity(
-            name=found.label,
-            digest=torch_module.structure_digest(module, python_source.code_of(found.value)),
+            name=source.label,
+            digest=torch_module.structure_digest(module, python_source.code_of(source.value)),
             framework="torch",
         ),
         form=Form.TORCH,
         value=None,
         inputs=inputs,
-        weights=lambda: torch_module.weights(module),
-        graph=lambda tracing: graph.graph(module, stage, tracing),
+        weights=lambda: torch_weights.weights(module),
+        graph=lambda tracing: graph.graph(module, dispatch_mode, tracing),
         example=feed,
         candidates=lambda: torch_module.candidates(module),
     )
 
 
-_RAN = Doubt(
+_FACTORY_RAN = Doubt(
     code="factory-ran",
-    seen="the function that makes the model trains, calibrates or otherwise computes for long, so it was run "
-    "as it is, with all its weights in memory",
+    seen="the function that builds the model trains, calibrates or otherwise computes for long, so it was "
+    "run unchanged, with all its weights in memory",
     advice="compute elsewhere, and load the finished weights in that function; that takes seconds",
 )
 
 
-def _found(ref: ModelRef, seed: int) -> tuple[tuple[Module, Any], python_source.Source]:
+def _find_and_build(ref: ModelRef, seed: int) -> tuple[tuple[Module, Any], python_source.Source]:
     import torch  # noqa: PLC0415 - heavy
 
     torch.manual_seed(seed)
-    found = python_source.find(ref.scheme, ref.locator)
-    module, example = _made(found, ref)
-    if torch_module.lazy_parts(module):
-        raise RequestError("It gets its shapes by a call, which is for `load` to make.")
+    source = python_source.find(ref.scheme, ref.locator)
+    module, example = _build_module(source, ref)
+    if torch_weights.lazy_parts(module):
+        raise RequestError("The module gets its shapes by a first call; only `load` makes it.")
     if torch_module.lacks_numbers(example_of(module, example)):
-        raise RequestError("The numbers of its example are for `load` to make.")
-    return (module, example), found
+        raise RequestError("The values of the example are unknown; only `load` computes them.")
+    return (module, example), source
 
 
-def _settle(module: Module, feed: Feed | None, ref: ModelRef) -> None:
-    """Call a module once whose parts get their shapes by their first call.
+def _initialise_lazy(module: Module, feed: Feed | None, ref: ModelRef) -> None:
+    """Call a module with lazy parts once, so that they get their shapes.
 
     Raises:
         RequestError: there are no inputs to call it with.
     """
-    if not (lazy := torch_module.lazy_parts(module)):
+    if not (lazy := torch_weights.lazy_parts(module)):
         return
     if feed is None:
         raise RequestError(
             f"'{ref}' has lazy parts, such as {lazy[0]}, which get their shapes by a first call; "
-            "return example inputs beside the module."
+            "return example inputs with the module."
         )
     import torch  # noqa: PLC0415 - heavy
 
@@ -139,34 +139,34 @@ def _settle(module: Module, feed: Feed | None, ref: ModelRef) -> None:
         module.eval()(*args, **kwargs)
 
 
-def described(module: Module, example: Any, where: str) -> tuple[Feed | None, tuple[InputSpec, ...]]:
-    """Give the example as a feed, and the inputs: as it shows them, or the parameters of forward."""
+def described(module: Module, example: Any, origin: str) -> tuple[Feed | None, tuple[InputSpec, ...]]:
+    """Return the example as a feed, and the inputs: from the example, or the parameters of forward."""
     example = example_of(module, example)
     if example is None:
         return None, torch_module.forward_inputs(module)
-    return torch_module.example_inputs(module, example, where)
+    return torch_module.example_inputs(module, example, origin)
 
 
 def example_of(module: Module, example: Any) -> Any:
-    """Give the example that a factory returned, or else that which the module carries; None without one."""
+    """Return the example that a factory returned, or else the module's own; None without one."""
     return getattr(module, "example_input_array", None) if example is None else example
 
 
-def _made(found: python_source.Source, ref: ModelRef) -> tuple[Module, Any]:
+def _build_module(source: python_source.Source, ref: ModelRef) -> tuple[Module, Any]:
     import torch  # noqa: PLC0415 - heavy
 
-    made = found.value
-    if not isinstance(made, torch.nn.Module) and callable(made):
-        if needed := python_source.required(made):
+    value = source.value
+    if not isinstance(value, torch.nn.Module) and callable(value):
+        if required_arguments := python_source.required(value):
             raise RequestError(
-                f"'{ref}' needs {_arguments(needed)}, and what makes a model takes none; if it is no factory "
-                f"but what is to be measured, profile it as call:{ref.locator}."
+                f"'{ref}' needs {_arguments(required_arguments)}, but a factory takes none; to measure the "
+                f"function itself, profile it as call:{ref.locator}."
             )
-        made = made()
-    module, example = made if _is_pair(made) else (made, None)
+        value = value()
+    module, example = value if _is_pair(value) else (value, None)
     if not isinstance(module, torch.nn.Module):
         raise RequestError(
-            f"'{ref}' gives {type(module).__name__}, not a torch.nn.Module or a pair of one and its "
+            f"'{ref}' returns {type(module).__name__}, not a torch.nn.Module or a pair of one and its "
             f"inputs; profile any other callable as call:{ref.locator}."
         )
     return module, example
@@ -176,5 +176,5 @@ def _arguments(names: tuple[str, ...]) -> str:
     return f"the argument{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-def _is_pair(made: Any) -> bool:
-    return isinstance(made, tuple) and len(made) == 2  # noqa: PLR2004 - a module and its inputs
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2  # noqa: PLR2004 - a module and its inputs

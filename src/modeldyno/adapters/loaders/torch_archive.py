@@ -1,4 +1,4 @@
-"""Archives that torch writes: zip files, looked at without executing anything of them."""
+"""Archives that torch writes: zip files, read without executing anything in them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from modeldyno.adapters.loaders import digest
 if TYPE_CHECKING:
     from pathlib import Path
 
-_NO_CONTENT = (".debug_pkl", ".data/serialization_id")
-"""Members that change from one saving to the next, or with the place of the sources."""
+_VOLATILE = (".debug_pkl", ".data/serialization_id")
+"""Members that differ between two saves of the same model, or with the location of the sources."""
 
 
 def members(path: Path) -> tuple[str, ...]:
-    """List the members of a zip file without their common root; nothing where it is none."""
+    """List the members of a zip file without their common root; empty if it is not a zip file."""
     try:
         with zipfile.ZipFile(path) as archive:
             return tuple(_inner(name) for name in archive.namelist())
@@ -26,16 +26,18 @@ def members(path: Path) -> tuple[str, ...]:
 
 
 def content_digest(path: Path, leave_out: tuple[str, ...] = ()) -> str:
-    """Digest the members by name and content: renaming the file, or saving again, changes nothing.
+    """Digest the members by name and content, so that renaming or saving again changes nothing.
 
     Args:
         path: the archive.
-        leave_out: beginnings of the names of members that do not determine the outputs.
+        leave_out: prefixes of the names of members that do not affect the outputs.
     """
     with zipfile.ZipFile(path) as archive:
         names = {_inner(name): name for name in archive.namelist()}
-        kept = sorted(n for n in names if not n.endswith(_NO_CONTENT) and not n.startswith(leave_out))
-        return digest.of_parts(part for name in kept for part in (name, _member(archive, names[name])))
+        content_names = sorted(n for n in names if not n.endswith(_VOLATILE) and not n.startswith(leave_out))
+        return digest.of_parts(
+            part for name in content_names for part in (name, _member(archive, names[name]))
+        )
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:

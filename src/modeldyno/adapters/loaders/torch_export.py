@@ -1,7 +1,7 @@
 """``exported:m.pt2``: programs of torch.export.
 
-Every such archive needs trust: torch.export.load unpickles the sample inputs and any weights that are
-saved as pickles, and it evaluates the symbolic expressions of the program as Python (by sympy).
+Every such archive needs trust: torch.export.load unpickles the sample inputs and any weights saved as
+pickles, and evaluates the symbolic expressions of the program as Python (by sympy).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import torch_archive, torch_module
+from modeldyno.adapters.loaders import torch_archive, torch_module, torch_weights
 from modeldyno.core.spec.input_spec import BATCH, SEQUENCE, InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError, TrustRequired
@@ -37,13 +37,13 @@ def claims(path: Path) -> bool:
 
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Load the program and its module."""
-    del seed  # its weights are its own
+    del seed  # its weights are in the file
     path = Path(ref.locator)
     _check(path, trust=trust)
-    program = _loaded(path)
+    program = _load_program(path)
     module = program.module()
     for part in module.modules():
-        part.training = False  # the mode was fixed by the export, and eval() is refused
+        part.training = False  # the export fixed the mode, and eval() is rejected
     with describing():
         return Model(
             identity=ModelIdentity(
@@ -56,14 +56,14 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
             form=Form.TORCH,
             value=module,
             inputs=tuple(_inputs(program, torch_module.parameters(module))),
-            weights=lambda: torch_module.weights(module),
+            weights=lambda: torch_weights.weights(module),
             graph=torch_module.grapher(module),
             file_bytes=path.stat().st_size,
         )
 
 
 look = load
-"""What is known of such a model is only known once it is loaded."""
+"""Nothing is known of such a model without loading it."""
 
 
 def _check(path: Path, *, trust: bool) -> None:
@@ -71,7 +71,8 @@ def _check(path: Path, *, trust: bool) -> None:
         raise RequestError(f"There is no file '{path}'; give the path of a .pt2 archive.")
     if not _is_exported(torch_archive.members(path)):
         raise RequestError(
-            f"'{path}' is no archive of torch.export, or is damaged; save it again with torch.export.save."
+            f"'{path}' is not an archive of torch.export, or is damaged; save it again with "
+            "torch.export.save."
         )
     if not trust:
         raise TrustRequired(
@@ -80,16 +81,16 @@ def _check(path: Path, *, trust: bool) -> None:
         )
 
 
-def _is_exported(found: tuple[str, ...]) -> bool:
-    current = any(name.startswith("models/") and name.endswith(".json") for name in found)
-    return current or "serialized_exported_program.json" in found
+def _is_exported(names: tuple[str, ...]) -> bool:
+    current = any(name.startswith("models/") and name.endswith(".json") for name in names)
+    return current or "serialized_exported_program.json" in names
 
 
-def _loaded(path: Path) -> ExportedProgram:
+def _load_program(path: Path) -> ExportedProgram:
     import torch  # noqa: PLC0415 - heavy
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of archives written by other releases, which load all the same
+        warnings.simplefilter("ignore")  # archives of other releases warn, but load all the same
         try:
             return torch.export.load(path)
         except Exception as error:
@@ -100,29 +101,29 @@ def _loaded(path: Path) -> ExportedProgram:
 
 
 def _inputs(program: ExportedProgram, names: tuple[str, ...]) -> Iterator[InputSpec]:
-    """Declare the tensors that the user gives; a dimension that is free has a name."""
+    """Declare the user inputs; a dynamic dimension has a name."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
-    free: dict[str, str] = {}
-    given = program.graph_signature.user_inputs
-    labels = names if len(names) == len(given) else tuple(map(str, given))
-    for label, placeholder in zip(labels, given, strict=True):
+    dynamic_names: dict[str, str] = {}
+    user_inputs = program.graph_signature.user_inputs
+    labels = names if len(names) == len(user_inputs) else tuple(map(str, user_inputs))
+    for label, placeholder in zip(labels, user_inputs, strict=True):
         value = values.get(str(placeholder))
         if value is not None and hasattr(value, "dtype"):
             yield InputSpec(
                 name=label,
-                shape=tuple(_dimension(value, axis, free) for axis in range(value.ndim)),
-                dtype=torch_module.dtype_name(value.dtype),
+                shape=tuple(_dimension(value, axis, dynamic_names) for axis in range(value.ndim)),
+                dtype=torch_weights.dtype_name(value.dtype),
             )
 
 
-def _dimension(value: Any, axis: int, free: dict[str, str]) -> int | str:
-    """Name a free dimension: the archive keeps only symbols such as s31, and equal ones are one dimension."""
+def _dimension(value: Any, axis: int, dynamic_names: dict[str, str]) -> int | str:
+    """Name a dynamic dimension: the archive has only symbols such as s31; equal ones are one dimension."""
     size = value.shape[axis]
     if isinstance(size, int):
         return size
     label = str(size)
-    if axis == 0 and BATCH not in free.values():
+    if axis == 0 and BATCH not in dynamic_names.values():
         label = BATCH
-    elif axis == 1 and not value.is_floating_point() and SEQUENCE not in free.values():
+    elif axis == 1 and not value.is_floating_point() and SEQUENCE not in dynamic_names.values():
         label = SEQUENCE
-    return free.setdefault(str(size), label)
+    return dynamic_names.setdefault(str(size), label)

@@ -1,4 +1,4 @@
-"""``torchscript:m.pt``: archives of torch.jit.save; they hold pickles, so they need trust."""
+"""``torchscript:m.pt``: archives of torch.jit.save; they contain pickles, so they need trust."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.adapters.loaders import torch_archive, torch_module
+from modeldyno.adapters.loaders import torch_archive, torch_module, torch_weights
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.interfaces import Executes, Form, Model
@@ -36,10 +36,10 @@ def claims(path: Path) -> bool:
 
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Load the archive on the CPU."""
-    del seed  # its weights are its own
+    del seed  # its weights are in the file
     path = Path(ref.locator)
     _check(path, trust=trust)
-    module = _loaded(path)
+    module = _load_module(path)
     with describing():
         return Model(
             identity=ModelIdentity(
@@ -51,22 +51,22 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
             value=module,
             inputs=torch_module.forward_inputs(module),
             candidates=lambda: torch_module.candidates(module),
-            weights=lambda: [*torch_module.weights(module), *_constants(module)],
+            weights=lambda: [*torch_weights.weights(module), *_constants(module)],
             graph=torch_module.grapher(module),
             file_bytes=path.stat().st_size,
         )
 
 
 look = load
-"""What is known of such a model is only known once it is loaded."""
+"""Nothing is known of such a model without loading it."""
 
 
 def _check(path: Path, *, trust: bool) -> None:
     if not path.is_file():
         raise RequestError(f"There is no file '{path}'; give the path of a TorchScript archive.")
-    found = torch_archive.members(path)
-    if not _is_torchscript(found):
-        raise RequestError(_not_torchscript(path, found))
+    names = torch_archive.members(path)
+    if not _is_torchscript(names):
+        raise RequestError(_not_torchscript(path, names))
     if not trust:
         raise TrustRequired(
             f"'{path}' is a TorchScript archive, which holds pickles and code that run when it is loaded; "
@@ -74,19 +74,19 @@ def _check(path: Path, *, trust: bool) -> None:
         )
 
 
-def _is_torchscript(found: tuple[str, ...]) -> bool:
-    return "constants.pkl" in found and any(name.startswith("code/") for name in found)
+def _is_torchscript(names: tuple[str, ...]) -> bool:
+    return "constants.pkl" in names and any(name.startswith("code/") for name in names)
 
 
-def _not_torchscript(path: Path, found: tuple[str, ...]) -> str:
-    if "data.pkl" in found or _is_pickle(path):
+def _not_torchscript(path: Path, names: tuple[str, ...]) -> str:
+    if "data.pkl" in names or _is_pickle(path):
         return (
             f"'{path}' holds weights (or a pickled object) without an architecture; write a factory that "
             "builds the module and loads them, and profile it as torch:file.py:factory."
         )
-    if "archive_format" in found or "models/model.json" in found:
+    if "archive_format" in names or "models/model.json" in names:
         return f"'{path}' is an exported program; name it as exported:{path}."
-    return f"'{path}' is no TorchScript archive, or is damaged; save it again with torch.jit.save."
+    return f"'{path}' is not a TorchScript archive, or is damaged; save it again with torch.jit.save."
 
 
 def _is_pickle(path: Path) -> bool:
@@ -94,11 +94,11 @@ def _is_pickle(path: Path) -> bool:
         return file.read(2) in {b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"}
 
 
-def _loaded(path: Path) -> ScriptModule:
+def _load_module(path: Path) -> ScriptModule:
     import torch  # noqa: PLC0415 - heavy
 
     with warnings.catch_warnings():
-        # torch deprecates TorchScript; that is no news for who has such a file.
+        # torch deprecates TorchScript, which does not help a user with such a file.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             module: ScriptModule = torch.jit.load(str(path), "cpu")  # type: ignore[no-untyped-call]
@@ -109,9 +109,9 @@ def _loaded(path: Path) -> ScriptModule:
 
 
 def _constants(module: ScriptModule) -> Iterator[Weight]:
-    """Tensors of a frozen module, which keeps its weights as constants of its graph."""
+    """Yield the tensors of a frozen module, which keeps its weights as constants of its graph."""
     for index, tensor in enumerate(_constant_tensors(module)):
-        weight = torch_module.weight(f"constant.{index}", tensor, parameter=False)
+        weight = torch_weights.weight(f"constant.{index}", tensor, parameter=False)
         if weight.size > 1:
             yield weight
 

@@ -1,4 +1,4 @@
-"""What `hf` and `hf-config` share: class, inputs and tokenizer of a transformers model, offline."""
+"""Class, inputs and tokenizer of a transformers model, offline; shared by `hf` and `hf-config`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from modeldyno.interfaces import Feed
 
     Declare = Callable[[Any, Collection[str]], InputSpec]
-    """From a configuration, and the names of all inputs, to one of them."""
+    """From a configuration and the names of all inputs, to the declaration of one input."""
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model")
-_DULL_NAMES = {"model", "config", "checkpoint", "weights", "hf", "."}
+_GENERIC_NAMES = {"model", "config", "checkpoint", "weights", "hf", "."}
 
 
 # --- quiet and offline ---------------------------------------------------------------------------
@@ -35,10 +35,10 @@ _DULL_NAMES = {"model", "config", "checkpoint", "weights", "hf", "."}
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Keep transformers from the network and from our output; all is as before on leaving."""
-    before = {name: os.environ.get(name) for name in _SWITCHES}
+    """Keep transformers off the network and quiet; everything is restored on leaving."""
+    saved_environment = {name: os.environ.get(name) for name in _ENVIRONMENT}
     disabled = logging.root.manager.disable
-    os.environ.update(_SWITCHES)
+    os.environ.update(_ENVIRONMENT)
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
@@ -47,14 +47,14 @@ def offline() -> Iterator[None]:
                 yield
     finally:
         logging.disable(disabled)
-        for name, value in before.items():
+        for name, value in saved_environment.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
 
 
-_SWITCHES = {
+_ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "DISABLE_SAFETENSORS_CONVERSION": "1",
@@ -67,7 +67,7 @@ def _without_progress() -> Iterator[None]:
     from huggingface_hub import constants  # noqa: PLC0415 - comes with transformers
     from transformers.utils import logging as hf_logging  # noqa: PLC0415 - heavy
 
-    # huggingface_hub reads the environment when it is imported, and it may have been before.
+    # huggingface_hub reads the environment when it is imported, which may have happened before.
     was_offline, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
     level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
     hf_logging.set_verbosity_error()
@@ -82,7 +82,7 @@ def _without_progress() -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """Give the first line of what an exception says, without a full stop."""
+    """Return the first line of an exception's message, without a full stop."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0].rstrip(" .:")
 
@@ -94,15 +94,15 @@ def configuration(path: Path) -> Any:
     """Read a configuration.
 
     Raises:
-        RequestError: it is damaged, of an unknown kind, or wants code of its own.
+        RequestError: it is damaged, of an unknown type, or needs its own code.
     """
     file = path / "config.json" if path.is_dir() else path
     try:
         content = json.loads(file.read_text())
     except (OSError, ValueError) as error:
-        raise RequestError(f"'{file}' is no JSON: {first_line(error)}; copy it again.") from error
+        raise RequestError(f"'{file}' is not JSON: {first_line(error)}; copy it again.") from error
     if not isinstance(content, dict):
-        raise RequestError(f"'{file}' is no configuration of transformers; give one with a model_type.")
+        raise RequestError(f"'{file}' is not a transformers configuration; give one with a model_type.")
     _check_counts(content, file)
     with offline(), importing():
         from transformers import AutoConfig  # noqa: PLC0415 - heavy
@@ -111,34 +111,35 @@ def configuration(path: Path) -> Any:
             return AutoConfig.from_pretrained(file, local_files_only=True, trust_remote_code=False)
         except Exception as error:
             if "auto_map" in content:
-                raise _own_code(file) from error
+                raise _own_code_error(file) from error
             raise RequestError(
-                f"transformers cannot read '{file}': {first_line(error)}; is it a saved model's?"
+                f"transformers cannot read '{file}': {first_line(error)}; is it the config.json of a "
+                "saved model?"
             ) from error
 
 
 def _check_counts(content: dict[str, Any], file: Path, path: str = "") -> None:
-    """Refuse numbers of parts that would be made one by one for hours, as in a damaged file."""
+    """Reject counts of parts that would take hours to build, as in a damaged file."""
     for key, value in content.items():
         if isinstance(value, dict):
             _check_counts(value, file, f"{path}{key}.")
-        for named, most in _MOST.items():
-            if type(value) is int and value > most and named.search(key):
+        for pattern, limit in _MAX_COUNTS.items():
+            if type(value) is int and value > limit and pattern.search(key):
                 raise RequestError(
-                    f"'{file}' asks for {path}{key} = {value:,}, and more than {most:,} are not built; "
+                    f"'{file}' asks for {path}{key} = {value:,}, but at most {limit:,} are built; "
                     "is it damaged?"
                 )
 
 
-_MOST = {
+_MAX_COUNTS = {
     re.compile(r"(^|_)(n|num)_(\w+_)?(layers?|blocks?)$|(^|_)layers$|(^|_)depth$"): 1_000,
     re.compile(r"^num_labels$|(^|_)(n|num)_(\w+_)?experts$"): 10_000,
 }
-"""Name of a number in a configuration to the most that it may be."""
+"""Name of a count in a configuration to its maximum."""
 
 
 def class_of(config: Any, where: Path) -> Any:
-    """Find the class that the configuration names first, or the bare model of its type.
+    """Return the class that the configuration names first, or the base model of its type.
 
     Raises:
         RequestError: the class is not in transformers.
@@ -148,47 +149,48 @@ def class_of(config: Any, where: Path) -> Any:
     names = getattr(config, "architectures", None) or ()
     with offline(), importing():
         if not names:
-            with suppress(KeyError):  # of a type that has no bare model: `AutoModel` says so
+            with suppress(KeyError):  # a type without a base model: `AutoModel` raises
                 transformers.MODEL_MAPPING[type(config)]
             return transformers.AutoModel
-        kind = getattr(transformers, str(names[0]), None)
-    if not (inspect.isclass(kind) and issubclass(kind, transformers.PreTrainedModel)):
+        model_class = getattr(transformers, str(names[0]), None)
+    if not (inspect.isclass(model_class) and issubclass(model_class, transformers.PreTrainedModel)):
         if getattr(config, "auto_map", None):
-            raise _own_code(where)
+            raise _own_code_error(where)
         raise RequestError(
-            f"'{where}' names the class {names[0]}, which transformers {transformers.__version__} has not; "
-            "install a release that has it."
+            f"'{where}' names the class {names[0]}, which transformers {transformers.__version__} does not "
+            "have; install a release that has it."
         )
-    return kind
+    return model_class
 
 
-def _own_code(where: Path) -> RequestError:
+def _own_code_error(where: Path) -> RequestError:
     return RequestError(
-        f"'{where}' wants Python code of its own (auto_map), which is never run; write a factory that "
+        f"'{where}' needs its own Python code (auto_map), which is never run; write a factory that "
         "builds the model, and profile it as torch:file.py:factory."
     )
 
 
 def random_model(config: Any, *, seed: int, where: Path) -> Module:
-    """Make the architecture, in the dtype that the configuration states, with weights from the seed."""
+    """Build the architecture, in the dtype that the configuration states, with weights from the seed."""
     import torch  # noqa: PLC0415 - heavy
 
-    kind = class_of(config, where)
-    make = kind.from_config if kind.__name__ == "AutoModel" else kind
-    before = torch.get_default_dtype()
+    model_class = class_of(config, where)
+    constructor = model_class.from_config if model_class.__name__ == "AutoModel" else model_class
+    default_dtype = torch.get_default_dtype()
     with offline(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        torch.set_default_dtype(_stated_dtype(config) or before)
+        torch.set_default_dtype(_stated_dtype(config) or default_dtype)
         try:
-            module: Module = make(config)
+            module: Module = constructor(config)
         except Exception as error:
             if isinstance(error, MemoryError) or "memory" in str(error).lower():
-                raise  # there is nothing wrong with the configuration
+                raise  # the configuration is not to blame
             raise RequestError(
-                f"{kind.__name__} cannot be made from '{where}': {first_line(error)}; correct it there."
+                f"{model_class.__name__} cannot be built from '{where}': {first_line(error)}; "
+                "correct it there."
             ) from error
         finally:
-            torch.set_default_dtype(before)
+            torch.set_default_dtype(default_dtype)
     return module.eval()
 
 
@@ -200,7 +202,7 @@ def _stated_dtype(config: Any) -> Any:
 
 
 def stored_dtype() -> dict[str, str]:
-    """Say, in the words of this release of transformers, to keep the dtype of the files."""
+    """Return the option of this transformers release that keeps the dtype of the files."""
     import transformers  # noqa: PLC0415 - heavy
 
     major, minor = (int(part) for part in transformers.__version__.split(".")[:2])
@@ -208,43 +210,47 @@ def stored_dtype() -> dict[str, str]:
 
 
 def name_of(path: Path) -> str:
-    """Call a model by its directory, or by what holds it where that says nothing."""
-    place = path.resolve()
-    place = place.parent if place.is_file() else place
-    if place.parent.name == "snapshots":  # a cache: models--owner--name/snapshots/<commit>
-        return place.parent.parent.name.removeprefix("models--").replace("--", "/")
-    return place.parent.name if place.name in _DULL_NAMES and place.parent.name else place.name
+    """Name a model by its directory, or by the parent where that name is generic."""
+    directory = path.resolve()
+    directory = directory.parent if directory.is_file() else directory
+    if directory.parent.name == "snapshots":  # a cache: models--owner--name/snapshots/<commit>
+        return directory.parent.parent.name.removeprefix("models--").replace("--", "/")
+    return (
+        directory.parent.name
+        if directory.name in _GENERIC_NAMES and directory.parent.name
+        else directory.name
+    )
 
 
 # --- inputs --------------------------------------------------------------------------------------
 
 
 def inputs(module: Module, config: Any) -> tuple[InputSpec, ...]:
-    """Declare the inputs by the main input that the model names, and what forward needs and accepts."""
+    """Declare the model's main input, and the inputs that forward needs and accepts."""
     parameters = inspect.signature(module.forward).parameters
     main = getattr(module, "main_input_name", None) or "input_ids"
-    mains = [main] if isinstance(main, str) else list(main)
+    main_inputs = [main] if isinstance(main, str) else list(main)
     empty = inspect.Parameter.empty
-    needed = [p.name for p in parameters.values() if p.default is empty and p.kind in _NAMED]
-    wanted = dict.fromkeys(name for name in (*mains, *needed) if name in parameters)
-    if "input_ids" in wanted or _is_two_towers(config):
-        towers = [name for name, part in _TOWERS.items() if _is_two_towers(config, part)]
-        wanted |= dict.fromkeys(name for name in ("input_ids", *towers) if name in parameters)
+    needed = [p.name for p in parameters.values() if p.default is empty and p.kind in _POSITIONAL]
+    names = dict.fromkeys(name for name in (*main_inputs, *needed) if name in parameters)
+    if "input_ids" in names or _has_separate_tower(config):
+        towers = [name for name, part in _TOWERS.items() if _has_separate_tower(config, part)]
+        names |= dict.fromkeys(name for name in ("input_ids", *towers) if name in parameters)
     for name, companions in _COMPANIONS.items():
-        if name in wanted:
-            wanted |= dict.fromkeys(companion for companion in companions if companion in parameters)
+        if name in names:
+            names |= dict.fromkeys(companion for companion in companions if companion in parameters)
     if "decoder_input_ids" in parameters and getattr(config, "is_encoder_decoder", False):
-        wanted |= {"decoder_input_ids": None}
-    specs = [_INPUTS[name](config, wanted) for name in (*_INPUTS,) if name in wanted]
-    others = (InputSpec(name=name) for name in mains if name in wanted and name not in _INPUTS)
+        names |= {"decoder_input_ids": None}
+    specs = [_INPUTS[name](config, names) for name in (*_INPUTS,) if name in names]
+    others = (InputSpec(name=name) for name in main_inputs if name in names and name not in _INPUTS)
     return (*specs, *others)
 
 
-_DECODED = "decoder_seq"
-_NAMED = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-_SECOND_OF_SOUND = 16_000
+_DECODER_SEQUENCE = "decoder_seq"
+_POSITIONAL = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+_AUDIO_SECOND = 16_000
 _TOWERS = {"pixel_values": "vision_config", "input_features": "audio_config"}
-"""Input to the part of a configuration that says that the model takes it beside text."""
+"""Input to the part of a configuration that shows that the model takes it together with text."""
 _COMPANIONS: dict[str, tuple[str, ...]] = {
     "input_ids": ("attention_mask", "bbox"),
     "pixel_values": ("spatial_shapes",),
@@ -253,18 +259,20 @@ _COMPANIONS: dict[str, tuple[str, ...]] = {
     "classes_input_ids": ("classes_attention_mask",),
     "qformer_input_ids": ("qformer_attention_mask",),
 }
-"""Inputs that go with others."""
-_SIDE = 16
-"""Patches along each side of an image whose size is free, and frames of such a film."""
+"""Inputs that accompany others."""
+_PATCHES_PER_SIDE = 16
+"""Patches along each side of an image of dynamic size, and frames of such a video."""
 
 
-def _is_two_towers(config: Any, part: str = "vision_config") -> bool:
-    """Say whether something else goes in beside text, not in the place of tokens that stand for it."""
-    both = hasattr(config, "text_config") and hasattr(config, part)
-    kind = {"vision_config": "image", "audio_config": "audio"}[part]
-    if not (both or (kind == "image" and hasattr(config, "patch_size") and hasattr(config, "vocab_size"))):
+def _has_separate_tower(config: Any, part: str = "vision_config") -> bool:
+    """Whether an image or audio is a separate input next to text, not in place of placeholder tokens."""
+    has_both = hasattr(config, "text_config") and hasattr(config, part)
+    modality = {"vision_config": "image", "audio_config": "audio"}[part]
+    if not (
+        has_both or (modality == "image" and hasattr(config, "patch_size") and hasattr(config, "vocab_size"))
+    ):
         return False
-    return not any(hasattr(config, f"{kind}_token_{end}") for end in ("id", "index"))
+    return not any(hasattr(config, f"{modality}_token_{suffix}") for suffix in ("id", "index"))
 
 
 def _part(config: Any, name: str) -> Any:
@@ -273,45 +281,49 @@ def _part(config: Any, name: str) -> Any:
 
 
 def _text(config: Any) -> Any:
-    """Find the part of a configuration that tells of text."""
+    """Return the part of a configuration that describes text."""
     return next((p for n in ("text_config", "decoder") if (p := _part(config, n)) is not config), config)
 
 
-def _number(config: Any, *names: str, default: int) -> int:
-    """Give the first of these that is a positive whole number."""
+def _first_number(config: Any, *names: str, default: int) -> int:
+    """Return the first of these that is a positive integer."""
     values = (getattr(config, name, None) for name in names)
     return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), default)
 
 
 def _token_input(name: str, config: Any, dimension: str) -> InputSpec:
-    """Declare tokens."""
-    vocabulary = _number(config, "vocab_size", default=0) or _number(_text(config), "vocab_size", default=0)
+    """Declare a tensor of token ids."""
+    vocabulary = _first_number(config, "vocab_size", default=0) or _first_number(
+        _text(config), "vocab_size", default=0
+    )
     high = vocabulary - 1 if vocabulary else None
     return InputSpec(name=name, shape=(BATCH, dimension), dtype="int64", low=0, high=high)
 
 
 def limits(config: Any) -> dict[str, int]:
-    """Give the most that each dimension of tokens can be, where the model has so many positions."""
+    """Return the maximum of each token dimension, where the number of positions is limited."""
     parts = {
         SEQUENCE: (_text(config), _part(config, "qformer_config")),
-        _DECODED: (config,),
+        _DECODER_SEQUENCE: (config,),
     }
-    known = {name: [most for part in found if (most := max_length(part))] for name, found in parts.items()}
-    return {name: min(most) for name, most in known.items() if most}
+    maxima = {
+        name: [length for part in configs if (length := max_length(part))] for name, configs in parts.items()
+    }
+    return {name: min(length) for name, length in maxima.items() if length}
 
 
 def max_length(config: Any) -> int | None:
-    """Give the most tokens that the model takes, or None where positions are relative."""
+    """Return the maximum number of tokens, or None where positions are relative."""
     config = _part(config, "text_config")
     for name in ("max_position_embeddings", "n_positions", "max_target_positions", "n_ctx"):
-        most = getattr(config, name, None)
-        if isinstance(most, int) and most > 0:
-            return most - _padded_positions(config)
+        length = getattr(config, name, None)
+        if isinstance(length, int) and length > 0:
+            return length - _padded_positions(config)
     return None
 
 
 def _padded_positions(config: Any) -> int:
-    """Count the positions that RoBERTa and its kin keep for padding."""
+    """Count the positions that RoBERTa and relatives reserve for padding."""
     kind = str(getattr(config, "model_type", ""))
     return int(getattr(config, "pad_token_id", 0) or 0) + 1 if "roberta" in kind else 0
 
@@ -327,31 +339,31 @@ def _mask(config: Any, wanted: Collection[str]) -> InputSpec:
 
 
 def _patches(config: Any) -> tuple[int, int]:
-    """Give how many patches there are, and how many numbers each has."""
+    """Return the number of patches, and the values in each."""
     config = _part(config, "vision_config")
-    side = _number(config, "patch_size", default=16)
-    depth = _number(config, "temporal_patch_size", default=1)
-    channels = _number(config, "in_channels", "in_chans", "num_channels", default=3)
-    return _SIDE**2, channels * depth * side**2
+    side = _first_number(config, "patch_size", default=16)
+    depth = _first_number(config, "temporal_patch_size", default=1)
+    channels = _first_number(config, "in_channels", "in_chans", "num_channels", default=3)
+    return _PATCHES_PER_SIDE**2, channels * depth * side**2
 
 
 def _image(config: Any, wanted: Collection[str]) -> InputSpec:
-    number, size = _patches(config)
+    patches, size = _patches(config)
     if {"grid_thw", "image_grid_thw"} & set(wanted):
         shape: tuple[Dimension, ...] = (_GRID**3, size)
     elif "spatial_shapes" in wanted:
-        shape = (BATCH, number, size)
+        shape = (BATCH, patches, size)
     else:
-        shape = (BATCH, *_picture(config))
+        shape = (BATCH, *_image_shape(config))
     return InputSpec(name="pixel_values", shape=shape, dtype="float32", low=-1, high=1)
 
 
 _GRID = 4
-"""Frames, rows and columns of patches, where the model is told of them."""
+"""Frames, rows and columns of patches, where the model takes them as input."""
 
 
-def _picture(config: Any) -> tuple[int, ...]:
-    """Give the channels, height and width that a model is made for, and the frames of a film before them."""
+def _image_shape(config: Any) -> tuple[int, ...]:
+    """Return the channels, height and width of images, with the frames of a video before them."""
     config = _part(config, "vision_config")
     parts = (config, _part(config, "backbone_config"))
     sizes = (getattr(p, n, None) for p in parts for n in ("image_size", "input_size", "crop_size"))
@@ -359,33 +371,36 @@ def _picture(config: Any) -> tuple[int, ...]:
     if isinstance(size, dict):
         size = (size.get("height", 224), size.get("width", 224))
     height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
-    frames = _number(config, "num_frames", default=0)
-    channels = _number(config, "num_channels", "in_channels", "in_chans", default=3)
+    frames = _first_number(config, "num_frames", default=0)
+    channels = _first_number(config, "num_channels", "in_channels", "in_chans", default=3)
     return (*((frames,) if frames else ()), channels, int(height), int(width))
 
 
-def _film(config: Any, wanted: Collection[str]) -> InputSpec:
+def _video(config: Any, wanted: Collection[str]) -> InputSpec:
     del wanted
     config = _part(config, "vision_config")
-    frames = _number(config, "num_frames", "frames_per_clip", default=_SIDE)
-    shape: tuple[Dimension, ...] = (BATCH, frames, *_picture(config)[-3:])
+    frames = _first_number(config, "num_frames", "frames_per_clip", default=_PATCHES_PER_SIDE)
+    shape: tuple[Dimension, ...] = (BATCH, frames, *_image_shape(config)[-3:])
     return InputSpec(name="pixel_values_videos", shape=shape, dtype="float32", low=-1, high=1)
 
 
-def _sound(config: Any, wanted: Collection[str]) -> InputSpec:
-    """Declare a second of sound, by channel for a codec; a spectrum where the model takes a fixed length."""
+def _audio(config: Any, wanted: Collection[str]) -> InputSpec:
+    """Declare a second of audio, by channel for a codec; a spectrogram where the length is fixed."""
     del wanted
-    bins, length = _number(config, "num_mel_bins", default=0), _number(config, "max_length", default=0)
-    shape: tuple[Dimension, ...] = (BATCH, _SECOND_OF_SOUND)
+    bins, length = (
+        _first_number(config, "num_mel_bins", default=0),
+        _first_number(config, "max_length", default=0),
+    )
+    shape: tuple[Dimension, ...] = (BATCH, _AUDIO_SECOND)
     if bins and length > DEFAULT_LENGTH:
         shape = (BATCH, length, bins)
     elif hasattr(config, "codebook_size"):
-        shape = (BATCH, _number(config, "audio_channels", default=1), _SECOND_OF_SOUND)
+        shape = (BATCH, _first_number(config, "audio_channels", default=1), _AUDIO_SECOND)
     return InputSpec(name="input_values", shape=shape, dtype="float32", low=-1, high=1)
 
 
-def _sound_features(config: Any, wanted: Collection[str]) -> InputSpec:
-    """Declare a spectrum: bins by frames as Whisper has it, or frames by bins."""
+def _audio_features(config: Any, wanted: Collection[str]) -> InputSpec:
+    """Declare a spectrogram: bins by frames as in Whisper, or frames by bins."""
     del wanted
     config = _part(_part(config, "audio_config"), "encoder_config")
     names = (
@@ -395,8 +410,8 @@ def _sound_features(config: Any, wanted: Collection[str]) -> InputSpec:
         "feature_size",
         "input_dim",
     )
-    bins = _number(config, *names, default=80)
-    length = _number(config, "max_source_positions", default=0)
+    bins = _first_number(config, *names, default=80)
+    length = _first_number(config, "max_source_positions", default=0)
     shape: tuple[Dimension, ...] = (BATCH, SEQUENCE, bins)
     if hasattr(config, "spec_size"):
         shape = (BATCH, 1, 4 * int(config.spec_size), bins)
@@ -407,30 +422,30 @@ def _sound_features(config: Any, wanted: Collection[str]) -> InputSpec:
 
 def _series(config: Any, wanted: Collection[str]) -> InputSpec:
     del wanted
-    length = _number(config, "context_length", default=0) or SEQUENCE
-    channels = _number(config, "num_input_channels", default=0)
+    length = _first_number(config, "context_length", default=0) or SEQUENCE
+    channels = _first_number(config, "num_input_channels", default=0)
     return InputSpec(
         name="past_values", shape=(BATCH, length, *((channels,) if channels else ())), dtype="float32"
     )
 
 
-def _same(
+def _constant_input(
     name: str, shape: Callable[[Any], tuple[Dimension, ...]], value: int, dtype: str = "int64"
 ) -> Declare:
-    """Declare an input that is the same number everywhere."""
+    """Declare an input with the same value everywhere."""
     return lambda config, _wanted: InputSpec(
         name=name, shape=(*shape(config),), dtype=dtype, low=value, high=value
     )
 
 
-def _numbers(name: str, shape: Callable[[Any], tuple[Dimension, ...]]) -> Declare:
-    """Declare an input of fractions between 0 and 1, below it."""
+def _float_input(name: str, shape: Callable[[Any], tuple[Dimension, ...]]) -> Declare:
+    """Declare an input of floats from 0 to below 1."""
     return lambda config, _wanted: InputSpec(
         name=name, shape=(*shape(config),), dtype="float32", low=0.0, high=0.99
     )
 
 
-def _some_tokens(name: str, part: str, dimension: str = SEQUENCE) -> Declare:
+def _part_tokens(name: str, part: str, dimension: str = SEQUENCE) -> Declare:
     return lambda config, _wanted: _token_input(name, _part(config, part), dimension)
 
 
@@ -438,39 +453,50 @@ _INPUTS: dict[str, Declare] = {
     "input_ids": _tokens,
     "attention_mask": _mask,
     "pixel_values": _image,
-    "pixel_values_videos": _film,
-    "input_values": _sound,
-    "input_features": _sound_features,
+    "pixel_values_videos": _video,
+    "input_values": _audio,
+    "input_features": _audio_features,
     "hidden_states": lambda config, _wanted: InputSpec(
         name="hidden_states", shape=(_GRID**3, _patches(config)[1]), dtype="float32", low=-1, high=1
     ),
-    "grid_thw": _same("grid_thw", lambda _: (1, 3), _GRID),
-    "image_grid_thw": _same("image_grid_thw", lambda _: (1, 3), _GRID),
-    "merge_sizes": _same("merge_sizes", lambda _: (1,), 2),
-    "spatial_shapes": _same("spatial_shapes", lambda _: (BATCH, 2), _SIDE),
-    "pixel_attention_mask": _same("pixel_attention_mask", lambda _: (BATCH, _SIDE**2), 1),
-    "input_features_mask": _same("input_features_mask", lambda _: (BATCH, SEQUENCE), 1),
-    "flattened_patches": _numbers("flattened_patches", lambda c: (BATCH, _SIDE**2, 2 + _patches(c)[1])),
-    "past_values": _series,
-    "past_values_padding": _same("past_values_padding", lambda c: _series(c, ()).shape or (), 0),
-    "freq": _same("freq", lambda _: (BATCH, 1), 0),
-    "inputs": _numbers("inputs", lambda c: (BATCH, SEQUENCE, _number(c, "d_model", default=768))),
-    "inputs_embeds": _numbers(
-        "inputs_embeds", lambda c: (BATCH, SEQUENCE, _number(_text(c), "hidden_size", "d_model", default=768))
+    "grid_thw": _constant_input("grid_thw", lambda _: (1, 3), _GRID),
+    "image_grid_thw": _constant_input("image_grid_thw", lambda _: (1, 3), _GRID),
+    "merge_sizes": _constant_input("merge_sizes", lambda _: (1,), 2),
+    "spatial_shapes": _constant_input("spatial_shapes", lambda _: (BATCH, 2), _PATCHES_PER_SIDE),
+    "pixel_attention_mask": _constant_input(
+        "pixel_attention_mask", lambda _: (BATCH, _PATCHES_PER_SIDE**2), 1
     ),
-    "query_embeds": _numbers("query_embeds", lambda c: (BATCH, 32, _number(c, "hidden_size", default=768))),
-    "latents": _numbers("latents", lambda c: (BATCH, _number(c, "hidden_size", default=512), SEQUENCE)),
-    "states": _numbers("states", lambda c: (BATCH, SEQUENCE, _number(c, "state_dim", default=17))),
-    "actions": _numbers("actions", lambda c: (BATCH, SEQUENCE, _number(c, "act_dim", default=4))),
-    "rewards": _numbers("rewards", lambda _: (BATCH, SEQUENCE, 1)),
-    "returns_to_go": _numbers("returns_to_go", lambda _: (BATCH, SEQUENCE, 1)),
-    "timesteps": _same("timesteps", lambda _: (BATCH, SEQUENCE), 1),
-    "task_inputs": _same("task_inputs", lambda c: (BATCH, _number(c, "task_seq_len", default=77)), 1),
-    "qformer_input_ids": _some_tokens("qformer_input_ids", "qformer_config"),
-    "bbox": _same("bbox", lambda _: (BATCH, SEQUENCE, 4), 0),
-    "decoder_input_ids": lambda config, _wanted: _token_input("decoder_input_ids", config, _DECODED),
+    "input_features_mask": _constant_input("input_features_mask", lambda _: (BATCH, SEQUENCE), 1),
+    "flattened_patches": _float_input(
+        "flattened_patches", lambda c: (BATCH, _PATCHES_PER_SIDE**2, 2 + _patches(c)[1])
+    ),
+    "past_values": _series,
+    "past_values_padding": _constant_input("past_values_padding", lambda c: _series(c, ()).shape or (), 0),
+    "freq": _constant_input("freq", lambda _: (BATCH, 1), 0),
+    "inputs": _float_input("inputs", lambda c: (BATCH, SEQUENCE, _first_number(c, "d_model", default=768))),
+    "inputs_embeds": _float_input(
+        "inputs_embeds",
+        lambda c: (BATCH, SEQUENCE, _first_number(_text(c), "hidden_size", "d_model", default=768)),
+    ),
+    "query_embeds": _float_input(
+        "query_embeds", lambda c: (BATCH, 32, _first_number(c, "hidden_size", default=768))
+    ),
+    "latents": _float_input(
+        "latents", lambda c: (BATCH, _first_number(c, "hidden_size", default=512), SEQUENCE)
+    ),
+    "states": _float_input("states", lambda c: (BATCH, SEQUENCE, _first_number(c, "state_dim", default=17))),
+    "actions": _float_input("actions", lambda c: (BATCH, SEQUENCE, _first_number(c, "act_dim", default=4))),
+    "rewards": _float_input("rewards", lambda _: (BATCH, SEQUENCE, 1)),
+    "returns_to_go": _float_input("returns_to_go", lambda _: (BATCH, SEQUENCE, 1)),
+    "timesteps": _constant_input("timesteps", lambda _: (BATCH, SEQUENCE), 1),
+    "task_inputs": _constant_input(
+        "task_inputs", lambda c: (BATCH, _first_number(c, "task_seq_len", default=77)), 1
+    ),
+    "qformer_input_ids": _part_tokens("qformer_input_ids", "qformer_config"),
+    "bbox": _constant_input("bbox", lambda _: (BATCH, SEQUENCE, 4), 0),
+    "decoder_input_ids": lambda config, _wanted: _token_input("decoder_input_ids", config, _DECODER_SEQUENCE),
 }
-"""How each input is declared, by its name, in the order in which they are listed."""
+"""How to declare each input, by name, in the order in which they are listed."""
 
 
 # --- text ----------------------------------------------------------------------------------------
@@ -479,24 +505,24 @@ _INPUTS: dict[str, Declare] = {
 def encoder(
     path: Path, config: Any, declared: tuple[InputSpec, ...]
 ) -> Callable[[Sequence[str], int | None], Feed] | None:
-    """Give the model's own tokenizer as a function, where its files are there."""
+    """Return the model's own tokenizer as a function, if its files exist."""
     names = {spec.name for spec in declared}
     if "input_ids" not in names or not any((path / name).is_file() for name in _TOKENIZER_FILES):
         return None
 
     def encode(texts: Sequence[str], length: int | None) -> Feed:
         tokenizer = _tokenizer(path)
-        most = max_length(config) or 10**6
+        length_limit = max_length(config) or 10**6
         encoded = tokenizer(
             list(texts),
             padding="longest" if length is None else "max_length",
             truncation=True,
-            max_length=most if length is None else min(length, most),
+            max_length=length_limit if length is None else min(length, length_limit),
             return_tensors="np",
         )
         feed = {name: encoded[name].astype("int64") for name in encoded if name in names}
         if "decoder_input_ids" in names:
-            feed["decoder_input_ids"] = _shifted(feed["input_ids"], config)
+            feed["decoder_input_ids"] = _shift_right(feed["input_ids"], config)
         return {spec.name: feed[spec.name] for spec in declared if spec.name in feed}
 
     return encode
@@ -515,12 +541,12 @@ def _tokenizer(path: Path) -> Any:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     if tokenizer.pad_token is None:
-        raise RequestError(f"The tokenizer in '{path}' has nothing to pad with; give token ids by --input.")
+        raise RequestError(f"The tokenizer in '{path}' has no padding token; give token ids by --input.")
     return tokenizer
 
 
-def _shifted(tokens: Any, config: Any) -> Any:
-    """Give the decoder the same text, one place later, as in training."""
+def _shift_right(tokens: Any, config: Any) -> Any:
+    """Return the decoder's input: the same text, shifted by one position, as in training."""
     start = getattr(config, "decoder_start_token_id", None)
     start = getattr(config, "pad_token_id", 0) if start is None else start
     shifted = tokens.copy()

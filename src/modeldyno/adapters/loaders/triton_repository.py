@@ -1,6 +1,6 @@
-"""``repository:DIR#MODEL``: a model of a repository of Triton's, an ensemble with all that it is made of.
+"""``repository:DIR#MODEL``: a model of a Triton repository; an ensemble with all its parts.
 
-Configurations are read; nothing is executed, and nothing in the directory is changed.
+Only configurations are read; nothing is executed or changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ backend = "triton"
 
 
 def claims(path: Path) -> bool:
-    """Claim a directory whose directories have a ``config.pbtxt``, with or without the name of a model."""
+    """Claim a directory whose directories have a ``config.pbtxt``, with or without a model name."""
     return triton_repository_reader.is_repository(Path(str(path).partition("#")[0]))
 
 
@@ -33,29 +33,29 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Read the configurations.
 
     Raises:
-        RequestError: there is no such model, or it does not tell its inputs.
+        RequestError: there is no such model, or it does not declare its inputs.
     """
     del seed, trust
-    place, _, name = ref.locator.partition("#")
-    folder = Path(place).expanduser().absolute()
+    directory, _, name = ref.locator.partition("#")
+    folder = Path(directory).expanduser().absolute()
     if not triton_repository_reader.is_repository(folder):
-        raise RequestError(f"'{place}' is no repository of models: no directory in it has a config.pbtxt.")
-    found = triton_repository_reader.read(folder, name)
-    if not (found.config.get("input") and found.config.get("output")):
+        raise RequestError(f"'{directory}' is not a model repository: no directory in it has a config.pbtxt.")
+    model = triton_repository_reader.read(folder, name)
+    if not (model.config.get("input") and model.config.get("output")):
         raise RequestError(
-            f"The config.pbtxt of '{found.name}' does not tell what it takes and returns; write its input "
-            "and output into it, as Triton tells them by GET /v2/models/NAME/config."
+            f"The config.pbtxt of '{model.name}' does not declare its inputs and outputs; write them "
+            "into it, as Triton returns them by GET /v2/models/NAME/config."
         )
-    files = list(found.files())
+    files = list(model.files())
     with describing():
         content = digest.of_parts(
             part for path in files for part in (str(path.relative_to(folder)), digest.of_files([path]))
         )
     return Model(
-        identity=ModelIdentity(name=found.name, digest=content, framework="triton"),
+        identity=ModelIdentity(name=model.name, digest=content, framework="triton"),
         form=Form.REPOSITORY,
-        value=found,
-        inputs=found.inputs(),
+        value=model,
+        inputs=model.inputs(),
         file_bytes=sum(path.stat().st_size for path in files),
     )
 

@@ -1,8 +1,8 @@
 """``url:http://host:8000#model@version``: a model on a server that someone else runs.
 
-The server is asked, once each, which protocol it speaks (unless the URL says it: ``#model,protocol=openai``)
-and what the model takes. Nothing is loaded, unloaded or executed, and a redirection is not followed. A server
-shows its model's inputs and outputs but not its weights: the digest is of that description.
+The server is asked, once each, which protocol it speaks (unless the URL says so: ``#model,protocol=openai``)
+and for the model's inputs. Nothing is loaded, unloaded or executed, and redirects are not followed. A server
+describes its model's inputs and outputs but not its weights: the digest is of that description.
 """
 
 from __future__ import annotations
@@ -35,45 +35,45 @@ executes = Executes.NOTHING
 backend = "remote"
 
 PLAIN = "http"
-"""The protocol of a server that speaks none of the others, and of which no model is named."""
+"""Protocol of a server that speaks none of the others, where no model is named."""
 _TIMEOUT = 10.0
-"""Seconds that a server may take to say what it is."""
-_SPOKEN = {Transport.HTTP: "HTTP", Transport.GRPC: "gRPC"}
+"""Seconds that a server may take to describe itself."""
+_TRANSPORT_NAMES = {Transport.HTTP: "HTTP", Transport.GRPC: "gRPC"}
 _REDIRECTS = range(300, 400)
 _UNAUTHORISED = {401, 403, 407}
 _UNAUTHORISED_GRPC = {7, 16}
-_ABSENT = {Transport.HTTP: 404, Transport.GRPC: 5}
-"""What says that there is no such model."""
+_NOT_FOUND = {Transport.HTTP: 404, Transport.GRPC: 5}
+"""Status of a missing model."""
 
 
 def claims(path: Path) -> bool:
-    """Claim no path: a URL is none."""
+    """Claim no path: a URL is not one."""
     del path
     return False
 
 
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
-    """Ask the server what it speaks, and what the model takes.
+    """Ask the server for its protocol and the model's inputs.
 
     Raises:
-        RequestError: the URL is none, nothing answers there, or no protocol is recognised.
+        RequestError: the URL is invalid, nothing answers there, or no protocol is recognised.
     """
     del seed, trust
-    asked, transport = endpoint_url.parse(ref.locator)
-    given = endpoint_url.parse_headers(os.environ.get(endpoint_url.HEADERS_VARIABLE, ""))
-    endpoint, server = _settled(replace(asked, headers=given), transport)
+    parsed, transport = endpoint_url.parse(ref.locator)
+    headers = endpoint_url.parse_headers(os.environ.get(endpoint_url.HEADERS_VARIABLE, ""))
+    endpoint, server = _resolve_protocol(replace(parsed, headers=headers), transport)
     client = plugins.client(endpoint.protocol)
-    question = client.described(endpoint)
-    reply = None if question is None else _answer(question)
+    request = client.described(endpoint)
+    reply = None if request is None else _fetch(request)
     try:
         inputs = client.inputs(reply, endpoint)
     except ValueError as error:
-        said = str(error)
-        if reply is not None and reply.status == _ABSENT[transport]:
-            said = endpoint_url.unknown_model(
-                endpoint.model, endpoint.version, _models(client, endpoint, server)
+        message = str(error)
+        if reply is not None and reply.status == _NOT_FOUND[transport]:
+            message = endpoint_url.unknown_model(
+                endpoint.model, endpoint.version, _list_models(client, endpoint, server)
             )
-        raise RequestError(f"{_place(endpoint)}: {said}.") from error
+        raise RequestError(f"{_location(endpoint)}: {message}.") from error
     return Model(
         identity=ModelIdentity(
             name=endpoint.model or f"{endpoint.host}:{endpoint.port}{endpoint.path}",
@@ -88,14 +88,14 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
-    """Refuse: a server shows no operators.
+    """Raise: a server shows no operators.
 
     Raises:
         RequestError: always.
     """
     del seed, trust
     raise RequestError(
-        f"'{ref.locator}' is a server, which does not show what its model costs; measure it under load: "
+        f"'{ref.locator}' is a server, which does not expose its model's operators; measure it under load: "
         f"modeldyno load {ref.locator}"
     )
 
@@ -103,63 +103,65 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 # -- which protocol ------------------------------------------------------------------------------
 
 
-def _settled(endpoint: Endpoint, transport: Transport) -> tuple[Endpoint, Server]:
-    """Find the protocol, and take over what the server says of it and of its only model."""
-    name, server = _named(endpoint, transport) if endpoint.protocol else _recognised(endpoint, transport)
+def _resolve_protocol(endpoint: Endpoint, transport: Transport) -> tuple[Endpoint, Server]:
+    """Determine the protocol, and add what the server says about itself and its only model."""
+    name, server = (
+        _named_protocol(endpoint, transport) if endpoint.protocol else _detect_protocol(endpoint, transport)
+    )
     if not endpoint.model:
-        server = replace(server, models=_models(plugins.client(name), endpoint, server))
+        server = replace(server, models=_list_models(plugins.client(name), endpoint, server))
     if not endpoint.model and len(server.models) > 1:
         raise RequestError(
-            f"{_place(endpoint)} has {len(server.models)} models; write one of them after #: "
+            f"{_location(endpoint)} has {len(server.models)} models; write one of them after #: "
             f"{', '.join(server.models[:8])}."
         )
     if "?" in endpoint.path and name != PLAIN:
         raise RequestError(
-            f"The protocol {name} has paths of its own; leave ?{endpoint.path.partition('?')[2]} away."
+            f"The protocol {name} has its own paths; leave out ?{endpoint.path.partition('?')[2]}."
         )
     model = endpoint.model or next(iter(server.models), "")
     options = {**server.options, **endpoint.options}
     return replace(endpoint, protocol=name, model=model, options=options), server
 
 
-def _named(endpoint: Endpoint, transport: Transport) -> tuple[str, Server]:
-    """Take the protocol that the URL names, whatever the server says of itself."""
+def _named_protocol(endpoint: Endpoint, transport: Transport) -> tuple[str, Server]:
+    """Use the protocol that the URL names, whatever the server says about itself."""
     name = endpoint.protocol
     client = plugins.client(name)
     if client.transport is not transport:
         raise RequestError(
-            f"The protocol {name} goes over {client.transport}, and the URL says {transport}; "
+            f"The protocol {name} uses {client.transport}, but the URL says {transport}; "
             f"write {_scheme(client.transport, endpoint)}://."
         )
-    return name, _greeted(client, endpoint) or Server()
+    return name, _greet(client, endpoint) or Server()
 
 
-def _recognised(endpoint: Endpoint, transport: Transport) -> tuple[str, Server]:
-    """Greet in each protocol until the server answers in one."""
+def _detect_protocol(endpoint: Endpoint, transport: Transport) -> tuple[str, Server]:
+    """Try each protocol until the server answers in one."""
     for name in plugins.names("client"):
         client = plugins.client(name)
         if (
             client.transport is transport
             and "?" not in endpoint.path
-            and (found := _greeted(client, endpoint))
+            and (server := _greet(client, endpoint))
         ):
-            return name, found
+            return name, server
     if transport is Transport.HTTP and not endpoint.model:
         return PLAIN, Server()
-    speaking = [name for name in plugins.names("client") if plugins.client(name).transport is transport]
+    names = [name for name in plugins.names("client") if plugins.client(name).transport is transport]
     raise RequestError(
-        f"{_place(endpoint)} answers in no protocol that is known here; name one behind the model, "
-        f"such as #{endpoint.model or 'model'},protocol={speaking[0]} (of {', '.join(speaking)})."
+        f"{_location(endpoint)} answers in no known protocol; name one after the model, "
+        f"such as #{endpoint.model or 'model'},protocol={names[0]} (of {', '.join(names)})."
     )
 
 
-def _greeted(client: Client, endpoint: Endpoint) -> Server | None:
-    question = client.greeting(endpoint)
-    return None if question is None else client.recognised(_answer(question))
+def _greet(client: Client, endpoint: Endpoint) -> Server | None:
+    request = client.greeting(endpoint)
+    return None if request is None else client.recognised(_fetch(request))
 
 
-def _models(client: Client, endpoint: Endpoint, server: Server) -> tuple[str, ...]:
-    """Name the models that the server has, where it lists them."""
+def _list_models(client: Client, endpoint: Endpoint, server: Server) -> tuple[str, ...]:
+    """List the server's models, where it lists them."""
     if server.models or not isinstance(client, ListsModels):
         return server.models
     try:
@@ -168,30 +170,30 @@ def _models(client: Client, endpoint: Endpoint, server: Server) -> tuple[str, ..
         return ()
 
 
-def _answer(question: Target) -> Reply:
-    """Ask; an answer that points elsewhere, or that wants to know who asks, is the end of it."""
-    where = f"{question.host}:{question.port}"
+def _fetch(request: Target) -> Reply:
+    """Send a request; a redirect or a request for credentials is an error."""
+    where = f"{request.host}:{request.port}"
     try:
-        reply = once(question, timeout=_TIMEOUT)
+        reply = once(request, timeout=_TIMEOUT)
     except OSError as error:
-        said = error.strerror or error
+        message = error.strerror or error
         raise RequestError(
-            f"Nothing of use answers: {said}; check the URL, and whether {_SPOKEN[question.transport]} is "
-            "spoken on that port."
+            f"Nothing useful answers: {message}; check the URL, and whether "
+            f"{_TRANSPORT_NAMES[request.transport]} is spoken on that port."
         ) from error
-    if question.transport is Transport.HTTP and reply.status in _REDIRECTS:
+    if request.transport is Transport.HTTP and reply.status in _REDIRECTS:
         raise RequestError(
             f"{where} redirects ({reply.status}), which is not followed; give the URL that it points to."
         )
-    if reply.status in (_UNAUTHORISED_GRPC if question.transport is Transport.GRPC else _UNAUTHORISED):
+    if reply.status in (_UNAUTHORISED_GRPC if request.transport is Transport.GRPC else _UNAUTHORISED):
         raise RequestError(
-            f"{where} wants to know who asks ({reply.status}); send a header by "
+            f"{where} requires authentication ({reply.status}); send a header by "
             f"{endpoint_url.HEADERS_VARIABLE} or --header, such as 'Authorization: Bearer ...'."
         )
     return reply
 
 
-def _place(endpoint: Endpoint) -> str:
+def _location(endpoint: Endpoint) -> str:
     return f"{endpoint.host}:{endpoint.port}{endpoint.path}"
 
 
@@ -203,15 +205,15 @@ def _scheme(transport: Transport, endpoint: Endpoint) -> str:
 
 
 def _digest(endpoint: Endpoint, reply: Reply | None, inputs: tuple[InputSpec, ...]) -> str:
-    """Digest how the model is described; one that is not, by where it is."""
-    described = _description(reply) if reply else ""
-    if not described and not inputs:
-        described = _place(endpoint)
-    return digest.of_parts((endpoint.protocol, endpoint.model, endpoint.version, described, repr(inputs)))
+    """Digest the model's description, or its location where there is none."""
+    description = _description(reply) if reply else ""
+    if not description and not inputs:
+        description = _location(endpoint)
+    return digest.of_parts((endpoint.protocol, endpoint.model, endpoint.version, description, repr(inputs)))
 
 
 def _description(reply: Reply) -> str:
-    """Give a description in JSON with its keys in order; empty for protobuf, whose maps have no order."""
+    """Return a JSON description with sorted keys; empty for protobuf, whose maps have no order."""
     try:
         return json.dumps(json.loads(reply.body), sort_keys=True)
     except (ValueError, RecursionError):

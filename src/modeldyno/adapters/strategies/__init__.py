@@ -1,1 +1,1 @@
-"""Strategies: functions from a study to the trial to be made next. They know neither stores nor processes."""
+"""Search strategies: functions from a study to its next trial. They know neither stores nor processes."""

@@ -1,9 +1,9 @@
-"""Few measurements, each where most is to be gained by what is known so far.
+"""Bayesian optimization with constraints: measures where the expected improvement is greatest.
 
-After the default that is always the point whose expected improvement under the bounds is greatest (Gardner
-et al. 2014, "Bayesian optimization with inequality constraints"), or one of the server that is open, where
-that gains as much in a second. While nothing holds the bounds, it is the point from which they are missed by
-least.
+After the default configuration that is always the point with the greatest expected improvement under the
+constraints (Gardner et al. 2014, "Bayesian optimization with inequality constraints"), or a point of the
+server that is already running, where that gains as much per second. While no point meets the constraints, it
+is the one expected to violate them least.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 
 ENOUGH = 0.01
-"""Expected gain, as a share, below which nothing more is measured, once there are `LEAST` measurements; nor
-for one below what a look errs by, which would not be seen."""
+"""Relative expected gain below which the search stops, once there are `LEAST` measurements; a gain below the
+noise of one measurement stops it too."""
 WARM, WARM_LEAST = 0.75, 0.4
-"""Shares of the greatest expected gain for which the open server is kept: where nothing is known of how long
-a start takes, and however long it takes, for a measurement is spent as well."""
-DARING, LAST = 2.5, 1.25
-"""Times that a score may be farther from what is predicted: few measurements tell little of errors too.
+"""Shares of the greatest expected gain for which the running server is kept: the first where the start time
+is unknown; at least the second, whatever the start time, since a measurement is spent as well."""
+MAX_DEVIATION, MIN_DEVIATION = 2.5, 1.25
+"""Factors on the predicted deviation of a score, as few measurements estimate errors badly, too.
 
-It falls from the one to the other with the measurements that are left, which can make use of a surprise.
-That a bound is broken is believed at once: what lies just beyond it is a temptation otherwise.
+The factor falls from the first to the second as the budget is used: early measurements can follow up a
+surprise. Constraints get no such factor: points just beyond a constraint would be tried again and again.
 """
-_MOMENT = 1e-3
-"""Seconds that a trial takes at least."""
-_WALKED = 512
-"""Largest space of which all points are looked at."""
-_BESIDE = 16
-"""Points of a larger one of which the neighbours are looked at, the best ones."""
+_MIN_SECONDS = 1e-3
+"""Minimum seconds of a trial."""
+_ENUMERATED = 512
+"""Largest space that is enumerated completely."""
+_NEIGHBOURED = 16
+"""Best points of a larger space whose neighbours are candidates."""
 _RIVALS = 64
-"""Measured points of which one may be the best so far."""
-_HOLDS = 0.5
-"""Probability from which on a measured point counts as one that holds its bounds."""
-_HOPE = 0.1
-"""What a point that holds all bounds is worth beyond what it takes from the excess, while there is none."""
+"""Measured points that may be the best so far."""
+_FEASIBLE = 0.5
+"""Probability from which a measured point counts as feasible."""
+_FEASIBLE_BONUS = 0.1
+"""Bonus of a feasible point over its reduced violation, while there is none."""
 
 
 def propose(study: Study) -> Ask | None:
-    """Say what to measure next."""
+    """Return the next trial."""
     if study.space.size <= LEAST:
         return grid.propose(study)
     if spent(study) >= allowance(study):
@@ -74,71 +74,81 @@ def propose(study: Study) -> Ask | None:
     if not points:
         return None
     if not leaders:
-        return Ask(point=_unguided(study, points))
+        return Ask(point=_first_point(study, points))
     from modeldyno.adapters.strategies.acquisition import Outlook  # noqa: PLC0415 - numpy
 
-    gain = _gain(Outlook.of(study, leaders), leaders, points, _daring(study))
+    gain = _gain(Outlook.of(study, leaders), leaders, points, _deviation_factor(study))
     best = int(gain.argmax())
     if spent(study) >= LEAST and gain[best] < max(ENOUGH, blur(study, study.goal.objectives[0].query)):
         return None
-    opened = max(_open(study, points), key=lambda place: float(gain[place]), default=best)
-    return Ask(point=points[opened if gain[opened] >= _keeping(study) * gain[best] else best])
+    on_running_server = max(
+        _running_server_points(study, points), key=lambda index: float(gain[index]), default=best
+    )
+    return Ask(
+        point=points[
+            on_running_server if gain[on_running_server] >= _warm_share(study) * gain[best] else best
+        ]
+    )
 
 
 def _candidates(study: Study, leaders: Sequence[Candidate]) -> list[Point]:
-    """Give the points to choose from: all of a small space; some of a large one, those near the best too."""
-    if study.space.size <= _WALKED:
+    """Return the points to choose from: all of a small space, else a sample and neighbours of the best."""
+    if study.space.size <= _ENUMERATED:
         return list(open_points(study))
     closed = Closed.of(study)
-    source = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
-    around = [c.point for c in leaders if study.space.holds(c.point)][:_BESIDE]
-    return list({key(p): p for p in sampled(study, source, around) if p not in closed}.values())
+    generator = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
+    centres = [c.point for c in leaders if study.space.holds(c.point)][:_NEIGHBOURED]
+    return list({key(p): p for p in sampled(study, generator, centres) if p not in closed}.values())
 
 
-def _unguided(study: Study, points: Sequence[Point]) -> Point:
-    """Give the default where it is a point of the space, and else any: nothing has told anything yet."""
+def _first_point(study: Study, points: Sequence[Point]) -> Point:
+    """Return the default if it is in the space, else a random point: nothing is known yet."""
     first = study.space.completed(study.default)
-    source = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
-    return first if first in points else source.choice(points)
+    generator = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
+    return first if first in points else generator.choice(points)
 
 
-def _daring(study: Study) -> float:
-    """Give how far scores may be from what is predicted, by the share of the measurements that is left."""
-    left = 1 - spent(study) / (allowance(study) - 1)
-    return LAST + (DARING - LAST) * left
+def _deviation_factor(study: Study) -> float:
+    """Return how far scores may deviate from the prediction, by the share of the budget that is left."""
+    remaining = 1 - spent(study) / (allowance(study) - 1)
+    return MIN_DEVIATION + (MAX_DEVIATION - MIN_DEVIATION) * remaining
 
 
-def _gain(outlook: Outlook, leaders: Sequence[Candidate], points: Sequence[Point], daring: float) -> Array:
-    """Give the expected gain of each point; while nothing holds the bounds, what their excess would lose."""
+def _gain(
+    acquisition: Outlook, leaders: Sequence[Candidate], points: Sequence[Point], deviation_factor: float
+) -> Array:
+    """Return the expected gain of each point; while none meets the constraints, of reduced violation."""
     import numpy as np  # noqa: PLC0415 - heavy
 
-    score, excess = outlook.draws([candidate.point for candidate in leaders[:_RIVALS]], daring)
-    ahead, beyond = outlook.draws(points, daring)
-    holds = (excess <= 0).mean(axis=1) >= _HOLDS
+    score, excess = acquisition.draws([candidate.point for candidate in leaders[:_RIVALS]], deviation_factor)
+    candidate_scores, candidate_excess = acquisition.draws(points, deviation_factor)
+    holds = (excess <= 0).mean(axis=1) >= _FEASIBLE
     if holds.any():
         best = score.mean(axis=1)[holds].max()
-        gain = (np.clip(ahead - best, 0, None) * (beyond <= 0)).mean(axis=1)
+        gain = (np.clip(candidate_scores - best, 0, None) * (candidate_excess <= 0)).mean(axis=1)
     else:
         least = excess.mean(axis=1).min()
-        gain = (np.clip(least - beyond, 0, None) + _HOPE * (beyond <= 0)).mean(axis=1)
-    return np.asarray(gain * outlook.works(points))
+        gain = (np.clip(least - candidate_excess, 0, None) + _FEASIBLE_BONUS * (candidate_excess <= 0)).mean(
+            axis=1
+        )
+    return np.asarray(gain * acquisition.works(points))
 
 
-def _keeping(study: Study) -> float:
-    """Give the share of a gain that is worth as much on the open server, by the seconds that trials took."""
-    looks: dict[bool, list[float]] = {True: [], False: []}
-    for before, trial in pairwise(study.measured):
-        same = study.configuration(before.point) == study.configuration(trial.point)
-        looks[same and before.state is State.DONE].append(trial.seconds)
-    if not all(looks.values()):
+def _warm_share(study: Study) -> float:
+    """Return the share of a gain worth as much on the running server, from the durations of trials."""
+    durations: dict[bool, list[float]] = {True: [], False: []}
+    for previous, trial in pairwise(study.measured):
+        same_server = study.configuration(previous.point) == study.configuration(trial.point)
+        durations[same_server and previous.state is State.DONE].append(trial.seconds)
+    if not all(durations.values()):
         return WARM
-    kept, started = (max(median(looks[same]), _MOMENT) for same in (True, False))
-    return min(max(WARM_LEAST, kept / started), 1.0)
+    warm, cold = (max(median(durations[same_server]), _MIN_SECONDS) for same_server in (True, False))
+    return min(max(WARM_LEAST, warm / cold), 1.0)
 
 
-def _open(study: Study, points: Sequence[Point]) -> list[int]:
-    """Give the places of the points for which the server that was measured last can stay open."""
+def _running_server_points(study: Study, points: Sequence[Point]) -> list[int]:
+    """Return the indices of points for which the server measured last can keep running."""
     if not study.measured or not serves(study.space.axes):
         return []
-    last = study.configuration(study.measured[-1].point)
-    return [place for place, point in enumerate(points) if study.configuration(point) == last]
+    running = study.configuration(study.measured[-1].point)
+    return [index for index, point in enumerate(points) if study.configuration(point) == running]

@@ -1,9 +1,9 @@
-"""What was measured, as a smooth function of the configuration: a Gaussian process on the log scale.
+"""Gaussian process over configurations, on the log scale.
 
-Each axis has an effect of its own, linear in the logarithm of its values with a smooth remainder, or one
-for each of its words. Any two axes act together in proportion to what they do alone, for an axis that does
-nothing alone seldom does anything with another (the heredity of effects: Hamada and Wu 1992; additive
-kernels: Duvenaud et al. 2011). Whatever is left is local.
+Each axis has its own effect: linear in the logarithm of its values with a smooth remainder, or one level per
+word. Any two axes interact in proportion to their own effects, as an axis without a main effect seldom
+interacts (effect
+heredity: Hamada and Wu 1992; additive kernels: Duvenaud et al. 2011). The remainder is local.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-_WIDE = 3.0
-"""Largest over smallest value from which on an axis counts by ratios."""
-_FITTED = 32
-"""Most measurements that the strengths of effects are learnt from: the last ones."""
+_LOG_RATIO = 3.0
+"""Ratio of largest to smallest value from which an axis is scaled logarithmically."""
+_MAX_FITTED = 32
+"""Maximum number of measurements to fit the effect strengths: the last ones."""
 
 
 # --- coordinates -------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ _FITTED = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Where the values of an axis lie: numbers between -1 and 1, words at whole numbers."""
+    """Coordinates of an axis: numbers from -1 to 1, words as integers."""
 
     name: str
     ordered: bool
@@ -45,61 +45,61 @@ class Scale:
 
     @classmethod
     def of(cls, axis: Axis) -> Scale:
-        """Take a logarithmic scale where numbers span a wide range, and their order where there is a zero."""
+        """Scale logarithmically where numbers span a wide range, and by rank where one is zero."""
         if not axis.ordered or len(axis.values) == 1:
             words = {value: place for place, value in enumerate(axis.values)}
             return cls(name=axis.name, ordered=False, values=np.zeros(1), places=np.zeros(1), words=words)
         values = np.array(axis.values, dtype=float)
         if values[0] > 0:
-            raw = np.log(values) if values[-1] >= _WIDE * values[0] else values
+            raw = np.log(values) if values[-1] >= _LOG_RATIO * values[0] else values
         else:
             raw = np.arange(len(values), dtype=float)
         places = 2 * (raw - raw[0]) / (raw[-1] - raw[0]) - 1
         return cls(name=axis.name, ordered=True, values=values, places=places, words={})
 
     def column(self, points: Sequence[Point]) -> Array:
-        """Give the coordinates of points; an axis that does not matter there lies in the middle."""
+        """Return the coordinates of points; where the axis does not matter, the middle."""
         if self.ordered:
-            known = np.array([float(point.get(self.name, math.nan)) for point in points])
-            placed: Array = np.nan_to_num(np.interp(known, self.values, self.places), nan=0.0)
-            return placed
+            axis_values = np.array([float(point.get(self.name, math.nan)) for point in points])
+            coordinates: Array = np.nan_to_num(np.interp(axis_values, self.values, self.places), nan=0.0)
+            return coordinates
         return np.array([self.words.get(point.get(self.name, ""), -1) for point in points], dtype=float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The scales of all axes that have more than one value."""
+    """The scalings of all axes with more than one value."""
 
     scales: tuple[Scale, ...]
 
     @classmethod
     def of(cls, axes: Sequence[Axis]) -> Chart:
-        """Make the scales."""
+        """Build the scalings."""
         return cls(scales=tuple(Scale.of(axis) for axis in axes if len(axis.values) > 1))
 
     def locate(self, points: Sequence[Point]) -> Array:
-        """Give points x axes coordinates."""
+        """Return points x axes coordinates."""
         columns = [scale.column(points) for scale in self.scales]
         return np.stack(columns, axis=1) if columns else np.zeros((len(points), 0))
 
     def pair(self, first: Array, second: Array) -> tuple[Pair, ...]:
-        """Pair the values that each axis has here and there; of either there are few."""
+        """Pair the distinct values of each axis in both sets of points; there are few."""
         return tuple(
-            Pair.of(first[:, place], second[:, place], ordered=scale.ordered)
-            for place, scale in enumerate(self.scales)
+            Pair.of(first[:, axis], second[:, axis], ordered=scale.ordered)
+            for axis, scale in enumerate(self.scales)
         )
 
     def apart(self, first: Array, second: Array, power: int = 1) -> Array:
-        """Give first x second sums of powers of the distances along the axes; those of words are 0 or 1."""
-        summed = np.zeros((len(first), len(second)))
+        """Return first x second sums of powers of distances along the axes; for words 0 or 1."""
+        distances = np.zeros((len(first), len(second)))
         for pair in self.pair(first, second):
-            summed += pair.spread(pair.gaps**power)
-        return summed
+            distances += pair.spread(pair.gaps**power)
+        return distances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """The distinct values of an axis at some points and at others."""
+    """The distinct values of an axis in two sets of points."""
 
     here: Array
     there: Array
@@ -111,160 +111,162 @@ class Pair:
 
     @classmethod
     def of(cls, first: Array, second: Array, *, ordered: bool) -> Pair:
-        """Find them."""
+        """Find the distinct values."""
         here, rows = np.unique(first, return_inverse=True)
         there, columns = np.unique(second, return_inverse=True)
         gaps = np.abs(here[:, None] - there[None, :])
-        kept = gaps if ordered else (gaps > 0).astype(float)
-        return cls(here=here, there=there, gaps=kept, ordered=ordered, rows=rows, columns=columns)
+        distances = gaps if ordered else (gaps > 0).astype(float)
+        return cls(here=here, there=there, gaps=distances, ordered=ordered, rows=rows, columns=columns)
 
     def effect(self, reach: float) -> Array:
-        """Give here x there covariances of what the axis does alone, at a strength of 1."""
+        """Return here x there covariances of the main effect of the axis, at a strength of 1."""
         if not self.ordered:
             return 1.0 - self.gaps
         return self.here[:, None] * self.there[None, :] + BEND * _matern(self.gaps / reach)
 
     def spread(self, table: Array) -> Array:
-        """Give first x second values of a table of here x there."""
+        """Expand a here x there table to first x second."""
         return np.asarray(table[self.rows][:, self.columns])
 
 
 # --- the process -------------------------------------------------------------------------------------
 
 _LEVEL = 9.0
-"""Variance of the level, beyond the mean of what was measured."""
+"""Variance of the level, in addition to the mean of the measurements."""
 BEND = 0.5
-"""Variance of the smooth part of an effect, as a share of that of its linear part."""
+"""Variance of the smooth part of an effect, relative to its linear part."""
 _JITTER = 1e-9
 """Variance that keeps a covariance invertible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """What is believed of a metric before anything is measured: medians, on the log scale."""
+    """Prior of a metric before anything is measured: medians, on the log scale."""
 
     effect: float = 0.4
     """Standard deviation of the linear effect of an axis over half of its range."""
     together: float = 0.5
-    """Of that of two axes together, as a share of the product of theirs."""
+    """Standard deviation of the interaction of two axes, relative to the product of their effects."""
     local: float = 0.06
     noise: float = 0.035
 
 
-_SPREADS = (1.0, 0.6, 0.7, 0.5, 0.4)
-"""Standard deviations of the logarithms of effects, together, local, noise, and reach."""
+_PRIOR_DEVIATIONS = (1.0, 0.6, 0.7, 0.5, 0.4)
+"""Standard deviations of the logs of effects, interactions, local part, noise, and reach."""
 STEPS = (1.0, 1.0, 0.5)
-"""Of the search for the likeliest strengths, in their standard deviations."""
+"""Step sizes of the search for the maximum-likelihood strengths, in their standard deviations."""
 _REACH = 0.9
-"""Median of the length over which an effect stays alike, where the whole range is 2."""
+"""Median correlation length of an effect, where the whole range is 2."""
 
 
 def _matern(distance: Array) -> Array:
-    """Give Matern's correlation for functions that have two derivatives."""
+    """Return Matern's correlation for twice differentiable functions."""
     scaled = math.sqrt(5) * distance
     return np.asarray((1 + scaled + scaled * scaled / 3) * np.exp(-scaled))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surrogate:
-    """A process that has seen the measurements."""
+    """A process fitted to measurements."""
 
-    chart: Chart
+    features: Chart
     seen: Array
     """Measurements x axes."""
     theta: Array
-    """As `kernel` takes it."""
+    """The logarithms of strengths, as `kernel` takes them."""
     inverse: Array
-    """Of the root of their covariance: lower triangular."""
+    """Inverse of the Cholesky factor of their covariance: lower triangular."""
     weights: Array
     mean: float
 
     @classmethod
-    def fit(cls, chart: Chart, seen: Array, found: Array, counts: Array, prior: Prior) -> Surrogate:
-        """Learn from logarithms `found`, each the mean of so many measurements."""
-        kept = slice(-_FITTED, None)
-        mean = float(found.mean())
-        theta = _strengths(chart, seen[kept], found[kept] - mean, counts[kept], prior)
-        covariance = kernel(chart, seen, seen, theta) + _noise(theta, counts)
+    def fit(cls, features: Chart, seen: Array, logs: Array, counts: Array, prior: Prior) -> Surrogate:
+        """Fit logarithms `logs`, each the mean of `counts` measurements."""
+        recent = slice(-_MAX_FITTED, None)
+        mean = float(logs.mean())
+        theta = _strengths(features, seen[recent], logs[recent] - mean, counts[recent], prior)
+        covariance = kernel(features, seen, seen, theta) + _noise(theta, counts)
         inverse: Array = np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)), dtype=float)
-        weights: Array = inverse.T @ (inverse @ (found - mean))
-        return cls(chart=chart, seen=seen, theta=theta, inverse=inverse, weights=weights, mean=mean)
+        weights: Array = inverse.T @ (inverse @ (logs - mean))
+        return cls(features=features, seen=seen, theta=theta, inverse=inverse, weights=weights, mean=mean)
 
-    def predict(self, places: Array) -> tuple[Array, Array]:
-        """Give mean and standard deviation of the logarithm at places, without the noise."""
-        across = kernel(self.chart, places, self.seen, self.theta)
-        reduced = across @ self.inverse.T
-        variance = _variances(self.chart, places, self.theta) - (reduced * reduced).sum(axis=1)
-        return self.mean + across @ self.weights, np.sqrt(np.clip(variance, 1e-10, None))
+    def predict(self, coordinates: Array) -> tuple[Array, Array]:
+        """Return mean and standard deviation of the logarithm at coordinates, without the noise."""
+        cross_covariance = kernel(self.features, coordinates, self.seen, self.theta)
+        projected = cross_covariance @ self.inverse.T
+        variance = _variances(self.features, coordinates, self.theta) - (projected * projected).sum(axis=1)
+        return self.mean + cross_covariance @ self.weights, np.sqrt(np.clip(variance, 1e-10, None))
 
 
-def kernel(chart: Chart, first: Array, second: Array, theta: Array) -> Array:
-    """Give first x second covariances.
+def kernel(features: Chart, first: Array, second: Array, theta: Array) -> Array:
+    """Return first x second covariances.
 
     Args:
-        chart: the scales of the axes.
+        features: the scalings of the axes.
         first: coordinates of points.
-        second: coordinates of others.
-        theta: the logarithms of the strength of each axis, of that of two together, of what is local, of
-            the noise, and of the reach.
+        second: coordinates of other points.
+        theta: the logarithms of the strength of each axis, of interactions, of the local part, of the noise,
+            and of the reach.
     """
     together, local, _, reach = np.exp(theta[-4:]).tolist()
-    whole, squares, apart = (np.zeros((len(first), len(second))) for _ in range(3))
-    for pair, strength in zip(chart.pair(first, second), np.exp(2 * theta).tolist(), strict=False):
+    main_effects, squares, squared_distances = (np.zeros((len(first), len(second))) for _ in range(3))
+    for pair, strength in zip(features.pair(first, second), np.exp(2 * theta).tolist(), strict=False):
         single = pair.spread(strength * pair.effect(reach))
-        whole += single
+        main_effects += single
         squares += single * single
-        apart += pair.spread(pair.gaps * pair.gaps)
-    pairs = 0.5 * (whole * whole - squares)
-    return np.asarray(_LEVEL + whole + together**2 * pairs + local**2 * _matern(np.sqrt(apart) / reach))
+        squared_distances += pair.spread(pair.gaps * pair.gaps)
+    pairs = 0.5 * (main_effects * main_effects - squares)
+    return np.asarray(
+        _LEVEL + main_effects + together**2 * pairs + local**2 * _matern(np.sqrt(squared_distances) / reach)
+    )
 
 
-def _variances(chart: Chart, places: Array, theta: Array) -> Array:
-    """Give the diagonal of `kernel` alone."""
-    ordered = np.array([scale.ordered for scale in chart.scales], dtype=bool)
-    single = np.where(ordered, places * places + BEND, 1.0) * np.exp(2 * theta[:-4])
-    whole = single.sum(axis=1)
-    pairs = 0.5 * (whole * whole - (single * single).sum(axis=1))
+def _variances(features: Chart, coordinates: Array, theta: Array) -> Array:
+    """Return only the diagonal of `kernel`."""
+    ordered = np.array([scale.ordered for scale in features.scales], dtype=bool)
+    single = np.where(ordered, coordinates * coordinates + BEND, 1.0) * np.exp(2 * theta[:-4])
+    main_effects = single.sum(axis=1)
+    pairs = 0.5 * (main_effects * main_effects - (single * single).sum(axis=1))
     together, local = np.exp(theta[-4:-2])
-    return np.asarray(_LEVEL + whole + together**2 * pairs + local**2)
+    return np.asarray(_LEVEL + main_effects + together**2 * pairs + local**2)
 
 
 def _noise(theta: Array, counts: Array) -> Array:
     return np.diag(np.exp(2 * theta[-2]) / counts + _JITTER)
 
 
-# --- its strengths -----------------------------------------------------------------------------------
+# --- effect strengths --------------------------------------------------------------------------------
 
 
-def _strengths(chart: Chart, seen: Array, found: Array, counts: Array, prior: Prior) -> Array:
-    """Search the likeliest strengths, one after the other, by steps that become smaller."""
-    axes = len(chart.scales)
+def _strengths(features: Chart, seen: Array, residuals: Array, counts: Array, prior: Prior) -> Array:
+    """Search the most likely strengths by coordinate search with decreasing steps."""
+    axes = len(features.scales)
     medians = [prior.effect] * axes + [prior.together, prior.local, prior.noise, _REACH]
-    centre: Array = np.log(np.array(medians))
-    spread = np.array([_SPREADS[0]] * axes + list(_SPREADS[1:]))
-    covariance = _Covariance.of(chart, seen)
+    prior_mean: Array = np.log(np.array(medians))
+    spread = np.array([_PRIOR_DEVIATIONS[0]] * axes + list(_PRIOR_DEVIATIONS[1:]))
+    covariance = _Covariance.of(features, seen)
 
     def fitness(theta: Array) -> float:
         root = np.linalg.cholesky(covariance(theta) + _noise(theta, counts))
-        white = np.linalg.solve(root, found)
-        odds = 0.5 * (((theta - centre) / spread) ** 2).sum()
-        return float(-0.5 * white @ white - np.log(np.diag(root)).sum() - odds)
+        whitened = np.linalg.solve(root, residuals)
+        penalty = 0.5 * (((theta - prior_mean) / spread) ** 2).sum()
+        return float(-0.5 * whitened @ whitened - np.log(np.diag(root)).sum() - penalty)
 
-    best, theta = fitness(centre), centre
+    best, theta = fitness(prior_mean), prior_mean
     for step in STEPS:
-        for place in range(len(centre)):
+        for index in range(len(prior_mean)):
             for sign in (1, -1):
-                moved = theta.copy()
-                moved[place] += sign * step * spread[place]
-                if (value := fitness(moved)) > best:
-                    best, theta = value, moved
+                candidate = theta.copy()
+                candidate[index] += sign * step * spread[index]
+                if (value := fitness(candidate)) > best:
+                    best, theta = value, candidate
                     break
     return theta
 
 
 @dataclass(slots=True, kw_only=True)
 class _Covariance:
-    """The kernel of some points with themselves, for many strengths: effects are kept while the reach is."""
+    """The kernel of points with themselves, for many strengths; effects are cached per reach."""
 
     pairs: tuple[Pair, ...]
     apart: Array
@@ -273,10 +275,10 @@ class _Covariance:
     near: Array
 
     @classmethod
-    def of(cls, chart: Chart, seen: Array) -> _Covariance:
-        apart = np.sqrt(chart.apart(seen, seen, power=2))
-        nothing = np.zeros((0, *apart.shape))
-        return cls(pairs=chart.pair(seen, seen), apart=apart, effects=nothing, near=nothing)
+    def of(cls, features: Chart, seen: Array) -> _Covariance:
+        apart = np.sqrt(features.apart(seen, seen, power=2))
+        empty = np.zeros((0, *apart.shape))
+        return cls(pairs=features.pair(seen, seen), apart=apart, effects=empty, near=empty)
 
     def __call__(self, theta: Array) -> Array:
         if theta[-1] != self.reach:
@@ -286,7 +288,7 @@ class _Covariance:
             self.effects = np.stack(tables) if tables else self.effects
             self.near = _matern(self.apart / reach)
         single = np.exp(2 * theta[:-4])[:, None, None] * self.effects
-        whole = single.sum(axis=0)
-        pairs = 0.5 * (whole * whole - (single * single).sum(axis=0))
+        main_effects = single.sum(axis=0)
+        pairs = 0.5 * (main_effects * main_effects - (single * single).sum(axis=0))
         together, local = np.exp(2 * theta[-4:-2])
-        return np.asarray(_LEVEL + whole + together * pairs + local * self.near)
+        return np.asarray(_LEVEL + main_effects + together * pairs + local * self.near)

@@ -1,4 +1,4 @@
-"""Every point of the space, once; those of a configuration together, so that its server stays open."""
+"""Exhaustive grid search; points of one configuration are consecutive, so that its server keeps running."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ requires: tuple[str, ...] = ()
 
 
 def propose(study: Study) -> Ask | None:
-    """Give the first point that was not measured; what needs more memory than there was is left out."""
+    """Return the first unmeasured point; points that need more memory than available are skipped."""
     point = next(open_points(study), None)
     return None if point is None else Ask(point=point)

@@ -1,7 +1,7 @@
-"""One knob that is raised: doubling, until more of it gives nothing more or breaks a bound; then closing in.
+"""Search along one numeric axis: doubling until there is no gain or a constraint breaks, then closing in.
 
-What more can break is taken to be broken at all greater values. Where no bound ends the climb, or nothing
-is gained before it, the best value is looked for between its neighbours.
+A constraint that more of the knob can break counts as broken at all greater values. Where no constraint ends
+the climb, or the gain stops before it, the best value is searched between its neighbours.
 """
 
 from __future__ import annotations
@@ -28,100 +28,100 @@ requires: tuple[str, ...] = ()
 FLAT = math.log(1.02)
 """Difference of two scores that counts as none."""
 PATIENCE = 2
-"""Rungs without a gain that end the climb."""
+"""Steps without a gain that end the climb."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """A value of the knob, by its place on the axis, and what it gave."""
+    """A measured value of the knob, by its index on the axis."""
 
     place: int
     score: float
-    """Minus infinity where it gave nothing, or breaks a bound."""
+    """Minus infinity where it failed or violates a constraint."""
     ends: bool
-    """Whether it failed, or broke a bound that more of the knob can break."""
+    """Whether it failed, or violates a constraint that more of the knob can violate."""
 
 
 def propose(study: Study) -> Ask | None:
-    """Give the next rung.
+    """Return the next trial.
 
     Raises:
-        RequestError: the space has no axis of numbers, or another one beside it.
+        RequestError: the space is not a single numeric axis.
     """
-    axis = _only(study)
+    axis = _single_axis(study)
     closed = Closed.of(study)
-    able = [place for place, value in enumerate(axis.values) if {axis.name: value} not in closed]
-    place = _next(axis, _rungs(study, axis), able)
-    return None if place is None else Ask(point={axis.name: axis.values[place]})
+    open_indices = [index for index, value in enumerate(axis.values) if {axis.name: value} not in closed]
+    index = _next(axis, _steps(study, axis), open_indices)
+    return None if index is None else Ask(point={axis.name: axis.values[index]})
 
 
-def _only(study: Study) -> Axis:
-    """Give the axis that is climbed."""
+def _single_axis(study: Study) -> Axis:
+    """Return the single axis."""
     axes = study.space.axes
     if len(axes) != 1 or not axes[0].ordered:
         named = ", ".join(axis.name for axis in axes) or "none"
         raise RequestError(
-            f"The strategy ladder climbs one axis of numbers, and this space has {named}; "
-            "give one, or take another strategy, such as quick."
+            f"The strategy ladder needs exactly one numeric axis, but this space has {named}; "
+            "give one, or use another strategy, such as quick."
         )
     return axes[0]
 
 
-def _rungs(study: Study, axis: Axis) -> list[Rung]:
-    """Give what was measured on the axis, from the least value to the greatest."""
-    places = {value: place for place, value in enumerate(axis.values)}
-    found = (
-        _rung(study, candidate, places[value])
+def _steps(study: Study, axis: Axis) -> list[Rung]:
+    """Return the measured values of the axis, in ascending order."""
+    indices = {value: index for index, value in enumerate(axis.values)}
+    steps = (
+        _step(study, candidate, indices[value])
         for candidate in study.candidates.values()
-        if (value := candidate.point.get(axis.name)) in places
+        if (value := candidate.point.get(axis.name)) in indices
     )
-    return sorted(found, key=lambda rung: rung.place)
+    return sorted(steps, key=lambda rung: rung.place)
 
 
-def _rung(study: Study, candidate: Candidate, place: int) -> Rung:
-    """Judge by what was seen: how sure that is is the business of verification."""
+def _step(study: Study, candidate: Candidate, place: int) -> Rung:
+    """Judge by the measured value alone: its certainty is left to verification."""
     broken = [bound for bound in study.goal.constraints if missed(candidate, bound) > 0]
-    found = None if broken else gains(study.goal, candidate)
+    objective_gains = None if broken else gains(study.goal, candidate)
     return Rung(
         place=place,
-        score=-math.inf if found is None else sum(found),
+        score=-math.inf if objective_gains is None else sum(objective_gains),
         ends=candidate.failed or any(map(limits, broken)),
     )
 
 
-def _next(axis: Axis, rungs: Sequence[Rung], able: Sequence[int]) -> int | None:
-    """Give the place of the value to be measured next, of those that were not; None: there is no need."""
+def _next(axis: Axis, rungs: Sequence[Rung], open_indices: Sequence[int]) -> int | None:
+    """Return the index of the next value to measure, of those not closed; None to stop."""
     end = min((rung.place for rung in rungs if rung.ends), default=len(axis.values))
-    under = [rung for rung in rungs if rung.place < end]
-    free = [place for place in able if place < end]
-    if not free:
+    usable = [rung for rung in rungs if rung.place < end]
+    candidates = [index for index in open_indices if index < end]
+    if not candidates:
         return None
-    if not under:
-        return free[0] if end == len(axis.values) else free[len(free) // 2]
-    top = under[-1].place
-    above = [place for place in free if place > top]
-    if above and _climbing(under):
+    if not usable:
+        return candidates[0] if end == len(axis.values) else candidates[len(candidates) // 2]
+    top = usable[-1].place
+    above = [index for index in candidates if index > top]
+    if above and _climbing(usable):
         return above[len(above) // 2] if end < len(axis.values) else _doubled(axis, top, above)
-    return _beside(under, free)
+    return _next_to_best(usable, candidates)
 
 
 def _climbing(rungs: Sequence[Rung]) -> bool:
-    """Say whether one of the last rungs gained on those before it, or none has held the bounds yet."""
-    before = max((rung.score for rung in rungs[:-PATIENCE]), default=-math.inf)
-    return before == -math.inf or max(rung.score for rung in rungs[-PATIENCE:]) > before + FLAT
+    """Whether one of the last steps gained on those before it, or none is feasible yet."""
+    best_before = max((rung.score for rung in rungs[:-PATIENCE]), default=-math.inf)
+    return best_before == -math.inf or max(rung.score for rung in rungs[-PATIENCE:]) > best_before + FLAT
 
 
 def _doubled(axis: Axis, top: int, above: Sequence[int]) -> int:
-    """Give the greatest value that is at most twice the last one, or else the next."""
-    within = [place for place in above if float(axis.values[place]) <= 2 * float(axis.values[top])]
-    return within[-1] if within else above[0]
+    """Return the greatest value that is at most twice the last one, or else the next."""
+    doubled = [index for index in above if float(axis.values[index]) <= 2 * float(axis.values[top])]
+    return doubled[-1] if doubled else above[0]
 
 
-def _beside(rungs: Sequence[Rung], free: Sequence[int]) -> int | None:
-    """Give the middle of what lies between the best rung and one beside it, where the curve is not flat."""
+def _next_to_best(rungs: Sequence[Rung], candidates: Sequence[int]) -> int | None:
+    """Return the middle of the widest gap next to the best value, where the curve is not flat."""
     best = max(rungs, key=lambda rung: rung.score)
     gaps = [
-        [place for place in free if low.place < place < high.place]
+        [index for index in candidates if low.place < index < high.place]
         for low, high in pairwise(rungs)
         if best in {low, high} and abs(high.score - low.score) > FLAT
     ]

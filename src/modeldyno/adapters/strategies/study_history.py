@@ -1,4 +1,4 @@
-"""What a study tells a strategy: what was spent, how good points are, and which are out of the question."""
+"""What strategies read from a study: used budget, scores of points, and points that are ruled out."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Candidate, Study
 
 SHARE, LEAST = 0.15, 12
-"""A search measures this share of the space at most, or so many points where that is less."""
+"""A search measures at most this share of the space, or this many points if the share is fewer."""
 _LARGER = frozenset({"batch_size", "instances", "seq"})
-"""Axes of which more takes more memory, whatever else is chosen."""
+"""Axes where a larger value needs more memory, whatever else is chosen."""
 _TINY = 1e-300
-"""In place of a value that has no logarithm."""
+"""Replaces values that have no logarithm."""
 
 
 def allowance(study: Study) -> int:
-    """Give how many measurements a search may make; the default is one of them, verification is not.
+    """Return how many measurements a search may make, including the default but not verification.
 
-    A default outside of a small space takes the place of none of its points.
+    A default outside the space does not count against the points of a small space.
     """
     size = study.space.size
-    beside = sum(t.stage is Stage.DEFAULT and not study.space.holds(t.point) for t in study.measured)
-    return min(size + beside, max(LEAST, int(SHARE * size)))
+    extra = sum(t.stage is Stage.DEFAULT and not study.space.holds(t.point) for t in study.measured)
+    return min(size + extra, max(LEAST, int(SHARE * size)))
 
 
 def spent(study: Study) -> int:
-    """Count the measurements that were made in search."""
+    """Count the measurements made in search."""
     return sum(trial.stage is not Stage.VERIFY for trial in study.measured)
 
 
 def gains(goal: Goal, candidate: Candidate) -> tuple[float, ...] | None:
-    """Give the weighted logarithm of each objective, such that more is better; None where one is not known.
+    """Return the weighted log gain of each objective, more is better; None where a value is unknown.
 
-    A percentile that is no claim yet counts: a hint is enough for a search.
+    A percentile without enough samples for a claim counts: an estimate is enough for a search.
     """
-    whole = sum(objective.weight for objective in goal.objectives)
-    found = []
+    total_weight = sum(objective.weight for objective in goal.objectives)
+    result = []
     for objective in goal.objectives:
         value = hint(candidate, objective.query)
         if value is None:
             return None
-        found.append(objective.weight / whole * objective.gain(max(value, _TINY), 1.0))
-    return tuple(found)
+        result.append(objective.weight / total_weight * objective.gain(max(value, _TINY), 1.0))
+    return tuple(result)
 
 
 # --- points ------------------------------------------------------------------------------------------
@@ -62,61 +62,61 @@ def gains(goal: Goal, candidate: Candidate) -> tuple[float, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The points that need not be measured: they were, they cannot be, or their memory surely does not do."""
+    """Points not to measure: measured, impossible, or sure to run out of memory."""
 
-    known: frozenset[Key]
+    decided: frozenset[Key]
     exhausted: tuple[Point, ...]
     """Points that ran out of memory."""
 
     @classmethod
     def of(cls, study: Study) -> Closed:
-        """Gather them."""
+        """Collect the closed points of a study."""
         failed = (trial for trial in study.measured if trial.state is State.FAILED)
         return cls(
-            known=frozenset((*study.candidates, *study.skipped)),
+            decided=frozenset((*study.candidates, *study.skipped)),
             exhausted=tuple(trial.point for trial in failed if trial.kind == FailureKind.OOM),
         )
 
     def __contains__(self, point: Mapping[str, KnobValue]) -> bool:
-        """Say whether a point is one of them."""
-        return key(point) in self.known or any(_beyond(point, end) for end in self.exhausted)
+        """Whether a point is closed."""
+        return key(point) in self.decided or any(_needs_at_least(point, end) for end in self.exhausted)
 
 
-def _beyond(point: Mapping[str, KnobValue], end: Mapping[str, KnobValue]) -> bool:
-    """Say whether a point needs at least the memory of another: all is equal, or known to take more."""
-    return point.keys() == end.keys() and all(
+def _needs_at_least(point: Mapping[str, KnobValue], exhausted: Mapping[str, KnobValue]) -> bool:
+    """Whether a point needs at least the memory of another: all values equal, or known to need more."""
+    return point.keys() == exhausted.keys() and all(
         point[name] == value or (name in _LARGER and float(point[name]) > float(value))
-        for name, value in end.items()
+        for name, value in exhausted.items()
     )
 
 
 def placed(study: Study, point: Point) -> bool:
-    """Say whether a point has a value on every axis that matters; it need not be one of the axis."""
+    """Whether a point has a value on every axis that matters; it need not be a value of the axis."""
     return study.space.completed(point).keys() <= point.keys()
 
 
 def open_points(study: Study) -> Iterator[Point]:
-    """Give the points of the space that are not closed, the loads of a configuration together."""
+    """Yield the points of the space that are not closed, the loads of a configuration together."""
     closed = Closed.of(study)
     for point in _loads_last(study.space).points():
-        named = study.space.named(point)
-        if named not in closed:
-            yield named
+        named_point = study.space.named(point)
+        if named_point not in closed:
+            yield named_point
 
 
 def _loads_last(space: Space) -> Space:
-    """Put the loads last, so that they change fastest; where an axis depends on one all stay as they are."""
+    """Move the loads last, so that they change fastest; unchanged where an axis depends on a load."""
     loads = tuple(axis for axis in space.axes if axis.name in LOADS)
     if any(axis.where in LOADS for axis in space.axes):
         return space
     return Space(axes=(*(axis for axis in space.axes if axis not in loads), *loads))
 
 
-def sampled(study: Study, source: random.Random, around: Iterable[Point] = ()) -> Iterator[Point]:
-    """Give points at random, and then the neighbours of some; closed ones among them."""
+def sampled(study: Study, generator: random.Random, centres: Iterable[Point] = ()) -> Iterator[Point]:
+    """Yield random points, then the neighbours of some; closed ones included."""
     for _ in range(_SAMPLED):
-        yield study.space.completed({axis.name: source.choice(axis.values) for axis in study.space.axes})
-    for point in around:
+        yield study.space.completed({axis.name: generator.choice(axis.values) for axis in study.space.axes})
+    for point in centres:
         yield from study.space.neighbours(point)
 
 
@@ -124,13 +124,17 @@ _SAMPLED = 200
 
 
 def foremost(study: Study) -> list[Candidate]:
-    """Sort the candidates of the space: what holds the bounds by its score, and then the rest by its miss."""
-    told = (c for c in study.candidates.values() if not c.failed and placed(study, c.point))
+    """Sort the candidates of the space: feasible ones by score, then the others by violation."""
+    usable = (c for c in study.candidates.values() if not c.failed and placed(study, c.point))
     goal = study.goal
-    scored = [(miss(c, goal), -sum(found), c) for c in told if (found := gains(goal, c)) is not None]
+    scored = [
+        (miss(c, goal), -sum(objective_gains), c)
+        for c in usable
+        if (objective_gains := gains(goal, c)) is not None
+    ]
     return [candidate for _, _, candidate in sorted(scored, key=lambda row: row[:2])]
 
 
 def serves(axes: tuple[Axis, ...]) -> bool:
-    """Say whether a server stays open from one point to another."""
+    """Whether a server keeps running from one point to another."""
     return any(axis.name in LOADS for axis in axes)

@@ -1,4 +1,4 @@
-"""The arithmetic of shapes in an ONNX graph, carried out: few whole numbers that follow from the sizes."""
+"""Evaluates the shape arithmetic of an ONNX graph: small integer tensors that follow from the sizes."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ if TYPE_CHECKING:
     from modeldyno.adapters.loaders.onnx_tracing.nodes import Node
 
 Arrays = Sequence[Any]
-"""The arrays of the inputs; None for one that was left out."""
+"""Arrays of the inputs; None for an omitted one."""
 Rule = Callable[["Node", Arrays], Any]
-"""Gives an array, or a list of them where there are several outputs."""
+"""Returns an array, or a list of them for several outputs."""
 
-MOST = 1 << 16
-"""Elements of a value that is carried along."""
+MAX_ELEMENTS = 1 << 16
+"""Maximum elements of a value that is evaluated."""
 UNBOUNDED = frozenset({"Expand", "Tile", "Range", "ConstantOfShape", "Pad", "EyeLike", "OneHot", "Resize"})
 """Operators whose outputs are larger than their inputs: evaluated only where their size was inferred."""
 
 
 def evaluate(node: Node, arrays: Arrays) -> list[ndarray] | None:
-    """Compute the outputs of a node; None where its operator is not among those that shapes are made of."""
+    """Compute the outputs of a node; None if its operator is not used in shape arithmetic."""
     rule = RULES.get(node.kind) if not node.domain else None
     if rule is None:
         return None
     try:
         with np.errstate(all="ignore"):
-            found = rule(node, arrays)
+            result = rule(node, arrays)
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, MemoryError):
         return None
-    return [np.asarray(array) for array in (found if isinstance(found, list) else [found])]
+    return [np.asarray(array) for array in (result if isinstance(result, list) else [result])]
 
 
 def _elementwise(function: Callable[..., Any]) -> Rule:
     return lambda _, arrays: function(*arrays)
 
 
-def _folded(function: Callable[..., Any]) -> Rule:
+def _reduction_of_inputs(function: Callable[..., Any]) -> Rule:
     return lambda _, arrays: reduce(function, arrays)
 
 
 def _divide(_: Node, arrays: Arrays) -> ndarray:
-    """Divide; whole numbers towards zero, as ONNX does."""
+    """Divide; integers towards zero, as ONNX does."""
     first, second = arrays
     if first.dtype.kind == "f":
         return np.asarray(first / second)
@@ -63,26 +63,26 @@ def _modulo(node: Node, arrays: Arrays) -> ndarray:
     return np.asarray((np.fmod if node.attributes.get("fmod") else np.mod)(*arrays))
 
 
-def _axes(node: Node, arrays: Arrays, place: int = 1) -> tuple[int, ...] | None:
-    """Give axes from an input, or, in older versions, from the attribute."""
-    if len(arrays) > place and arrays[place] is not None:
-        return tuple(int(axis) for axis in arrays[place].ravel())
-    found = node.attributes.get("axes")
-    return None if found is None else tuple(found)
+def _axes(node: Node, arrays: Arrays, position: int = 1) -> tuple[int, ...] | None:
+    """Return axes from an input, or, in older versions, from the attribute."""
+    if len(arrays) > position and arrays[position] is not None:
+        return tuple(int(axis) for axis in arrays[position].ravel())
+    axes = node.attributes.get("axes")
+    return None if axes is None else tuple(axes)
 
 
 def _slice(node: Node, arrays: Arrays) -> ndarray:
     data, *rest = arrays
-    named = ("starts", "ends", "axes", "steps")
-    given: dict[str, Any] = {name: node.attributes.get(name) for name in named}
-    given |= {name: array.tolist() for name, array in zip(named, rest, strict=False) if array is not None}
-    starts, ends, steps = given["starts"], given["ends"], given["steps"]
-    cuts = [slice(None)] * data.ndim
-    for i, axis in enumerate(given["axes"] or range(len(starts))):
+    names = ("starts", "ends", "axes", "steps")
+    settings: dict[str, Any] = {name: node.attributes.get(name) for name in names}
+    settings |= {name: array.tolist() for name, array in zip(names, rest, strict=False) if array is not None}
+    starts, ends, steps = settings["starts"], settings["ends"], settings["steps"]
+    slices = [slice(None)] * data.ndim
+    for i, axis in enumerate(settings["axes"] or range(len(starts))):
         step = steps[i] if steps else 1
         end = None if step < 0 and ends[i] < -data.shape[axis] else ends[i]
-        cuts[axis] = slice(starts[i], end, step)
-    return np.asarray(data[tuple(cuts)])
+        slices[axis] = slice(starts[i], end, step)
+    return np.asarray(data[tuple(slices)])
 
 
 def _reshape(node: Node, arrays: Arrays) -> ndarray:
@@ -99,21 +99,23 @@ def _unsqueeze(node: Node, arrays: Arrays) -> ndarray:
     return np.expand_dims(arrays[0], axes)
 
 
-def _filled(node: Node, arrays: Arrays) -> ndarray:
+def _constant_of_shape(node: Node, arrays: Arrays) -> ndarray:
     value = node.constant.data if node.constant is not None else np.zeros(1, np.float32)
     assert value is not None
     return np.full(tuple(arrays[0]), value.ravel()[0], value.dtype)
 
 
 def _cast(node: Node, arrays: Arrays) -> ndarray:
-    """Cast to a dtype of numpy's own; the others saturate."""
+    """Cast to a dtype of NumPy's own; the others saturate."""
     from onnx import helper  # noqa: PLC0415 - optional
 
-    like = len(arrays) > 1
-    kind = arrays[1].dtype if like else np.dtype(helper.tensor_dtype_to_np_dtype(node.attributes["to"]))
-    if {kind.isbuiltin, arrays[0].dtype.isbuiltin} != {1}:
-        raise ValueError(kind)
-    return np.asarray(arrays[0].astype(kind))
+    has_target = len(arrays) > 1
+    dtype = (
+        arrays[1].dtype if has_target else np.dtype(helper.tensor_dtype_to_np_dtype(node.attributes["to"]))
+    )
+    if {dtype.isbuiltin, arrays[0].dtype.isbuiltin} != {1}:
+        raise ValueError(dtype)
+    return np.asarray(arrays[0].astype(dtype))
 
 
 def _split(node: Node, arrays: Arrays) -> list[ndarray]:
@@ -126,18 +128,18 @@ def _split(node: Node, arrays: Arrays) -> list[ndarray]:
     return list(np.split(data, np.cumsum(sizes)[:-1], axis))
 
 
-def _reduced(function: Callable[..., Any]) -> Rule:
+def _reduction(function: Callable[..., Any]) -> Rule:
     def rule(node: Node, arrays: Arrays) -> ndarray:
         axes = _axes(node, arrays)
         if not axes and node.attributes.get("noop_with_empty_axes"):
             return np.asarray(arrays[0])
-        kept = bool(node.attributes.get("keepdims", 1))
-        return np.asarray(function(arrays[0], axis=axes or None, keepdims=kept), arrays[0].dtype)
+        keepdims = bool(node.attributes.get("keepdims", 1))
+        return np.asarray(function(arrays[0], axis=axes or None, keepdims=keepdims), arrays[0].dtype)
 
     return rule
 
 
-def _scattered(node: Node, arrays: Arrays) -> ndarray:
+def _scatter_nd(node: Node, arrays: Arrays) -> ndarray:
     if node.attributes.get("reduction", "none") != "none":
         raise ValueError(node.attributes)
     data = arrays[0].copy()
@@ -145,27 +147,27 @@ def _scattered(node: Node, arrays: Arrays) -> ndarray:
     return np.asarray(data)
 
 
-def _gathered(node: Node, arrays: Arrays) -> ndarray:
+def _gather(node: Node, arrays: Arrays) -> ndarray:
     return np.asarray(np.take(arrays[0], arrays[1], axis=node.attributes.get("axis", 0)))
 
 
-def _joined(node: Node, arrays: Arrays) -> ndarray:
+def _concat(node: Node, arrays: Arrays) -> ndarray:
     return np.concatenate(arrays, axis=node.attributes.get("axis", 1))
 
 
-def _clipped(node: Node, arrays: Arrays) -> ndarray:
+def _clip(node: Node, arrays: Arrays) -> ndarray:
     low, high = (*arrays[1:], None, None)[:2]
     low = node.attributes.get("min") if low is None else low
     high = node.attributes.get("max") if high is None else high
     return np.asarray(np.clip(arrays[0], low, high), arrays[0].dtype)
 
 
-def _triangle(node: Node, arrays: Arrays) -> ndarray:
-    cut = np.triu if node.attributes.get("upper", 1) else np.tril
-    return cut(arrays[0], int(arrays[1]) if len(arrays) > 1 and arrays[1] is not None else 0)
+def _trilu(node: Node, arrays: Arrays) -> ndarray:
+    triangle = np.triu if node.attributes.get("upper", 1) else np.tril
+    return triangle(arrays[0], int(arrays[1]) if len(arrays) > 1 and arrays[1] is not None else 0)
 
 
-def _summed(node: Node, arrays: Arrays) -> ndarray:
+def _cumsum(node: Node, arrays: Arrays) -> ndarray:
     data, axis = arrays[0], int(arrays[1])
     data = np.flip(data, axis) if node.attributes.get("reverse") else data
     sums = np.cumsum(data, axis, dtype=data.dtype)
@@ -173,7 +175,7 @@ def _summed(node: Node, arrays: Arrays) -> ndarray:
     return np.asarray(np.flip(sums, axis) if node.attributes.get("reverse") else sums)
 
 
-def _flattened(node: Node, arrays: Arrays) -> ndarray:
+def _flatten(node: Node, arrays: Arrays) -> ndarray:
     data, axis = arrays[0], node.attributes.get("axis", 1)
     axis = axis + data.ndim if axis < 0 else axis
     rows = int(np.prod(data.shape[:axis], dtype=np.int64))
@@ -195,9 +197,9 @@ RULES: dict[str, Rule] = {
     "Ceil": _elementwise(np.ceil),
     "Round": _elementwise(np.round),
     "Reciprocal": _elementwise(lambda x: np.asarray(1 / x, x.dtype)),
-    "Min": _folded(np.minimum),
-    "Max": _folded(np.maximum),
-    "Sum": _folded(operator.add),
+    "Min": _reduction_of_inputs(np.minimum),
+    "Max": _reduction_of_inputs(np.maximum),
+    "Sum": _reduction_of_inputs(operator.add),
     "Equal": _elementwise(operator.eq),
     "Less": _elementwise(operator.lt),
     "LessOrEqual": _elementwise(operator.le),
@@ -211,31 +213,31 @@ RULES: dict[str, Rule] = {
     "Identity": _elementwise(np.asarray),
     "Cast": _cast,
     "CastLike": _cast,
-    "Gather": _gathered,
+    "Gather": _gather,
     "GatherElements": lambda node, arrays: np.take_along_axis(
         arrays[0], arrays[1], node.attributes.get("axis", 0)
     ),
-    "Concat": _joined,
+    "Concat": _concat,
     "Slice": _slice,
     "Reshape": _reshape,
-    "Flatten": _flattened,
+    "Flatten": _flatten,
     "Squeeze": lambda node, arrays: np.squeeze(arrays[0], _axes(node, arrays)),
     "Unsqueeze": _unsqueeze,
     "Transpose": lambda node, arrays: np.transpose(arrays[0], node.attributes.get("perm")),
     "Expand": lambda _, arrays: np.asarray(arrays[0] * np.ones(tuple(arrays[1]), arrays[0].dtype)),
     "Tile": lambda _, arrays: np.tile(arrays[0], arrays[1]),
     "Range": lambda _, arrays: np.arange(*(array.item() for array in arrays), dtype=arrays[0].dtype),
-    "ConstantOfShape": _filled,
+    "ConstantOfShape": _constant_of_shape,
     "Split": _split,
-    "ReduceSum": _reduced(np.sum),
-    "ReduceProd": _reduced(np.prod),
-    "ReduceMax": _reduced(np.max),
-    "ReduceMin": _reduced(np.min),
-    "ReduceMean": _reduced(np.mean),
-    "CumSum": _summed,
+    "ReduceSum": _reduction(np.sum),
+    "ReduceProd": _reduction(np.prod),
+    "ReduceMax": _reduction(np.max),
+    "ReduceMin": _reduction(np.min),
+    "ReduceMean": _reduction(np.mean),
+    "CumSum": _cumsum,
     "NonZero": lambda _, arrays: np.array(np.nonzero(np.atleast_1d(arrays[0])), np.int64),
     "Compress": lambda node, arrays: np.compress(arrays[1], arrays[0], node.attributes.get("axis")),
-    "ScatterND": _scattered,
-    "Clip": _clipped,
-    "Trilu": _triangle,
+    "ScatterND": _scatter_nd,
+    "Clip": _clip,
+    "Trilu": _trilu,
 }

@@ -1,4 +1,4 @@
-"""Shapes of operators that have no schema in the package onnx: those of ONNX Runtime.
+"""Shapes of operators without a schema in the onnx package: those of ONNX Runtime.
 
 Formal inputs and shapes are those of docs/ContribOperators.md in github.com/microsoft/onnxruntime.
 """
@@ -22,49 +22,49 @@ Rule = Callable[["Node", Values], list[Found]]
 
 
 class Contrib(NamedTuple):
-    """An operator."""
+    """An operator of ONNX Runtime."""
 
     formals: tuple[str, ...]
-    """Names of its inputs; a last one that ends in ``*`` takes all that follow."""
+    """Names of its inputs; a last one that ends in ``*`` takes all remaining ones."""
     rule: Rule
 
 
-def found(node: Node, values: Values) -> list[Found]:
-    """Give the outputs of a node by its rule; NOTHING for one that has none, or is not understood by it."""
-    known = OPERATORS.get(node.kind)
+def infer(node: Node, values: Values) -> list[Found]:
+    """Infer the outputs of a node by its rule; NOTHING without a rule, or where the rule fails."""
+    operator = OPERATORS.get(node.kind)
     count = len(node.outputs)
-    if known is None or node.domain not in {"", "com.microsoft"}:
+    if operator is None or node.domain not in {"", "com.microsoft"}:
         return [NOTHING] * count
     try:
-        outputs = known.rule(node, values)
+        outputs = operator.rule(node, values)
     except (KeyError, ValueError, TypeError, IndexError, ZeroDivisionError):
         outputs = []
     return [*outputs, *[NOTHING] * count][:count]
 
 
-def _at(values: Values, place: int) -> Value | None:
-    return values[place] if place < len(values) else None
+def _at(values: Values, position: int) -> Value | None:
+    return values[position] if position < len(values) else None
 
 
-def _shape(values: Values, place: int) -> tuple[int, ...]:
-    """Give the shape of an input.
+def _shape(values: Values, position: int) -> tuple[int, ...]:
+    """Return the shape of an input.
 
     Raises:
         KeyError: it was left out, or its shape is unknown.
     """
-    value = _at(values, place)
+    value = _at(values, position)
     if value is None or value.shape is None:
-        raise KeyError(place)
+        raise KeyError(position)
     return value.shape
 
 
-def _dtype(values: Values, place: int) -> str:
-    value = _at(values, place)
+def _dtype(values: Values, position: int) -> str:
+    value = _at(values, position)
     return "" if value is None else value.dtype
 
 
-def _same(_: Node, values: Values, *, kind: int | str = 0) -> list[Found]:
-    """As the first input; its dtype that of another input, or a given one."""
+def _like_first_input(_: Node, values: Values, *, kind: int | str = 0) -> list[Found]:
+    """Like the first input; the dtype is given or that of another input."""
     return [Found(_shape(values, 0), _kind(values, kind))]
 
 
@@ -73,7 +73,7 @@ def _kind(values: Values, kind: int | str) -> str:
 
 
 def _product(node: Node, values: Values, *, right: int = 1, kind: int | str = 0) -> list[Found]:
-    """As a matrix product, with the transpositions of FusedMatMul."""
+    """Like a matrix product, with the transpositions of FusedMatMul."""
     first, second = list(_shape(values, 0)), list(_shape(values, right))
     for shape, name in ((first, "A"), (second, "B")):
         if node.attributes.get(f"transBatch{name}"):
@@ -86,48 +86,48 @@ def _product(node: Node, values: Values, *, right: int = 1, kind: int | str = 0)
     return [Found((*batch, *rows, *columns), _kind(values, kind))]
 
 
-def _narrow(node: Node, values: Values) -> list[Found]:
-    """As MatMulNBits: the last dimension becomes N."""
+def _matmul_nbits(node: Node, values: Values) -> list[Found]:
+    """Like MatMulNBits: the last dimension becomes N."""
     return [Found((*_shape(values, 0)[:-1], node.attributes["N"]), _dtype(values, 0))]
 
 
-def _wide(_: Node, values: Values) -> list[Found]:
-    """As a matrix product, for GemmFastGelu."""
+def _gemm_fast_gelu(_: Node, values: Values) -> list[Found]:
+    """Like a matrix product, for GemmFastGelu."""
     return [Found((*_shape(values, 0)[:-1], _shape(values, 1)[-1]), _dtype(values, 0))]
 
 
-def _spread(_: Node, values: Values, *, right: int) -> list[Found]:
+def _broadcast(_: Node, values: Values, *, right: int) -> list[Found]:
     return [Found(broadcast(_shape(values, 0), _shape(values, right)), _dtype(values, 0))]
 
 
-def _normed(_: Node, values: Values, *, sums: int = 3) -> list[Found]:
+def _normalisation(_: Node, values: Values, *, sums: int = 3) -> list[Found]:
     """Output, mean and inverse deviation of each row, and the sum of the inputs."""
     shape, kind = _shape(values, 0), _dtype(values, 0)
     row = Found((*shape[:-1], 1), "float32")
     return [Found(shape, kind), *[row] * (sums - 1), Found(shape, kind)]
 
 
-def _embedded(_: Node, values: Values) -> list[Found]:
+def _embed_layer_norm(_: Node, values: Values) -> list[Found]:
     ids, table = _shape(values, 0), _shape(values, 2)
     output = Found((*ids, table[-1]), _dtype(values, 2))
     return [output, Found(ids[:1], "int32"), output]
 
 
 def _attention(node: Node, values: Values) -> list[Found]:
-    """As Attention and QAttention, whose weight gives queries, keys and values side by side."""
+    """Like Attention and QAttention, whose weight gives queries, keys and values side by side."""
     batch, length, _ = _shape(values, 0)
     sizes = node.attributes.get("qkv_hidden_sizes")
     hidden = sizes[2] if sizes else _shape(values, 1)[-1] // 3
     kind = _dtype(values, 3 if node.kind == "QAttention" else 0)
-    place = 8 if node.kind == "QAttention" else 4
-    before = 0 if _at(values, place) is None else _shape(values, place)[3]
+    position = 8 if node.kind == "QAttention" else 4
+    past_length = 0 if _at(values, position) is None else _shape(values, position)[3]
     heads = node.attributes["num_heads"]
-    present = (2, batch, heads, before + length, hidden // heads)
+    present = (2, batch, heads, past_length + length, hidden // heads)
     return [Found((batch, length, hidden), kind), Found(present, kind)]
 
 
-def _multi_head(node: Node, values: Values) -> list[Found]:
-    """As MultiHeadAttention: keys and values of 3 or 4 dimensions, packed with the queries, or absent."""
+def _multi_head_attention(node: Node, values: Values) -> list[Found]:
+    """Like MultiHeadAttention: keys and values of 3 or 4 dimensions, packed with the queries, or absent."""
     query, kind, heads = _shape(values, 0), _dtype(values, 0), node.attributes["num_heads"]
     batch, length = query[:2]
     value = query if _at(values, 2) is None else _shape(values, 2)
@@ -143,23 +143,23 @@ def _multi_head(node: Node, values: Values) -> list[Found]:
     return [Found((batch, length, hidden), kind), present, present]
 
 
-def _grouped(node: Node, values: Values) -> list[Found]:
-    """As GroupQueryAttention; with queries, keys and values packed where keys are left out."""
-    heads, shared = node.attributes["num_heads"], node.attributes["kv_num_heads"]
+def _group_query_attention(node: Node, values: Values) -> list[Found]:
+    """Like GroupQueryAttention; queries, keys and values are packed where keys are omitted."""
+    heads, kv_heads = node.attributes["num_heads"], node.attributes["kv_num_heads"]
     batch, length, hidden = _shape(values, 0)
     packed = _at(values, 1) is None
-    width = hidden // (heads + 2 * shared if packed else heads)
+    width = hidden // (heads + 2 * kv_heads if packed else heads)
     total = _at(values, 6)
-    before = 0 if _at(values, 3) is None else _shape(values, 3)[2]
-    known = None if total is None else total.data
-    keys = before + length if known is None else int(known.max())
-    present = Found((batch, shared, keys, width))
+    past_length = 0 if _at(values, 3) is None else _shape(values, 3)[2]
+    known_total = None if total is None else total.data
+    keys = past_length + length if known_total is None else int(known_total.max())
+    present = Found((batch, kv_heads, keys, width))
     kinds = [Found(present.dims, _dtype(values, 3) or _dtype(values, 0))] * 2
     return [Found((batch, length, heads * width), _dtype(values, 0)), *kinds]
 
 
-def _rows(node: Node, values: Values) -> list[Found]:
-    """As GatherBlockQuantized, whose bytes may hold two values each."""
+def _gather_block_quantized(node: Node, values: Values) -> list[Found]:
+    """Like GatherBlockQuantized, whose bytes may hold two values each."""
     data, indices = list(_shape(values, 0)), _shape(values, 1)
     if _dtype(values, 0) == "uint8":
         data[-1] *= 8 // node.attributes.get("bits", 4)
@@ -167,47 +167,47 @@ def _rows(node: Node, values: Values) -> list[Found]:
     return [Found((*data[:axis], *indices, *data[axis + 1 :]), _dtype(values, 2))]
 
 
-def _joined(node: Node, values: Values) -> list[Found]:
-    """As QLinearConcat: scale and zero point of the result, then tensor, scale and zero point of each."""
-    found_ = like("Concat", [*values[2::3]], node.proto.attribute)
-    return [Found(found_[0].dims, _dtype(values, 2))]
+def _qlinear_concat(node: Node, values: Values) -> list[Found]:
+    """Like QLinearConcat: scale and zero point of the result, then tensor, scale and zero point of each."""
+    concatenated = like("Concat", [*values[2::3]], node.proto.attribute)
+    return [Found(concatenated[0].dims, _dtype(values, 2))]
 
 
-def _standard(
+def _like_standard(
     node: Node, values: Values, *, name: str, places: tuple[int, ...] = (0, 1), kind: int | str = 0
 ) -> list[Found]:
-    """As an operator of the default domain, on the inputs at some places.
+    """Like an operator of the default domain, on the inputs at some positions.
 
-    Its schema knows floating-point numbers only, and quantised ones have the same shapes.
+    Its schema supports floating point only; quantised numbers have the same shapes.
     """
-    chosen = [_floating(values[place]) for place in places if place < len(values)]
-    return [Found(f.dims, _kind(values, kind)) for f in like(name, chosen, node.proto.attribute)]
+    selected = [_as_float(values[position]) for position in places if position < len(values)]
+    return [Found(f.dims, _kind(values, kind)) for f in like(name, selected, node.proto.attribute)]
 
 
-def _floating(value: Value | None) -> Value | None:
+def _as_float(value: Value | None) -> Value | None:
     return None if value is None else replace(value, dtype="float32", data=None)
 
 
-def _last(
+def _channels_last(
     node: Node, values: Values, *, name: str, places: tuple[int, ...] = (0, 1), always: bool = False
 ) -> list[Found]:
     """The same where channels may come last."""
     if not (always or node.attributes.get("channels_last")):
-        return _standard(node, values, name=name, places=places)
+        return _like_standard(node, values, name=name, places=places)
     shape = _shape(values, 0)
     first = Value((shape[0], shape[-1], *shape[1:-1]), _dtype(values, 0))
-    dims = _standard(node, [first, *values[1:]], name=name, places=places)[0].dims
+    dims = _like_standard(node, [first, *values[1:]], name=name, places=places)[0].dims
     return [NOTHING if dims is None else Found((dims[0], *dims[2:], dims[1]), _dtype(values, 0))]
 
 
-def _multiplied(node: Node, values: Values) -> list[Found]:
-    """As QGemm."""
+def _qgemm(node: Node, values: Values) -> list[Found]:
+    """Like QGemm."""
     kind = _dtype(values, 1 if _at(values, 7) is None else 0)
     return [Found(_product(node, values, right=3)[0].dims, kind)]
 
 
 def _recurrent(_: Node, values: Values) -> list[Found]:
-    """As DynamicQuantizeLSTM, whose weights have their gates last: (directions, inputs, 4 x units)."""
+    """Like DynamicQuantizeLSTM, whose weights have their gates last: (directions, inputs, 4 x units)."""
     steps, batch, _width = _shape(values, 0)
     directions, units, _gates = _shape(values, 2)
     kind = _dtype(values, 0)
@@ -215,12 +215,12 @@ def _recurrent(_: Node, values: Values) -> list[Found]:
     return [Found((steps, directions, batch, units), kind), state, state]
 
 
-def _halved(_: Node, values: Values) -> list[Found]:
+def _bias_split_gelu(_: Node, values: Values) -> list[Found]:
     shape = _shape(values, 0)
     return [Found((*shape[:-1], shape[-1] // 2), _dtype(values, 0))]
 
 
-def _quantized(_: Node, values: Values) -> list[Found]:
+def _quantize_linear(_: Node, values: Values) -> list[Found]:
     return [Found(_shape(values, 0), _dtype(values, 2) or "uint8")]
 
 
@@ -239,29 +239,29 @@ OPERATORS: dict[str, Contrib] = {
     "MatMulIntegerToFloat": Contrib(("A", "B", *_MATMUL, "bias"), partial(_product, kind=2)),
     "MatMulInteger16": Contrib(("A", "B"), partial(_product, kind="int32")),
     "DynamicQuantizeMatMul": Contrib(("A", "B", "b_scale", "b_zero_point", "bias"), _product),
-    "MatMulNBits": Contrib(("A", "B", "scales", "zero_points", "g_idx", "bias"), _narrow),
-    "MatMulBnb4": Contrib(("A", "B", "absmax"), _narrow),
-    "MatMulFpQ4": Contrib(("A", "B", "B_shape"), _narrow),
+    "MatMulNBits": Contrib(("A", "B", "scales", "zero_points", "g_idx", "bias"), _matmul_nbits),
+    "MatMulBnb4": Contrib(("A", "B", "absmax"), _matmul_nbits),
+    "MatMulFpQ4": Contrib(("A", "B", "B_shape"), _matmul_nbits),
     "FusedGemm": Contrib(("A", "B", "C"), _product),
-    "GemmFastGelu": Contrib(("X", "W", "bias"), _wide),
-    "QGemm": Contrib(("A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point", "C"), _multiplied),
-    "Gelu": Contrib(("X",), _same),
-    "QuickGelu": Contrib(("X",), _same),
-    "FastGelu": Contrib(("X", "bias"), _same),
-    "BiasGelu": Contrib(("A", "B"), _same),
-    "BiasAdd": Contrib(("X", "bias", "skip"), _same),
-    "BiasSoftmax": Contrib(("data", "bias"), _same),
-    "BiasSplitGelu": Contrib(("X", "bias"), _halved),
-    "BiasDropout": Contrib(("data", "bias", "residual"), _same),
-    "LayerNormalization": Contrib(("X", "Scale", "B"), _normed),
-    "SimplifiedLayerNormalization": Contrib(("X", "scale"), _normed),
-    "SkipLayerNormalization": Contrib(("input", "skip", "gamma", "beta", "bias"), _normed),
-    "SkipSimplifiedLayerNormalization": Contrib(("input", "skip", "gamma", "bias"), _normed),
+    "GemmFastGelu": Contrib(("X", "W", "bias"), _gemm_fast_gelu),
+    "QGemm": Contrib(("A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point", "C"), _qgemm),
+    "Gelu": Contrib(("X",), _like_first_input),
+    "QuickGelu": Contrib(("X",), _like_first_input),
+    "FastGelu": Contrib(("X", "bias"), _like_first_input),
+    "BiasGelu": Contrib(("A", "B"), _like_first_input),
+    "BiasAdd": Contrib(("X", "bias", "skip"), _like_first_input),
+    "BiasSoftmax": Contrib(("data", "bias"), _like_first_input),
+    "BiasSplitGelu": Contrib(("X", "bias"), _bias_split_gelu),
+    "BiasDropout": Contrib(("data", "bias", "residual"), _like_first_input),
+    "LayerNormalization": Contrib(("X", "Scale", "B"), _normalisation),
+    "SimplifiedLayerNormalization": Contrib(("X", "scale"), _normalisation),
+    "SkipLayerNormalization": Contrib(("input", "skip", "gamma", "beta", "bias"), _normalisation),
+    "SkipSimplifiedLayerNormalization": Contrib(("input", "skip", "gamma", "bias"), _normalisation),
     "EmbedLayerNormalization": Contrib(
         ("input_ids", "segment_ids", "word_embedding", "position_embedding", "segment_embedding", "gamma",
-         "beta", "mask", "position_ids"), _embedded),
-    "GroupNorm": Contrib(("X", "gamma", "beta"), _same),
-    "SkipGroupNorm": Contrib(("X", "gamma", "beta", "skip", "bias"), partial(_normed, sums=1)),
+         "beta", "mask", "position_ids"), _embed_layer_norm),
+    "GroupNorm": Contrib(("X", "gamma", "beta"), _like_first_input),
+    "SkipGroupNorm": Contrib(("X", "gamma", "beta", "skip", "bias"), partial(_normalisation, sums=1)),
     "Attention": Contrib(
         ("input", "weights", "bias", "mask_index", "past", "attention_bias", "past_sequence_length"),
         _attention),
@@ -269,37 +269,39 @@ OPERATORS: dict[str, Contrib] = {
         ("input", "weight", "bias", "input_scale", "weight_scale", "mask_index", "input_zero_point",
          "weight_zero_point", "past"), _attention),
     "MultiHeadAttention": Contrib(
-        (*_HEADS, "bias", "key_padding_mask", "attention_bias", "past_key", "past_value"), _multi_head),
+        (*_HEADS, "bias", "key_padding_mask", "attention_bias", "past_key", "past_value"),
+        _multi_head_attention),
     "GroupQueryAttention": Contrib(
         (*_HEADS, "past_key", "past_value", "seqlens_k", "total_sequence_length", "cos_cache", "sin_cache"),
-        _grouped),
-    "LongformerAttention": Contrib(("input", "weight", "bias", "mask", "global_weight"), _same),
-    "RotaryEmbedding": Contrib(("input", "position_ids", "cos_cache", "sin_cache"), _same),
+        _group_query_attention),
+    "LongformerAttention": Contrib(("input", "weight", "bias", "mask", "global_weight"), _like_first_input),
+    "RotaryEmbedding": Contrib(("input", "position_ids", "cos_cache", "sin_cache"), _like_first_input),
     "MoE": Contrib((*_EXPERTS, "fc1_experts_bias", "fc2_experts_weights", "fc2_experts_bias",
-                    "fc3_experts_weights", "fc3_experts_bias"), _same),
+                    "fc3_experts_weights", "fc3_experts_bias"), _like_first_input),
     "QMoE": Contrib((*_EXPERTS, "fc1_scales", "fc1_experts_bias", "fc2_experts_weights", "fc2_scales",
-                     "fc2_experts_bias", "fc3_experts_weights", "fc3_scales", "fc3_experts_bias"), _same),
-    "FusedConv": Contrib(_CONV, partial(_standard, name="Conv")),
-    "NhwcFusedConv": Contrib(_CONV, partial(_last, name="Conv", always=True)),
-    "NhwcConv": Contrib(_CONV, partial(_last, name="Conv", always=True)),
-    "NhwcMaxPool": Contrib(("x",), partial(_last, name="MaxPool", places=(0,), always=True)),
-    "QLinearConv": Contrib(_QCONV, partial(_last, name="Conv", places=(0, 3))),
-    "QLinearConvTranspose": Contrib(_QCONV, partial(_last, name="ConvTranspose", places=(0, 3))),
-    "QLinearAdd": Contrib(_SCALES, partial(_spread, right=3)),
-    "QLinearMul": Contrib(_SCALES, partial(_spread, right=3)),
-    "QLinearSigmoid": Contrib(_ONE, _same),
-    "QLinearLeakyRelu": Contrib(_ONE, _same),
-    "QLinearSoftmax": Contrib(_ONE, _same),
-    "QLinearAveragePool": Contrib(_ONE, partial(_last, name="AveragePool", places=(0,))),
-    "QLinearGlobalAveragePool": Contrib(_ONE, partial(_last, name="GlobalAveragePool", places=(0,))),
-    "QLinearConcat": Contrib(("Y_scale", "Y_zero_point", "inputs*"), _joined),
-    "QuantizeLinear": Contrib(("x", "y_scale", "y_zero_point"), _quantized),
-    "DequantizeLinear": Contrib(("x", "x_scale", "x_zero_point"), partial(_same, kind=1)),
-    "GatherBlockQuantized": Contrib(("data", "indices", "scales", "zero_points"), _rows),
+                     "fc2_experts_bias", "fc3_experts_weights", "fc3_scales", "fc3_experts_bias"),
+                    _like_first_input),
+    "FusedConv": Contrib(_CONV, partial(_like_standard, name="Conv")),
+    "NhwcFusedConv": Contrib(_CONV, partial(_channels_last, name="Conv", always=True)),
+    "NhwcConv": Contrib(_CONV, partial(_channels_last, name="Conv", always=True)),
+    "NhwcMaxPool": Contrib(("x",), partial(_channels_last, name="MaxPool", places=(0,), always=True)),
+    "QLinearConv": Contrib(_QCONV, partial(_channels_last, name="Conv", places=(0, 3))),
+    "QLinearConvTranspose": Contrib(_QCONV, partial(_channels_last, name="ConvTranspose", places=(0, 3))),
+    "QLinearAdd": Contrib(_SCALES, partial(_broadcast, right=3)),
+    "QLinearMul": Contrib(_SCALES, partial(_broadcast, right=3)),
+    "QLinearSigmoid": Contrib(_ONE, _like_first_input),
+    "QLinearLeakyRelu": Contrib(_ONE, _like_first_input),
+    "QLinearSoftmax": Contrib(_ONE, _like_first_input),
+    "QLinearAveragePool": Contrib(_ONE, partial(_channels_last, name="AveragePool", places=(0,))),
+    "QLinearGlobalAveragePool": Contrib(_ONE, partial(_channels_last, name="GlobalAveragePool", places=(0,))),
+    "QLinearConcat": Contrib(("Y_scale", "Y_zero_point", "inputs*"), _qlinear_concat),
+    "QuantizeLinear": Contrib(("x", "y_scale", "y_zero_point"), _quantize_linear),
+    "DequantizeLinear": Contrib(("x", "x_scale", "x_zero_point"), partial(_like_first_input, kind=1)),
+    "GatherBlockQuantized": Contrib(("data", "indices", "scales", "zero_points"), _gather_block_quantized),
     "DynamicQuantizeLSTM": Contrib(
         ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P", "W_scale", "W_zero_point",
          "R_scale", "R_zero_point"), _recurrent),
-    "Inverse": Contrib(("X",), _same),
-    "Trilu": Contrib(("X", "k"), _same),
+    "Inverse": Contrib(("X",), _like_first_input),
+    "Trilu": Contrib(("X", "k"), _like_first_input),
 }  # fmt: skip
-"""By name; those of the default domain are what ONNX Runtime adds to it."""
+"""By name; those of the default domain are ONNX Runtime's additions to it."""

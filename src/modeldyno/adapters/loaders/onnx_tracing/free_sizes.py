@@ -1,4 +1,4 @@
-"""What an ONNX graph itself says of the free sizes of its inputs: guesses, still to be proven."""
+"""Guesses the dynamic input sizes of an ONNX graph from the graph itself; still to be verified."""
 
 from __future__ import annotations
 
@@ -21,35 +21,37 @@ Shape = tuple[int, ...]
 Places = dict[int, int]
 """Axis of an input to the size that an operator needs there."""
 
-_WHOLE = frozenset({6, 7})
+_INTEGER_TYPES = frozenset({6, 7})
 """TensorProto.DataType of int32 and int64."""
 _SAME_NUMBER = frozenset({"Cast", "Gather", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""Operators that give a single number as they were given it."""
+"""Operators that pass a single number through."""
 _SAME_SHAPE = frozenset({
     "Add", "BatchNormalization", "Cast", "Clip", "DequantizeLinear", "Div", "Identity", "Mul",
     "QuantizeLinear", "Relu", "Sub",
 })  # fmt: skip
-"""Operators through which an input is followed; those of two operands are taken to spread the other one."""
+"""Operators through which an input is followed; of two operands the other is assumed to broadcast."""
 
 
 def size_guesses(
     model: Proto, inputs: tuple[InputSpec, ...]
 ) -> Callable[[Mapping[str, int]], Iterator[Mapping[str, int]]]:
-    """Give what guesses the sizes of free dimensions, given those that are known."""
+    """Return a function that guesses the sizes of dynamic dimensions, from the known ones."""
     expected = expected_sizes(model, inputs)
     return lambda given: guess_sizes(inputs, given, expected)
 
 
 def expected_sizes(model: Proto, inputs: tuple[InputSpec, ...]) -> dict[str, int]:
-    """Give the sizes of dimensions that weights, windows and the exporter's notes speak for."""
+    """Return the sizes of dimensions that weights, windows and exporter metadata suggest."""
     shapes = _constants(model.graph)
-    needed = _needed(model.graph, {spec.name for spec in inputs}, shapes)
+    needed = _required_sizes(model.graph, {spec.name for spec in inputs}, shapes)
     sizes: dict[str, int] = {}
-    noted = _noted_image(model)
+    image_size = _metadata_image_size(model)
     for spec in inputs:
         axes = image_axes(spec)
-        places = dict(zip(axes[1:], noted, strict=True)) if axes is not None and noted else {}
-        for axis, size in chain(needed.get(spec.name, {}).items(), places.items()):
+        image_axes_sizes = (
+            dict(zip(axes[1:], image_size, strict=True)) if axes is not None and image_size else {}
+        )
+        for axis, size in chain(needed.get(spec.name, {}).items(), image_axes_sizes.items()):
             dimension = (spec.shape or ())[axis] if axis < len(spec.shape or ()) else BATCH
             if isinstance(dimension, str) and dimension != BATCH and size > 0:
                 sizes.setdefault(dimension, size)
@@ -57,50 +59,54 @@ def expected_sizes(model: Proto, inputs: tuple[InputSpec, ...]) -> dict[str, int
 
 
 def compared_with(graph: Proto) -> dict[str, int]:
-    """Give the whole numbers that values are compared with: an input that is, takes such a number.
+    """Return the integers that values are compared with: an input that is compared takes that number.
 
-    A network for sounds of several sampling rates asks which one it is given.
+    An audio model for several sampling rates checks which one it gets.
     """
     from onnx import numpy_helper  # noqa: PLC0415 - optional
 
-    held = _constants(graph)
+    constants = _constants(graph)
     origin: dict[str, str] = {}
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for node in graph.node:
         if node.op_type in _SAME_NUMBER and node.output:
             origin[node.output[0]] = origin.get(node.input[0], node.input[0])
         for name, other in zip(node.input, reversed(node.input), strict=True):
-            if node.op_type == "Equal" and other in held and name not in held:
-                tensor = held[other]
-                if tensor.data_type in _WHOLE and math.prod(tensor.dims) == 1 and not tensor.external_data:
-                    found.setdefault(origin.get(name, name), int(numpy_helper.to_array(tensor).ravel()[0]))
-    return found
+            if node.op_type == "Equal" and other in constants and name not in constants:
+                tensor = constants[other]
+                if (
+                    tensor.data_type in _INTEGER_TYPES
+                    and math.prod(tensor.dims) == 1
+                    and not tensor.external_data
+                ):
+                    numbers.setdefault(origin.get(name, name), int(numpy_helper.to_array(tensor).ravel()[0]))
+    return numbers
 
 
-def _noted_image(model: Proto) -> Shape:
-    """Give height and width as Ultralytics notes them beside its detectors; nothing elsewhere."""
+def _metadata_image_size(model: Proto) -> Shape:
+    """Return height and width as Ultralytics writes them into its detectors' metadata; else empty."""
     for entry in model.metadata_props:
         if entry.key == "imgsz":
             try:
-                noted = json.loads(entry.value)
+                sizes = json.loads(entry.value)
             except ValueError:
                 return ()
-            noted = noted if isinstance(noted, list) else [noted, noted]
-            if len(noted) == 2 and all(isinstance(side, int) for side in noted):  # noqa: PLR2004 - height, width
-                return tuple(noted)
+            sizes = sizes if isinstance(sizes, list) else [sizes, sizes]
+            if len(sizes) == 2 and all(isinstance(side, int) for side in sizes):  # noqa: PLR2004 - height, width
+                return tuple(sizes)
     return ()
 
 
 def _constants(graph: Proto) -> dict[str, Proto]:
-    """Give the tensors that the file holds, by name; their values may have been taken out."""
-    held = {tensor.name: tensor for tensor in graph.initializer}
+    """Return the tensors in the file, by name; their values may have been removed."""
+    constants = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant":
-            held.update((node.output[0], a.t) for a in node.attribute if a.name == "value")
-    return held
+            constants.update((node.output[0], a.t) for a in node.attribute if a.name == "value")
+    return constants
 
 
-def _needed(graph: Proto, inputs: set[str], held: Mapping[str, Proto]) -> dict[str, Places]:
+def _required_sizes(graph: Proto, inputs: set[str], constants: Mapping[str, Proto]) -> dict[str, Places]:
     """Follow each input to the first operators whose weights fix its sizes."""
     axes: dict[str, tuple[str, Shape | None]] = {name: (name, None) for name in inputs}
     needed: dict[str, Places] = {}
@@ -115,21 +121,23 @@ def _needed(graph: Proto, inputs: set[str], held: Mapping[str, Proto]) -> dict[s
                     axes[node.output[0]] = (origin, perm)
             elif node.op_type in _SAME_SHAPE and name == node.input[0] and node.output:
                 axes[node.output[0]] = (origin, order)
-            for axis, size in _of_operator(node, name, held).items():
-                place = axis if order is None else order[axis] if axis < len(order) else axis
-                needed.setdefault(origin, {}).setdefault(place, size)
+            for axis, size in _operator_sizes(node, name, constants).items():
+                position = axis if order is None else order[axis] if axis < len(order) else axis
+                needed.setdefault(origin, {}).setdefault(position, size)
     return needed
 
 
-def _of_operator(node: Proto, name: str, held: Mapping[str, Proto]) -> Places:
-    """Give the sizes that an operator needs of the input of this name."""
-    places = [place for place, given in enumerate(node.input) if given == name]
+def _operator_sizes(node: Proto, name: str, constants: Mapping[str, Proto]) -> Places:
+    """Return the sizes that an operator needs of the input of this name."""
+    places = [position for position, input_name in enumerate(node.input) if input_name == name]
     rule = _RULES.get(node.op_type)
     if rule is None or not places:
         return {}
-    shapes = [tuple(held[given].dims) if given in held else None for given in node.input]
+    shapes = [
+        tuple(constants[input_name].dims) if input_name in constants else None for input_name in node.input
+    ]
     try:
-        return rule(node, places[0], shapes, held)
+        return rule(node, places[0], shapes, constants)
     except (IndexError, ValueError):
         return {}
 
@@ -141,40 +149,40 @@ def _attribute(node: Proto, name: str, default: int) -> int:
     return next((int(a.i) for a in node.attribute if a.name == name), default)
 
 
-def _convolution(node: Proto, place: int, shapes: list[Shape | None], _: Mapping[str, Proto]) -> Places:
+def _convolution(node: Proto, position: int, shapes: list[Shape | None], _: Mapping[str, Proto]) -> Places:
     weight = shapes[1]
-    return {1: weight[1] * _attribute(node, "group", 1)} if place == 0 and weight else {}
+    return {1: weight[1] * _attribute(node, "group", 1)} if position == 0 and weight else {}
 
 
-def _product(node: Proto, place: int, shapes: list[Shape | None], _: Mapping[str, Proto]) -> Places:
-    """The last axis of a matrix of two dimensions: of more, its place is not known here."""
+def _product(node: Proto, position: int, shapes: list[Shape | None], _: Mapping[str, Proto]) -> Places:
+    """The last axis of a two-dimensional matrix; with more dimensions its position is unknown."""
     weight = shapes[1]
-    if place or not weight or len(weight) != 2:  # noqa: PLR2004 - a matrix
+    if position or not weight or len(weight) != 2:  # noqa: PLR2004 - a matrix
         return {}
     return {1: weight[1 if _attribute(node, "transB", 0) else 0]}
 
 
-def _recurrence(_: Proto, place: int, shapes: list[Shape | None], __: Mapping[str, Proto]) -> Places:
-    """As LSTM, GRU and RNN: the tokens, then from the sixth input on the states."""
+def _recurrence(_: Proto, position: int, shapes: list[Shape | None], __: Mapping[str, Proto]) -> Places:
+    """For LSTM, GRU and RNN: the tokens, then from the sixth input on the states."""
     weight, recurrence = shapes[1], shapes[2]
-    if place == 0 and weight:
+    if position == 0 and weight:
         return {2: weight[2]}
-    return {0: recurrence[0], 2: recurrence[2]} if place > 4 and recurrence else {}  # noqa: PLR2004 - initial_h
+    return {0: recurrence[0], 2: recurrence[2]} if position > 4 and recurrence else {}  # noqa: PLR2004 - initial_h
 
 
-def _reshape(node: Proto, place: int, _: list[Shape | None], held: Mapping[str, Proto]) -> Places:
-    """A constant target whose first size is free fixes what is left for the second axis."""
+def _reshape(node: Proto, position: int, _: list[Shape | None], constants: Mapping[str, Proto]) -> Places:
+    """A constant target whose first size is dynamic fixes the product for the second axis."""
     from onnx import numpy_helper  # noqa: PLC0415 - optional
 
-    if place or node.input[1] not in held:
+    if position or node.input[1] not in constants:
         return {}
-    target = [int(size) for size in numpy_helper.to_array(held[node.input[1]]).ravel()]
+    target = [int(size) for size in numpy_helper.to_array(constants[node.input[1]]).ravel()]
     return {1: math.prod(target[1:])} if target[0] in {0, -1, 1} and min(target[1:], default=0) > 0 else {}
 
 
-def _scaler(node: Proto, place: int, _: list[Shape | None], __: Mapping[str, Proto]) -> Places:
+def _scaler(node: Proto, position: int, _: list[Shape | None], __: Mapping[str, Proto]) -> Places:
     lengths = [len(a.floats) for a in node.attribute if a.name in {"offset", "scale"}]
-    return {1: max(lengths)} if place == 0 and max(lengths, default=0) > 1 else {}
+    return {1: max(lengths)} if position == 0 and max(lengths, default=0) > 1 else {}
 
 
 _RULES: dict[str, Rule] = {
@@ -187,4 +195,4 @@ _RULES: dict[str, Rule] = {
     "Reshape": _reshape,
     "Scaler": _scaler,
 }
-"""Operators that fix sizes of what they are given."""
+"""Operators that fix sizes of their inputs."""

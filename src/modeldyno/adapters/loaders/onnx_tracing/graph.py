@@ -1,11 +1,11 @@
-"""An ONNX model to the neutral Graph at given sizes, node by node; its weights are never read.
+"""Trace an ONNX model into the neutral Graph at given sizes, node by node; weights are never read.
 
-What follows from sizes and small constants alone (Shape, Gather, Concat ... up to a Reshape) is carried
-out, and is no operator of the Graph: a runtime folds it away or does it on the host in no time. Functions
-of the file are inlined. Of two branches that depend on data the one that may cost more is taken, operators
-without a formula at the most that they can take (see `core.static.flops.most`). A loop whose trip count is
-known is unrolled; after 64 iterations the rest are taken as the last one when that did what the one
-before it did. Where a loop collects outputs, an operator `onnx.Loop` or `onnx.Scan` writes them.
+What follows from sizes and small constants alone (Shape, Gather, Concat ... up to a Reshape) is evaluated,
+and is no operator of the Graph: a runtime folds it away or runs it on the host in negligible time. Functions
+of the file are inlined. Of two branches that depend on data the more expensive one is taken, operators
+without a formula at their upper bound (see `core.static.flops.most`). A loop with a known trip count is
+unrolled; after 64 iterations the rest are taken as equal to the last one, if that equals the one before it.
+Where a loop collects outputs, an operator `onnx.Loop` or `onnx.Scan` writes them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 def graph(model: Proto, tracing: Tracing) -> Graph:
-    """Give the operators of a ModelProto, with all symbolic dimensions bound.
+    """Return the Graph of a ModelProto, with all symbolic dimensions bound.
 
     Raises:
         RequestError: it cannot be analysed at these sizes.
     """
     if tracing.mode is not Mode.INFERENCE:
-        raise RequestError("An ONNX file holds no backward course; look at it with mode 'inference'.")
+        raise RequestError("An ONNX file holds no backward pass; inspect it with mode 'inference'.")
     functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
     walk = Walk(functions, formulas(plugins.formulas()))
     body = whole(model, walk.classes)
@@ -53,7 +53,7 @@ def graph(model: Proto, tracing: Tracing) -> Graph:
 
 
 def _storages(walk: Walk, returned: set[int]) -> tuple[Storage, ...]:
-    """Find when each storage begins and ends: after its last use, unless it is returned."""
+    """Determine when each storage begins and ends: after its last use, unless it is returned."""
     born: dict[int, int] = {}
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -80,14 +80,14 @@ def _storages(walk: Walk, returned: set[int]) -> tuple[Storage, ...]:
 
 
 def _modules(walk: Walk) -> dict[str, str]:
-    """Name the modules that operators came from, and their parents, with the class where it is known."""
-    found = {"": walk.classes.get("", "")}
+    """Return the modules that operators came from, and their parents, with the class where it is known."""
+    modules = {"": walk.classes.get("", "")}
     for scope in dict.fromkeys(op.scope for op in walk.ops):
         parts = scope.split(".") if scope else []
         for depth in range(1, len(parts) + 1):
             path = ".".join(parts[:depth])
-            found.setdefault(path, walk.classes.get(path, ""))
-    return found
+            modules.setdefault(path, walk.classes.get(path, ""))
+    return modules
 
 
 def _sentence(note: tuple[tuple[str, str], list[str]]) -> str:

@@ -1,4 +1,4 @@
-"""Classical models in ONNX files: shapes and parameters of the operators of ``ai.onnx.ml``.
+"""Shapes and parameters of the operators of ``ai.onnx.ml``: classical models in ONNX files.
 
 Formal attributes and shapes are those of docs/Operators-ml.md in github.com/onnx/onnx.
 """
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 DOMAIN = "ai.onnx.ml"
 Values = Sequence["Value | None"]
 
-_LEARNT = (
+_LEARNED = (
     "base_values", "class_weights", "coefficients", "intercepts", "leaf_weights", "prob_a", "prob_b", "rho",
     "support_vectors", "target_weights",
 )  # fmt: skip
-"""Attributes that training decides; those of scalers and imputers are statistics, as running means are."""
+"""Attributes that training determines; those of scalers and imputers are statistics, like running means."""
 _STATISTICS = ("imputed_value_floats", "offset", "scale")
 
 
@@ -33,8 +33,8 @@ _DOUBLE = 11
 """TensorProto.DataType."""
 
 
-def found(node: Node, values: Values) -> list[Found]:
-    """Give the outputs of a node by its rule; NOTHING for one that has none, or whose input is unknown."""
+def infer(node: Node, values: Values) -> list[Found]:
+    """Infer the outputs of a node by its rule; NOTHING without a rule, or where the input is unknown."""
     rule = _RULES.get(node.kind) if node.domain == DOMAIN else None
     first = values[0] if values else None
     if rule is None or first is None or first.shape is None or not first.shape:
@@ -43,7 +43,7 @@ def found(node: Node, values: Values) -> list[Found]:
 
 
 def weights(node: Proto) -> Iterator[Weight]:
-    """Give what a node of a NodeProto has learnt, of trees the thresholds of inner nodes and the leaves."""
+    """Yield the learned attributes of a NodeProto; of trees the thresholds of inner nodes and the leaves."""
     modes = next((a.strings for a in node.attribute if a.name == "nodes_modes"), ())
     inner = sum(mode != b"LEAF" for mode in modes)
     for attribute in node.attribute:
@@ -52,7 +52,7 @@ def weights(node: Proto) -> Iterator[Weight]:
         size = len(attribute.floats) if tensor is None else math.prod(tensor.dims)
         if name in {"nodes_values", "nodes_splits"}:
             size = inner if modes and name == "nodes_values" else size
-        elif name not in _LEARNT and name not in _STATISTICS:
+        elif name not in _LEARNED and name not in _STATISTICS:
             continue
         if size:
             double = tensor is not None and tensor.data_type == _DOUBLE
@@ -67,11 +67,11 @@ def weights(node: Proto) -> Iterator[Weight]:
             )
 
 
-def _same(_: Node, shape: tuple[int, ...], __: str) -> list[Found]:
+def _as_float32(_: Node, shape: tuple[int, ...], __: str) -> list[Found]:
     return [Found(shape, "float32")]
 
 
-def _kept(_: Node, shape: tuple[int, ...], kind: str) -> list[Found]:
+def _same_type(_: Node, shape: tuple[int, ...], kind: str) -> list[Found]:
     return [Found(shape, kind)]
 
 
@@ -83,16 +83,16 @@ def _targets(name: str) -> Callable[[Node, tuple[int, ...], str], list[Found]]:
 
 
 def _rows(shape: tuple[int, ...]) -> int:
-    """A single row may come without its axis."""
+    """Return the number of rows; a single row may come without its axis."""
     return 1 if len(shape) == 1 else shape[0]
 
 
-def _joined(node: Node, shape: tuple[int, ...], _: str) -> list[Found]:
+def _feature_vectorizer(node: Node, shape: tuple[int, ...], _: str) -> list[Found]:
     widths = node.attributes.get("inputdimensions", ())
     return [Found((_rows(shape), sum(widths)), "float32")]
 
 
-def _classified(node: Node, shape: tuple[int, ...], _: str) -> list[Found]:
+def _classifier(node: Node, shape: tuple[int, ...], _: str) -> list[Found]:
     """A label and the scores of all classes, for each row."""
     labels: Any = ()
     kind = "int64"
@@ -104,15 +104,15 @@ def _classified(node: Node, shape: tuple[int, ...], _: str) -> list[Found]:
 
 
 _RULES: dict[str, Callable[[Node, tuple[int, ...], str], list[Found]]] = {
-    "Scaler": _same,
-    "Normalizer": _same,
-    "Imputer": _kept,
-    "Binarizer": _kept,
-    "FeatureVectorizer": _joined,
+    "Scaler": _as_float32,
+    "Normalizer": _as_float32,
+    "Imputer": _same_type,
+    "Binarizer": _same_type,
+    "FeatureVectorizer": _feature_vectorizer,
     "LinearRegressor": _targets("targets"),
     "SVMRegressor": _targets(""),
     "TreeEnsembleRegressor": _targets("n_targets"),
-    "LinearClassifier": _classified,
-    "SVMClassifier": _classified,
-    "TreeEnsembleClassifier": _classified,
+    "LinearClassifier": _classifier,
+    "SVMClassifier": _classifier,
+    "TreeEnsembleClassifier": _classifier,
 }

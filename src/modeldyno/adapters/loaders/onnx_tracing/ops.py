@@ -1,4 +1,4 @@
-"""The words of the neutral Graph for an ONNX node: its kind, its arguments, its tensors."""
+"""Operator kind, arguments and tensors of an ONNX node in the terms of the neutral Graph."""
 
 from __future__ import annotations
 
@@ -14,67 +14,67 @@ if TYPE_CHECKING:
 
     from modeldyno.adapters.loaders.onnx_tracing.nodes import Node, Value
 
-_PLAIN = frozenset({
+_NUMERIC_INPUTS = frozenset({
     "K", "axes", "axis", "depth", "dft_length", "ends", "frame_length", "frame_step", "k", "pads", "repeats",
     "shape", "sizes", "split", "starts", "steps",
 })  # fmt: skip
-"""Inputs that are given as numbers where they are known, as if they were attributes."""
+"""Inputs passed as numbers where they are known, as if they were attributes."""
 
 
 def kind(node: Node) -> str:
-    """Name the operator: ``onnx.Conv``, ``com.microsoft.FusedMatMul``."""
+    """Return the operator name: ``onnx.Conv``, ``com.microsoft.FusedMatMul``."""
     return f"{node.domain or 'onnx'}.{node.kind}"
 
 
 def tensor(value: Value) -> Tensor:
-    """Give a value as an operand."""
+    """Return a value as an operand."""
     return Tensor(value.shape or (), value.dtype, value.storage)
 
 
 def tensors(value: Value) -> list[Tensor]:
-    """Give a value as operands: a sequence is its items, where they are known."""
+    """Return a value as operands: a sequence as its items, where they are known."""
     if value.items is not None:
-        return [tensor for item in value.items for tensor in tensors(item)]
+        return [part for item in value.items for part in tensors(item)]
     return [] if value.sequence else [tensor(value)]
 
 
 def is_known(value: Value) -> bool:
-    """Whether its shape is, or those of its items."""
+    """Whether its shape, or those of its items, are known."""
     return value.shape is not None or value.items is not None
 
 
 def arguments(node: Node, values: Iterable[Value | None]) -> dict[str, Any]:
-    """Give inputs by their formal names, and attributes; what was left out or is unknown is absent."""
-    given = list(values)
-    formals = _formals(node, len(given))
+    """Return inputs by their formal names, and attributes; omitted or unknown ones are absent."""
+    all_values = list(values)
+    formals = _formal_names(node, len(all_values))
     named: dict[str, Any] = {}
-    for i, value in enumerate(given):
+    for i, value in enumerate(all_values):
         name = formals[min(i, len(formals) - 1)] if formals else f"input_{i}"
         if value is None:
             continue
-        found = tensors(value)
+        operand_tensors = tensors(value)
         if not is_known(value):
             continue
-        if name in _PLAIN and value.folded and value.data is not None:
-            named[name] = _plain(value.data)
+        if name in _NUMERIC_INPUTS and value.folded and value.data is not None:
+            named[name] = _to_numbers(value.data)
         elif name.endswith("*"):
-            named.setdefault(name[:-1], []).extend(found)
+            named.setdefault(name[:-1], []).extend(operand_tensors)
         elif value.items is not None:
-            named[name] = found
+            named[name] = operand_tensors
         else:
-            named[name if name not in named else f"input_{i}"] = found[0]
+            named[name if name not in named else f"input_{i}"] = operand_tensors[0]
     return named | {name: value for name, value in node.attributes.items() if name not in named}
 
 
-def _formals(node: Node, inputs: int) -> tuple[str, ...]:
-    """Name the inputs; a name that ends in ``*`` takes all that follow."""
-    known = OPERATORS.get(node.kind)
+def _formal_names(node: Node, inputs: int) -> tuple[str, ...]:
+    """Name the inputs; a name that ends in ``*`` takes all remaining ones."""
+    contrib = OPERATORS.get(node.kind)
     if node.schema is None:
-        return known.formals if known is not None else tuple(f"input_{i}" for i in range(inputs))
+        return contrib.formals if contrib is not None else tuple(f"input_{i}" for i in range(inputs))
     variadic = type(node.schema).FormalParameterOption.Variadic
     return tuple(f"{p.name}*" if p.option == variadic else p.name for p in node.schema.inputs)
 
 
-def _plain(data: ndarray) -> Any:
-    """Give a number, or a tuple of them."""
+def _to_numbers(data: ndarray) -> Any:
+    """Return a number, or a tuple of numbers."""
     return data.item() if data.ndim == 0 else tuple(data.ravel().tolist())

@@ -1,4 +1,4 @@
-"""Shapes of one ONNX operator at a time, by the inference of its schema in the package onnx."""
+"""Shapes of one ONNX operator at a time, by the schema inference of the onnx package."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
     from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto
 
-_REFUSALS = (RuntimeError, ValueError, TypeError, KeyError)
-_MOST_DATA = 1024
-"""Elements of an input that inference may look at."""
+_INFERENCE_ERRORS = (RuntimeError, ValueError, TypeError, KeyError)
+_MAX_DATA = 1024
+"""Elements of an input whose values inference may read."""
 
 
 class Found(NamedTuple):
-    """What is known of an output."""
+    """Inferred type of an output."""
 
     dims: tuple[int | None, ...] | None
     dtype: str = ""
@@ -26,7 +26,7 @@ class Found(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether every dimension is."""
+        """Whether every dimension is known."""
         return self.dims is not None and None not in self.dims
 
 
@@ -34,52 +34,52 @@ NOTHING = Found(None)
 
 
 def inferred(schema: Any, proto: Proto, values: Sequence[Value | None]) -> list[Found]:
-    """Infer the outputs of a node, in their order; NOTHING where its schema cannot tell."""
+    """Infer the outputs of a node, in order; NOTHING where its schema cannot tell."""
     from onnx import checker, shape_inference  # noqa: PLC0415 - optional
 
     if any(name and value is None for name, value in zip(proto.input, values, strict=True)):
-        given = type(proto)()
-        given.CopyFrom(proto)
-        given.input[:] = [
+        trimmed = type(proto)()
+        trimmed.CopyFrom(proto)
+        trimmed.input[:] = [
             "" if value is None else name for name, value in zip(proto.input, values, strict=True)
         ]
-        proto = given
+        proto = trimmed
     types, data = {}, {}
     for name, value in zip(proto.input, values, strict=True):
         if name and value is not None:
             types[name] = _type_of(value)
-            if value.data is not None and value.data.size <= _MOST_DATA:
-                data[name] = _tensor(value.data)
+            if value.data is not None and value.data.size <= _MAX_DATA:
+                data[name] = _to_tensor_proto(value.data)
     try:
-        found = shape_inference.infer_node_outputs(schema, proto, types, data)
-    except (*_REFUSALS, shape_inference.InferenceError, checker.ValidationError):
+        inferred_types = shape_inference.infer_node_outputs(schema, proto, types, data)
+    except (*_INFERENCE_ERRORS, shape_inference.InferenceError, checker.ValidationError):
         return [NOTHING] * len(proto.output)
-    return [read(found[name]) if name in found else NOTHING for name in proto.output]
+    return [read(inferred_types[name]) if name in inferred_types else NOTHING for name in proto.output]
 
 
 def like(
     kind: str, values: Sequence[Value | None], attributes: Iterable[Proto], outputs: int = 1
 ) -> list[Found]:
-    """Infer as an operator of the default domain, with those of the attributes that it has."""
+    """Infer as an operator of the default domain, with the attributes that it has."""
     import onnx  # noqa: PLC0415 - optional
 
     schema = onnx.defs.get_schema(kind)
     proto = onnx.NodeProto(op_type=kind)
     proto.input.extend("" if value is None else f"i{n}" for n, value in enumerate(values))
     proto.output.extend(f"o{n}" for n in range(outputs))
-    proto.attribute.extend(given for given in attributes if given.name in schema.attributes)
+    proto.attribute.extend(attribute for attribute in attributes if attribute.name in schema.attributes)
     return inferred(schema, proto, values)
 
 
-def read(kind: Proto) -> Found:
-    """Read a type of the file or of the inference; only tensors and sequences of them are known."""
-    which = kind.WhichOneof("value")
-    if which in {"sequence_type", "optional_type"}:
-        inner = read(getattr(kind, which).elem_type)
-        return Found(None, inner.dtype, sequence=which == "sequence_type" or inner.sequence)
-    if which != "tensor_type":
+def read(type_proto: Proto) -> Found:
+    """Read a type of the file or of the inference; only tensors and sequences of them are supported."""
+    variant = type_proto.WhichOneof("value")
+    if variant in {"sequence_type", "optional_type"}:
+        inner = read(getattr(type_proto, variant).elem_type)
+        return Found(None, inner.dtype, sequence=variant == "sequence_type" or inner.sequence)
+    if variant != "tensor_type":
         return NOTHING
-    tensor = kind.tensor_type
+    tensor = type_proto.tensor_type
     if not tensor.HasField("shape"):
         return Found(None, dtype(tensor.elem_type))
     dims = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
@@ -88,7 +88,7 @@ def read(kind: Proto) -> Found:
     return Found(dims, dtype(tensor.elem_type))
 
 
-def _tensor(data: Any) -> Proto:
+def _to_tensor_proto(data: Any) -> Proto:
     from onnx import numpy_helper  # noqa: PLC0415 - optional
 
     return numpy_helper.from_array(data)
@@ -96,20 +96,22 @@ def _tensor(data: Any) -> Proto:
 
 def _type_of(value: Value) -> Proto:
     if not value.sequence:
-        return _type(value.shape, value.dtype)
+        return _tensor_type(value.shape, value.dtype)
     from onnx import helper  # noqa: PLC0415 - optional
 
     shapes = {item.shape for item in value.items or ()}
-    return helper.make_sequence_type_proto(_type(shapes.pop() if len(shapes) == 1 else None, value.dtype))
+    return helper.make_sequence_type_proto(
+        _tensor_type(shapes.pop() if len(shapes) == 1 else None, value.dtype)
+    )
 
 
 @lru_cache(maxsize=4096)
-def _type(shape: tuple[int, ...] | None, kind: str) -> Proto:
+def _tensor_type(shape: tuple[int, ...] | None, kind: str) -> Proto:
     from onnx import helper  # noqa: PLC0415 - optional
 
-    return helper.make_tensor_type_proto(_numbers().get(kind, 0), shape)
+    return helper.make_tensor_type_proto(_dtype_numbers().get(kind, 0), shape)
 
 
 @lru_cache(maxsize=1)
-def _numbers() -> dict[str, int]:
+def _dtype_numbers() -> dict[str, int]:
     return {dtype(number): number for number in range(1, 64) if dtype(number)}

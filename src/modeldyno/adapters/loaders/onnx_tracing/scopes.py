@@ -1,4 +1,4 @@
-"""The modules that an ONNX graph came from, as far as its exporter told."""
+"""Module scopes of an ONNX graph, as far as the exporter recorded them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ if TYPE_CHECKING:
 
 
 def scope(node: Proto, classes: dict[str, str]) -> str:
-    """Find the module that a node came from; the whole where nothing tells.
+    """Return the module that a node came from; empty, the whole model, if unknown.
 
     Args:
         node: a NodeProto.
         classes: filled with module paths and the names of their classes.
     """
-    told = {entry.key: entry.value for entry in node.metadata_props}
-    scopes = told.get(node_scope.SCOPES, "")
+    metadata = {entry.key: entry.value for entry in node.metadata_props}
+    scopes = metadata.get(node_scope.SCOPES, "")
     path, kinds = (
-        node_scope.listed(each) for each in (scopes, told.get("pkg.torch.onnx.class_hierarchy", ""))
+        node_scope.listed(text_value)
+        for text_value in (scopes, metadata.get("pkg.torch.onnx.class_hierarchy", ""))
     )
     if path[:1] != [node_scope.NOWHERE]:
-        for place, kind in zip(path[:-1], kinds[:-1], strict=False):
-            classes.setdefault(place, kind.rpartition(".")[2])
+        for path_name, class_name in zip(path[:-1], kinds[:-1], strict=False):
+            classes.setdefault(path_name, class_name.rpartition(".")[2])
     return node_scope.of_node(text(node.name), scopes) or ""
 
 
 def owners(model: Proto) -> dict[str, str]:
-    """Give for each initialiser and each Constant the module that it belongs to, by its name.
+    """Map each initialiser and Constant, by name, to the module that it belongs to.
 
-    Its own name tells, unless that names no module that reads weights: exporters rename a weight that they
+    Its own name decides, unless it names no module that reads weights: exporters rename a weight that they
     transposed, ``val_71`` or ``onnx::MatMul_812``. It then belongs to the first node that reads it.
     """
     given_names = [tensor.name for graph in graphs(model.graph) for tensor in graph.initializer]
@@ -42,19 +43,19 @@ def owners(model: Proto) -> dict[str, str]:
     readers: dict[str, str] = {}
     for graph in graphs(model.graph):
         for node in graph.node:
-            given = names.intersection(node.input)
-            place = scope(node, {}) if given else ""
-            for name in given if place else ():
-                readers.setdefault(name, place)
-    known = frozenset(readers.values())
-    return {name: _owner(name, readers.get(name, ""), known) for name in names}
+            read_names = names.intersection(node.input)
+            module = scope(node, {}) if read_names else ""
+            for name in read_names if module else ():
+                readers.setdefault(name, module)
+    reading_modules = frozenset(readers.values())
+    return {name: _owner(name, readers.get(name, ""), reading_modules) for name in names}
 
 
-def _owner(name: str, reader: str, known: frozenset[str]) -> str:
-    own = name.rpartition(".")[0]
-    return own if own in known or not reader else reader
+def _owner(name: str, reader: str, reading_modules: frozenset[str]) -> str:
+    own_module = name.rpartition(".")[0]
+    return own_module if own_module in reading_modules or not reader else reader
 
 
 def text(name: str | bytes) -> str:
-    """Give a name as text; what is no text, or more than a line, is left out."""
+    """Return a printable name; anything else, or more than a line, becomes empty."""
     return name if isinstance(name, str) and name.isprintable() else ""

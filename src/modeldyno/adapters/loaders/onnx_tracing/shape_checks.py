@@ -1,4 +1,4 @@
-"""Sizes that an ONNX operator cannot be carried out at, as its specification says."""
+"""Checks whether an ONNX operator accepts its input sizes, by its specification."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 Values = Sequence["Value | None"]
 Rule = Callable[["Node", Values], str]
-"""Says in a clause why an operator refuses its inputs, or nothing."""
+"""Returns in a clause why an operator rejects its inputs, or an empty string."""
 
 
 def refusal(node: Node, values: Values) -> str:
-    """Say why a node cannot be carried out on values of these shapes; empty where nothing speaks against it.
+    """Return why a node cannot run on values of these shapes; empty if nothing is wrong.
 
-    Inputs of unknown shape speak against nothing.
+    Inputs of unknown shape are never an error.
     """
     rule = _RULES.get(node.kind) if not node.domain else None
     if rule is None:
@@ -30,34 +30,34 @@ def refusal(node: Node, values: Values) -> str:
         return ""
 
 
-def _shape(values: Values, place: int) -> tuple[int, ...]:
-    """Give the shape of an input.
+def _shape(values: Values, position: int) -> tuple[int, ...]:
+    """Return the shape of an input.
 
     Raises:
         KeyError: it was left out, or is unknown.
     """
-    value = values[place] if place < len(values) else None
+    value = values[position] if position < len(values) else None
     if value is None or value.shape is None:
-        raise KeyError(place)
+        raise KeyError(position)
     return value.shape
 
 
-def _convolved(node: Node, values: Values) -> str:
+def _convolution(node: Node, values: Values) -> str:
     data, weight = _shape(values, 0), _shape(values, 1)
     if len(data) != len(weight):
         return f"has a filter of {show(weight)} for {show(data)}, which has {len(data)} dimensions"
     channels = weight[1] * node.attributes.get("group", 1)
     if data[1] != channels:
         return f"takes {channels} channels, not the {data[1]} of {show(data)}"
-    return _windowed(node, data, weight[2:], beyond=0)
+    return _window_fits(node, data, weight[2:], beyond=0)
 
 
-def _pooled(node: Node, values: Values) -> str:
-    return _windowed(node, _shape(values, 0), tuple(node.attributes["kernel_shape"]), beyond=1)
+def _pooling(node: Node, values: Values) -> str:
+    return _window_fits(node, _shape(values, 0), tuple(node.attributes["kernel_shape"]), beyond=1)
 
 
-def _windowed(node: Node, data: tuple[int, ...], kernel: tuple[int, ...], *, beyond: int) -> str:
-    """Refuse a window that is larger than what it slides over, padding included.
+def _window_fits(node: Node, data: tuple[int, ...], kernel: tuple[int, ...], *, beyond: int) -> str:
+    """Reject a window larger than its padded input.
 
     A pooling may reach `beyond` it by less than a stride, as ONNX Runtime rounds.
     """
@@ -68,22 +68,22 @@ def _windowed(node: Node, data: tuple[int, ...], kernel: tuple[int, ...], *, bey
     steps = node.attributes.get("dilations", (1,) * len(sides))
     strides = node.attributes.get("strides", (1,) * len(sides))
     for axis, side in enumerate(sides):
-        room = side + pads[axis] + pads[axis + len(sides)]
+        padded_size = side + pads[axis] + pads[axis + len(sides)]
         window = steps[axis] * (kernel[axis] - 1) + 1
-        if window > room + beyond * (strides[axis] - 1):
-            return f"has a window of {window} for {room} values (it is given {show(data)})"
+        if window > padded_size + beyond * (strides[axis] - 1):
+            return f"has a window of {window} for {padded_size} values (its input is {show(data)})"
     return ""
 
 
-def _multiplied(_: Node, values: Values) -> str:
+def _matmul(_: Node, values: Values) -> str:
     left, right = _shape(values, 0), _shape(values, 1)
     inner = right[0] if len(right) == 1 else right[-2]
     if left[-1] != inner:
         return f"multiplies {show(left)} by {show(right)}: {left[-1]} is not {inner}"
-    return _unlike(left[:-2], right[:-2])
+    return _broadcast_error(left[:-2], right[:-2])
 
 
-def _general(node: Node, values: Values) -> str:
+def _gemm(node: Node, values: Values) -> str:
     left, right = _shape(values, 0), _shape(values, 1)
     inner = left[0 if node.attributes.get("transA") else 1], right[1 if node.attributes.get("transB") else 0]
     if inner[0] == inner[1]:
@@ -91,15 +91,15 @@ def _general(node: Node, values: Values) -> str:
     return f"multiplies {show(left)} by {show(right)}: {inner[0]} is not {inner[1]}"
 
 
-def _spread(node: Node, values: Values) -> str:
-    if "broadcast" in node.attributes or "axis" in node.attributes:  # before opset 7 by other rules
+def _broadcast(node: Node, values: Values) -> str:
+    if "broadcast" in node.attributes or "axis" in node.attributes:  # other rules before opset 7
         return ""
-    shapes = [_shape(values, place) for place, value in enumerate(values) if value is not None]
-    return _unlike(*shapes)
+    shapes = [_shape(values, position) for position, value in enumerate(values) if value is not None]
+    return _broadcast_error(*shapes)
 
 
-def _unlike(*shapes: tuple[int, ...]) -> str:
-    """Refuse shapes that cannot be spread to one: sizes of an axis, from the last, are alike or 1."""
+def _broadcast_error(*shapes: tuple[int, ...]) -> str:
+    """Reject shapes that do not broadcast: aligned from the last axis, sizes are equal or 1."""
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     for sizes in zip(*padded, strict=True):
@@ -108,64 +108,68 @@ def _unlike(*shapes: tuple[int, ...]) -> str:
     return ""
 
 
-def _joined(node: Node, values: Values) -> str:
-    shapes = [_shape(values, place) for place, value in enumerate(values) if value is not None]
+def _concat(node: Node, values: Values) -> str:
+    shapes = [_shape(values, position) for position, value in enumerate(values) if value is not None]
     axis = node.attributes["axis"] % len(shapes[0])
     others = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes if shape != (0,)}
     return f"cannot join {' and '.join(map(show, shapes))} along axis {axis}" if len(others) > 1 else ""
 
 
-def _reshaped(node: Node, values: Values) -> str:
+def _reshape(node: Node, values: Values) -> str:
     data = _shape(values, 0)
     target = values[1].data if len(values) > 1 and values[1] is not None else node.attributes.get("shape")
     if target is None:
         return ""
-    wanted = [int(size) for size in target]
+    target_shape = [int(size) for size in target]
     if not node.attributes.get("allowzero"):
-        wanted = [data[axis] if size == 0 else size for axis, size in enumerate(wanted)]
-    known = math.prod(size for size in wanted if size >= 0)
+        target_shape = [data[axis] if size == 0 else size for axis, size in enumerate(target_shape)]
+    known_product = math.prod(size for size in target_shape if size >= 0)
     size = math.prod(data)
-    fits = size % known == 0 if -1 in wanted and known else -1 in wanted or size == known
-    return "" if fits else f"cannot bring {show(data)} into the shape {', '.join(map(str, wanted))}"
+    fits = (
+        size % known_product == 0
+        if -1 in target_shape and known_product
+        else -1 in target_shape or size == known_product
+    )
+    return "" if fits else f"cannot reshape {show(data)} to {', '.join(map(str, target_shape))}"
 
 
-def _squeezed(node: Node, values: Values) -> str:
+def _squeeze(node: Node, values: Values) -> str:
     data = _shape(values, 0)
-    given = values[1].data if len(values) > 1 and values[1] is not None else node.attributes.get("axes")
-    for axis in () if given is None else given:
+    axes = values[1].data if len(values) > 1 and values[1] is not None else node.attributes.get("axes")
+    for axis in () if axes is None else axes:
         if data[int(axis)] != 1:
-            return f"takes axis {int(axis)} of {show(data)} away, which is not 1"
+            return f"removes axis {int(axis)} of {show(data)}, which is not 1"
     return ""
 
 
-def _recurred(_: Node, values: Values) -> str:
+def _recurrent(_: Node, values: Values) -> str:
     data, weight = _shape(values, 0), _shape(values, 1)
     width = weight[2]
-    return "" if data[2] == width else f"takes {width} numbers a step, not the {data[2]} of {show(data)}"
+    return "" if data[2] == width else f"takes {width} values per step, not the {data[2]} of {show(data)}"
 
 
-def _normed(_: Node, values: Values) -> str:
+def _normalisation(_: Node, values: Values) -> str:
     data, scale = _shape(values, 0), _shape(values, 1)
     return "" if data[1] == scale[0] else f"takes {scale[0]} channels, not the {data[1]} of {show(data)}"
 
 
 _RULES: dict[str, Rule] = {
-    "Conv": _convolved,
-    "MaxPool": _pooled,
-    "AveragePool": _pooled,
-    "LpPool": _pooled,
-    "MatMul": _multiplied,
-    "Gemm": _general,
+    "Conv": _convolution,
+    "MaxPool": _pooling,
+    "AveragePool": _pooling,
+    "LpPool": _pooling,
+    "MatMul": _matmul,
+    "Gemm": _gemm,
     **dict.fromkeys(
         ("Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Mean",
-         "Min", "Mul", "Or", "Pow", "Sub", "Sum", "Where", "Xor"), _spread),
-    "Concat": _joined,
-    "Reshape": _reshaped,
-    "Squeeze": _squeezed,
-    "LSTM": _recurred,
-    "GRU": _recurred,
-    "RNN": _recurred,
-    "BatchNormalization": _normed,
-    "InstanceNormalization": _normed,
+         "Min", "Mul", "Or", "Pow", "Sub", "Sum", "Where", "Xor"), _broadcast),
+    "Concat": _concat,
+    "Reshape": _reshape,
+    "Squeeze": _squeeze,
+    "LSTM": _recurrent,
+    "GRU": _recurrent,
+    "RNN": _recurrent,
+    "BatchNormalization": _normalisation,
+    "InstanceNormalization": _normalisation,
 }  # fmt: skip
-"""Operators of the default domain whose inputs must fit each other."""
+"""Operators of the default domain whose input shapes must fit each other."""

@@ -1,7 +1,7 @@
-"""What one ONNX node gives: shapes, dtypes, and its elements where they follow from the sizes alone.
+"""Outputs of one ONNX node: shapes, dtypes, and elements where they follow from the sizes alone.
 
-Asked in turn: the arithmetic of shapes, the schema's inference, a rule of ONNX Runtime, what the file
-itself says of the value. What is left depends on data: then a bound stands for it, and is noted.
+Tried in turn: shape arithmetic, schema inference, a rule for ONNX Runtime's operators, the type declared in
+the file. What remains depends on data: an upper bound is used and noted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from modeldyno.adapters.loaders.onnx_tracing import contrib_shapes, ml_operators
-from modeldyno.adapters.loaders.onnx_tracing.constant_folding import MOST, UNBOUNDED, evaluate
+from modeldyno.adapters.loaders.onnx_tracing.constant_folding import MAX_ELEMENTS, UNBOUNDED, evaluate
 from modeldyno.adapters.loaders.onnx_tracing.nodes import Value
 from modeldyno.adapters.loaders.onnx_tracing.schema_inference import NOTHING, Found, inferred, read
 
@@ -26,38 +26,42 @@ if TYPE_CHECKING:
 
 Values = Sequence[Value | None]
 Note = Callable[[str, "Node"], None]
-"""Told what is taken for granted of a node."""
+"""Receives the assumptions about a node."""
 
 VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout"})
-"""Their first output is their first input's memory."""
+"""Operators whose first output shares the memory of their first input."""
 UNKNOWN = Value(None, "")
 _ALWAYS_FOLDED = 8
-"""Elements that a result of the arithmetic of shapes may have in any case: no shape is longer."""
-_SAME = frozenset({"GroupNormalization", "MeanVarianceNormalization", "RMSNormalization", "Dropout"})
-"""As their first input, where the schema cannot tell; a second output is a mask."""
+"""Elements that a result of shape arithmetic may always have: no shape is longer."""
+_LIKE_FIRST_INPUT = frozenset(
+    {"GroupNormalization", "MeanVarianceNormalization", "RMSNormalization", "Dropout"}
+)
+"""Operators with outputs like their first input, where the schema cannot tell; a second output is a mask."""
 
 
 def outputs(
     node: Node, values: Values, types: Mapping[str, Proto], symbols: Mapping[str, int], note: Note
 ) -> list[Value]:
-    """Give the outputs of a node, without storages except those of views and of items of sequences."""
+    """Return the outputs of a node, without storages except those of views and of sequence items."""
     special = _SEQUENCES.get(node.kind) if not node.domain else None
-    given = None if special is None else special(node, values)
-    if given is not None:
-        return (given * len(node.outputs))[: len(node.outputs)]
+    sequence_outputs = None if special is None else special(node, values)
+    if sequence_outputs is not None:
+        return (sequence_outputs * len(node.outputs))[: len(node.outputs)]
     sizes = _sizes(node, values)
     if sizes is not None:
         return [Value(sizes.shape, "int64", data=sizes, folded=True)]
-    found = _inferred(node, values)
-    arrays = _computed(node, values, found)
+    inferred_types = _infer_types(node, values)
+    arrays = _evaluate(node, values, inferred_types)
     if arrays is not None:
-        return _known(values, arrays, found)
-    return [_completed(node, values, place, _declared(one, types.get(name), symbols), note)
-            for place, (name, one) in enumerate(zip(node.outputs, found, strict=True))]  # fmt: skip
+        return _folded_values(values, arrays, inferred_types)
+    return [
+        _complete(node, values, position, _fill_from_declaration(output, types.get(name), symbols), note)
+        for position, (name, output) in enumerate(zip(node.outputs, inferred_types, strict=True))
+    ]
 
 
 def is_view(node: Node, values: Values) -> bool:
-    """Whether the first output is the first input's memory; Dropout is so at inference."""
+    """Whether the first output shares the first input's memory; Dropout does at inference."""
     if node.domain or node.kind not in VIEWS:
         return False
     mode = values[2] if node.kind == "Dropout" and len(values) > 2 else None  # noqa: PLR2004 - training_mode
@@ -65,7 +69,7 @@ def is_view(node: Node, values: Values) -> bool:
 
 
 def _sizes(node: Node, values: Values) -> ndarray | None:
-    """Give what Shape and Size give."""
+    """Return the value of Shape and Size."""
     if node.domain or node.kind not in {"Shape", "Size"} or not values:
         return None
     shape = None if values[0] is None else values[0].shape
@@ -77,80 +81,85 @@ def _sizes(node: Node, values: Values) -> ndarray | None:
     return np.array(shape[start:end], np.int64)
 
 
-def _inferred(node: Node, values: Values) -> list[Found]:
-    found = [NOTHING] * len(node.outputs)
+def _infer_types(node: Node, values: Values) -> list[Found]:
+    inferred_types = [NOTHING] * len(node.outputs)
     if node.schema is not None:
-        found = inferred(node.schema, node.proto, values)
-    if all(one.dims is None and not one.sequence for one in found):
-        contrib = (ml_operators if node.domain == ml_operators.DOMAIN else contrib_shapes).found(node, values)
-        found = [a if b.dims is None else b for a, b in zip(found, contrib, strict=True)]
+        inferred_types = inferred(node.schema, node.proto, values)
+    if all(output.dims is None and not output.sequence for output in inferred_types):
+        contrib = (ml_operators if node.domain == ml_operators.DOMAIN else contrib_shapes).infer(node, values)
+        inferred_types = [a if b.dims is None else b for a, b in zip(inferred_types, contrib, strict=True)]
     first = values[0] if values else None
-    if node.kind in _SAME and first is not None:
-        kinds = (first.dtype, "bool")
-        found = [Found(first.shape, kinds[i > 0]) if one.dims is None else one for i, one in enumerate(found)]
-    return found
+    if node.kind in _LIKE_FIRST_INPUT and first is not None:
+        dtypes = (first.dtype, "bool")
+        inferred_types = [
+            Found(first.shape, dtypes[i > 0]) if output.dims is None else output
+            for i, output in enumerate(inferred_types)
+        ]
+    return inferred_types
 
 
-def _computed(node: Node, values: Values, found: list[Found]) -> list[ndarray] | None:
-    """Carry the node out where all inputs are known, and the result is small."""
+def _evaluate(node: Node, values: Values, inferred_types: list[Found]) -> list[ndarray] | None:
+    """Evaluate the node where all inputs are known and the result is small."""
     if not values or any(value is not None and value.data is None for value in values):
         return None
-    if any(one.known and math.prod(one.dims or ()) > MOST for one in found):  # type: ignore[arg-type]
+    if any(output.known and math.prod(output.dims or ()) > MAX_ELEMENTS for output in inferred_types):  # type: ignore[arg-type]
         return None
-    if node.kind in UNBOUNDED and not all(one.known for one in found):
+    if node.kind in UNBOUNDED and not all(output.known for output in inferred_types):
         return None
     arrays = evaluate(node, [None if value is None else value.data for value in values])
-    return arrays if arrays is not None and len(arrays) == len(found) else None
+    return arrays if arrays is not None and len(arrays) == len(inferred_types) else None
 
 
-def _known(values: Values, arrays: list[ndarray], found: list[Found]) -> list[Value]:
-    given = [value for value in values if value is not None]
-    room = max(_ALWAYS_FOLDED, sum(value.size for value in given))
-    folded = all(value.folded for value in given) and all(array.size <= room for array in arrays)
+def _folded_values(values: Values, arrays: list[ndarray], inferred_types: list[Found]) -> list[Value]:
+    inputs = [value for value in values if value is not None]
+    limit = max(_ALWAYS_FOLDED, sum(value.size for value in inputs))
+    folded = all(value.folded for value in inputs) and all(array.size <= limit for array in arrays)
     return [
-        Value(array.shape, one.dtype or array.dtype.name, data=array, folded=folded)
-        for array, one in zip(arrays, found, strict=True)
+        Value(array.shape, output.dtype or array.dtype.name, data=array, folded=folded)
+        for array, output in zip(arrays, inferred_types, strict=True)
     ]
 
 
-# -- what data decide -----------------------------------------------------------------------------------
+# -- sizes that depend on data --------------------------------------------------------------------------
 
 
-def _declared(found: Found, kind: Proto | None, symbols: Mapping[str, int]) -> Found:
-    """Fill gaps by what the file says of the value."""
-    if found.known or found.sequence or kind is None:
-        return found
-    said = read(kind)
-    if said.sequence or said.dims is None:
-        return Found(found.dims, found.dtype or said.dtype, said.sequence)
+def _fill_from_declaration(inferred_type: Found, kind: Proto | None, symbols: Mapping[str, int]) -> Found:
+    """Fill gaps from the type declared in the file."""
+    if inferred_type.known or inferred_type.sequence or kind is None:
+        return inferred_type
+    declared = read(kind)
+    if declared.sequence or declared.dims is None:
+        return Found(inferred_type.dims, inferred_type.dtype or declared.dtype, declared.sequence)
     tensor = kind.tensor_type if kind.WhichOneof("value") == "tensor_type" else None
     names = [dim.dim_param for dim in tensor.shape.dim] if tensor is not None else []
-    bound = map(symbols.get, names)
-    dims = [b if a is None else a for a, b in zip(said.dims, bound, strict=True)]
-    if found.dims is not None and len(found.dims) == len(dims):
-        dims = [b if a is None else a for a, b in zip(found.dims, dims, strict=True)]
-    elif found.dims is not None:
-        dims = list(found.dims)
-    return Found(tuple(dims), found.dtype or said.dtype)
+    bound_sizes = map(symbols.get, names)
+    dims = [b if a is None else a for a, b in zip(declared.dims, bound_sizes, strict=True)]
+    if inferred_type.dims is not None and len(inferred_type.dims) == len(dims):
+        dims = [b if a is None else a for a, b in zip(inferred_type.dims, dims, strict=True)]
+    elif inferred_type.dims is not None:
+        dims = list(inferred_type.dims)
+    return Found(tuple(dims), inferred_type.dtype or declared.dtype)
 
 
-def _completed(node: Node, values: Values, place: int, found: Found, note: Note) -> Value:
+def _complete(node: Node, values: Values, position: int, inferred_type: Found, note: Note) -> Value:
     first = next((value for value in values if value is not None), UNKNOWN)
-    kind = found.dtype or first.dtype
-    if found.known:
-        return Value(tuple(length or 0 for length in found.dims or ()), kind)
-    foreseen = any(value is not None and value.shape is None and not value.sequence for value in values)
-    if found.dims is None or foreseen:
-        if not (found.sequence or foreseen) and node.outputs[place]:
+    dtype = inferred_type.dtype or first.dtype
+    if inferred_type.known:
+        return Value(tuple(length or 0 for length in inferred_type.dims or ()), dtype)
+    has_unknown_input = any(
+        value is not None and value.shape is None and not value.sequence for value in values
+    )
+    if inferred_type.dims is None or has_unknown_input:
+        if not (inferred_type.sequence or has_unknown_input) and node.outputs[position]:
             note("has outputs whose shapes are unknown, and is not counted", node)
-        return Value(None, kind, sequence=found.sequence)
-    bound = _AT_MOST.get(node.kind)
-    most = None if bound is None else bound(node, values, len(found.dims))
-    if most is not None and len(most) == len(found.dims):
-        note("is taken to find as many elements as it can", node)
-        return Value(most, kind)
-    note("has outputs whose sizes depend on data, which are taken as 1", node)
-    return Value(tuple(1 if length is None else length for length in found.dims), kind)
+        return Value(None, dtype, sequence=inferred_type.sequence)
+    bound = _UPPER_BOUNDS.get(node.kind)
+    limits = None if bound is None else bound(node, values, len(inferred_type.dims))
+    if limits is not None and len(limits) == len(inferred_type.dims):
+        note("is assumed to find as many elements as possible", node)
+        return Value(limits, dtype)
+    note("has outputs whose sizes depend on data; taken as 1", node)
+    return Value(tuple(1 if length is None else length for length in inferred_type.dims), dtype)
 
 
 def _nonzero(_: Node, values: Values, __: int) -> tuple[int, ...]:
@@ -158,7 +167,7 @@ def _nonzero(_: Node, values: Values, __: int) -> tuple[int, ...]:
     return max(1, len(shape)), math.prod(shape)
 
 
-def _compressed(node: Node, values: Values, _: int) -> tuple[int, ...]:
+def _compress(node: Node, values: Values, _: int) -> tuple[int, ...]:
     shape = list(_shape(values, 0))
     if "axis" not in node.attributes:
         return (math.prod(shape),)
@@ -167,16 +176,16 @@ def _compressed(node: Node, values: Values, _: int) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _boxes(_: Node, values: Values, __: int) -> tuple[int, ...]:
-    """Boxes of each class that suppression leaves at most: those asked for, or all."""
+def _suppressed_boxes(_: Node, values: Values, __: int) -> tuple[int, ...]:
+    """Upper bound of boxes that suppression keeps per class: the requested number, or all."""
     batch, classes, boxes = _shape(values, 1)
-    asked = values[2] if len(values) > 2 else None  # noqa: PLR2004 - max_output_boxes_per_class
-    if asked is not None and asked.data is not None:
-        boxes = min(boxes, int(asked.data.max(initial=0)))
+    requested = values[2] if len(values) > 2 else None  # noqa: PLR2004 - max_output_boxes_per_class
+    if requested is not None and requested.data is not None:
+        boxes = min(boxes, int(requested.data.max(initial=0)))
     return batch * classes * boxes, 3
 
 
-def _distinct(node: Node, values: Values, rank: int) -> tuple[int, ...]:
+def _unique(node: Node, values: Values, rank: int) -> tuple[int, ...]:
     """Distinct elements, or slices along an axis, and as many indices and counts."""
     shape = _shape(values, 0)
     if "axis" not in node.attributes:
@@ -184,31 +193,31 @@ def _distinct(node: Node, values: Values, rank: int) -> tuple[int, ...]:
     return shape if rank == len(shape) > 1 else (shape[node.attributes["axis"]],)
 
 
-def _shape(values: Values, place: int) -> tuple[int, ...]:
-    value = values[place]
+def _shape(values: Values, position: int) -> tuple[int, ...]:
+    value = values[position]
     assert value is not None
     assert value.shape is not None
     return value.shape
 
 
-_AT_MOST: dict[str, Callable[[Node, Values, int], tuple[int, ...]]] = {
+_UPPER_BOUNDS: dict[str, Callable[[Node, Values, int], tuple[int, ...]]] = {
     "NonZero": _nonzero,
-    "Compress": _compressed,
-    "NonMaxSuppression": _boxes,
-    "Unique": _distinct,
+    "Compress": _compress,
+    "NonMaxSuppression": _suppressed_boxes,
+    "Unique": _unique,
 }
 
 
 # -- sequences ------------------------------------------------------------------------------------------
 
 
-def _sequence(items: Sequence[Value], kind: str) -> list[Value]:
-    return [Value(None, items[0].dtype if items else kind, items=tuple(items), sequence=True)]
+def _sequence(items: Sequence[Value], dtype: str) -> list[Value]:
+    return [Value(None, items[0].dtype if items else dtype, items=tuple(items), sequence=True)]
 
 
-def _place(values: Values, place: int, default: int | None) -> int | None:
-    """Give a position; None where it is unknown."""
-    value = values[place] if place < len(values) else None
+def _position_value(values: Values, position: int, default: int | None) -> int | None:
+    """Return a position; None where it is unknown."""
+    value = values[position] if position < len(values) else None
     if value is None:
         return default
     return None if value.data is None else int(value.data.ravel()[0])
@@ -218,45 +227,45 @@ def _items(values: Values) -> tuple[Value, ...] | None:
     return values[0].items if values and values[0] is not None else None
 
 
-def _constructed(_: Node, values: Values) -> list[Value] | None:
+def _sequence_construct(_: Node, values: Values) -> list[Value] | None:
     return _sequence([value for value in values if value is not None], "")
 
 
-def _empty(_: Node, __: Values) -> list[Value] | None:
+def _sequence_empty(_: Node, __: Values) -> list[Value] | None:
     return _sequence((), "")
 
 
-def _inserted(_: Node, values: Values) -> list[Value] | None:
+def _sequence_insert(_: Node, values: Values) -> list[Value] | None:
     items = _items(values)
-    place = _place(values, 2, len(items or ()))
-    if items is None or place is None or values[1] is None:
+    position = _position_value(values, 2, len(items or ()))
+    if items is None or position is None or values[1] is None:
         return None
-    return _sequence([*items[:place], values[1], *items[place:]], "")
+    return _sequence([*items[:position], values[1], *items[position:]], "")
 
 
-def _erased(_: Node, values: Values) -> list[Value] | None:
+def _sequence_erase(_: Node, values: Values) -> list[Value] | None:
     items = _items(values)
-    place = _place(values, 1, -1)
-    if not items or place is None or not -len(items) <= place < len(items):
+    position = _position_value(values, 1, -1)
+    if not items or position is None or not -len(items) <= position < len(items):
         return None
-    place %= len(items)
-    return _sequence([*items[:place], *items[place + 1 :]], items[0].dtype)
+    position %= len(items)
+    return _sequence([*items[:position], *items[position + 1 :]], items[0].dtype)
 
 
-def _at(_: Node, values: Values) -> list[Value] | None:
-    """Give an item; any serves where they are alike."""
+def _sequence_at(_: Node, values: Values) -> list[Value] | None:
+    """Return an item; any will do where all have the same shape."""
     items = _items(values)
     if not items:
         return None
-    place = _place(values, 1, 0)
-    if place is None:
+    position = _position_value(values, 1, 0)
+    if position is None:
         return (
             [replace(items[0], data=None, folded=False)] if len({item.shape for item in items}) == 1 else None
         )
-    return [items[place]] if -len(items) <= place < len(items) else None
+    return [items[position]] if -len(items) <= position < len(items) else None
 
 
-def _length(_: Node, values: Values) -> list[Value] | None:
+def _sequence_length(_: Node, values: Values) -> list[Value] | None:
     items = _items(values)
     if items is None:
         return None
@@ -276,13 +285,13 @@ def _split(node: Node, values: Values) -> list[Value] | None:
             [min(step, length - i) for i in range(0, length, step)] if step else [int(s) for s in split.data]
         )
     head, tail = data.shape[:axis], data.shape[axis:][1:]
-    kept = split is not None or node.attributes.get("keepdims", 1)
+    keeps_axis = split is not None or node.attributes.get("keepdims", 1)
     return _sequence(
-        [Value((*head, *([size] if kept else []), *tail), data.dtype) for size in sizes], data.dtype
+        [Value((*head, *([size] if keeps_axis else []), *tail), data.dtype) for size in sizes], data.dtype
     )
 
 
-def _joined(node: Node, values: Values) -> list[Value] | None:
+def _concat_from_sequence(node: Node, values: Values) -> list[Value] | None:
     items = _items(values)
     if not items or any(item.shape is None for item in items):
         return None
@@ -295,25 +304,25 @@ def _joined(node: Node, values: Values) -> list[Value] | None:
     return [Value(tuple(shape), items[0].dtype)]
 
 
-def _passed(_: Node, values: Values) -> list[Value] | None:
+def _pass_through(_: Node, values: Values) -> list[Value] | None:
     return None if not values or values[0] is None else [values[0]]
 
 
 def _identity(_: Node, values: Values) -> list[Value] | None:
-    return _passed(_, values) if values and values[0] is not None and values[0].sequence else None
+    return _pass_through(_, values) if values and values[0] is not None and values[0].sequence else None
 
 
 _SEQUENCES: dict[str, Callable[[Any, Values], list[Value] | None]] = {
-    "SequenceConstruct": _constructed,
-    "SequenceEmpty": _empty,
-    "SequenceInsert": _inserted,
-    "SequenceErase": _erased,
-    "SequenceAt": _at,
-    "SequenceLength": _length,
+    "SequenceConstruct": _sequence_construct,
+    "SequenceEmpty": _sequence_empty,
+    "SequenceInsert": _sequence_insert,
+    "SequenceErase": _sequence_erase,
+    "SequenceAt": _sequence_at,
+    "SequenceLength": _sequence_length,
     "SplitToSequence": _split,
-    "ConcatFromSequence": _joined,
-    "Optional": _passed,
-    "OptionalGetElement": _passed,
+    "ConcatFromSequence": _concat_from_sequence,
+    "Optional": _pass_through,
+    "OptionalGetElement": _pass_through,
     "Identity": _identity,
 }
-"""None where they cannot tell; then inference is asked."""
+"""Each returns None where it cannot tell; inference follows."""

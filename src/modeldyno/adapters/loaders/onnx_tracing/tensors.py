@@ -1,7 +1,7 @@
-"""Inside an ONNX file and beside it: element types, graphs within graphs, external data.
+"""Element types, nested graphs and external data of an ONNX file.
 
-A file may come from anywhere, and say anything. External data must lie in the model's own directory: a
-path that leads out of it is refused, never opened.
+Files are untrusted. External data must lie in the model's own directory: a path that leads out of it is
+rejected, never opened.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 Proto = Any
-"""A message of onnx, whose types are unknown here: the package is optional."""
+"""A message of onnx; untyped, as the package is optional."""
 
 DTYPES: dict[int, tuple[str, int]] = {
     1: ("float32", 32), 2: ("uint8", 8), 3: ("int8", 8), 4: ("uint16", 16), 5: ("int16", 16),
@@ -31,15 +31,15 @@ DTYPES: dict[int, tuple[str, int]] = {
 """TensorProto.DataType to name and bits of an element; several small elements share a byte."""
 
 KNOWN_WHOLE, KNOWN_FLOATS = 1024, 16
-"""Elements up to which constants are looked at: whole numbers and flags; other numbers."""
+"""Elements up to which constants are read: integers and flags; other numbers."""
 
-_PLACEHOLDER = re.compile(r"|\?+|-1|none|unk(nown)?|dynamic|\W+", re.IGNORECASE)
-_SHOWN = 80
-"""Characters of a name in an error."""
+_PLACEHOLDER_NAME = re.compile(r"|\?+|-1|none|unk(nown)?|dynamic|\W+", re.IGNORECASE)
+_MAX_NAME = 80
+"""Characters of a name shown in an error."""
 
 
 def element(number: int, what: str, path: Path) -> tuple[str, int]:
-    """Give the name and the bits of an element type."""
+    """Return the name and the bits of an element type."""
     try:
         return DTYPES[number]
     except KeyError:
@@ -47,33 +47,33 @@ def element(number: int, what: str, path: Path) -> tuple[str, int]:
 
 
 def check_text(path: Path, *names: str | bytes) -> None:
-    """Refuse names that are no printable text; protobuf gives those that are not UTF-8 as bytes."""
+    """Reject names that are not printable text; protobuf returns those that are not UTF-8 as bytes."""
     for name in names:
         if isinstance(name, bytes) or not name.isprintable():
             raise RequestError(f"{path} is damaged: the name {quoted(name)} in it is not text.")
 
 
 def quoted(name: str | bytes) -> str:
-    """Show a name out of a file, which may hold anything, within one line."""
-    return repr(name[:_SHOWN]) + ("..." if len(name) > _SHOWN else "")
+    """Show a name from an untrusted file within one line."""
+    return repr(name[:_MAX_NAME]) + ("..." if len(name) > _MAX_NAME else "")
 
 
 def names_nothing(symbol: str) -> bool:
-    """Whether the name of a dimension only says that its size is free, so that two of it need not be equal.
+    """Whether the name of a dimension is a placeholder, so that two dimensions with it need not be equal.
 
     Paddle2ONNX writes ``?`` for each, others ``None`` or nothing at all.
     """
-    return _PLACEHOLDER.fullmatch(symbol) is not None
+    return _PLACEHOLDER_NAME.fullmatch(symbol) is not None
 
 
 def graphs(graph: Proto) -> Iterator[Proto]:
-    """Give a graph and the bodies of its branches and loops."""
+    """Yield a graph and the bodies of its branches and loops."""
     yield graph
     yield from nested(graph.node)
 
 
 def nested(nodes: Iterable[Proto]) -> Iterator[Proto]:
-    """Give the bodies of branches and loops among nodes, and those within them."""
+    """Yield the bodies of branches and loops among nodes, and those within them."""
     for attribute in _attributes(nodes):
         for body in (attribute.g, *attribute.graphs):
             if body.node:
@@ -89,78 +89,78 @@ def _attributes(nodes: Iterable[Proto]) -> Iterator[Proto]:
 
 
 def external_files(model: Proto, path: Path) -> dict[str, Path]:
-    """Give location -> file of all external data, each checked to lie beside the model."""
+    """Map location to file of all external data, each checked to lie in the model's directory."""
     files: dict[str, Path] = {}
     for tensor in tensors(model):
-        place = entries(tensor)
-        if not place:
+        location_entries = entries(tensor)
+        if not location_entries:
             continue
-        check_text(path, *place, *place.values())
-        location = place.get("location", "")
+        check_text(path, *location_entries, *location_entries.values())
+        location = location_entries.get("location", "")
         if location not in files:
-            files[location] = _beside(path, location)
-        _check_extent(tensor, place, files[location], path)
+            files[location] = _external_file(path, location)
+        _check_extent(tensor, location_entries, files[location], path)
     return files
 
 
 def tensors(model: Proto) -> Iterator[Proto]:
-    """Give every tensor in the file: initialisers and attributes, of subgraphs and functions too."""
-    found = list(graphs(model.graph))
+    """Yield every tensor in the file: initialisers and attributes, of subgraphs and functions too."""
+    model_graphs = list(graphs(model.graph))
     for function in model.functions:
         for attribute in _attributes(function.node):
             for body in (attribute.g, *attribute.graphs):
-                found.extend(graphs(body))
+                model_graphs.extend(graphs(body))
     for info in model.training_info:
-        found.extend((*graphs(info.initialization), *graphs(info.algorithm)))
-    for graph in found:
+        model_graphs.extend((*graphs(info.initialization), *graphs(info.algorithm)))
+    for graph in model_graphs:
         yield from graph.initializer
-        yield from _dense(graph.sparse_initializer)
-    for nodes in (*(g.node for g in found), *(f.node for f in model.functions)):
+        yield from _dense_parts(graph.sparse_initializer)
+    for nodes in (*(g.node for g in model_graphs), *(f.node for f in model.functions)):
         for attribute in _attributes(nodes):
             yield from (attribute.t, *attribute.tensors)
-            yield from _dense((attribute.sparse_tensor, *attribute.sparse_tensors))
+            yield from _dense_parts((attribute.sparse_tensor, *attribute.sparse_tensors))
 
 
-def _dense(sparse: Iterable[Proto]) -> Iterator[Proto]:
+def _dense_parts(sparse: Iterable[Proto]) -> Iterator[Proto]:
     for tensor in sparse:
         yield tensor.values
         yield tensor.indices
 
 
 def entries(tensor: Proto) -> dict[str, str]:
-    """Give where the values lie outside of the file; empty when they lie inside."""
+    """Return the location of values outside the file; empty if they are inside."""
     external = tensor.data_location == 1 or len(tensor.external_data) > 0
     return {"location": "", **{e.key: e.value for e in tensor.external_data}} if external else {}
 
 
-def _beside(path: Path, location: str) -> Path:
+def _external_file(path: Path, location: str) -> Path:
     """Resolve a location without opening it; it must stay inside the model's directory."""
-    refused = RequestError(
-        f"{path} asks for external data at {quoted(location)}, outside of its own directory; "
+    outside_error = RequestError(
+        f"{path} asks for external data at {quoted(location)}, outside its own directory; "
         "such a path is not followed."
     )
     if not location or Path(location).is_absolute() or ".." in Path(location).parts or "\0" in location:
-        raise refused
+        raise outside_error
     file = (path.parent / location).resolve()
-    # A cache may keep models as links into a directory of blobs: beside the model is there, too.
-    homes = (path.parent.resolve(), path.resolve().parent)
-    if not any(file.is_relative_to(home) for home in homes):
-        raise refused
+    # A cache may store models as links into a directory of blobs; the link target's directory counts too.
+    directories = (path.parent.resolve(), path.resolve().parent)
+    if not any(file.is_relative_to(directory) for directory in directories):
+        raise outside_error
     if not file.is_file():
         raise RequestError(
-            f"{path} keeps weights in {quoted(location)}, which is not there; put it beside the model."
+            f"{path} keeps weights in {quoted(location)}, which is missing; put it next to the model."
         )
     return file
 
 
-def _check_extent(tensor: Proto, place: dict[str, str], file: Path, path: Path) -> None:
+def _check_extent(tensor: Proto, location_entries: dict[str, str], file: Path, path: Path) -> None:
     try:
-        offset, length = int(place.get("offset", 0)), int(place.get("length", 0))
+        offset, length = int(location_entries.get("offset", 0)), int(location_entries.get("length", 0))
     except ValueError:
         offset = length = -1
     if min(offset, length) < 0:
         raise RequestError(
-            f"{path} is damaged: {quoted(tensor.name)} has no valid place in its external data."
+            f"{path} is damaged: {quoted(tensor.name)} has no valid range in its external data."
         )
     _, bits = element(tensor.data_type, f"tensor {quoted(tensor.name)}", path)
     needed = offset + max(length, (math.prod(tensor.dims) * bits + 7) // 8)

@@ -1,4 +1,4 @@
-"""The walk through an ONNX graph: operators written down in the order in which they run."""
+"""Walks through an ONNX graph and records its operators in execution order."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.input_spec import InputSpec
 
-_MOST_OPS = 1_000_000
-_DEPTH = 64
-_UNROLLED = 64
-_MOST_ROUNDS = 10_000
-"""Of a loop that nothing ends."""
-_ENDLESS = 2**31
-"""Trips that a loop is given when only its condition shall end it."""
+_MAX_OPS = 1_000_000
+_MAX_DEPTH = 64
+_MIN_UNROLLED = 64
+_MAX_ITERATIONS = 10_000
+"""Maximum iterations of a loop without a known end."""
+_UNBOUNDED_TRIPS = 2**31
+"""Trip count that exporters write where only the condition ends the loop."""
 
 Env = MutableMapping[str, Value | None]
 Segment = tuple[list[Op], list["Memory"], dict[tuple[str, str], list[str]]]
@@ -40,7 +40,7 @@ Segment = tuple[list[Op], list["Memory"], dict[tuple[str, str], list[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A storage, before it is known when it begins and ends."""
+    """A storage whose lifetime is not known yet."""
 
     bytes: int
     role: Role
@@ -53,132 +53,136 @@ class Walk:
 
     functions: Mapping[tuple[str, str, str], Proto]
     formulas: Mapping[str, Formula]
-    """What decides which branch of an If is the dearer."""
+    """Costs that decide which branch of an If is more expensive."""
     classes: dict[str, str] = field(default_factory=dict)
     ops: list[Op] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
     symbols: dict[str, int] = field(default_factory=dict)
     notes: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """What is taken for granted: operator and text to the nodes."""
+    """Assumptions: operator and text to the nodes."""
     places: dict[tuple[tuple[str, str], ...], int] = field(default_factory=dict)
-    """Where external data lie, to their storage: tied weights share it."""
+    """Location of external data to its storage: tied weights share it."""
     constants: dict[int, Value] = field(default_factory=dict)
     bodies: dict[tuple[tuple[str, str, str], str, bytes], Body] = field(default_factory=dict)
-    """Of functions, by the way they are called; kept, as `constants` goes by identity."""
+    """Of functions, by the way they are called; kept, as `constants` is keyed by identity."""
     depth: int = 0
     steps: int = 0
 
-    # -- the beginning --
+    # -- inputs and weights --
 
     def begin(self, body: Body, env: Env, specs: Mapping[str, InputSpec], sizes: Mapping[str, int]) -> None:
-        """Bind inputs and weights, those of all bodies."""
-        self._hold(body)
+        """Bind inputs and weights, including those of nested bodies."""
+        self._add_constants(body)
         initialised = {constant.name for constant in body.constants}
         for name in body.inputs:
             if name not in initialised:
-                env[name] = self._input(body.types[name], specs.get(name), sizes)
+                env[name] = self._bind_input(body.types[name], specs.get(name), sizes)
 
-    def _input(self, kind: Proto, spec: InputSpec | None, sizes: Mapping[str, int]) -> Value:
-        said = read(kind)
-        if said.sequence or kind.WhichOneof("value") != "tensor_type":
-            return Value(None, said.dtype, sequence=True)
-        dims = kind.tensor_type.shape.dim if kind.tensor_type.HasField("shape") else ()
+    def _bind_input(self, value_type: Proto, spec: InputSpec | None, sizes: Mapping[str, int]) -> Value:
+        declared_type = read(value_type)
+        if declared_type.sequence or value_type.WhichOneof("value") != "tensor_type":
+            return Value(None, declared_type.dtype, sequence=True)
+        dims = value_type.tensor_type.shape.dim if value_type.tensor_type.HasField("shape") else ()
         declared = (
             None
-            if said.dims is None
-            else tuple(dim.dim_param if n is None else n for dim, n in zip(dims, said.dims, strict=True))
+            if declared_type.dims is None
+            else tuple(
+                dim.dim_param if n is None else n for dim, n in zip(dims, declared_type.dims, strict=True)
+            )
         )
-        given = declared if spec is None or spec.shape is None else spec.shape
-        if given is None:
-            return Value(None, said.dtype)
-        shape = tuple(dim if isinstance(dim, int) else sizes.get(dim, 1) for dim in given)
+        dims_or_names = declared if spec is None or spec.shape is None else spec.shape
+        if dims_or_names is None:
+            return Value(None, declared_type.dtype)
+        shape = tuple(dim if isinstance(dim, int) else sizes.get(dim, 1) for dim in dims_or_names)
         for dim, length in zip(dims, shape, strict=False):
             if not names_nothing(dim.dim_param):
                 self.symbols[dim.dim_param] = length
-        dtype = said.dtype or (spec.dtype if spec is not None else None) or "float32"
-        data = None if spec is None else _single(spec, shape, dtype)
+        dtype = declared_type.dtype or (spec.dtype if spec is not None else None) or "float32"
+        data = None if spec is None else _fixed_value(spec, shape, dtype)
         return Value(shape, dtype, self._allocate(Tensor(shape, dtype).bytes, Role.INPUT, ""), data)
 
-    def _hold(self, body: Body) -> None:
+    def _add_constants(self, body: Body) -> None:
         """Allocate the initialisers of a body and of those within it."""
         for constant in body.constants:
             if id(constant) in self.constants:
                 continue
-            place = self.places.get(constant.place) if constant.place else None
+            shared = self.places.get(constant.place) if constant.place else None
             scope = constant.name.rpartition(".")[0]
-            index = self._allocate(constant.bytes, Role.WEIGHT, scope) if place is None else place
+            index = self._allocate(constant.bytes, Role.WEIGHT, scope) if shared is None else shared
             if constant.place:
                 self.places[constant.place] = index
             self.constants[id(constant)] = _constant(constant, index)
         for node in body.nodes:
             for inner in node.bodies.values():
-                self._hold(inner)
+                self._add_constants(inner)
 
     def _allocate(self, size: int, role: Role, scope: str) -> int:
         self.memory.append(Memory(size, role, scope))
         return len(self.memory) - 1
 
-    # -- the course --
+    # -- running nodes --
 
     def run(self, body: Body, env: Env) -> None:
-        """Go through the nodes in their order."""
+        """Run the nodes in order."""
         self.depth += 1
-        if self.depth > _DEPTH:
-            raise RequestError(
-                f"Functions and bodies of the graph lie in each other more than {_DEPTH} deep."
-            )
+        if self.depth > _MAX_DEPTH:
+            raise RequestError(f"Functions and bodies of the graph are nested more than {_MAX_DEPTH} deep.")
         for constant in body.constants:
             env[constant.name] = self.constants[id(constant)]
         for node in body.nodes:
             self.steps += 1
-            if max(self.steps, len(self.ops)) > _MOST_OPS:
+            if max(self.steps, len(self.ops)) > _MAX_OPS:
                 raise RequestError(
-                    f"The graph has more than {_MOST_OPS:,} operators once its loops and functions are "
+                    f"The graph has more than {_MAX_OPS:,} operators once its loops and functions are "
                     "unrolled, which is too many to analyse."
                 )
             values = [env.get(name, UNKNOWN) if name else None for name in node.inputs]
-            outputs = self._step(node, values, env, body)
+            outputs = self._run_node(node, values, env, body)
             env.update((name, value) for name, value in zip(node.outputs, outputs, strict=False) if name)
         self.depth -= 1
 
-    def _step(self, node: Node, values: list[Value | None], env: Env, body: Body) -> Sequence[Value | None]:
+    def _run_node(
+        self, node: Node, values: list[Value | None], env: Env, body: Body
+    ) -> Sequence[Value | None]:
         if node.function in self.functions:
-            return self._call(node, values)
+            return self._inline_function(node, values)
         if not node.domain and node.kind in _CONTROL and node.bodies:
-            found = _CONTROL[node.kind](self, node, values, env)
-            if found is not None:
-                return found
+            control_outputs = _CONTROL[node.kind](self, node, values, env)
+            if control_outputs is not None:
+                return control_outputs
         if not node.domain and node.kind == "Constant":
-            return [self._given(node)]
+            return [self._constant_value(node)]
         if not self.notes and (reason := refusal(node, values)):
-            place = f" '{node.name}'" if node.name else ""
+            location = f" '{node.name}'" if node.name else ""
             raise SizesRefused(
-                f"The network does not take these sizes: {onnx_tracing_ops.kind(node)}{place} {reason}."
+                f"The model does not accept these sizes: {onnx_tracing_ops.kind(node)}{location} {reason}."
             )
         outputs = onnx_tracing_shapes.outputs(node, values, body.types, self.symbols, self._note)
         if outputs and all(value.folded for value in outputs):
             return outputs
-        return self._emit(node, values, outputs)
+        return self._record(node, values, outputs)
 
-    def _call(self, node: Node, values: list[Value | None]) -> list[Value | None]:
+    def _inline_function(self, node: Node, values: list[Value | None]) -> list[Value | None]:
         """Inline a function of the file."""
-        given = b"".join(attribute.SerializeToString() for attribute in node.proto.attribute)
-        key = (node.function, node.scope, given)
+        attributes = b"".join(attribute.SerializeToString() for attribute in node.proto.attribute)
+        key = (node.function, node.scope, attributes)
         if key not in self.bodies or node.bodies:
             self.bodies[key] = function(self.functions[node.function], node, self.classes)
         body = self.bodies[key]
-        self._hold(body)
+        self._add_constants(body)
         env: Env = dict(zip(body.inputs, [*values, *[None] * len(body.inputs)], strict=False))
         self.run(body, env)
         return [env.get(name) for name in body.outputs]
 
-    def _given(self, node: Node) -> Value:
-        """Give what a Constant holds."""
+    def _constant_value(self, node: Node) -> Value:
+        """Return the value of a Constant node."""
         if node.constant is not None:
-            held, key = node.constant, id(node.constant)
-            number = held.data is not None and (held.data.size == 1 or held.data.dtype.kind in "iub")
+            constant, key = node.constant, id(node.constant)
+            is_small = constant.data is not None and (
+                constant.data.size == 1 or constant.data.dtype.kind in "iub"
+            )
             if key not in self.constants:
-                index = -1 if number else self._allocate(held.bytes, Role.WEIGHT, node.scope)
+                index = -1 if is_small else self._allocate(constant.bytes, Role.WEIGHT, node.scope)
                 self.constants[key] = _constant(node.constant, index)
             return self.constants[key]
         name, value = next(iter(node.attributes.items()), ("", None))
@@ -192,36 +196,36 @@ class Walk:
             node.name or (node.outputs or ("",))[0]
         )
 
-    def _emit(self, node: Node, values: list[Value | None], outputs: list[Value]) -> list[Value]:
-        """Write an operator down, and give its outputs their storages."""
+    def _record(self, node: Node, values: list[Value | None], outputs: list[Value]) -> list[Value]:
+        """Record an operator, and give its outputs their storages."""
         view = onnx_tracing_shapes.is_view(node, values)
-        found: list[Value] = []
-        for place, value in enumerate(outputs):
-            first = values[0] if view and place == 0 else None
-            found.append(replace(value, storage=first.storage) if first else self._stored(value, node))
-        named = [value for name, value in zip(node.outputs, found, strict=False) if name]
-        self._write(node, onnx_tracing_ops.arguments(node, values), values, named)
-        return found
+        stored: list[Value] = []
+        for position, value in enumerate(outputs):
+            first = values[0] if view and position == 0 else None
+            stored.append(replace(value, storage=first.storage) if first else self._with_storage(value, node))
+        named = [value for name, value in zip(node.outputs, stored, strict=False) if name]
+        self._append_op(node, onnx_tracing_ops.arguments(node, values), values, named)
+        return stored
 
-    def _write(
+    def _append_op(
         self,
         node: Node,
         arguments: Mapping[str, Any],
         values: Sequence[Value | None],
         outputs: Sequence[Value | None],
     ) -> None:
-        """Add an operator; a formula must not take what is known of its sizes for the whole."""
-        made = [value for value in outputs if value is not None and onnx_tracing_ops.is_known(value)]
-        tensors = tuple(tensor for value in made for tensor in onnx_tracing_ops.tensors(value))
+        """Add an operator, marked as unsized where some of its shapes are unknown."""
+        known = [value for value in outputs if value is not None and onnx_tracing_ops.is_known(value)]
+        tensors = tuple(tensor for value in known for tensor in onnx_tracing_ops.tensors(value))
         sized = all(value is None or onnx_tracing_ops.is_known(value) for value in (*values, *outputs))
         name = next(filter(None, node.outputs), "")
         self.ops.append(
             Op(onnx_tracing_ops.kind(node), arguments, tensors, node.scope, sized=sized, name=name)
         )
 
-    def _stored(self, value: Value, node: Node) -> Value:
+    def _with_storage(self, value: Value, node: Node) -> Value:
         if value.items is not None:
-            return replace(value, items=tuple(self._stored(item, node) for item in value.items))
+            return replace(value, items=tuple(self._with_storage(item, node) for item in value.items))
         if value.storage >= 0 or value.folded or value.shape is None:
             return value
         return replace(
@@ -230,84 +234,88 @@ class Walk:
 
     # -- bodies --
 
-    def _inner(self, body: Body, given: Sequence[Value | None], env: Env) -> list[Value | None]:
+    def _run_body(self, body: Body, arguments: Sequence[Value | None], env: Env) -> list[Value | None]:
         inner: Env = ChainMap({}, env)
-        inner.update(zip(body.inputs, given, strict=False))
+        inner.update(zip(body.inputs, arguments, strict=False))
         self.run(body, inner)
         return [inner.get(name, UNKNOWN) for name in body.outputs]
 
     def branch(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
-        """Take the branch of an If that its condition chooses, or the one that may cost more."""
-        chosen = _number(values[0]) if values else None
-        if chosen is not None:
-            return self._inner(node.bodies["then_branch" if chosen else "else_branch"], (), env)
-        tried: list[tuple[float, float, str, list[Value | None], Segment]] = []
-        refused: list[SizesRefused] = []
+        """Take the branch of an If that its condition selects, or the one that may cost more."""
+        condition = _known_number(values[0]) if values else None
+        if condition is not None:
+            return self._run_body(node.bodies["then_branch" if condition else "else_branch"], (), env)
+        candidates: list[tuple[float, float, str, list[Value | None], Segment]] = []
+        rejections: list[SizesRefused] = []
         for name in ("then_branch", "else_branch"):
             start, depth = (len(self.ops), len(self.memory)), self.depth
-            notes = {key: list(found) for key, found in self.notes.items()}
+            notes = {key: list(nodes) for key, nodes in self.notes.items()}
             try:
-                outputs = self._inner(node.bodies[name], (), env)
+                outputs = self._run_body(node.bodies[name], (), env)
             except SizesRefused as error:
-                refused.append(error)
-                self._cut(*start)
+                rejections.append(error)
+                self._undo(*start)
             else:
-                cost, open_ = self._cost(self.ops[start[0] :])
-                tried.append((cost + open_, cost, name, outputs, self._cut(*start)))
+                cost, bound = self._cost(self.ops[start[0] :])
+                candidates.append((cost + bound, cost, name, outputs, self._undo(*start)))
             self.notes, self.depth = notes, depth
-        if not tried:
-            raise refused[0]
-        _, cost, name, outputs, (ops, memory, notes) = max(tried, key=lambda each: each[:2])
+        if not candidates:
+            raise rejections[0]
+        _, cost, name, outputs, (ops, memory, notes) = max(candidates, key=lambda candidate: candidate[:2])
         self.ops += ops
         self.memory += memory
         self.notes = notes
-        surely = cost >= max((each[0] for each in tried if each[2] != name), default=cost)
-        why = f"{'the' if surely else 'which may be the'} dearer one"
-        self._note(f"takes its {name}, {'the only one that takes these sizes' if refused else why}", node)
+        certain = cost >= max(
+            (candidate[0] for candidate in candidates if candidate[2] != name), default=cost
+        )
+        reason = f"{'the' if certain else 'which may be the'} more expensive one"
+        self._note(
+            f"takes its {name}, {'the only one that accepts these sizes' if rejections else reason}", node
+        )
         return outputs
 
     def _cost(self, ops: Iterable[Op]) -> tuple[float, float]:
-        """Give the operations of those that are counted, and the most that the others can take."""
+        """Return the operations of the counted operators, and the upper bound of the others."""
         counted = [count(op, self.formulas) for op in ops]
-        open_ = sum(2 * (inf if cost.most is None else cost.most) for cost in counted)
-        return sum(2 * cost.macs + cost.elementwise for cost in counted), open_
+        bound = sum(2 * (inf if cost.most is None else cost.most) for cost in counted)
+        return sum(2 * cost.macs + cost.elementwise for cost in counted), bound
 
-    def _cut(self, ops: int, memory: int) -> Segment:
-        """Take back what was written from here on."""
-        taken = self.ops[ops:], self.memory[memory:], self.notes
+    def _undo(self, ops: int, memory: int) -> Segment:
+        """Undo what was recorded since these lengths."""
+        removed = self.ops[ops:], self.memory[memory:], self.notes
         del self.ops[ops:], self.memory[memory:]
         self.constants = {k: v for k, v in self.constants.items() if v.storage < memory}
         self.places = {k: v for k, v in self.places.items() if v < memory}
-        return taken
+        return removed
 
     def loop(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
         """Unroll a Loop; once where its trip count depends on data."""
-        limit, goes, *carried = [*values, None, None][: max(2, len(values))]
-        trips = _number(limit)
+        limit, condition, *carried = [*values, None, None][: max(2, len(values))]
+        trips = _known_number(limit)
         if limit is not None and trips is None:
-            self._note("is taken to go round once, for its trip count depends on data", node)
+            self._note("is assumed to run once, as its trip count depends on data", node)
             trips = 1
-        if trips is None or trips >= _ENDLESS:
+        if trips is None or trips >= _UNBOUNDED_TRIPS:
             trips = -1
-        state = [_TRUE if goes is None else goes, *carried]
+        state = [_TRUE if condition is None else condition, *carried]
 
-        def given(i: int, now: list[Value | None]) -> list[Value | None] | None:
-            known = _number(now[0])
-            if i == trips or known == 0:
+        def next_inputs(i: int, state: list[Value | None]) -> list[Value | None] | None:
+            condition = _known_number(state[0])
+            if i == trips or condition == 0:
                 return None
-            if trips < 0 and (i == _MOST_ROUNDS or (known is None and i)):
-                self._note("is taken to end here, for its condition depends on data", node)
+            if trips < 0 and (i == _MAX_ITERATIONS or (condition is None and i)):
+                self._note("is assumed to end here, as its condition depends on data", node)
                 return None
-            if trips > 0 and known is None:
-                self._once("is taken to use up its trip count", node)
+            if trips > 0 and condition is None:
+                self._note_once("is assumed to use its whole trip count", node)
             counter = np.asarray(i, np.int64)
-            return [Value((), "int64", data=counter, folded=True), *now]
+            return [Value((), "int64", data=counter, folded=True), *state]
 
-        done, now, gathered = self._rounds(node, env, given, state, max(trips, 0))
-        return [*now[1:], *self._gather(node, gathered, done, [0] * len(node.outputs), len(now) - 1)]
+        rounds, state, last = self._iterate(node, env, next_inputs, state, max(trips, 0))
+        return [*state[1:], *self._gather(node, last, rounds, [0] * len(node.outputs), len(state) - 1)]
 
     def scan(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
-        """Unroll a Scan over the axes of its inputs; not the one of opset 8, which has a batch."""
+        """Unroll a Scan over the axes of its inputs, except that of opset 8, which has a batch."""
         scanned = node.attributes.get("num_scan_inputs")
         if scanned is None or node.schema is None or node.schema.since_version < 9:  # noqa: PLR2004
             return None
@@ -318,82 +326,82 @@ class Walk:
         if len(lengths) != 1:
             return None
         trips = lengths.pop()
-        slices = [_sliced(value, axis) for value, axis in zip(sources, axes, strict=True)]
+        slices = [_slice(value, axis) for value, axis in zip(sources, axes, strict=True)]
         state = values[: len(values) - scanned]
 
-        def given(i: int, now: list[Value | None]) -> list[Value | None] | None:
-            return None if i == trips else [*now, *slices]
+        def next_inputs(i: int, state: list[Value | None]) -> list[Value | None] | None:
+            return None if i == trips else [*state, *slices]
 
-        done, now, gathered = self._rounds(node, env, given, state, trips)
-        into = node.attributes.get("scan_output_axes", (0,) * len(node.outputs))
-        return [*now, *self._gather(node, gathered, done, into, len(now))]
+        rounds, state, last = self._iterate(node, env, next_inputs, state, trips)
+        output_axes = node.attributes.get("scan_output_axes", (0,) * len(node.outputs))
+        return [*state, *self._gather(node, last, rounds, output_axes, len(state))]
 
-    def each(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
-        """Carry a SequenceMap out for each item."""
+    def sequence_map(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
+        """Run the body of a SequenceMap for each item."""
         items = None if not values or values[0] is None else values[0].items
         if items is None:
             return None
         results = []
         for i in range(len(items)):
-            given = [v.items[i] if v is not None and v.items else v for v in values]
-            results.append(self._inner(node.bodies["body"], given, env))
+            arguments = [v.items[i] if v is not None and v.items else v for v in values]
+            results.append(self._run_body(node.bodies["body"], arguments, env))
         columns = [tuple(row[k] or UNKNOWN for row in results) for k in range(len(node.outputs))]
         return [Value(None, c[0].dtype if c else "", items=c, sequence=True) for c in columns]
 
-    def _rounds(
+    def _iterate(
         self,
         node: Node,
         env: Env,
-        given: Callable[[int, list[Value | None]], list[Value | None] | None],
+        next_inputs: Callable[[int, list[Value | None]], list[Value | None] | None],
         state: list[Value | None],
         trips: int,
     ) -> tuple[int, list[Value | None], list[Value | None]]:
-        """Repeat a body; give the rounds, the state in the end, and what the last one gave beside it."""
-        body, i, gathered = node.bodies["body"], 0, list[Value | None]()
-        before: list[Op] = []
-        while (inputs := given(i, state)) is not None:
+        """Repeat a body; return the iterations, the final state, and the other outputs of the last one."""
+        body, i, others = node.bodies["body"], 0, list[Value | None]()
+        previous_ops: list[Op] = []
+        while (inputs := next_inputs(i, state)) is not None:
             start = len(self.ops)
-            outputs = self._inner(body, inputs, env)
-            same = _alike(state, outputs)
-            state, gathered = outputs[: len(state)], outputs[len(state) :]
+            outputs = self._run_body(body, inputs, env)
+            is_stable = _same_types(state, outputs)
+            state, others = outputs[: len(state)], outputs[len(state) :]
             ops = self.ops[start:]
             i += 1
-            if i >= _UNROLLED and i < trips and same and _signature(ops) == _signature(before):
-                if len(self.ops) + (trips - i) * len(ops) > _MOST_OPS:
-                    self.steps = _MOST_OPS
+            if i >= _MIN_UNROLLED and i < trips and is_stable and _signature(ops) == _signature(previous_ops):
+                if len(self.ops) + (trips - i) * len(ops) > _MAX_OPS:
+                    self.steps = _MAX_OPS
                     raise RequestError(
-                        f"The graph has more than {_MOST_OPS:,} operators once its loops are unrolled, "
+                        f"The graph has more than {_MAX_OPS:,} operators once its loops are unrolled, "
                         "which is too many to analyse."
                     )
                 self.ops += ops * (trips - i)
                 i = trips
                 break
-            before = ops
-        return i, state, gathered
+            previous_ops = ops
+        return i, state, others
 
-    def _once(self, text: str, node: Node) -> None:
+    def _note_once(self, text: str, node: Node) -> None:
         if node.name not in self.notes.get((onnx_tracing_ops.kind(node), text), ()):
             self._note(text, node)
 
     def _gather(
         self, node: Node, last: list[Value | None], rounds: int, axes: Sequence[int], skipped: int
     ) -> list[Value | None]:
-        """Put together what each round gave, along a new axis."""
+        """Stack the outputs of all iterations along a new axis."""
         if not last:
-            left = max(0, len(node.outputs) - skipped)
-            return list[Value | None]([UNKNOWN] * left)
-        found: list[Value | None] = []
+            missing = max(0, len(node.outputs) - skipped)
+            return list[Value | None]([UNKNOWN] * missing)
+        stacked: list[Value | None] = []
         for value, axis in zip(last, axes, strict=False):
             if value is None or value.shape is None:
-                found.append(value)
+                stacked.append(value)
                 continue
             shape = list(value.shape)
             shape.insert(axis if axis >= 0 else axis + len(shape) + 1, rounds)
-            found.append(self._stored(Value(tuple(shape), value.dtype), node))
-        given = [value for value in last if value is not None and onnx_tracing_ops.is_known(value)]
-        parts = [tensor for value in given for tensor in onnx_tracing_ops.tensors(value)]
-        self._write(node, {"last": parts}, last, found)
-        return found
+            stacked.append(self._with_storage(Value(tuple(shape), value.dtype), node))
+        known_values = [value for value in last if value is not None and onnx_tracing_ops.is_known(value)]
+        parts = [tensor for value in known_values for tensor in onnx_tracing_ops.tensors(value)]
+        self._append_op(node, {"last": parts}, last, stacked)
+        return stacked
 
 
 _TRUE = Value((), "bool", data=np.asarray(True), folded=True)
@@ -401,7 +409,7 @@ _CONTROL: dict[str, Callable[[Walk, Node, list[Value | None], Env], list[Value |
     "If": Walk.branch,
     "Loop": Walk.loop,
     "Scan": Walk.scan,
-    "SequenceMap": Walk.each,
+    "SequenceMap": Walk.sequence_map,
 }
 
 
@@ -409,24 +417,24 @@ _CONTROL: dict[str, Callable[[Walk, Node, list[Value | None], Env], list[Value |
 
 
 def _constant(constant: Constant, index: int) -> Value:
-    known = constant.data is not None
-    return Value(constant.shape, constant.dtype, index, constant.data, folded=known)
+    is_known = constant.data is not None
+    return Value(constant.shape, constant.dtype, index, constant.data, folded=is_known)
 
 
-def _single(spec: InputSpec, shape: tuple[int, ...], dtype: str) -> ndarray | None:
-    """Give the value of an input of one whole number or flag, where its range leaves one only."""
+def _fixed_value(spec: InputSpec, shape: tuple[int, ...], dtype: str) -> ndarray | None:
+    """Return the value of a one-element integer or flag input whose range allows only one value."""
     if spec.low is None or spec.low != spec.high or prod(shape) != 1:
         return None
     return np.full(shape, spec.low, dtype) if dtype.startswith(("int", "uint", "bool")) else None
 
 
-def _number(value: Value | None) -> int | None:
-    """Give a known number; None where it depends on data."""
+def _known_number(value: Value | None) -> int | None:
+    """Return a known number; None where it depends on data."""
     return None if value is None or value.data is None or not value.data.size else int(value.data.ravel()[0])
 
 
-def _sliced(value: Value | None, axis: int) -> Value | None:
-    """Give one slice, which lies in the memory of the whole."""
+def _slice(value: Value | None, axis: int) -> Value | None:
+    """Return one slice, which shares the memory of the whole."""
     if value is None or value.shape is None:
         return value
     shape = list(value.shape)
@@ -434,7 +442,7 @@ def _sliced(value: Value | None, axis: int) -> Value | None:
     return Value(tuple(shape), value.dtype, value.storage)
 
 
-def _alike(before: Sequence[Value | None], after: Sequence[Value | None]) -> bool:
+def _same_types(before: Sequence[Value | None], after: Sequence[Value | None]) -> bool:
     def form(value: Value | None) -> object:
         return None if value is None else (value.shape, value.dtype, value.items)
 

@@ -1,4 +1,4 @@
-"""Flags that a program asks for and that are not computed: made up, and reconsidered where one is refused."""
+"""Flags that control flow reads but that are not computed: assumed false, reconsidered after an error."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import sys
 from types import CodeType, FrameType
 
 Where = tuple[tuple[CodeType, int], ...]
-"""From where in a program something is asked: the calls that lead there, each as code and its instruction."""
-_MOST_RECONSIDERED = 32
+"""Where a program asks: the call stack, each frame as its code and instruction."""
+_MAX_RECONSIDERED = 32
 
 
 class Flags:
-    """Answers that are made up: false, unless an error followed when the same was asked at the same place."""
+    """Assumed answers: false, unless an error followed when the same place asked before."""
 
     def __init__(self) -> None:
-        """Take each for false."""
+        """Assume false for all."""
         self._true: set[Where] = set()
-        self._asked: Where | None = None
+        self._last_asked: Where | None = None
 
     def answer(self) -> bool:
-        """Make up the flag that the caller is asked for."""
-        self._asked = _where()
-        return self._asked in self._true
+        """Return the assumed flag for the calling place."""
+        self._last_asked = _call_site()
+        return self._last_asked in self._true
 
     def reconsider(self) -> bool:
-        """Take the flag that was made up last for true from now on; say whether that is new."""
-        asked, self._asked = self._asked, None
-        if asked is None or asked in self._true or len(self._true) == _MOST_RECONSIDERED:
+        """Assume true for the flag that was read last; return whether that is new."""
+        site, self._last_asked = self._last_asked, None
+        if site is None or site in self._true or len(self._true) == _MAX_RECONSIDERED:
             return False
-        self._true.add(asked)
+        self._true.add(site)
         return True
 
 
-def _where() -> Where:
-    """Say where a program is; layers that one loop calls are at the same place."""
+def _call_site() -> Where:
+    """Return the call stack; layers that one loop calls are at the same place."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - no public name
     calls: list[tuple[CodeType, int]] = []
     while frame is not None:

@@ -1,4 +1,4 @@
-"""What an analysis sets for its length in this process, and puts back; how it copies what is not its own."""
+"""Process-wide settings of an analysis, set for its duration and restored; and copying of modules."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
     from torch.nn import Module
 
-_unoptimised: Any = torch.jit.optimized_execution  # type: ignore[attr-defined]  # not in the stubs
-_TURN = RLock()
-"""One analysis at a time: much of what it sets is the whole process's."""
+_jit_optimisation: Any = torch.jit.optimized_execution  # type: ignore[attr-defined]  # not in the stubs
+_ANALYSIS_LOCK = RLock()
+"""One analysis at a time: much of what it sets is process-wide."""
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Wait for one's turn; keep warnings and log from the user meanwhile."""
-    with _TURN:
+    """Hold the analysis lock, with warnings and logging suppressed."""
+    with _ANALYSIS_LOCK:
         before = logging.root.manager.disable
         logging.disable(logging.WARNING)
-        with warnings.catch_warnings(), _unoptimised(should_optimize=False):
-            # a script that was once optimised for a training step would be run so for good
+        with warnings.catch_warnings(), _jit_optimisation(should_optimize=False):
+            # a script once optimised for a training step would stay optimised
             warnings.simplefilter("ignore")
             try:
                 yield
@@ -45,7 +45,7 @@ def alone() -> Iterator[None]:
 
 
 def eager() -> AbstractContextManager[Any]:
-    """Run what is compiled as it was written; what was never imported has compiled nothing."""
+    """Run compiled code uncompiled; without torch's compiler imported nothing is compiled."""
     return torch.compiler.set_stance("force_eager") if has_compiler() else nullcontext()
 
 
@@ -56,30 +56,30 @@ def has_compiler() -> bool:
 
 @contextmanager
 def unwritten() -> Iterator[None]:
-    """Refuse to write files: what a factory would write of shadows is false, and would stay."""
+    """Forbid writing files: what a factory writes from meta tensors is wrong, and would stay."""
 
     def refuse(*_args: object, **_options: object) -> None:
-        raise TypeError("Shadows cannot be saved.")
+        raise TypeError("Meta tensors cannot be saved.")
 
-    def reading(make: Callable[..., Any]) -> Callable[..., Any]:
-        def opened(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
+    def read_only(open_file: Callable[..., Any]) -> Callable[..., Any]:
+        def open_for_reading(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
             if set(mode) & set("wax+") and str(file) != os.devnull:
-                raise TypeError("A factory that is called on shadows writes no files.")
-            return make(file, mode, *args, **options)
+                raise TypeError("A factory that runs on meta tensors may not write files.")
+            return open_file(file, mode, *args, **options)
 
-        return opened
+        return open_for_reading
 
-    before = torch.save, builtins.open, io.open
-    torch.save, builtins.open, io.open = refuse, reading(before[1]), reading(before[2])
+    originals = torch.save, builtins.open, io.open
+    torch.save, builtins.open, io.open = refuse, read_only(originals[1]), read_only(originals[2])
     try:
         yield
     finally:
-        torch.save, builtins.open, io.open = before
+        torch.save, builtins.open, io.open = originals
 
 
 @contextmanager
 def collected() -> Iterator[None]:
-    """Collect no garbage meanwhile: what lives how long is told by references alone."""
+    """Disable garbage collection: memory lifetimes are measured by reference counts alone."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -91,7 +91,7 @@ def collected() -> Iterator[None]:
 
 @contextmanager
 def in_mode(module: Module, mode: Mode) -> Iterator[None]:
-    """Set the mode of training, where it can be set, and put it back."""
+    """Set the training mode of all parts, where they have one, and restore it."""
     before = [(part, part.training) for part in module.modules() if hasattr(part, "training")]
     for part, _ in before:
         part.training = mode is Mode.TRAIN
@@ -103,19 +103,19 @@ def in_mode(module: Module, mode: Mode) -> Iterator[None]:
 
 
 def copied(module: Module, memo: dict[int, Any]) -> Module:
-    """Copy a module, its tensors as `memo` has them by their ids; what cannot be copied is shared."""
+    """Copy a module with its tensors replaced as in `memo`, by their ids; what cannot be copied is shared."""
     try:
-        with torch.no_grad():  # a script clones its weights, which are to be leaves
-            found: Module = copy.deepcopy(module, dict(memo))
-    except Exception:  # noqa: BLE001 - whatever a part of it has against being copied, such as a lock
-        return module if isinstance(module, torch.jit.ScriptModule) else _shells(module, memo)
-    if isinstance(found, torch.jit.ScriptModule):
-        for before, after in zip(module.parameters(), found.parameters(), strict=True):
+        with torch.no_grad():  # a script clones its weights, which must be leaves
+            result: Module = copy.deepcopy(module, dict(memo))
+    except Exception:  # noqa: BLE001 - parts may refuse to be copied for any reason, such as a lock
+        return module if isinstance(module, torch.jit.ScriptModule) else _copy_by_attribute(module, memo)
+    if isinstance(result, torch.jit.ScriptModule):
+        for before, after in zip(module.parameters(), result.parameters(), strict=True):
             after.requires_grad_(before.requires_grad)
-    return found
+    return result
 
 
-def _shells(module: Module, memo: dict[int, Any]) -> Module:
+def _copy_by_attribute(module: Module, memo: dict[int, Any]) -> Module:
     """Copy module by module and attribute by attribute."""
     parts = list(module.modules())
     for part in parts:
@@ -123,12 +123,12 @@ def _shells(module: Module, memo: dict[int, Any]) -> Module:
         memo[id(part)] = object.__new__(type(part))
     for part in parts:
         for name, value in vars(part).items():
-            memo[id(part)].__dict__[name] = _copy(value, memo)
-    made: Module = memo[id(module)]
-    return made
+            memo[id(part)].__dict__[name] = _copy_or_share(value, memo)
+    result: Module = memo[id(module)]
+    return result
 
 
-def _copy(value: Any, memo: dict[int, Any]) -> Any:
+def _copy_or_share(value: Any, memo: dict[int, Any]) -> Any:
     try:
         return copy.deepcopy(value, memo)
     except Exception:  # noqa: BLE001 - the same
@@ -136,6 +136,6 @@ def _copy(value: Any, memo: dict[int, Any]) -> Any:
 
 
 def attributes(module: Module) -> Iterator[Tensor]:
-    """Find tensors that are attributes without being parameters or buffers, such as a weight that is made."""
+    """Yield tensor attributes that are neither parameters nor buffers, such as a computed weight."""
     for part in module.modules():
         yield from (value for value in vars(part).values() if isinstance(value, Tensor))

@@ -1,10 +1,10 @@
-"""The stage on which shadows play: a torch program runs on it with nothing computed.
+"""Torch dispatch mode that runs a program on meta tensors: shapes only, nothing is computed.
 
-Under a `Stage` a torch program runs as it would on the CPU (the same Python, the same dispatch, the same
-choice of kernels), on shapes alone: nothing is computed and no memory is taken, so that a model of any size
-can be built and called. What a program may look at - token ids, masks, positions, sizes: small tensors - is
-computed for real beside its shadow, so that courses that depend on it go where they would go. Where a course
-depends on what is not known, an assumption is made, and kept to be told.
+Under a `MetaDispatchMode` a torch program runs as it would on the CPU (same Python, same dispatch, same
+choice of kernels), but on shapes alone: no arithmetic and no memory, so a model of any size can be built and
+called. What a program may read - token ids, masks, positions, sizes: small tensors - is computed for real
+next to its meta tensor, so control flow that depends on it is followed as in a real run. Where control flow
+depends on values that are not computed, an assumption is made and recorded for the report.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from modeldyno.adapters.loaders.torch_tracing.assumed_flags import Flags
 from modeldyno.adapters.loaders.torch_tracing.meta_tensor import (
-    STAGES,
+    MODE_STACK,
     Place,
     Shadow,
     Values,
@@ -31,30 +31,41 @@ from modeldyno.adapters.loaders.torch_tracing.meta_tensor import (
     plain_numbers,
     stage,
 )
-from modeldyno.adapters.loaders.torch_tracing.op_call import Seen, formed, forms_of, on_meta, real, signature
-from modeldyno.adapters.loaders.torch_tracing.op_traits import META, MOST_KNOWN, Trait, is_small, trait
-from modeldyno.adapters.loaders.torch_tracing.shape_rules import HIGHER, SPECIAL, padded
+from modeldyno.adapters.loaders.torch_tracing.op_call import Seen, formed, forms_of, real, signature
+from modeldyno.adapters.loaders.torch_tracing.op_traits import (
+    MAX_KNOWN_ELEMENTS,
+    META,
+    Trait,
+    is_small,
+    trait,
+)
+from modeldyno.adapters.loaders.torch_tracing.shape_rules import (
+    HIGHER_ORDER_RULES,
+    VALUE_RULES,
+    infer_shapes,
+    padded,
+)
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-_UNSET = frozenset(
+_UNINITIALISED = frozenset(
     {"aten.empty", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided", "aten.empty_like"}
 )
-"""Operators that give memory as it is found."""
-_DRAWN = frozenset({"aten.randint", "aten.randperm"})
-"""Random operators that are computed while a model is built: an example of ids or lengths is made by them."""
+"""Operators that return uninitialised memory."""
+_RANDOM_WITH_VALUES = frozenset({"aten.randint", "aten.randperm"})
+"""Random operators that are computed while a model is built: example ids or lengths are made with them."""
 _COMPUTING = frozenset({"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten.convolution"})
-"""Operators of a call of a model: a factory that has them does more than to make one."""
-_PATIENCE = 5.0
-"""Seconds of CPU time for a factory that computes: it may train, to an end that needs numbers."""
+"""Operators of a model's forward pass: a factory that runs them does more than build the model."""
+_COMPUTE_LIMIT_S = 5.0
+"""Seconds of CPU time for a factory that computes: it may train until a condition that needs real values."""
 _TENSOR, _AS_TENSOR = torch.tensor, torch.as_tensor
 
 
 @dataclass(slots=True)
 class Call:
-    """One call of an operator, as it is told to whoever watches."""
+    """One call of an operator, as reported to the listener."""
 
     trait: Trait
     args: tuple[Any, ...]
@@ -62,64 +73,64 @@ class Call:
     outputs: tuple[Shadow, ...]
     """Tensors that it made or changed; empty for a mere view."""
     fresh: bool
-    """Whether it did anything but look at memory in another way."""
+    """Whether it did more than return a view."""
 
 
 class ComputesLong(Exception):
-    """A factory goes on computing where nothing is computed."""
+    """A factory keeps computing although no values are computed."""
 
 
 class Witness(Protocol):
-    """Whoever is told of what happens on a stage."""
+    """Receives the events of a dispatch mode."""
 
     def watch(self, call: Call) -> None:
-        """Learn of a call."""
+        """Handle an operator call."""
 
     def allocate(self, size: int) -> int:
-        """Learn of new memory, of so many bytes; give its index."""
+        """Handle an allocation of `size` bytes and return its index."""
 
-    def grow(self, place: Place, size: int) -> None:
-        """Learn that memory has so many bytes from now on."""
+    def grow(self, handle: Place, size: int) -> None:
+        """Handle memory that grew to `size` bytes."""
 
     def free(self, index: int) -> None:
-        """Learn that nothing lies there any more."""
+        """Handle the release of the memory with this index."""
 
 
 class Stage(TorchDispatchMode):
-    """Runs torch programs on shadows."""
+    """Runs torch programs on meta tensors."""
 
     supports_higher_order_operators = True
-    """They are told of here, to be refused by name."""
+    """They are passed to `__torch_dispatch__`, which rejects them by name."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Keep torch from importing its compiler to keep it out of here: nothing is compiled on a stage."""
+        """Keep torch from importing its compiler just to exclude it; nothing is compiled here."""
         return False
 
-    def __init__(self, witness: Witness, *, assumes: bool = True) -> None:
-        """Tell the witness, which may be replaced between two courses, of what happens."""
+    def __init__(self, listener: Witness, *, assumes: bool = True) -> None:
+        """Report events to `listener`, which may be replaced between two traces."""
         super().__init__()
-        self.witness = witness
+        self.listener = listener
         self.assumes = assumes
-        """Whether arrays of what is not computed are made up; else whoever asks for one is refused."""
+        """Whether values that are not computed are made up; otherwise reading them is an error."""
         self.assumptions: dict[str, None] = {}
         self._computing_since: float | None = None
-        """CPU time at which a factory began to compute."""
+        """CPU time at which a factory started to compute."""
         self.flags = Flags()
-        self.outside: dict[int, Shadow] = {}
-        """Of plain tensors that come from elsewhere, by their id; weights are entered beforehand."""
-        self._kept: list[tuple[Tensor, int | None]] = []
+        self.mirrored: dict[int, Shadow] = {}
+        """Meta tensors of plain tensors from elsewhere, by the id of the plain tensor."""
+        self._plain_refs: list[tuple[Tensor, int | None]] = []
         """Those plain tensors, each with the identity of its storage."""
-        self._forms: dict[Any, Any] = {}
-        """Call of an operator, by the forms of its arguments, to the forms of what it makes."""
+        self._layout_cache: dict[Any, Any] = {}
+        """Operator call, by the layouts of its arguments, to the layouts of its outputs."""
         self._storages: dict[int, tuple[Place, UntypedStorage]] = {}
 
     def __enter__(self) -> Stage:  # noqa: PYI034 - the mode's own protocol
-        STAGES.append(self)
+        MODE_STACK.append(self)
         self._swap = torch.__future__.get_swap_module_params_on_conversion()
         torch.__future__.set_swap_module_params_on_conversion(True)
         Tensor.numpy = _numpy_of_plain  # type: ignore[method-assign,assignment]
-        torch.tensor, torch.as_tensor = _made(_TENSOR), _made(_AS_TENSOR)
+        torch.tensor, torch.as_tensor = _with_plain_numbers(_TENSOR), _with_plain_numbers(_AS_TENSOR)
         torch._VF._pad_packed_sequence = padded  # type: ignore[assignment]  # noqa: SLF001 - see there
         super().__enter__()
         return self
@@ -127,20 +138,20 @@ class Stage(TorchDispatchMode):
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
         torch.__future__.set_swap_module_params_on_conversion(self._swap)
-        STAGES.pop()
-        if not STAGES:
+        MODE_STACK.pop()
+        if not MODE_STACK:
             del Tensor.numpy
-            del torch._VF._pad_packed_sequence  # noqa: SLF001 - torch's own shows
+            del torch._VF._pad_packed_sequence  # noqa: SLF001 - uncovers torch's own
             torch.tensor, torch.as_tensor = _TENSOR, _AS_TENSOR
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Run an operator on shadows; a tensor that wraps others is asked first what it makes of it."""
+        """Run an operator on meta tensors; a tensor subclass that wraps others gets to handle it first."""
         if any(kind is not Shadow and hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented
         if isinstance(func, torch._ops.HigherOrderOperator):  # noqa: SLF001 - no public name
-            if (rule := HIGHER.get(func.name())) is not None:
+            if (rule := HIGHER_ORDER_RULES.get(func.name())) is not None:
                 return rule(self, args)
             raise RequestError(
                 f"The operator {func.name()}, which takes functions, cannot be analysed; analyse the model "
@@ -148,202 +159,210 @@ class Stage(TorchDispatchMode):
             )
         return self.run(func, args, dict(kwargs or {}))
 
-    # -- bringing tensors onto the stage -----------------------------------------------------------
+    # -- meta tensors of other tensors -------------------------------------------------------------
 
-    def shadow(self, shape: tuple[int, ...], dtype: torch.dtype, values: Values = None) -> Shadow:
-        """Cast a fresh shadow of a contiguous tensor."""
+    def make_tensor(self, shape: tuple[int, ...], dtype: torch.dtype, values: Values = None) -> Shadow:
+        """Make a contiguous meta tensor with memory of its own."""
         with off():
             meta = torch.empty(shape, dtype=dtype, device=META)
-        return self.cast(meta, values)
+        return self.wrap_meta(meta, values)
 
-    def like(self, tensor: Tensor) -> Tensor:
-        """Cast the shadow of any tensor; one that wraps others, such as a quantised weight, wraps theirs."""
+    def mirror(self, tensor: Tensor) -> Tensor:
+        """Return the meta tensor of a tensor; in a wrapper, such as a quantised weight, of the inner ones."""
         if not hasattr(tensor, "__tensor_flatten__"):
-            return self.of(tensor)
-        names, how = tensor.__tensor_flatten__()
-        inner = {name: self.like(getattr(tensor, name)) for name in names}
-        kind: Any = type(tensor)
-        made: Tensor = kind.__tensor_unflatten__(inner, how, tensor.shape, tensor.stride())
-        return made
+            return self.meta_tensor_of(tensor)
+        inner_names, context = tensor.__tensor_flatten__()
+        inner_tensors = {name: self.mirror(getattr(tensor, name)) for name in inner_names}
+        cls: Any = type(tensor)
+        result: Tensor = cls.__tensor_unflatten__(inner_tensors, context, tensor.shape, tensor.stride())
+        return result
 
-    def of(self, plain: Tensor) -> Shadow:
-        """Cast the shadow of a plain tensor, once; tensors that share memory share a place."""
-        known = self.outside.get(id(plain))
-        if known is not None:
-            return known
+    def meta_tensor_of(self, plain: Tensor) -> Shadow:
+        """Return the meta tensor of a plain tensor, cached; tensors that share memory share a handle."""
+        cached = self.mirrored.get(id(plain))
+        if cached is not None:
+            return cached
         with off():
-            made, key = self._outside(plain)
-        self.outside[id(plain)] = made
-        self._kept.append((plain, key))
-        return made
+            meta_tensor, key = self._mirror_plain(plain)
+        self.mirrored[id(plain)] = meta_tensor
+        self._plain_refs.append((plain, key))
+        return meta_tensor
 
-    def _outside(self, plain: Tensor) -> tuple[Shadow, int | None]:
+    def _mirror_plain(self, plain: Tensor) -> tuple[Shadow, int | None]:
         values = plain.detach().clone() if _steers(plain) else None
         try:
             storage = plain.untyped_storage()
             key, size = storage._cdata, storage.nbytes()  # noqa: SLF001 - the storage's identity
         except (NotImplementedError, RuntimeError):  # sparse, quantised or otherwise without a plain storage
-            made = self.cast(torch.empty(plain.shape, dtype=_plain_dtype(plain), device=META), values)
-            made.place.stored = _stored(plain)
-            return made, None
+            meta_tensor = self.wrap_meta(
+                torch.empty(plain.shape, dtype=_plain_dtype(plain), device=META), values
+            )
+            meta_tensor.handle.stored = _stored_elements(plain)
+            return meta_tensor, None
         if key not in self._storages:
             memory = UntypedStorage(size, device=META)
-            self._storages[key] = self._place(size), memory
-        place, memory = self._storages[key]
+            self._storages[key] = self._new_handle(size), memory
+        handle, memory = self._storages[key]
         meta = torch.empty(0, dtype=plain.dtype, device=META)
         meta.set_(memory, plain.storage_offset(), plain.shape, plain.stride())
-        return Shadow(meta, place, values), key
+        return Shadow(meta, handle, values), key
 
-    def forget(self) -> None:
-        """Let go of plain tensors that nobody else has any more, such as constants of a course."""
-        ours = 2  # the pair, and the question
-        kept = [pair for pair in self._kept if sys.getrefcount(pair[0]) > ours]
-        self._kept = kept
-        self.outside = {id(plain): self.outside[id(plain)] for plain, _ in kept}
+    def drop_unreferenced(self) -> None:
+        """Drop plain tensors that nothing else references any more, such as constants of a trace."""
+        ours = 2  # the pair, and the argument of getrefcount
+        kept = [pair for pair in self._plain_refs if sys.getrefcount(pair[0]) > ours]
+        self._plain_refs = kept
+        self.mirrored = {id(plain): self.mirrored[id(plain)] for plain, _ in kept}
         keys = {key for _, key in kept}
-        self._storages = {key: found for key, found in self._storages.items() if key in keys}
+        self._storages = {key: entry for key, entry in self._storages.items() if key in keys}
 
-    def brought(self) -> list[Place]:
-        """List the places of tensors that came from elsewhere."""
-        return [place for place, _ in self._storages.values()]
+    def external_handles(self) -> list[Place]:
+        """List the handles of tensors that came from elsewhere."""
+        return [handle for handle, _ in self._storages.values()]
 
     def on_meta(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call an operator on torch's meta device."""
-        seen = Seen(self)
-        return func(*map(seen.unwrap, args), **{name: seen.unwrap(value) for name, value in kwargs.items()})
+        op_call = Seen(self)
+        return func(
+            *map(op_call.unwrap, args), **{name: op_call.unwrap(value) for name, value in kwargs.items()}
+        )
 
-    def cast(self, meta: Tensor, values: Values = None, guess: str | None = None) -> Shadow:
-        """Cast the shadow of a tensor of the meta device that lies in memory of its own."""
-        return Shadow(meta, self._place(meta.untyped_storage().nbytes()), values, guess)
+    def wrap_meta(self, meta: Tensor, values: Values = None, guess: str | None = None) -> Shadow:
+        """Wrap a tensor of the meta device that has memory of its own."""
+        return Shadow(meta, self._new_handle(meta.untyped_storage().nbytes()), values, guess)
 
-    def _place(self, size: int) -> Place:
-        return Place(self.witness.allocate(size), self.witness.free)
+    def _new_handle(self, size: int) -> Place:
+        return Place(self.listener.allocate(size), self.listener.free)
 
     # -- running operators -------------------------------------------------------------------------
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run one operator: its shapes on torch's meta device, its values where they are all known."""
-        found = trait(func)
+        """Run one operator: its shapes on torch's meta device, its values where all inputs are known."""
+        traits = trait(func)
         if not self.assumes:
-            self._check_patience(found)
-        special = SPECIAL.get(found.name)
+            self._check_compute_limit(traits)
+        special = VALUE_RULES.get(traits.name)
         with off():
             if special is not None:
-                answer = special(self, found, args, kwargs)
-                if answer is not NotImplemented:
-                    return answer
-            seen = Seen(self)
-            meta_args = tuple(map(seen.unwrap, args))
-            meta_kwargs = {name: seen.unwrap(value) for name, value in kwargs.items()}
+                result = special(self, traits, args, kwargs)
+                if result is not NotImplemented:
+                    return result
+            op_call = Seen(self)
+            meta_args = tuple(map(op_call.unwrap, args))
+            meta_kwargs = {name: op_call.unwrap(value) for name, value in kwargs.items()}
             if meta_kwargs.get("device") is not None:
                 meta_kwargs["device"] = META
-            seen.real = self._values(func, found, args, kwargs, seen)
-            out = self._shaped(func, meta_args, meta_kwargs, seen)
-            return self._finish(func, args, kwargs, out, seen)
+            op_call.real_output = self._compute_values(func, traits, args, kwargs, op_call)
+            out = self._infer_shapes(func, meta_args, meta_kwargs, op_call)
+            return self._finish(func, args, kwargs, out, op_call)
 
-    def _check_patience(self, found: Trait) -> None:
-        """Give up a factory that has been computing for long: without numbers it may never end.
+    def _check_compute_limit(self, traits: Trait) -> None:
+        """Stop a factory that has been computing for long: without values it may never end.
 
         Raises:
             ComputesLong: it has.
         """
         if self._computing_since is None:
-            self._computing_since = process_time() if found.name in _COMPUTING else None
-        elif process_time() - self._computing_since > _PATIENCE:
+            self._computing_since = process_time() if traits.name in _COMPUTING else None
+        elif process_time() - self._computing_since > _COMPUTE_LIMIT_S:
             raise ComputesLong
 
-    def _shaped(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-        """Find the shapes, or remember them: the layers of a network are much alike."""
+    def _infer_shapes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+        """Infer the output shapes, cached: the layers of a network are much alike."""
         key = (
             None
             if trait(func).written
             else (func, torch.get_default_dtype(), *map(signature, args), *map(signature, kwargs.items()))
         )
         try:
-            forms = self._forms.get(key)
+            forms = self._layout_cache.get(key)
         except (TypeError, NotImplementedError):  # an argument that cannot be hashed or compared
             key, forms = None, None
         if forms is not None:
             return formed(forms)
-        out = on_meta(func, args, kwargs, seen)
-        if key is not None and not seen.by_value and (forms := forms_of(out, seen)) is not None:
-            self._forms[key] = forms
+        out = infer_shapes(func, args, kwargs, op_call)
+        if key is not None and not op_call.data_dependent and (forms := forms_of(out, op_call)) is not None:
+            self._layout_cache[key] = forms
         return out
 
-    def _values(
-        self, func: Any, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen
+    def _compute_values(
+        self, func: Any, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen
     ) -> Any:
-        """Compute for real, where everything is known and small; give None otherwise."""
-        drawn = found.random and not (found.name in _DRAWN and not self.assumes)
-        if not seen.all_known or drawn:
-            self._taint(found, args, kwargs)
+        """Compute real values where all inputs are known and small; otherwise return None."""
+        is_random = traits.random and not (traits.name in _RANDOM_WITH_VALUES and not self.assumes)
+        if not op_call.all_known or is_random:
+            self._invalidate_written(traits, args, kwargs)
             return None
-        if not seen.shadows and not _is_small_factory(found, args, kwargs):
+        if not op_call.meta_tensors and not _is_small_factory(traits, args, kwargs):
             return None
         try:
             return func(*map(real, args), **{name: real(value) for name, value in kwargs.items()})
         except (RuntimeError, NotImplementedError, IndexError, TypeError):
-            self._taint(found, args, kwargs)
+            self._invalidate_written(traits, args, kwargs)
             return None
 
-    def _taint(self, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        for one in _written(found, args, kwargs):
-            if isinstance(one, Tensor):
-                shadow = self.as_shadow(one)
-                shadow.place.known, shadow.numbers = False, None
+    def _invalidate_written(self, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for argument in _written(traits, args, kwargs):
+            if isinstance(argument, Tensor):
+                meta_tensor = self.as_meta_tensor(argument)
+                meta_tensor.handle.valid, meta_tensor.known_values = False, None
 
-    def _finish(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, seen: Seen) -> Any:
-        """Cast the shadows of what came out, and tell of the call."""
-        found = trait(func)
-        result = seen.wrap(out, seen.real)
-        if found.reshapes_in_place:
+    def _finish(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, op_call: Seen
+    ) -> Any:
+        """Wrap the outputs and report the call."""
+        traits = trait(func)
+        result = op_call.wrap(out, op_call.real_output)
+        if traits.reshapes_in_place:
             _reshape(func, args, kwargs)
-        written = [one for one in _written(found, args, kwargs) if isinstance(one, Tensor)]
-        for shadow in map(self.as_shadow, written):
-            self._resized(shadow)
-        if written and not seen.made:
-            seen.made += [self.as_shadow(args[i]) for i in found.written if isinstance(args[i], Tensor)]
-        self.tell(found, args, kwargs, tuple(seen.made), fresh=seen.fresh or bool(found.written))
+        written = [argument for argument in _written(traits, args, kwargs) if isinstance(argument, Tensor)]
+        for meta_tensor in map(self.as_meta_tensor, written):
+            self._follow_resize(meta_tensor)
+        if written and not op_call.outputs:
+            op_call.outputs += [
+                self.as_meta_tensor(args[i]) for i in traits.written if isinstance(args[i], Tensor)
+            ]
+        self.report(traits, args, kwargs, tuple(op_call.outputs), fresh=op_call.fresh or bool(traits.written))
         return result
 
-    def _resized(self, shadow: Shadow) -> None:
-        """Follow an operator that gave what it wrote into another size, as it may with ``out=``."""
-        meta = shadow.shape_of
-        if meta.shape == shadow.shape:
+    def _follow_resize(self, meta_tensor: Shadow) -> None:
+        """Follow an operator that resized what it wrote into, as it may with ``out=``."""
+        meta = meta_tensor.backing
+        if meta.shape == meta_tensor.shape:
             return
         from torch.utils._mode_utils import no_dispatch  # noqa: PLC0415 - rarely needed
 
         with no_dispatch():
-            shadow.data = Shadow(meta, shadow.place)
-        shadow.place.known = False
-        self.witness.grow(shadow.place, meta.untyped_storage().nbytes())
+            meta_tensor.data = Shadow(meta, meta_tensor.handle)
+        meta_tensor.handle.valid = False
+        self.listener.grow(meta_tensor.handle, meta.untyped_storage().nbytes())
 
-    def tell(
+    def report(
         self,
-        found: Trait,
+        traits: Trait,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         outputs: tuple[Shadow, ...],
         *,
         fresh: bool = True,
     ) -> None:
-        """Tell the witness of a call."""
-        self.witness.watch(Call(found, args, kwargs, outputs, fresh))
+        """Report a call to the listener."""
+        self.listener.watch(Call(traits, args, kwargs, outputs, fresh))
 
-    def as_shadow(self, value: Tensor) -> Shadow:
-        """Give a tensor's shadow, which may be itself."""
-        return value if isinstance(value, Shadow) else self.of(value)
+    def as_meta_tensor(self, value: Tensor) -> Shadow:
+        """Return the meta tensor of a tensor, which may be itself."""
+        return value if isinstance(value, Shadow) else self.meta_tensor_of(value)
 
     def assume(self, what: str) -> None:
-        """Keep an assumption, to be told."""
+        """Record an assumption."""
         self.assumptions[what] = None
 
-    def assumed(self, tensor: Shadow) -> Tensor:
-        """Give numbers for those that a program looks at but that depend on what is not computed."""
+    def assumed_values(self, tensor: Shadow) -> Tensor:
+        """Make up values that a program reads but that depend on what is not computed."""
         if tensor.dtype is torch.bool:
-            flag = self.flag(
+            flag = self.assume_flag(
                 "control flow depends on flags that only a run computes; they are taken as false",
-                "flags that the model refuses as false are not computed; taken as true",
+                "flags that make the model fail when false are not computed; taken as true",
             )
             with off():
                 return torch.full(tensor.shape, flag)
@@ -351,38 +370,38 @@ class Stage(TorchDispatchMode):
         with off():
             return torch.ones(tensor.shape, dtype=tensor.dtype)
 
-    def flag(self, false: str, true: str) -> bool:
-        """Make up a flag, and tell which it is."""
-        taken = self.flags.answer()
-        self.assume(true if taken else false)
-        return taken
+    def assume_flag(self, false: str, true: str) -> bool:
+        """Make up a flag and record the assumption."""
+        value = self.flags.answer()
+        self.assume(true if value else false)
+        return value
 
 
-def _written(found: Trait, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """Give the arguments that a call writes into, those in lists one by one."""
-    written = [args[i] for i in found.written if i < len(args)]
-    written += [kwargs[name] for name in found.written_names if name in kwargs]
+def _written(traits: Trait, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the arguments that a call writes into, those in lists one by one."""
+    written = [args[i] for i in traits.written if i < len(args)]
+    written += [kwargs[name] for name in traits.written_names if name in kwargs]
     for value in written:
         yield from value if isinstance(value, list | tuple) else (value,)
 
 
-def _is_small_factory(found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether what is made from nothing, such as a range, has values, and few by what is asked for."""
-    if found.name in _UNSET:
-        kind = kwargs.get("dtype")
-        return kind is not None and not kind.is_floating_point and _is_few(args)
-    return _is_few(args)
+def _is_small_factory(traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a tensor made from nothing, such as a range, has values, and few enough to keep."""
+    if traits.name in _UNINITIALISED:
+        dtype = kwargs.get("dtype")
+        return dtype is not None and not dtype.is_floating_point and _fits_limit(args)
+    return _fits_limit(args)
 
 
-def _is_few(args: tuple[Any, ...]) -> bool:
+def _fits_limit(args: tuple[Any, ...]) -> bool:
     shape = next((a for a in args if isinstance(a, list | tuple)), None)
     if shape is not None and all(isinstance(n, int) for n in shape):
-        return prod(shape) <= MOST_KNOWN
-    return all(abs(n) <= MOST_KNOWN for n in args if isinstance(n, int | float))
+        return prod(shape) <= MAX_KNOWN_ELEMENTS
+    return all(abs(n) <= MAX_KNOWN_ELEMENTS for n in args if isinstance(n, int | float))
 
 
 def _steers(plain: Tensor) -> bool:
-    """Say whether the values of a tensor may decide what is computed.
+    """Whether the values of a tensor may affect control flow.
 
     Weights of floating point do not, but for single numbers; to read them would load them into memory
     where a file is mapped.
@@ -391,7 +410,7 @@ def _steers(plain: Tensor) -> bool:
     return is_small(plain) and not plain.is_meta and not weights
 
 
-def _stored(tensor: Tensor) -> int | None:
+def _stored_elements(tensor: Tensor) -> int | None:
     if tensor.layout is torch.sparse_coo:
         return int(tensor._nnz())  # noqa: SLF001 - of a tensor that need not be coalesced
     return None if tensor.layout is torch.strided else tensor.values().numel()
@@ -404,7 +423,7 @@ def _plain_dtype(tensor: Tensor) -> torch.dtype:
 
 
 def _reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Change the shadow's own shape where an operator changes it in place."""
+    """Reshape the meta tensor itself where an operator changes its shape in place."""
     if isinstance(args[0], Shadow):
         from torch.utils._mode_utils import no_dispatch  # noqa: PLC0415 - rarely needed
 
@@ -412,23 +431,23 @@ def _reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             func(*args, **kwargs)
 
 
-# -- what torch does beneath a stage ----------------------------------------------------------------
+# -- replacements of torch's functions under the mode --------------------------------------------------
 
 
 def _numpy_of_plain(self: Tensor, *, force: bool = False) -> Any:
-    """Give the array of a plain tensor on a stage, where torch would give one of a shadow's memory."""
-    shadow = stage().outside.get(id(self))
-    if shadow is not None and (shadow.numbers is not None or not shadow.place.known):
-        return shadow.numpy(force=force)
+    """Return the array of a plain tensor under the mode, where torch would read a meta tensor's memory."""
+    meta_tensor = stage().mirrored.get(id(self))
+    if meta_tensor is not None and (meta_tensor.known_values is not None or not meta_tensor.handle.valid):
+        return meta_tensor.numpy(force=force)
     with off():
-        return torch._C.TensorBase.numpy(self, force=force)  # noqa: SLF001 - what is stood in for
+        return torch._C.TensorBase.numpy(self, force=force)  # noqa: SLF001 - the replaced method
 
 
-def _made(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Give torch's way to make a tensor of data, with plain numbers for data."""
+def _with_plain_numbers(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Wrap torch's constructor of a tensor from data so that data holds plain numbers."""
 
     @wraps(make)
-    def made(data: Any, *args: Any, **kwargs: Any) -> Tensor:
+    def make_plain(data: Any, *args: Any, **kwargs: Any) -> Tensor:
         return make(plain_numbers(data) if isinstance(data, list | tuple) else data, *args, **kwargs)
 
-    return made
+    return make_plain

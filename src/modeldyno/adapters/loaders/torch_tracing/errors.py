@@ -1,4 +1,4 @@
-"""What a torch module has against being called on shadows, as a sentence for whoever gave it."""
+"""Explains why a torch module cannot be analysed, in a sentence for the user."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 
 class Objection(Exception):
-    """An error of the model's own in its course, in words; it may be for a flag that was made up."""
+    """An error raised by the model while it is traced, explained; a made-up flag may have caused it."""
 
     @classmethod
     def of(cls, module: Module, tracing: Tracing, error: Exception, recorder: Recorder) -> Self:
-        """Say what was called, with which shapes, what went wrong in which part, and what to do."""
-        said = (str(error).strip().splitlines() or [""])[0]
-        if "data is not allocated" in said or "data pointer" in said:
-            said = "a kernel reads the numbers of a tensor, which an analysis does not have"
+        """Describe the call, its shapes, the error, the module it came from, and what to do."""
+        message = (str(error).strip().splitlines() or [""])[0]
+        if "data is not allocated" in message or "data pointer" in message:
+            message = "a kernel reads the values of a tensor, which an analysis does not have"
         shapes = ", ".join(f"{spec.name}={'x'.join(map(str, spec.shape or ()))}" for spec in tracing.inputs)
-        left, name = recorder.objected
+        error_id, name = recorder.failed_in
         line = raised_at(error)
-        place = f" ({line})" if line else ""
-        where = f" in {name}" if name and left == id(error) else ""
+        location = f" ({line})" if line else ""
+        where = f" in {name}" if name and error_id == id(error) else ""
         return cls(
             f"{type(module).__name__} cannot be analysed with {shapes or 'no inputs'}: "
-            f"{type(error).__name__}{where}: {said[:300]}{place}{_advice(error)}."
+            f"{type(error).__name__}{where}: {message[:300]}{location}{_advice(error)}."
         )
 
 
 def _advice(error: Exception) -> str:
-    """Say what to do where torch or the model objects to the inputs."""
+    """Return advice where torch or the model rejects the inputs."""
     about_inputs = isinstance(error, RuntimeError | ValueError | TypeError | IndexError | AssertionError)
     return "; give other shapes by --input" if about_inputs else ""

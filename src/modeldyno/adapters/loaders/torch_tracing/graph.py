@@ -1,4 +1,4 @@
-"""A torch module to the neutral Graph, by calling it on shadows: no weights, no numbers, any size."""
+"""Trace a torch module into the neutral Graph by calling it on meta tensors: no weights, any size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from modeldyno.adapters.loaders import torch_module
+from modeldyno.adapters.loaders import torch_weights
 from modeldyno.adapters.loaders.torch_tracing.assumed_flags import Flags
 from modeldyno.adapters.loaders.torch_tracing.context import (
     alone,
@@ -41,124 +41,138 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.interfaces import Tracing
 
-_MOST_DRAWN = 2**20
-"""Elements of an input that get values."""
+_MAX_INPUT_VALUES = 2**20
+"""Elements up to which an input gets values."""
 
 
-# -- the course ---------------------------------------------------------------------------------------
+# -- the call -----------------------------------------------------------------------------------------
 
 
 def build(make: Callable[[], Any]) -> tuple[Any, Stage]:
-    """Make a module on a stage of its own, so that its weights take neither memory nor time."""
-    stage = Stage(Recorder(), assumes=False)
-    with alone(), unwritten(), stage:
-        made = make()
-    stage.assumes = True
-    return made, stage
+    """Build a module under its own dispatch mode, so that its weights take neither memory nor time."""
+    dispatch_mode = Stage(Recorder(), assumes=False)
+    with alone(), unwritten(), dispatch_mode:
+        module = make()
+    dispatch_mode.assumes = True
+    return module, dispatch_mode
 
 
 def shadowed(module: Module) -> tuple[Module, Stage]:
-    """Copy a module's structure onto a stage; its weights stay where they are."""
-    stage = Stage(Recorder())
-    with alone(), stage:
+    """Copy a module's structure onto meta tensors; its weights stay where they are."""
+    dispatch_mode = Stage(Recorder())
+    with alone(), dispatch_mode:
         memo: dict[int, Any] = {}
         for tensor in (*module.parameters(), *module.buffers(), *attributes(module)):
-            shadow = stage.like(tensor)
+            meta_tensor = dispatch_mode.mirror(tensor)
             if isinstance(tensor, torch.nn.Parameter):
-                shadow = torch.nn.Parameter(shadow, requires_grad=tensor.requires_grad)
-            memo[id(tensor)] = shadow
-        return copied(module, memo), stage
+                meta_tensor = torch.nn.Parameter(meta_tensor, requires_grad=tensor.requires_grad)
+            memo[id(tensor)] = meta_tensor
+        return copied(module, memo), dispatch_mode
 
 
-def graph(module: Module, stage: Stage, tracing: Tracing) -> Graph:
-    """Call a module on its stage and write down what happens.
+def graph(module: Module, dispatch_mode: Stage, tracing: Tracing) -> Graph:
+    """Call a module under its dispatch mode and record what happens.
 
-    Where it raises an error, that may be for a flag that was made up, as a check of numbers that are not
-    computed does: it is called anew with the other flag, and what counts if that fails is the first error.
+    An error may come from a flag that was made up, as of a check of values that are not computed: the module
+    is called again with the other flag, and if that fails the first error is reported.
 
     Raises:
         RequestError: the module cannot be called with such inputs, or an operator has no shapes.
     """
-    stage.flags = Flags()
+    dispatch_mode.flags = Flags()
     first: Objection | None = None
     while True:
         compiler = has_compiler()
         try:
-            found = _attempt(module, stage, tracing)
+            result = _trace_once(module, dispatch_mode, tracing)
             if has_compiler() == compiler:
-                return found
+                return result
         except Objection as objection:
             if has_compiler() == compiler:
                 first = first or objection
-                if not stage.flags.reconsider():
+                if not dispatch_mode.flags.reconsider():
                     raise RequestError(str(first)) from first.__cause__
                 continue
-        stage.flags = Flags()  # the course may have compiled something, which is to run as it was written
+        dispatch_mode.flags = Flags()  # the call may have compiled something, which must run uncompiled
 
 
-def _attempt(module: Module, stage: Stage, tracing: Tracing) -> Graph:
-    made = stage.witness
-    assert isinstance(made, Recorder)
-    stage.forget()
-    recorder = Recorder(memory=[replace(m) for m in made.memory], before=made, of=stage.of)
-    stage.witness = recorder
-    stage.assumptions.clear()
+def _trace_once(module: Module, dispatch_mode: Stage, tracing: Tracing) -> Graph:
+    build_recorder = dispatch_mode.listener
+    assert isinstance(build_recorder, Recorder)
+    dispatch_mode.drop_unreferenced()
+    recorder = Recorder(
+        memory=[replace(m) for m in build_recorder.memory],
+        before=build_recorder,
+        meta_tensor_of=dispatch_mode.meta_tensor_of,
+    )
+    dispatch_mode.listener = recorder
+    dispatch_mode.assumptions.clear()
     try:
-        with alone(), eager(), stage, collected(), in_mode(module, tracing.mode):
-            recorder.flat = _flat(module)
-            _weights(module, stage, recorder)
-            _keep(recorder.memory)
-            kind = _own_dtype(module)
+        with alone(), eager(), dispatch_mode, collected(), in_mode(module, tracing.mode):
+            recorder.uncalled = _uncalled_modules(module)
+            _add_weights(module, dispatch_mode, recorder)
+            _mark_existing(recorder.memory)
+            dtype = _weight_dtype(module)
             feed = {
-                spec.name: _input(stage, recorder, spec, kind, tracing.values.get(spec.name))
+                spec.name: _make_input(dispatch_mode, recorder, spec, dtype, tracing.values.get(spec.name))
                 for spec in tracing.inputs
             }
-            with _scopes(module, recorder):
-                _course(module, feed, tracing, recorder, stage)
-            _keep(recorder.memory[recorder.index(place)] for place in stage.brought())
-            return _picture(module, tracing, recorder, tuple(stage.assumptions))
+            with _track_scopes(module, recorder):
+                _record_call(module, feed, tracing, recorder, dispatch_mode)
+            _mark_existing(
+                recorder.memory[recorder.index(handle)] for handle in dispatch_mode.external_handles()
+            )
+            return _build_graph(module, tracing, recorder, tuple(dispatch_mode.assumptions))
     finally:
-        stage.witness = made
+        dispatch_mode.listener = build_recorder
 
 
-def _course(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder, stage: Stage) -> None:
-    recorder.on = recorder.begun = True
+def _record_call(
+    module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder, dispatch_mode: Stage
+) -> None:
+    recorder.recording = recorder.call_begun = True
     try:
-        _walk(module, feed, tracing, recorder, stage)
+        _run_call(module, feed, tracing, recorder, dispatch_mode)
     except ModelDynoError:
         raise
     except Exception as error:
         raise Objection.of(module, tracing, error, recorder) from error
     finally:
-        recorder.on = False
+        recorder.recording = False
 
 
-def _walk(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder, stage: Stage) -> None:
+def _run_call(
+    module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder, dispatch_mode: Stage
+) -> None:
     if tracing.mode is Mode.INFERENCE:
         with torch.no_grad():
-            output = _called(module, feed)
+            output = _call_module(module, feed)
         _mark_outputs(output, recorder)
         return
     with torch.enable_grad():
-        _step(module, feed, tracing, recorder, stage)
+        _training_step(module, feed, tracing, recorder, dispatch_mode)
 
 
-def _called(module: Module, feed: Mapping[str, Any]) -> Any:
-    """Call with the inputs by name where the module takes them so, and by position elsewhere."""
+def _call_module(module: Module, feed: Mapping[str, Any]) -> Any:
+    """Call the module with inputs by keyword where its signature allows, else by position."""
     args, kwargs = Forward.of(module).arguments(feed)
     return module(*args, **kwargs)
 
 
-def _step(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder, stage: Stage) -> None:
-    output = _called(module, feed)
+def _training_step(
+    module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder, dispatch_mode: Stage
+) -> None:
+    output = _call_module(module, feed)
     _mark_outputs(output, recorder)
-    floats = [t for t in pytree.tree_leaves(_plain(output)) if isinstance(t, Tensor) and t.requires_grad]
+    floats = [
+        t for t in pytree.tree_leaves(_plain_containers(output)) if isinstance(t, Tensor) and t.requires_grad
+    ]
     if not floats:
         raise RequestError(
-            f"{type(module).__name__} gives nothing that depends on a trainable parameter, so it cannot be "
+            f"{type(module).__name__} returns nothing that depends on a trainable parameter, so it cannot be "
             "trained; inspect it with --mode inference."
         )
-    loss = _loss(floats, stage)
+    loss = _training_loss(floats, dispatch_mode)
     parameters = [p for p in module.parameters() if p.requires_grad]
     recorder.phase = Phase.BACKWARD
     del output, floats
@@ -168,18 +182,18 @@ def _step(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Reco
     gradients = [p.grad for p in parameters]
     for gradient in gradients:
         if isinstance(gradient, Shadow):
-            recorder.held(gradient).role = Role.GRADIENT
+            recorder.memory_of(gradient).role = Role.GRADIENT
     del loss
     recorder.phase = Phase.UPDATE
     recorder.path = [""]
-    _update(parameters, gradients, tracing.optimizer, recorder)
+    _optimizer_step(parameters, gradients, tracing.optimizer, recorder)
 
 
-def _loss(floats: list[Tensor], stage: Stage) -> Tensor:
-    """Take a single number for the loss that it is; else sum up squares, whose gradient is as large."""
+def _training_loss(floats: list[Tensor], dispatch_mode: Stage) -> Tensor:
+    """Use a single number as the loss; otherwise sum squares, whose gradient has the same size."""
     if len(floats) == 1 and floats[0].numel() == 1:
         return floats[0].sum()
-    stage.assume("the loss is taken as the sum of the squares of all that the model gives")
+    dispatch_mode.assume("the loss is taken as the sum of the squares of all model outputs")
     loss = floats[0].square().sum()
     for more in floats[1:]:
         loss = loss + more.square().sum()
@@ -197,134 +211,149 @@ _OPTIMIZERS: dict[str, Callable[[list[Any]], torch.optim.Optimizer]] = {
 }
 
 
-def _update(parameters: list[Any], gradients: Any, name: str, recorder: Recorder) -> None:
-    """Make the step twice: the first makes the state, the second is the one of a steady course."""
+def _optimizer_step(parameters: list[Any], gradients: Any, name: str, recorder: Recorder) -> None:
+    """Step twice: the first step creates the state, the second is a steady-state step."""
     if name == "none":
         return
     optimizer = _OPTIMIZERS[name]([p for p, g in zip(parameters, gradients, strict=True) if g is not None])
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
-    recorder.on = False
+    recorder.recording = False
     with torch.no_grad():
         optimizer.step()
     for state in optimizer.state.values():
         for value in state.values():
             if isinstance(value, Tensor):
-                found = recorder.held(value if isinstance(value, Shadow) else recorder.of(value))
-                found.role, found.born = Role.STATE, -1
-    recorder.on = True
+                memory = recorder.memory_of(
+                    value if isinstance(value, Shadow) else recorder.meta_tensor_of(value)
+                )
+                memory.role, memory.born = Role.STATE, -1
+    recorder.recording = True
     with torch.no_grad():
         optimizer.step()
-    recorder.on = False
+    recorder.recording = False
     for parameter in parameters:
         parameter.grad = None
 
 
-# -- what is there before -----------------------------------------------------------------------------
+# -- memory that exists before the call -----------------------------------------------------------------
 
 
-def _weights(module: Module, stage: Stage, recorder: Recorder) -> None:
-    """Enter parameters and buffers as memory that is there before, each storage once."""
-    named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
-    for name, tensor in named:
-        for part in torch_module.plain_parts(tensor):
-            memory = recorder.held(stage.as_shadow(part))
+def _add_weights(module: Module, dispatch_mode: Stage, recorder: Recorder) -> None:
+    """Add parameters and buffers as memory that exists before the call, each storage once."""
+    named_tensors = (
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
+    )
+    for name, tensor in named_tensors:
+        for part in torch_weights.plain_parts(tensor):
+            memory = recorder.memory_of(dispatch_mode.as_meta_tensor(part))
             memory.role, memory.born, memory.died = Role.WEIGHT, -1, None
             memory.scope = name.rpartition(".")[0]
-    for packed in torch_module.packed_weights(module):
+    for packed in torch_weights.packed_weights(module):
         recorder.memory.append(Memory(packed.bytes, -1, packed.name.rpartition(".")[0], Role.WEIGHT))
 
 
-def _flat(module: Module) -> frozenset[str]:
-    """Name modules that were exported, compiled or scripted, and their parts: these are not called."""
-    kinds = (torch.fx.GraphModule, torch.jit.ScriptModule)
+def _uncalled_modules(module: Module) -> frozenset[str]:
+    """Name exported, compiled or scripted modules and their parts: their parts are not called."""
+    uncalled_types = (torch.fx.GraphModule, torch.jit.ScriptModule)
     named = dict(module.named_modules())
-    flat = [name for name, part in named.items() if isinstance(part, kinds)]
+    roots = [name for name, part in named.items() if isinstance(part, uncalled_types)]
     return frozenset(
-        name for name in named if any(not f or name == f or name.startswith(f"{f}.") for f in flat)
+        name
+        for name in named
+        if any(not root or name == root or name.startswith(f"{root}.") for root in roots)
     )
 
 
-def _own_dtype(module: Module) -> torch.dtype | None:
-    """Give the dtype of all floating-point weights, if it is not the usual one: inputs have it, too."""
-    kinds = {p.dtype for p in module.parameters() if p.dtype.is_floating_point}
-    kind = kinds.pop() if len(kinds) == 1 else None
-    return kind if kind in {torch.float16, torch.bfloat16, torch.float64} else None
+def _weight_dtype(module: Module) -> torch.dtype | None:
+    """Return the dtype of all floating-point weights if it is not float32; inputs get it too."""
+    dtypes = {p.dtype for p in module.parameters() if p.dtype.is_floating_point}
+    dtype = dtypes.pop() if len(dtypes) == 1 else None
+    return dtype if dtype in {torch.float16, torch.bfloat16, torch.float64} else None
 
 
-def _keep(memory: Iterable[Memory]) -> None:
-    """Enter as there before what is no weight by name, such as a tensor among a module's attributes."""
-    for found in memory:
-        if found.role is Role.ACTIVATION and found.died is None:
-            found.role, found.born = Role.WEIGHT, -1
+def _mark_existing(memory: Iterable[Memory]) -> None:
+    """Mark memory that exists before the call but is no named weight, such as tensors in attributes."""
+    for entry in memory:
+        if entry.role is Role.ACTIVATION and entry.died is None:
+            entry.role, entry.born = Role.WEIGHT, -1
 
 
-def _input(
-    stage: Stage, recorder: Recorder, spec: InputSpec, own: torch.dtype | None, real: ndarray | None
+def _make_input(
+    dispatch_mode: Stage,
+    recorder: Recorder,
+    spec: InputSpec,
+    weight_dtype: torch.dtype | None,
+    array: ndarray | None,
 ) -> Any:
-    """Cast the shadow of an input: with its real values, or whole numbers drawn within their range."""
-    if real is not None and real.dtype == object:
-        return _nested(stage, recorder, spec, own, real.item())
-    kind = getattr(torch, spec.dtype or random_arrays.DEFAULT_DTYPE)
-    kind = own if own is not None and kind is torch.float32 else kind
+    """Make the meta tensor of an input, with its real values or with integers drawn from its range."""
+    if array is not None and array.dtype == object:
+        return _make_nested_input(dispatch_mode, recorder, spec, weight_dtype, array.item())
+    dtype = getattr(torch, spec.dtype or random_arrays.DEFAULT_DTYPE)
+    dtype = weight_dtype if weight_dtype is not None and dtype is torch.float32 else dtype
     shape = tuple(int(d) for d in spec.shape or ())
     values = None
-    if real is not None and real.size <= _MOST_DRAWN:
+    if array is not None and array.size <= _MAX_INPUT_VALUES:
         with torch.utils._python_dispatch._disable_current_modes():  # noqa: SLF001 - no public name
-            values = torch.tensor(real, dtype=kind)
-    elif not (kind.is_floating_point or kind.is_complex):
+            values = torch.tensor(array, dtype=dtype)
+    elif not (dtype.is_floating_point or dtype.is_complex):
         size = 1
         for dimension in shape:
             size *= dimension
-        if size <= _MOST_DRAWN:
-            drawn = random_arrays.draw(replace(spec, shape=shape), (0,))
+        if size <= _MAX_INPUT_VALUES:
+            integers = random_arrays.draw(replace(spec, shape=shape), (0,))
             with torch.utils._python_dispatch._disable_current_modes():  # noqa: SLF001 - no public name
-                values = torch.from_numpy(drawn)
-    shadow = stage.shadow(shape, kind, values)
-    memory = recorder.held(shadow)
+                values = torch.from_numpy(integers)
+    meta_tensor = dispatch_mode.make_tensor(shape, dtype, values)
+    memory = recorder.memory_of(meta_tensor)
     memory.role, memory.born, memory.scope = Role.INPUT, -1, spec.name
-    return shadow
+    return meta_tensor
 
 
-def _nested(stage: Stage, recorder: Recorder, spec: InputSpec, own: torch.dtype | None, value: Any) -> Any:
-    """Cast the shadows of the arrays in a list or dict."""
+def _make_nested_input(
+    dispatch_mode: Stage, recorder: Recorder, spec: InputSpec, weight_dtype: torch.dtype | None, value: Any
+) -> Any:
+    """Make meta tensors of the arrays in a list or dict."""
 
-    def each(leaf: Any) -> Any:
+    def convert(leaf: Any) -> Any:
         if not hasattr(leaf, "ndim"):
             return leaf
         shape, dtype = tuple(leaf.shape), str(leaf.dtype)
         steers = not leaf.ndim or leaf.dtype.kind in "iub"
         inner = replace(spec, shape=shape, dtype=dtype)
-        return _input(stage, recorder, inner, own, leaf if steers else None)
+        return _make_input(dispatch_mode, recorder, inner, weight_dtype, leaf if steers else None)
 
-    return pytree.tree_map(each, value)
+    return pytree.tree_map(convert, value)
 
 
-def _plain(output: Any) -> Any:
-    """Open what torch's trees do not know, such as a cache of keys and values."""
+def _plain_containers(output: Any) -> Any:
+    """Convert to plain containers what torch's pytrees do not know, such as a key-value cache."""
     if isinstance(output, Tensor) or output is None or isinstance(output, str | int | float | bool):
         return output
     if isinstance(output, Mapping):
-        return {str(key): _plain(value) for key, value in output.items()}
+        return {str(key): _plain_containers(value) for key, value in output.items()}
     if isinstance(output, list | tuple | set):
-        return [_plain(value) for value in output]
-    return [_plain(value) for value in vars(output).values()] if hasattr(output, "__dict__") else None
+        return [_plain_containers(value) for value in output]
+    return (
+        [_plain_containers(value) for value in vars(output).values()] if hasattr(output, "__dict__") else None
+    )
 
 
 def _mark_outputs(output: Any, recorder: Recorder) -> None:
     # Its name is `cache` from transformers 5.24 on.
     cache = getattr(output, "cache", None) or getattr(output, "past_key_values", None)
-    cache = getattr(cache, "self_attention_cache", cache)  # that of an encoder's output does not grow
+    cache = getattr(cache, "self_attention_cache", cache)  # the cross-attention cache does not grow
     for layer in getattr(cache, "layers", None) or ():
         for tensor in (getattr(layer, "keys", None), getattr(layer, "values", None)):
             if isinstance(tensor, Shadow):
-                recorder.caches.append(recorder.index(tensor.place))
-    for tensor in pytree.tree_leaves(_plain(output)):
+                recorder.caches.append(recorder.index(tensor.handle))
+    for tensor in pytree.tree_leaves(_plain_containers(output)):
         if isinstance(tensor, Shadow):
-            recorder.held(tensor).output = True
+            recorder.memory_of(tensor).output = True
 
 
-def _picture(
+def _build_graph(
     module: Module,
     tracing: Tracing,
     recorder: Recorder,
@@ -335,7 +364,7 @@ def _picture(
         ops=tuple(recorder.ops),
         storages=storages,
         sizes=dict(tracing.sizes),
-        modules={name: _class(part) for name, part in module.named_modules()},
+        modules={name: _class_name(part) for name, part in module.named_modules()},
         outputs=dict(recorder.outputs),
         routings=tuple(recorder.routings),
         caches=tuple(dict.fromkeys(recorder.caches)),
@@ -343,18 +372,18 @@ def _picture(
     )
 
 
-def _described(output: Any) -> str:
-    """Write shape and dtype of the first tensor of what a module gave; empty where there is none."""
+def _describe_output(output: Any) -> str:
+    """Describe shape and dtype of the first tensor of a module's output; empty where there is none."""
     tensors = list(_tensors(output))
     if not tensors:
         return ""
     first, more = tensors[0], len(tensors) - 1
     shape = "x".join(map(str, first.shape)) or "scalar"
-    return f"{shape} {torch_module.dtype_name(first.dtype)}{f' and {more} more' if more else ''}"
+    return f"{shape} {torch_weights.dtype_name(first.dtype)}{f' and {more} more' if more else ''}"
 
 
 def _tensors(output: Any) -> Iterator[Tensor]:
-    """Give the tensors of plain containers; objects such as a cache of keys and values stay closed."""
+    """Yield the tensors of plain containers; objects such as a key-value cache stay closed."""
     if isinstance(output, Tensor):
         yield output
     elif isinstance(output, Mapping | list | tuple):
@@ -362,14 +391,14 @@ def _tensors(output: Any) -> Iterator[Tensor]:
             yield from _tensors(value)
 
 
-def _class(part: Module) -> str:
-    """Name the class of a module, or that which a compiled one was made from."""
+def _class_name(part: Module) -> str:
+    """Return the class name of a module, or of the original of a compiled one."""
     return str(getattr(part, "original_name", type(part).__name__))
 
 
 @contextmanager
-def _scopes(module: Module, recorder: Recorder) -> Iterator[None]:
-    """Know at every moment which module is being called."""
+def _track_scopes(module: Module, recorder: Recorder) -> Iterator[None]:
+    """Track which module is being called."""
     names = {id(part): name for name, part in reversed(list(module.named_modules(remove_duplicate=False)))}
     depth: list[int] = []
 
@@ -380,9 +409,9 @@ def _scopes(module: Module, recorder: Recorder) -> Iterator[None]:
 
     def leave(part: Module, _args: Any, output: Any) -> None:
         error = sys.exc_info()[1] if output is None else None
-        if error is not None and recorder.objected[0] != id(error):
-            recorder.objected = id(error), recorder.path[-1]
-        if error is None and (name := names.get(id(part))) is not None and (text := _described(output)):
+        if error is not None and recorder.failed_in[0] != id(error):
+            recorder.failed_in = id(error), recorder.path[-1]
+        if error is None and (name := names.get(id(part))) is not None and (text := _describe_output(output)):
             recorder.outputs[name] = text
         if depth:
             del recorder.path[depth.pop() :]

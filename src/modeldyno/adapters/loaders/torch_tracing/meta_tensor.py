@@ -1,11 +1,11 @@
-"""Shadows: tensors that have a shape, a dtype and a place in memory, but cast no numbers.
+"""Meta tensors: they have a shape, a dtype and storage, but no values.
 
-They live on a stage (`torch_stage`), which runs the operators that they meet.
+They need an active dispatch mode (`dispatch`), which runs their operators.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from modeldyno.adapters.loaders.torch_tracing.dispatch import Stage
+    from modeldyno.adapters.loaders.torch_tracing.op_traits import Trait
 
 _CPU = torch.device("cpu")
 
@@ -21,114 +21,166 @@ Values = Tensor | None
 
 
 class Place:
-    """A piece of memory: it lives as long as a shadow lies in it."""
+    """Memory of meta tensors: it is on_free with the last one that uses it."""
 
-    __slots__ = ("freed", "index", "known", "stored")
+    __slots__ = ("index", "on_free", "stored", "valid")
 
-    def __init__(self, index: int, freed: Callable[[int], None]) -> None:
-        """Remember whom to tell when the last shadow is gone."""
+    def __init__(self, index: int, on_free: Callable[[int], None]) -> None:
+        """Call `on_free` with `index` when the last meta tensor is gone."""
         self.index = index
-        self.freed = freed
-        self.known = True
-        """Whether values kept of tensors in it still hold; something unknown written into it ends that."""
+        self.on_free = on_free
+        self.valid = True
+        """Whether values of tensors in it still hold; writing something unknown into it ends that."""
         self.stored: int | None = None
-        """Elements that a sparse tensor in it has."""
+        """Number of elements that a sparse tensor in it stores."""
 
     def __del__(self) -> None:
-        self.freed(self.index)
+        self.on_free(self.index)
+
+
+class DispatchMode(Protocol):
+    """What meta tensors and shape rules use of the dispatch mode that runs them."""
+
+    assumes: bool
+    """Whether values that are not computed are made up; otherwise reading them is an error."""
+    mirrored: dict[int, Shadow]
+    """Meta tensors of plain tensors from elsewhere, by the id of the plain tensor."""
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one operator."""
+
+    def on_meta(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an operator on torch's meta device."""
+
+    def meta_tensor_of(self, plain: Tensor) -> Shadow:
+        """Return the meta tensor of a plain tensor."""
+
+    def as_meta_tensor(self, value: Tensor) -> Shadow:
+        """Return the meta tensor of any tensor."""
+
+    def make_tensor(self, shape: tuple[int, ...], dtype: torch.dtype, values: Values = None) -> Shadow:
+        """Make a contiguous meta tensor."""
+
+    def wrap_meta(self, meta: Tensor, values: Values = None, guess: str | None = None) -> Shadow:
+        """Wrap a tensor of the meta device that has memory of its own."""
+
+    def assume(self, what: str) -> None:
+        """Record an assumption."""
+
+    def assumed_values(self, tensor: Shadow) -> Tensor:
+        """Make up values that are not computed."""
+
+    def assume_flag(self, false: str, true: str) -> bool:
+        """Make up a flag and record the assumption."""
+
+    def report(
+        self,
+        traits: Trait,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outputs: tuple[Shadow, ...],
+        *,
+        fresh: bool = True,
+    ) -> None:
+        """Report a call to the listener."""
 
 
 class Shadow(Tensor):
-    """A tensor without numbers; it says that it is on the CPU."""
+    """A tensor without values, which claims to be on the CPU."""
 
-    shape_of: Tensor
-    """The same on torch's meta device."""
-    place: Place
-    numbers: Values
-    """Its numbers, where they are known."""
+    backing: Tensor
+    """The same tensor on torch's meta device."""
+    handle: Place
+    known_values: Values
+    """Its values, where they are known."""
     guess: str | None
-    """What was assumed to know them; told once a course depends on them."""
+    """Assumption behind the values; recorded once control flow depends on them."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # noqa: SLF001 - as a plain tensor has none
 
     @staticmethod
     def __new__(  # noqa: PYI034 - a tensor's own protocol
         cls: type[Shadow],
-        shape_of: Tensor,
-        place: Place,
+        backing: Tensor,
+        handle: Place,
         values: Values = None,
         guess: str | None = None,
     ) -> Shadow:
-        """Cast a shadow."""
-        made: Shadow = Tensor._make_wrapper_subclass(  # noqa: SLF001 - the documented way
+        """Wrap a tensor of the meta device."""
+        meta_tensor: Shadow = Tensor._make_wrapper_subclass(  # noqa: SLF001 - the documented way
             cls,
-            shape_of.shape,
-            strides=shape_of.stride(),
-            storage_offset=shape_of.storage_offset(),
-            dtype=shape_of.dtype,
-            layout=shape_of.layout,
+            backing.shape,
+            strides=backing.stride(),
+            storage_offset=backing.storage_offset(),
+            dtype=backing.dtype,
+            layout=backing.layout,
             device=_CPU,
         )
-        made.shape_of, made.place, made.numbers, made.guess = shape_of, place, values, guess
-        return made
+        meta_tensor.backing, meta_tensor.handle, meta_tensor.known_values, meta_tensor.guess = (
+            backing,
+            handle,
+            values,
+            guess,
+        )
+        return meta_tensor
 
     def __init__(self, *_: object) -> None:
         """Everything is done in `__new__`."""
 
     def __repr__(self, **_: object) -> str:  # type: ignore[override]
-        return f"Shadow({tuple(self.shape)}, {self.dtype})"
+        return f"MetaTensor({tuple(self.shape)}, {self.dtype})"
 
     def __format__(self, form: str) -> str:
-        """Write a single number as the number, as a plain tensor does: names of experts are made so."""
+        """Format a single value as a number, as a plain tensor does: expert names are built this way."""
         return repr(self) if self.dim() else format(self.item(), form)
 
-    def known(self) -> Values:
-        """Give its numbers, for a course to depend on, if they are known and still hold."""
-        if self.numbers is None or not self.place.known:
+    def valid_values(self) -> Values:
+        """Return the values that control flow may depend on, if they are known and still hold."""
+        if self.known_values is None or not self.handle.valid:
             return None
         if self.guess is not None:
             stage().assume(self.guess)
-        return self.numbers
+        return self.known_values
 
-    def _plain(self) -> Tensor:
-        """Give its numbers as a whole, made up where that is allowed.
+    def _plain_values(self) -> Tensor:
+        """Return the values, made up where that is allowed.
 
         Raises:
-            TypeError: they are not known, and nothing is to be made up, as it may be kept.
+            TypeError: they are unknown, and may not be made up, as the result may be kept.
         """
-        found = self.known()
-        if found is None and not stage().assumes:
-            raise TypeError("The numbers of a shadow are not known.")
-        return stage().assumed(self) if found is None else found
+        values = self.valid_values()
+        if values is None and not stage().assumes:
+            raise TypeError("The values of a meta tensor are not known.")
+        return stage().assumed_values(self) if values is None else values
 
     def tolist(self) -> Any:
-        """Give the numbers; unknown ones as they are assumed to be."""
+        """Return the values as lists; unknown ones as assumed."""
         with off():
-            return self._plain().tolist()
+            return self._plain_values().tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
-        """Give the numbers as an array."""
+        """Return the values as an array; unknown ones as assumed."""
         with off():
-            return self._plain().numpy(force=force)
+            return self._plain_values().numpy(force=force)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Hand the numbers to another library."""
+        """Export the values to another library."""
         with off():
-            return self._plain().__dlpack__(**options)
+            return self._plain_values().__dlpack__(**options)
 
     def __getitem__(self, index: Any) -> Any:
-        return super().__getitem__(_indexed(index))
+        return super().__getitem__(_plain_index(index))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        super().__setitem__(_indexed(index), value)
+        super().__setitem__(_plain_index(index), value)
 
     def share_memory_(self) -> Shadow:
-        """Stay as it is: there is no memory to share."""
+        """Return itself: there is no memory to share."""
         return self
 
     def apply_(self, *_: object) -> Any:
-        """Refuse what torch would do to memory that is not there."""
-        raise TypeError("A shadow has no numbers to change one by one.")
+        """Reject changes of single values."""
+        raise TypeError("A meta tensor has no values to change one by one.")
 
     map_ = apply_  # type: ignore[assignment]
 
@@ -138,51 +190,51 @@ class Shadow(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
             with torch.no_grad():
-                copied = self.detach().clone().requires_grad_(self.requires_grad)
+                result = self.detach().clone().requires_grad_(self.requires_grad)
             if getattr(self, "_is_param", False):
-                copied._is_param = True  # noqa: SLF001 - how torch marks a parameter that is a subclass
-            memo[id(self)] = copied
+                result._is_param = True  # noqa: SLF001 - how torch marks a parameter that is a subclass
+            memo[id(self)] = result
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError("A shadow cannot be saved.")
+        raise TypeError("A meta tensor cannot be saved.")
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Go through the stage even where its mode is off, as in a thread of autograd."""
+        """Dispatch through the active mode even where it is off, as in an autograd thread."""
         return stage().run(func, args, dict(kwargs or {}))
 
 
-def _indexed(index: Any) -> Any:
-    """Give an index whose sequences hold plain numbers."""
+def _plain_index(index: Any) -> Any:
+    """Return an index whose sequences hold plain numbers."""
     if isinstance(index, tuple):
-        return tuple(plain_numbers(each) if isinstance(each, list | tuple) else each for each in index)
+        return tuple(plain_numbers(item) if isinstance(item, list | tuple) else item for item in index)
     return plain_numbers(index) if isinstance(index, list) else index
 
 
 def plain_numbers(value: Any) -> Any:
-    """Give plain numbers for single ones within sequences, which torch would read beneath the stage."""
+    """Replace single tensors in sequences by numbers, which torch would read below the dispatch mode."""
     if isinstance(value, list | tuple):
-        return [plain_numbers(each) for each in value]
+        return [plain_numbers(item) for item in value]
     return value.item() if isinstance(value, Shadow) and not value.dim() else value
 
 
-STAGES: list[Stage] = []
-"""Those that were entered, the innermost last."""
+MODE_STACK: list[DispatchMode] = []
+"""The active modes, the innermost last."""
 
 
-def stage() -> Stage:
-    """Give the stage that is played on."""
-    if not STAGES:
-        raise RuntimeError("A shadow was used outside of its stage.")
-    return STAGES[-1]
+def stage() -> DispatchMode:
+    """Return the active dispatch mode."""
+    if not MODE_STACK:
+        raise RuntimeError("A meta tensor was used without its dispatch mode.")
+    return MODE_STACK[-1]
 
 
 _OFF = torch._C._DisableTorchDispatch  # noqa: SLF001 - no public name
 
 
 def off() -> Any:
-    """Run torch itself, not the stage."""
+    """Disable dispatch to the mode, so that torch itself runs."""
     return _OFF()

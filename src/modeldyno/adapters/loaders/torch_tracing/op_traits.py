@@ -1,4 +1,4 @@
-"""What is known of torch's operators before they are called."""
+"""Static properties of torch's operators, read from their schemas."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 META = torch.device("meta")
-MOST_KNOWN = 2**20
-"""Elements of a tensor whose values are kept."""
+MAX_KNOWN_ELEMENTS = 2**20
+"""Maximum number of elements of a tensor whose values are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """What is known of an operator before it is called."""
+    """Static properties of an operator."""
 
     name: str
-    """Without its overload: ``aten.addmm``."""
+    """Name without the overload: ``aten.addmm``."""
     arguments: tuple[str, ...]
     written: tuple[int, ...]
-    """Positions of the arguments that it changes."""
+    """Positions of the arguments that it writes into."""
     written_names: tuple[str, ...]
     reshapes_in_place: bool
     random: bool
@@ -33,8 +33,8 @@ class Trait:
 
 @cache
 def trait(func: Any) -> Trait:
-    """Read an operator's schema, once."""
-    schema = func._schema  # noqa: SLF001 - the only place that has it
+    """Read the properties of an operator from its schema, cached."""
+    schema = func._schema  # noqa: SLF001 - the only handle that has it
     write = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
     return Trait(
         name=schema.name.replace("::", "."),
@@ -47,5 +47,5 @@ def trait(func: Any) -> Trait:
 
 
 def is_small(tensor: Tensor) -> bool:
-    """Whether values of a tensor are kept."""
-    return tensor.numel() <= MOST_KNOWN and tensor.layout is torch.strided
+    """Whether a tensor is small enough for its values to be kept."""
+    return tensor.numel() <= MAX_KNOWN_ELEMENTS and tensor.layout is torch.strided

@@ -1,4 +1,4 @@
-"""Writes down what happens on a stage: operators, and memory from its birth to its end."""
+"""Records what happens under a dispatch mode: operators, and memory from allocation to release."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from modeldyno.adapters.loaders.torch_tracing.dispatch import Call
 
 
-def _same(tensor: Tensor) -> Any:
+def _identity(tensor: Tensor) -> Any:
     return tensor
 
 
 @dataclass(slots=True)
 class Memory:
-    """A storage in the making."""
+    """A storage that is being recorded."""
 
     bytes: int
     born: int
@@ -37,65 +37,65 @@ class Memory:
 
 @dataclass(slots=True)
 class Recorder:
-    """Writes down what happens on a stage."""
+    """Records operators and memory under a dispatch mode."""
 
     ops: list[Op] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)
-    """Module path to what its last call gave."""
+    """Module path to a description of its last output."""
     routings: dict[Routing, None] = field(default_factory=dict)
     phase: Phase = Phase.FORWARD
     caches: list[int] = field(default_factory=list)
-    on: bool = False
-    """Whether operators are written down."""
-    begun: bool = False
-    """Whether memory is of the call, not from before."""
+    recording: bool = False
+    """Whether operators are recorded."""
+    call_begun: bool = False
+    """Whether new memory belongs to the call; else it exists before it."""
     path: list[str] = field(default_factory=lambda: [""])
     """The modules that are being called, the innermost last."""
     nodes: dict[int, str] = field(default_factory=dict)
-    """Number of a node of autograd to the module in which it was made."""
+    """Sequence number of an autograd node to the module in which it was made."""
     adopted: dict[int, tuple[Place, int]] = field(default_factory=dict)
-    """Of memory that another course left behind, such as a table that a module keeps: where it is here."""
+    """Memory left by an earlier trace, such as a table that a module keeps, with its index here."""
     before: Recorder | None = None
-    """Who wrote down how the module was made: its memory is the first part of this."""
-    of: Callable[[Tensor], Shadow] = _same
-    """How to find the shadow of a plain tensor; the stage's own."""
-    flat: frozenset[str] = frozenset()
-    """Modules whose parts work without being called, and those parts."""
-    objected: tuple[int, str] = (0, "")
+    """Recorder of the module's construction: its memory is the first part of this one's."""
+    meta_tensor_of: Callable[[Tensor], Shadow] = _identity
+    """Returns the meta tensor of a plain tensor; the dispatch mode's own method."""
+    uncalled: frozenset[str] = frozenset()
+    """Modules whose parts run without being called, and those parts."""
+    failed_in: tuple[int, str] = (0, "")
     """The id of the last error that left a module, and the innermost module that it left."""
 
     @property
     def scope(self) -> str:
-        """The module at work; in the backward course the one that made the node of autograd."""
+        """The module at work; in backward the one that made the autograd node."""
         if self.phase is Phase.BACKWARD:
             node: Any = torch._C._current_autograd_node()  # noqa: SLF001 - no public name
             return "" if node is None else self.nodes.get(node._sequence_nr(), "")  # noqa: SLF001 - the same
         return self.path[-1]
 
     def allocate(self, size: int) -> int:
-        """Note a new piece of memory."""
-        born = len(self.ops) if self.begun else -1
+        """Record a new piece of memory."""
+        born = len(self.ops) if self.call_begun else -1
         self.memory.append(Memory(size, born, self.scope))
         return len(self.memory) - 1
 
-    def grow(self, place: Place, size: int) -> None:
-        """Note that it became larger; memory that shrinks keeps its size."""
-        found = self.memory[self.index(place)]
-        found.bytes = max(found.bytes, size)
+    def grow(self, handle: Place, size: int) -> None:
+        """Record that it grew; memory that shrinks keeps its size."""
+        memory = self.memory[self.index(handle)]
+        memory.bytes = max(memory.bytes, size)
 
     def free(self, index: int) -> None:
-        """Note its end."""
-        found = self.memory[index]
-        if found.role in {Role.ACTIVATION, Role.GRADIENT}:
-            found.died = len(self.ops)
+        """Record its release."""
+        memory = self.memory[index]
+        if memory.role in {Role.ACTIVATION, Role.GRADIENT}:
+            memory.died = len(self.ops)
 
     def watch(self, call: Call) -> None:
-        """Note a call, unless it only looks at memory in another way."""
-        if not self.on:
+        """Record a call, unless it only returns a view."""
+        if not self.recording:
             return
-        shadows = tuple(self._shadows(call))
-        scope = self._owner(shadows)
+        meta_tensors = tuple(self._meta_tensors(call))
+        scope = self._owning_module(meta_tensors)
         if self.phase is Phase.FORWARD and torch.is_grad_enabled():
             self.nodes[torch._C._autograd._get_sequence_nr() - 1] = scope  # noqa: SLF001 - no public name
         if not call.fresh:
@@ -105,80 +105,82 @@ class Recorder:
             arguments[name] = self._argument(value)
         outputs = tuple(map(self.tensor, call.outputs))
         if call.trait.name == "aten.topk":
-            self._routed(arguments, scope)
+            self._record_routing(arguments, scope)
         if size := scratch(call.trait.name, arguments, outputs):
             self.memory.append(Memory(size, len(self.ops), scope, died=len(self.ops) + 1))
-        for made in call.outputs:
-            memory = self.held(made)
+        for output in call.outputs:
+            memory = self.memory_of(output)
             memory.scope = scope if memory.born == len(self.ops) else memory.scope
-        sparse = any(shadow.place.stored is not None for shadow in shadows)
+        sparse = any(meta_tensor.handle.stored is not None for meta_tensor in meta_tensors)
         kind = f"{call.trait.name}:sparse" if sparse else call.trait.name
         self.ops.append(Op(kind, arguments, outputs, scope, self.phase))
 
-    def _shadows(self, call: Call) -> Iterator[Shadow]:
+    def _meta_tensors(self, call: Call) -> Iterator[Shadow]:
         for value in (*call.args, *call.kwargs.values()):
-            for one in value if isinstance(value, list | tuple) else (value,):
-                if isinstance(one, Tensor):
-                    yield one if isinstance(one, Shadow) else self.of(one)
+            for item in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(item, Tensor):
+                    yield item if isinstance(item, Shadow) else self.meta_tensor_of(item)
 
-    def _owner(self, shadows: tuple[Shadow, ...]) -> str:
-        """Give the module at work; where its parts are not called, the part whose weight is used."""
+    def _owning_module(self, meta_tensors: tuple[Shadow, ...]) -> str:
+        """Return the module at work; where its parts are not called, the part whose weight is used."""
         scope = self.scope
-        if self.phase is not Phase.FORWARD or scope not in self.flat:
+        if self.phase is not Phase.FORWARD or scope not in self.uncalled:
             return scope
-        for shadow in shadows:
-            found = self.held(shadow)
-            if found.role is Role.WEIGHT and found.scope.startswith(f"{scope}." if scope else ""):
-                return found.scope or scope
+        for meta_tensor in meta_tensors:
+            memory = self.memory_of(meta_tensor)
+            if memory.role is Role.WEIGHT and memory.scope.startswith(f"{scope}." if scope else ""):
+                return memory.scope or scope
         return scope
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Shadow):
             return self.tensor(value)
         if isinstance(value, Tensor):
-            return self.tensor(self.of(value))
+            return self.tensor(self.meta_tensor_of(value))
         if isinstance(value, list | tuple):
             return tuple(map(self._argument, value))
         if value is None or isinstance(value, bool | int | float | str):
             return value
         packed = getattr(value, "unpack", None) if isinstance(value, torch.ScriptObject) else None
-        return str(value) if packed is None else tuple(packed()[0].shape)  # a weight is told by its shape
+        return (
+            str(value) if packed is None else tuple(packed()[0].shape)
+        )  # a packed weight is described by its shape
 
-    def tensor(self, shadow: Shadow) -> neutral.Tensor:
-        """Describe a shadow."""
-        shape = tuple(shadow.shape_of.shape)
-        stored = shadow.place.stored
-        strides = shadow.shape_of.stride()
+    def tensor(self, meta_tensor: Shadow) -> neutral.Tensor:
+        """Describe a meta tensor."""
+        shape = tuple(meta_tensor.backing.shape)
+        stored = meta_tensor.handle.stored
+        strides = meta_tensor.backing.stride()
         if 0 in strides:
             stored = 1
             for size, stride in zip(shape, strides, strict=True):
                 stored *= size if stride else 1
             if 0 in shape:
                 stored = 0
-        kind, offset = _dtype(shadow.shape_of.dtype), int(shadow.shape_of.storage_offset())
-        return neutral.Tensor(shape, kind, self.index(shadow.place), stored, offset)
+        kind, offset = _dtype(meta_tensor.backing.dtype), int(meta_tensor.backing.storage_offset())
+        return neutral.Tensor(shape, kind, self.index(meta_tensor.handle), stored, offset)
 
-    def index(self, place: Place) -> int:
-        """Number a piece of memory; what an earlier course left behind is there before this one."""
-        owner = getattr(place.freed, "__self__", self)
+    def index(self, handle: Place) -> int:
+        """Return the index of a piece of memory; add one of an earlier trace as existing before."""
+        owner = getattr(handle.on_free, "__self__", self)
         if owner is self or owner is self.before:
-            return place.index
-        if id(place) not in self.adopted:
+            return handle.index
+        if id(handle) not in self.adopted:
             self.memory.append(
-                replace(owner.memory[place.index], role=Role.WEIGHT, born=-1, died=None, output=False)
+                replace(owner.memory[handle.index], role=Role.WEIGHT, born=-1, died=None, output=False)
             )
-            self.adopted[id(place)] = place, len(self.memory) - 1
-        return self.adopted[id(place)][1]
+            self.adopted[id(handle)] = handle, len(self.memory) - 1
+        return self.adopted[id(handle)][1]
 
-    def held(self, shadow: Shadow) -> Memory:
-        """Give the memory in which a shadow lies."""
-        return self.memory[self.index(shadow.place)]
+    def memory_of(self, meta_tensor: Shadow) -> Memory:
+        """Return the memory of a meta tensor."""
+        return self.memory[self.index(meta_tensor.handle)]
 
-    def _routed(self, arguments: Mapping[str, Any], scope: str) -> None:
-        scores, chosen = arguments.get("self"), arguments.get("k")
-        if isinstance(scores, neutral.Tensor) and isinstance(chosen, int) and scores.shape:
+    def _record_routing(self, arguments: Mapping[str, Any], scope: str) -> None:
+        scores, selected = arguments.get("self"), arguments.get("k")
+        if isinstance(scores, neutral.Tensor) and isinstance(selected, int) and scores.shape:
             dim = arguments.get("dim", -1)
-            self.routings[Routing(scope=scope, experts=scores.shape[int(dim)], chosen=chosen)] = None
+            self.routings[Routing(scope=scope, experts=scores.shape[int(dim)], chosen=selected)] = None
 
 
 @cache

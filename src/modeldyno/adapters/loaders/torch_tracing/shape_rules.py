@@ -1,7 +1,7 @@
-"""Rules for torch's operators that shapes do not decide, and for those whose shapes torch does not know.
+"""Rules for torch operators whose results depend on values, and for those without shape rules in torch.
 
-Two tables: `SPECIAL` answers a call in place of the stage, or gives NotImplemented; `SHAPES` gives outputs on
-torch's meta device. Whatever is taken for granted is told to the stage by `assume`.
+Two tables: `VALUE_RULES` answers a call in place of the dispatch mode, or returns NotImplemented;
+`SHAPE_RULES` returns outputs on torch's meta device. Assumptions are recorded with the mode's `assume`.
 """
 
 from __future__ import annotations
@@ -12,259 +12,295 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from modeldyno.adapters.loaders.torch_tracing.op_traits import META, MOST_KNOWN, Trait, is_small, trait
+from modeldyno.adapters.loaders.torch_tracing.op_traits import (
+    MAX_KNOWN_ELEMENTS,
+    META,
+    Trait,
+    is_small,
+    trait,
+)
+from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from modeldyno.adapters.loaders.torch_tracing.dispatch import Stage
-    from modeldyno.adapters.loaders.torch_tracing.meta_tensor import Shadow
+    from modeldyno.adapters.loaders.torch_tracing.meta_tensor import DispatchMode, Shadow
     from modeldyno.adapters.loaders.torch_tracing.op_call import Seen
 
-# -- operators whose course depends on values --------------------------------------------------------
+# -- operators whose results depend on values ---------------------------------------------------------
 
 
-def _item(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    del found, kwargs
-    shadow = stage.as_shadow(args[0])
-    values = shadow.known()
-    return (stage.assumed(shadow) if values is None else values).item()
+def _item(dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    del traits, kwargs
+    meta_tensor = dispatch_mode.as_meta_tensor(args[0])
+    values = meta_tensor.valid_values()
+    return (dispatch_mode.assumed_values(meta_tensor) if values is None else values).item()
 
 
-def _equal(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    del found, kwargs
-    first, second = (stage.as_shadow(a).known() for a in args[:2])
+def _equal(dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    del traits, kwargs
+    first, second = (dispatch_mode.as_meta_tensor(a).valid_values() for a in args[:2])
     if first is not None and second is not None:
         return torch.equal(first, second)
-    return stage.flag(
+    return dispatch_mode.assume_flag(
         "two tensors that are not computed are compared; taken as different",
-        "two tensors that the model refuses as different are not computed; taken as equal",
+        "two tensors that make the model fail when different are not computed; taken as equal",
     )
 
 
-def _choice(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Ask torch which attention it takes on the CPU, with tensors of these shapes that take no memory."""
-    del stage, found
+def _attention_kernel(
+    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Ask torch which attention kernel it takes on the CPU, with expanded tensors of these shapes."""
+    del dispatch_mode, traits
 
     def thin(value: Any) -> Any:
         if not isinstance(value, Tensor):
             return value
         strides = (0,) * (value.dim() - 1) + (1,)
-        made = torch.empty(value.shape[-1] if value.dim() else 1, dtype=value.dtype)
-        return made.as_strided(value.shape, strides).requires_grad_(value.requires_grad)
+        strided = torch.empty(value.shape[-1] if value.dim() else 1, dtype=value.dtype)
+        return strided.as_strided(value.shape, strides).requires_grad_(value.requires_grad)
 
     return torch._fused_sdp_choice(*map(thin, args), **{k: thin(v) for k, v in kwargs.items()})  # noqa: SLF001
 
 
-def _count_of_true(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Find what is non-zero; where it is not known, all is."""
-    del found
-    shadow = stage.as_shadow(args[0])
-    if shadow.known() is not None:
+def _nonzero(
+    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return the indices of non-zero elements; where values are unknown, of all elements."""
+    del traits
+    meta_tensor = dispatch_mode.as_meta_tensor(args[0])
+    if meta_tensor.valid_values() is not None:
         return NotImplemented
-    stage.assume("which elements are chosen is not computed; taken as all of them")
-    ones = torch.ones(shadow.shape, dtype=torch.bool)
+    dispatch_mode.assume("which elements are chosen is not computed; taken as all of them")
+    ones = torch.ones(meta_tensor.shape, dtype=torch.bool)
     indices = torch.nonzero(ones)
     del kwargs
-    return stage.shadow(tuple(indices.shape), torch.int64, indices if is_small(indices) else None)
+    return dispatch_mode.make_tensor(
+        tuple(indices.shape), torch.int64, indices if is_small(indices) else None
+    )
 
 
-def _masked_select(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _masked_select(
+    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     del kwargs
-    chosen = _index_of(stage, args[1])
-    source = stage.as_shadow(args[0])
-    out = stage.shadow((chosen[0].shape[0],), source.dtype)
-    stage.tell(found, args, {}, (out,))
+    selected = _mask_indices(dispatch_mode, args[1])
+    source = dispatch_mode.as_meta_tensor(args[0])
+    out = dispatch_mode.make_tensor((selected[0].shape[0],), source.dtype)
+    dispatch_mode.report(traits, args, {}, (out,))
     return out
 
 
-def _whole(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Settle whole numbers where they are made of unknown fractions: all that follows from them agrees."""
+def _integer_conversion(
+    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Fix integers converted from unknown floats to 1, so that everything derived from them agrees."""
     kind, source = kwargs.get("dtype"), args[0]
     if kind not in {torch.int64, torch.int32} or not source.dtype.is_floating_point:
         return NotImplemented
-    shadow = stage.as_shadow(source)
-    if shadow.known() is not None or not is_small(shadow.shape_of):
+    meta_tensor = dispatch_mode.as_meta_tensor(source)
+    if meta_tensor.valid_values() is not None or not is_small(meta_tensor.backing):
         return NotImplemented
-    meta = shadow.shape_of.to(kind)
-    guess = "whole numbers made of what is not computed are taken as 1"
-    out = stage.cast(meta, torch.ones(meta.shape, dtype=kind), guess)
-    stage.tell(found, args, kwargs, (out,))
+    meta = meta_tensor.backing.to(kind)
+    guess = "integers derived from values that are not computed are taken as 1"
+    out = dispatch_mode.wrap_meta(meta, torch.ones(meta.shape, dtype=kind), guess)
+    dispatch_mode.report(traits, args, kwargs, (out,))
     return out
 
 
-def _repeated(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Give the places that repeated ones come from; where it is not known how often, it is once."""
-    repeats = stage.as_shadow(args[0])
-    if repeats.known() is not None:
+def _repeat_indices(
+    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return the source indices of repeated elements; where the counts are unknown, each once."""
+    repeats = dispatch_mode.as_meta_tensor(args[0])
+    if repeats.valid_values() is not None:
         return NotImplemented
     size = kwargs.get("output_size") or repeats.numel()
-    stage.assume("how often elements are repeated is not computed; taken as once each")
-    places = torch.arange(size).clamp_(max=max(0, repeats.numel() - 1)) if size <= MOST_KNOWN else None
-    out = stage.shadow((size,), repeats.dtype, places)
-    stage.tell(found, args, kwargs, (out,))
+    dispatch_mode.assume("how often elements are repeated is not computed; taken as once each")
+    places = (
+        torch.arange(size).clamp_(max=max(0, repeats.numel() - 1)) if size <= MAX_KNOWN_ELEMENTS else None
+    )
+    out = dispatch_mode.make_tensor((size,), repeats.dtype, places)
+    dispatch_mode.report(traits, args, kwargs, (out,))
     return out
 
 
-def _index_of(stage: Stage, mask: Tensor) -> tuple[Tensor, ...]:
-    shadow = stage.as_shadow(mask)
-    values = shadow.known()
+def _mask_indices(dispatch_mode: DispatchMode, mask: Tensor) -> tuple[Tensor, ...]:
+    meta_tensor = dispatch_mode.as_meta_tensor(mask)
+    values = meta_tensor.valid_values()
     if values is None:
-        stage.assume("which elements are chosen is not computed; taken as all of them")
-        values = torch.ones(shadow.shape, dtype=torch.bool)
+        dispatch_mode.assume("which elements are chosen is not computed; taken as all of them")
+        values = torch.ones(meta_tensor.shape, dtype=torch.bool)
     return torch.nonzero(values, as_tuple=True)
 
 
-def _index(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Turn masks among the indices into the positions that they choose."""
+def _index(dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Convert masks among the indices to integer indices."""
     indices = args[1]
     if not any(isinstance(i, Tensor) and i.dtype in {torch.bool, torch.uint8} for i in indices):
         return NotImplemented
-    whole: list[Any] = []
+    int_indices: list[Any] = []
     for index in indices:
         if isinstance(index, Tensor) and index.dtype in {torch.bool, torch.uint8}:
-            chosen = _index_of(stage, index)
-            whole += [stage.shadow(tuple(i.shape), i.dtype, i if is_small(i) else None) for i in chosen]
+            positions = _mask_indices(dispatch_mode, index)
+            int_indices += [
+                dispatch_mode.make_tensor(tuple(i.shape), i.dtype, i if is_small(i) else None)
+                for i in positions
+            ]
         else:
-            whole.append(index)
-    func = getattr(torch.ops.aten, found.name.removeprefix("aten."))
+            int_indices.append(index)
+    func = getattr(torch.ops.aten, traits.name.removeprefix("aten."))
     overload = func.Tensor if hasattr(func, "Tensor") else func.default
-    return stage.run(overload, (args[0], whole, *args[2:]), kwargs)
+    return dispatch_mode.run(overload, (args[0], int_indices, *args[2:]), kwargs)
 
 
-def _chosen(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Spread a choice by unknown scores evenly: every expert, every class gets its turn."""
-    shadow = stage.as_shadow(args[0])
-    if shadow.known() is not None:
+def _even_selection(
+    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Spread a selection by unknown scores evenly: every expert and every class is chosen equally often."""
+    meta_tensor = dispatch_mode.as_meta_tensor(args[0])
+    if meta_tensor.valid_values() is not None:
         return NotImplemented
-    given = dict(zip(found.arguments, args, strict=False)) | kwargs
-    axis = given.get("dim", -1)
-    if not isinstance(axis, int) or not shadow.dim():
+    arguments = dict(zip(traits.arguments, args, strict=False)) | kwargs
+    axis = arguments.get("dim", -1)
+    if not isinstance(axis, int) or not meta_tensor.dim():
         return NotImplemented
-    size = shadow.shape[axis]
-    out = stage.on_meta(_overload(found, given), args, kwargs)
+    size = meta_tensor.shape[axis]
+    out = dispatch_mode.on_meta(_overload(traits, arguments), args, kwargs)
     outs = out if isinstance(out, list | tuple) else (out,)
-    guess = "a choice by scores that are not computed is spread evenly, as by a balanced router"
+    guess = "a selection by scores that are not computed is spread evenly, as by a balanced router"
     wrapped: list[Shadow] = []
     for meta in outs:
         values = None
-        if meta.dtype is torch.int64 and size and meta.numel() <= MOST_KNOWN:
+        if meta.dtype is torch.int64 and size and meta.numel() <= MAX_KNOWN_ELEMENTS:
             values = torch.arange(meta.numel()).remainder_(size).reshape(meta.shape)
-            if axis % max(1, shadow.dim()) != shadow.dim() - 1 and meta.dim():
-                place = axis % meta.dim()
-                turned = meta.transpose(place, -1).shape
-                values = torch.arange(meta.numel()).remainder_(size).reshape(turned).transpose(place, -1)
-        wrapped.append(stage.cast(meta, values, None if values is None else guess))
-    stage.tell(found, args, kwargs, tuple(wrapped))
+            if axis % max(1, meta_tensor.dim()) != meta_tensor.dim() - 1 and meta.dim():
+                dim = axis % meta.dim()
+                transposed_shape = meta.transpose(dim, -1).shape
+                values = (
+                    torch.arange(meta.numel()).remainder_(size).reshape(transposed_shape).transpose(dim, -1)
+                )
+        wrapped.append(dispatch_mode.wrap_meta(meta, values, None if values is None else guess))
+    dispatch_mode.report(traits, args, kwargs, tuple(wrapped))
     return (
         type(out)(wrapped) if isinstance(out, list) else (tuple(wrapped) if len(wrapped) > 1 else wrapped[0])
     )
 
 
-def _overload(found: Trait, given: Mapping[str, Any]) -> Any:
-    packet = getattr(torch.ops.aten, found.name.removeprefix("aten."))
+def _overload(traits: Trait, arguments: Mapping[str, Any]) -> Any:
+    packet = getattr(torch.ops.aten, traits.name.removeprefix("aten."))
     for name in packet.overloads():
         overload = getattr(packet, name)
-        of_it = trait(overload)
-        fits = of_it.arguments == found.arguments or set(given) <= set(of_it.arguments)
-        if fits and not of_it.written and "out" not in of_it.arguments:
+        candidate = trait(overload)
+        fits = candidate.arguments == traits.arguments or set(arguments) <= set(candidate.arguments)
+        if fits and not candidate.written and "out" not in candidate.arguments:
             return overload
     return packet
 
 
-def _packed_rows(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Give what is left of padded sequences: their steps one after the other, and how many go on at each.
+def _packed_rows(
+    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return the packed steps of padded sequences, one after the other, and the batch size of each step.
 
-    How many go on is a plain tensor: torch's recurrent layers read it in memory.
+    The batch sizes are a plain tensor: torch's recurrent layers read them in memory.
     """
-    given = dict(zip(found.arguments, args, strict=False)) | kwargs
-    source, lengths = stage.as_shadow(given["input"]), stage.as_shadow(given["lengths"]).known()
-    steps, batch = (1, 0) if given["batch_first"] else (0, 1)
+    arguments = dict(zip(traits.arguments, args, strict=False)) | kwargs
+    source, lengths = (
+        dispatch_mode.as_meta_tensor(arguments["input"]),
+        dispatch_mode.as_meta_tensor(arguments["lengths"]).valid_values(),
+    )
+    step_axis, batch_axis = (1, 0) if arguments["batch_first"] else (0, 1)
     if lengths is None:
-        stage.assume("the lengths of sequences are not computed; taken as all full")
-        lengths = torch.full((source.shape[batch],), source.shape[steps])
-    longest = source.shape[steps]
+        dispatch_mode.assume("sequence lengths are not computed; all are taken as full")
+        lengths = torch.full((source.shape[batch_axis],), source.shape[step_axis])
+    longest = source.shape[step_axis]
     if wrong := [length for length in lengths.tolist() if not 0 < length <= longest]:
         raise ValueError(
             f"a sequence of {longest} steps is packed with a length of {wrong[0]}; lengths are "
             f"1 to {longest}, such as --input lengths={len(lengths)}:int64:1..{longest}, or an example in "
             "the factory"
         )
-    going = [int((lengths > step).sum()) for step in range(int(lengths.max()))]
-    rows = stage.shadow((sum(going), *source.shape[2:]), source.dtype)
-    stage.tell(found, args, kwargs, (rows,))
-    return rows, torch.tensor(going)
+    active_counts = [int((lengths > step).sum()) for step in range(int(lengths.max()))]
+    rows = dispatch_mode.make_tensor((sum(active_counts), *source.shape[2:]), source.dtype)
+    dispatch_mode.report(traits, args, kwargs, (rows,))
+    return rows, torch.tensor(active_counts)
 
 
 def padded(
     data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: float, total_length: int
 ) -> tuple[Tensor, Tensor]:
-    """Undo the packing of sequences, with the operators of torch's own function.
+    """Unpack packed sequences, with the operators of torch's own function.
 
-    That one writes the lengths into memory, which a shadow does not have: so it is replaced on a stage.
+    Torch's function writes the lengths into memory, which a meta tensor does not have, so the mode replaces
+    it.
 
     Args:
         data: the steps of all sequences, one after the other.
-        batch_sizes: how many sequences go on at each step.
-        batch_first: whether the batch is the first axis of what is returned.
-        padding_value: what stands after the end of a sequence.
-        total_length: steps of what is returned; 0 or less for those of the longest sequence.
+        batch_sizes: number of sequences at each step.
+        batch_first: whether the batch is the first axis of the result.
+        padding_value: value after the end of a sequence.
+        total_length: steps of the result; 0 or less for those of the longest sequence.
     """
-    going = [int(size) for size in batch_sizes.tolist()]
-    steps = max(len(going), total_length)
-    if 0 < total_length < len(going):
+    active_counts = [int(size) for size in batch_sizes.tolist()]
+    steps = max(len(active_counts), total_length)
+    if 0 < total_length < len(active_counts):
         raise ValueError(
-            f"total_length={total_length} is less than the longest sequence, which has {len(going)} steps"
+            f"total_length={total_length} is less than the longest sequence, which has "
+            f"{len(active_counts)} steps"
         )
-    output = data.new_full((steps, going[0], *data.shape[1:]), padding_value)
+    output = data.new_full((steps, active_counts[0], *data.shape[1:]), padding_value)
     begin = offset = 0
-    for end, size in enumerate([*going[1:], 0], start=1):
-        before = going[begin]
+    for end, size in enumerate([*active_counts[1:], 0], start=1):
+        before = active_counts[begin]
         if size != before:
             rows = data.narrow(0, offset, before * (end - begin)).view(end - begin, before, *data.shape[1:])
             output.narrow(0, begin, end - begin).narrow(1, 0, before).copy_(rows)
             offset, begin = offset + before * (end - begin), end
-    lengths = torch.tensor([sum(size > place for size in going) for place in range(going[0])])
+    lengths = torch.tensor([sum(size > index for size in active_counts) for index in range(active_counts[0])])
     return (output.transpose(0, 1) if batch_first else output), lengths
 
 
-Special = Callable[["Stage", Trait, tuple[Any, ...], dict[str, Any]], Any]
-SPECIAL: dict[str, Special] = {
+ValueRule = Callable[["DispatchMode", Trait, tuple[Any, ...], dict[str, Any]], Any]
+VALUE_RULES: dict[str, ValueRule] = {
     "aten._local_scalar_dense": _item,
     "aten.equal": _equal,
-    "aten._fused_sdp_choice": _choice,
+    "aten._fused_sdp_choice": _attention_kernel,
     "aten._pack_padded_sequence": _packed_rows,
-    "aten.nonzero": _count_of_true,
+    "aten.nonzero": _nonzero,
     "aten.masked_select": _masked_select,
-    "aten.repeat_interleave": _repeated,
-    "aten._to_copy": _whole,
+    "aten.repeat_interleave": _repeat_indices,
+    "aten._to_copy": _integer_conversion,
     "aten.index": _index,
     "aten.index_put": _index,
     "aten.index_put_": _index,
-    "aten.topk": _chosen,
-    "aten.sort": _chosen,
-    "aten.argmax": _chosen,
-    "aten.argmin": _chosen,
-    "aten.argsort": _chosen,
+    "aten.topk": _even_selection,
+    "aten.sort": _even_selection,
+    "aten.argmax": _even_selection,
+    "aten.argmin": _even_selection,
+    "aten.argsort": _even_selection,
 }
 
 
 # -- operators that take functions -------------------------------------------------------------------
 
 
-def _flexible(stage: Stage, args: tuple[Any, ...]) -> Any:
-    """Attend with scores and masks that are functions: dense, as if they cost nothing and hid nothing."""
-    query, _, value = (stage.as_shadow(each).shape_of for each in args[:3])
-    rows = tuple(query.shape[:-1])
-    made = (
-        stage.shadow((*rows, value.shape[-1]), query.dtype),
-        stage.shadow(rows, torch.float32),
-        stage.shadow(rows, torch.float32),
+def _flex_attention(dispatch_mode: DispatchMode, args: tuple[Any, ...]) -> Any:
+    """Compute flex attention as dense attention: score and mask functions cost nothing and mask nothing."""
+    query, _, value = (dispatch_mode.as_meta_tensor(arg).backing for arg in args[:3])
+    row_shape = tuple(query.shape[:-1])
+    outputs = (
+        dispatch_mode.make_tensor((*row_shape, value.shape[-1]), query.dtype),
+        dispatch_mode.make_tensor(row_shape, torch.float32),
+        dispatch_mode.make_tensor(row_shape, torch.float32),
     )
-    stage.assume("functions given to flex attention are taken to cost nothing and to hide nothing")
-    stage.tell(_FLEXIBLE, args[:3], {}, made)
-    return made
+    dispatch_mode.assume(
+        "score and mask functions of flex attention are taken to cost nothing and to mask nothing"
+    )
+    dispatch_mode.report(_FLEX_ATTENTION, args[:3], {}, outputs)
+    return outputs
 
 
-_FLEXIBLE = Trait(
+_FLEX_ATTENTION = Trait(
     name="higher_order.flex_attention",
     arguments=("query", "key", "value"),
     written=(),
@@ -272,78 +308,81 @@ _FLEXIBLE = Trait(
     reshapes_in_place=False,
     random=False,
 )
-HIGHER: dict[str, Callable[[Stage, tuple[Any, ...]], Any]] = {"flex_attention": _flexible}
-"""What is known of them beside their functions; any other is refused."""
+HIGHER_ORDER_RULES: dict[str, Callable[[DispatchMode, tuple[Any, ...]], Any]] = {
+    "flex_attention": _flex_attention
+}
+"""Rules for higher-order operators, which take functions; any other is rejected."""
 
 
-# -- shapes that torch does not know -----------------------------------------------------------------
+# -- shapes that torch does not infer -----------------------------------------------------------------
 
 
-def _like_first(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-    del func, kwargs, seen
+def _like_first_input(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    del func, kwargs, op_call
     return torch.empty_like(args[0])
 
 
-def _attention_fast_path(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-    del seen
-    given = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
-    query, key, heads = given["query"], given["key"], given["num_head"]
+def _attention_fast_path(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    del op_call
+    arguments = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    query, key, heads = arguments["query"], arguments["key"], arguments["num_head"]
     batch, length, _ = query.shape
     weights = torch.empty(0, device=META)
-    if given.get("need_weights", True):
-        average = given.get("average_attn_weights", True)
+    if arguments.get("need_weights", True):
+        average = arguments.get("average_attn_weights", True)
         shape = (batch, length, key.shape[1]) if average else (batch, heads, length, key.shape[1])
         weights = query.new_empty(shape)
     return torch.empty_like(query), weights
 
 
-def _grouped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-    """Give the shape of a grouped product in any dtype; torch's own rule knows bfloat16 alone."""
-    del seen
-    given = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
-    first, second, ends = given["self"], given["mat2"], given.get("offs")
+def _grouped_product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    """Return the shape of a grouped product in any dtype; torch's own rule supports bfloat16 alone."""
+    del op_call
+    arguments = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    first, second, ends = arguments["self"], arguments["mat2"], arguments.get("offs")
     groups: tuple[int, ...] = ()
     if first.dim() == second.dim():
         groups = ((ends if ends is not None and first.dim() < 3 else first).shape[0],)  # noqa: PLR2004 - matrices
     return first.new_empty(
-        (*groups, first.shape[-2], second.shape[-1]), dtype=given.get("out_dtype") or first.dtype
+        (*groups, first.shape[-2], second.shape[-1]), dtype=arguments.get("out_dtype") or first.dtype
     )
 
 
-def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-    """Give a recurrent layer of oneDNN what it keeps for its backward course, to about 2 %.
+def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    """Return the outputs of a oneDNN recurrent layer, with the workspace it keeps for backward, to about 2 %.
 
-    Gates and states of all steps, each several times; found by training single layers of many sizes.
+    The workspace holds gates and states of all steps, several times; fitted by training single layers of many
+    sizes.
     """
-    del seen
-    given = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    del op_call
+    arguments = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
     output, hidden, cell, workspace = func(*args, **kwargs)
-    if given.get("train", False):
+    if arguments.get("train", False):
         step = hidden.numel() * hidden.element_size()
         steps = output.numel() // max(1, hidden.numel())
         workspace = output.new_empty((int(15.3 * steps + 10) * step,), dtype=torch.uint8)
     return output, hidden, cell, workspace
 
 
-def _packed_linear(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-    """Give the shape of a linear layer whose quantised weight is packed."""
-    del kwargs, seen
+def _packed_linear(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    """Return the shape of a linear layer with a packed quantised weight."""
+    del kwargs, op_call
     source, packed = args[0], args[1]
     width = packed.unpack()[0].shape[0]
     dynamic = "dynamic" in trait(func).name
     return source.new_empty((*source.shape[:-1], width), dtype=torch.float32 if dynamic else source.dtype)
 
 
-def _packed_convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-    """Give the shape of a convolution whose quantised filters are packed, with their strides and margins."""
-    del func, kwargs, seen
+def _packed_convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    """Return the shape of a convolution with packed quantised filters, strides and padding."""
+    del func, kwargs, op_call
     source, packed = args[0], args[1]
     filters, sizes = packed.unpack()[0].shape, source.shape[2:]
     steps = zip(
         sizes,
         *(
-            list(each)[-len(sizes) :]  # one dimension is packed as the last of two
-            for each in (filters[2:], packed.stride(), packed.padding(), packed.dilation())
+            list(values)[-len(sizes) :]  # one dimension is packed as the last of two
+            for values in (filters[2:], packed.stride(), packed.padding(), packed.dilation())
         ),
         strict=True,
     )
@@ -351,87 +390,128 @@ def _packed_convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return source.new_empty((source.shape[0], filters[0], *shape))
 
 
-def _quantized_spread(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-    """Give the shape of an element-wise function of quantised tensors."""
-    del func, kwargs, seen
-    given = [arg for arg in args if isinstance(arg, Tensor)]
-    shape = torch.broadcast_shapes(*(each.shape for each in given))  # type: ignore[no-untyped-call]
-    return given[0].new_empty(shape)
+def _quantized_elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    """Return the shape of an element-wise function of quantised tensors."""
+    del func, kwargs, op_call
+    tensors = [arg for arg in args if isinstance(arg, Tensor)]
+    shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))  # type: ignore[no-untyped-call]
+    return tensors[0].new_empty(shape)
 
 
-def _quantized_cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-    """Give the shape of quantised tensors beside each other."""
-    del seen
-    given = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
-    shape = list(given["qx"][0].shape)
-    shape[given["dim"]] = sum(each.shape[given["dim"]] for each in given["qx"])
-    return given["qx"][0].new_empty(shape)
+def _quantized_cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    """Return the shape of concatenated quantised tensors."""
+    del op_call
+    arguments = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    shape = list(arguments["qx"][0].shape)
+    shape[arguments["dim"]] = sum(tensor.shape[arguments["dim"]] for tensor in arguments["qx"])
+    return arguments["qx"][0].new_empty(shape)
 
 
-def _dequantized(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-    """Give the shape of a quantised tensor as floats."""
-    del func, kwargs, seen
+def _dequantize(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    """Return the shape of a quantised tensor as floats."""
+    del func, kwargs, op_call
     return torch.empty(args[0].shape, dtype=torch.float32, device=META)
 
 
-def _stacked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-    """Give the shape of a stack of like tensors; torch's own rule takes long where a loop stacks its past."""
-    del seen
-    given = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
-    tensors, axis = given["tensors"], given.get("dim", 0)
-    kinds = {(t.shape, t.dtype, t.is_contiguous()) for t in tensors}
-    shape, dtype, contiguous = kinds.pop() if len(kinds) == 1 else ((), None, False)
-    if not contiguous or "out" in given or not -len(shape) - 1 <= axis <= len(shape):
+def _stack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    """Return the shape of a stack of tensors; torch's own rule is slow where a loop stacks its history."""
+    del op_call
+    arguments = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    tensors, axis = arguments["tensors"], arguments.get("dim", 0)
+    layouts = {(t.shape, t.dtype, t.is_contiguous()) for t in tensors}
+    shape, dtype, contiguous = layouts.pop() if len(layouts) == 1 else ((), None, False)
+    if not contiguous or "out" in arguments or not -len(shape) - 1 <= axis <= len(shape):
         return func(*args, **kwargs)
     axis %= len(shape) + 1
     return torch.empty((*shape[:axis], len(tensors), *shape[axis:]), dtype=dtype, device=META)
 
 
-def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-    """Give the shape of a function of each element; torch's own rule imports its compiler."""
-    del seen
+def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    """Return the shape of a unary element-wise function; torch's own rule imports its compiler."""
+    del op_call
     source = args[0]
     return source.new_empty(source.shape) if source.is_contiguous() and not kwargs else func(*args, **kwargs)
 
 
-def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-    """Give the shape of a plain product; torch's own rule imports its compiler, which takes long."""
-    del seen
+def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    """Return the shape of a matrix product; torch's own rule imports its compiler, which is slow."""
+    del op_call
     *_, first, second = (arg for arg in args if isinstance(arg, Tensor))
     fits = first.dim() == second.dim() == (3 if "bmm" in trait(func).name else 2)
     alike = len({arg.dtype for arg in args if isinstance(arg, Tensor)}) == 1
     if not fits or not alike or first.shape[:-2] != second.shape[:-2] or first.shape[-1] != second.shape[-2]:
         return func(*args, **kwargs)
     shape = (*first.shape[:-1], second.shape[-1])
-    if kwargs.keys() - {"alpha", "beta"} or not _broadcasts(args[0].shape, shape, of=len(args)):
+    if kwargs.keys() - {"alpha", "beta"} or not _broadcasts(args[0].shape, shape, operands=len(args)):
         return func(*args, **kwargs)
     return first.new_empty(shape)
 
 
-def _broadcasts(shape: tuple[int, ...], into: tuple[int, ...], *, of: int) -> bool:
-    """Whether what is added to a product fits it; a product of two has nothing added."""
-    pairs = zip(reversed(shape), reversed(into), strict=False)
-    return of == 2 or (len(shape) <= len(into) and all(one in {1, size} for one, size in pairs))  # noqa: PLR2004
+def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...], *, operands: int) -> bool:
+    """Whether the addend of a product broadcasts to it; a product of two has no addend."""
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return operands == 2 or (len(shape) <= len(target) and all(dim in {1, size} for dim, size in pairs))  # noqa: PLR2004
 
 
-Shapes = Callable[[Any, tuple[Any, ...], dict[str, Any], "Seen"], Any]
-SHAPES: dict[str, Shapes] = {
-    "aten._transformer_encoder_layer_fwd": _like_first,
+ShapeRule = Callable[[Any, tuple[Any, ...], dict[str, Any], "Seen"], Any]
+SHAPE_RULES: dict[str, ShapeRule] = {
+    "aten._transformer_encoder_layer_fwd": _like_first_input,
     "aten.relu": _elementwise,
     "aten.mm": _product,
     "aten.addmm": _product,
     "aten.bmm": _product,
     "aten.baddbmm": _product,
     "aten._native_multi_head_attention": _attention_fast_path,
-    "aten._grouped_mm": _grouped,
+    "aten._grouped_mm": _grouped_product,
     "aten.mkldnn_rnn_layer": _recurrent_layer,
-    "aten.stack": _stacked,
+    "aten.stack": _stack,
     "quantized.linear_dynamic": _packed_linear,
     "quantized.linear_relu_dynamic": _packed_linear,
     "quantized.linear": _packed_linear,
     "quantized.linear_relu": _packed_linear,
-    "aten.dequantize": _dequantized,
+    "aten.dequantize": _dequantize,
     "quantized.cat": _quantized_cat,
-    **{f"quantized.{name}{end}": _quantized_spread for name in ("add", "mul") for end in ("", "_relu")},
+    **{f"quantized.{name}{end}": _quantized_elementwise for name in ("add", "mul") for end in ("", "_relu")},
     **{f"quantized.conv{dims}d{end}": _packed_convolution for dims in (1, 2, 3) for end in ("", "_relu")},
 }
+
+
+def infer_shapes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    """Infer the outputs: by torch, by a rule of ours, or from the values."""
+    rule = SHAPE_RULES.get(trait(func).name)
+    if rule is not None:
+        return rule(func, args, kwargs, op_call)
+    try:
+        return func(*args, **kwargs)
+    except (NotImplementedError, RuntimeError) as error:
+        if op_call.real_output is not None:
+            op_call.data_dependent = True
+            if op_call.guess is not None:
+                op_call.dispatch_mode.assume(op_call.guess)
+            return _to_meta(op_call.real_output)
+        try:
+            out = func.decompose(*args, **kwargs)
+        except (NotImplementedError, RuntimeError, AttributeError):
+            out = NotImplemented
+        if out is NotImplemented:
+            raise _missing_rule_error(func, error) from error
+        return out
+
+
+def _missing_rule_error(func: Any, error: Exception) -> Exception:
+    """Return torch's own error about wrong shapes unchanged; name an operator that has no shape rule."""
+    phrases = ("meta", "no fake impl")  # from torch's own messages
+    if isinstance(error, NotImplementedError) or any(word in str(error).lower() for word in phrases):
+        return RequestError(
+            f"The operator {trait(func).name} cannot be analysed: torch knows no rule for its shapes; "
+            "register one with torch.library.register_fake."
+        )
+    return error
+
+
+def _to_meta(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=META)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_to_meta, value))
+    return value
