@@ -35,7 +35,7 @@ from modeldyno.adapters.loaders import transformers_model
 from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.analysis import Analysed, operators
+from modeldyno.core.static.analysis import AnalysedGraph, sum_by_operator
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.data import random_arrays
 from modeldyno.data.torch_signature import Forward
@@ -180,7 +180,7 @@ def _with_shape(spec: InputSpec, shape: tuple[int, ...]) -> InputSpec:
 
 def real(specs: Specs) -> dict[str, Tensor]:
     """Draw the values that the analysis sees, too."""
-    return {spec.name: torch.from_numpy(random_arrays.draw(spec, (0,))) for spec in specs}
+    return {spec.name: torch.from_numpy(random_arrays.draw_array(spec, (0,))) for spec in specs}
 
 
 # -- one class ---------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def own_call(kind: Any, config: Any) -> Own:
                 break  # those that come are larger
             torch.manual_seed(0)
             module = kind(_copied(small)).eval()
-            specs = fixed(transformers_model.inputs(module, module.config))
+            specs = fixed(transformers_model.declare_inputs(module, module.config))
             macs = call(module, real(specs))
         except Exception as error:  # noqa: BLE001 - whatever a class has against a size
             objections.append(error)
@@ -234,10 +234,10 @@ def call(module: nn.Module, feed: dict[str, Tensor]) -> float:
 def analysed(kind: Any, own: Own) -> dict[str, Any]:
     """Analyse; give what is to be told."""
     begin = time.process_time()
-    module, stage = torch_tracing_graph.build(lambda: kind(_copied(own.config)).eval())
+    module, stage = torch_tracing_graph.build_on_meta(lambda: kind(_copied(own.config)).eval())
     tracing = Tracing(inputs=own.specs, mode=Mode.INFERENCE, optimizer="none")
-    graph = torch_tracing_graph.graph(module, stage, tracing)
-    found = Analysed.of(graph, formulas())
+    graph = torch_tracing_graph.trace_module(module, stage, tracing)
+    found = AnalysedGraph.of(graph, formulas())
     whole = found.totals()
     return {
         "macs": whole.macs,
@@ -247,7 +247,7 @@ def analysed(kind: Any, own: Own) -> dict[str, Any]:
         "coverage": whole.coverage,
         "seconds": time.process_time() - begin,
         "assumptions": list(graph.assumptions),
-        "uncounted": [(o.kind, o.shapes, o.calls) for o in operators(found) if not o.counted],
+        "uncounted": [(o.kind, o.shapes, o.calls) for o in sum_by_operator(found) if not o.counted],
     }
 
 

@@ -28,14 +28,14 @@ from scipy.stats import gamma
 
 from modeldyno.core.load import load_analysis
 from modeldyno.core.load.capacity import Capacity, propose
-from modeldyno.core.load.capacity_spec import CONCURRENCY, RATE, Search
-from modeldyno.core.load.capacity_steps import Step
-from modeldyno.core.load.load_analysis import Window
-from modeldyno.core.load.load_curve import Rung, plain
-from modeldyno.core.load.request_log import COLUMNS, Records, sample
+from modeldyno.core.load.capacity_spec import CONCURRENCY, RATE, CapacitySearch
+from modeldyno.core.load.capacity_steps import NextLoad
+from modeldyno.core.load.load_analysis import SteadyWindow
+from modeldyno.core.load.load_curve import LoadPoint, raw_percentiles
+from modeldyno.core.load.request_log import COLUMNS, Records, sample_records
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.result.summary import UNDER_LOAD, answers
+from modeldyno.core.result.summary import UNDER_LOAD, summary_answers
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.testing import queueing
 from modeldyno.testing.service_model import Durations, Service, exponential, lognormal
@@ -202,7 +202,7 @@ class Meter:
     spent: float = 0.0
     runs: int = 0
 
-    def window(self, value: float, seconds: float) -> Window:
+    def window(self, value: float, seconds: float) -> SteadyWindow:
         """Put it under a load; the warm-up is cut off, and not counted as time that was spent."""
         self.runs += 1
         self.spent += seconds
@@ -211,7 +211,7 @@ class Meter:
             load = Load(arrivals=Arrivals.POISSON, rate=value, duration=seconds * (1 + WARM))
             records = simulate(service, load, seed=seed).records
             begin = int(records.due.min()) + int(seconds * WARM * 1e9)
-            return Window(records=records, begin=begin, end=begin + int(seconds * 1e9), load=load)
+            return SteadyWindow(records=records, begin=begin, end=begin + int(seconds * 1e9), load=load)
         slots = round(value)
         load = Load(concurrency=slots, duration=seconds * (1 + WARM) + 4 * slots * self.server.p99(1) / 99)
         records = (
@@ -220,11 +220,11 @@ class Meter:
             else simulate(service, load, seed=seed).records
         )
         end = int(records.due.max())
-        return Window(records=records, begin=end - int(seconds * 1e9), end=end, load=load)
+        return SteadyWindow(records=records, begin=end - int(seconds * 1e9), end=end, load=load)
 
     def p99(self, slots: int, seconds: float) -> float:
         """Give the plain quantile of one run."""
-        due = sample(self.window(slots, seconds).due())
+        due = sample_records(self.window(slots, seconds).due())
         return float(np.quantile((due.end - due.due) * 1e-9, 0.99, method="inverted_cdf"))
 
 
@@ -248,20 +248,20 @@ class Found:
 def ours(meter: Meter, bound: float, seconds: float) -> Found:
     """Search as we do."""
     constraint = Constraint(query=Query(metric="latency", statistic="p99"), at_most=True, bound=bound)
-    search = Search(bounds=(constraint,), most=MOST)
+    search = CapacitySearch(bounds=(constraint,), most=MOST)
     if meter.server.knob == RATE:  # a user begins anywhere between a hundredth and three times of it
         first = meter.server.drowned * float(np.exp(np.random.default_rng(meter.seed).uniform(-4.6, 1.1)))
-        search = Search(bounds=(constraint,), knob=RATE, start=first, most=1024 * first)
-    history: list[Rung] = []
-    while isinstance(step := propose(search, history), Step):
+        search = CapacitySearch(bounds=(constraint,), knob=RATE, start=first, most=1024 * first)
+    history: list[LoadPoint] = []
+    while isinstance(step := propose(search, history), NextLoad):
         window = meter.window(step.load, seconds * step.care)
         measured = tuple(load_analysis.measurements(window))
         judged = (constraint.judge(measured),)
         history.append(
-            Rung(
+            LoadPoint(
                 load=step.load,
                 judgements=judged,
-                answers=(*answers(measured, UNDER_LOAD), *plain(judged, measured)),
+                answers=(*summary_answers(measured, UNDER_LOAD), *raw_percentiles(judged, measured)),
                 doubts=tuple(doubt.code for doubt in load_analysis.doubts(window)),
                 care=step.care,
             )
@@ -307,7 +307,7 @@ def stable(meter: Meter, load: int) -> float | None:
     """Give the mean p99 of three windows that agree; None where ten windows do not."""
     seen: list[tuple[float, float]] = []
     for _ in range(10):
-        due = sample(meter.window(load, 5.0).due())
+        due = sample_records(meter.window(load, 5.0).due())
         seen.append((float(np.quantile((due.end - due.due) * 1e-9, 0.99)), len(due) / 5.0))
         last = seen[-3:]
         if len(last) == 3 and all(max(column) <= 1.1 * min(column) for column in zip(*last, strict=True)):

@@ -19,8 +19,8 @@ from pathlib import Path
 from time import monotonic
 
 import modeldyno
-from modeldyno.core.comparison.causes import causes
-from modeldyno.core.comparison.comparison import Cause, Change, Outcome
+from modeldyno.core.comparison.causes import find_causes
+from modeldyno.core.comparison.comparison import Cause, Change, ChangeVerdict
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Result, merge
 from modeldyno.core.spec.static_options import Inspection
@@ -64,9 +64,9 @@ def watched(pair: Pair, sides: list[str]) -> Found:
         candidate=values[1],
         difference=None,
         interval=None,
-        outcome=Outcome.WORSE,
+        outcome=ChangeVerdict.WORSE,
     )
-    return (moved,), causes(before, after, (moved,))
+    return (moved,), find_causes(before, after, (moved,))
 
 
 def named(pair: Pair, found: Found) -> tuple[str, str, str]:

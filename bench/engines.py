@@ -23,7 +23,7 @@ from modeldyno import Plan, plugins
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.interfaces import CanSend
-from modeldyno.loadgen.driver_pool import once
+from modeldyno.loadgen.driver_pool import send_once
 
 if TYPE_CHECKING:
     from modeldyno.interfaces import Feed
@@ -43,7 +43,7 @@ def difference(engine: str, path: Path, feeds: list[Feed], expected: list[Feed])
         assert isinstance(session, CanSend)
         target = session.target(feeds)
         for number, wanted in enumerate(expected):
-            found = session.arrays(once(target, number))
+            found = session.arrays(send_once(target, number))
             for name, values in wanted.items():
                 worst = max(worst, float(np.abs(found[name].reshape(values.shape) - values).max()))
     return worst

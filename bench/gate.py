@@ -36,17 +36,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import mannwhitneyu
 
-from modeldyno.comparison.gate import gated
-from modeldyno.core.comparison.build import Question
-from modeldyno.core.comparison.gate_calibration import calibrate, power, rehearsed
-from modeldyno.core.comparison.gate_rule import Rule, rule_on
+from modeldyno.comparison.gate import run_gate
+from modeldyno.core.comparison.build import CompareOptions
+from modeldyno.core.comparison.gate_calibration import calibrate, detection_rate, rehearse_gate
+from modeldyno.core.comparison.gate_rule import GateRule, decide_gate
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Result
 from modeldyno.profiling.request import Request
-from modeldyno.runtime.session import campaign
+from modeldyno.runtime.session import open_run_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -104,13 +104,13 @@ def record(pool: Path, runs: int, scratch: Path) -> None:
     jobs = {name: asked.job() for name, asked in models(scratch).items()}
     counts = {name: sum(run["model"] == name for run in kept["runs"]) for name in jobs}
     begun = time.monotonic()
-    with campaign() as bench:
+    with open_run_session() as bench:
         while min(counts.values()) < runs:
             for name, job in jobs.items():
                 if counts[name] >= runs:
                     continue
                 started = time.monotonic()
-                pair = bench.play([(name, job)] * 2)
+                pair = bench.run_round([(name, job)] * 2)
                 whole = [result for result in pair if isinstance(result, Result) and not result.failures]
                 if bench.interrupted() or len(whole) < len(pair):
                     why = "interrupted" if bench.interrupted() else pair
@@ -211,16 +211,16 @@ def judge(pool: Path, comparisons: int, budget: float) -> None:
         runs = [run for run in kept["runs"] if run["model"] == name]
         numbers = {Query.parse(text): [run[text] for run in runs] for text in QUERIES}
         took = statistics.median(run["took"] for run in runs)
-        rounds = min(Rule().most, int(budget / took / 2), len(runs) // 4)
-        rule = Rule(most=rounds)
+        rounds = min(GateRule().most, int(budget / took / 2), len(runs) // 4)
+        rule = GateRule(most=rounds)
         draws = list(stretches(numbers, rounds, -(-comparisons // len(names)), source))
-        rulings = [rule_on(rehearsed(drawn), rule) for drawn in draws]
+        rulings = [decide_gate(rehearse_gate(drawn), rule) for drawn in draws]
         alarms = sum(ruling.verdict is Verdict.BROKEN for ruling in rulings)
         undecided = sum(ruling.verdict is Verdict.UNDECIDED for ruling in rulings)
         begins = range(0, len(runs) - 2 * rounds, rounds + rounds % 2)  # what ran together stays so
         seen = [_doctor(numbers, rule, rounds, begin) for begin in begins]
         smallest = statistics.median(each if each is not None else 1.0 for each in seen)
-        strength = power(draws, rule, 2 * smallest, {})
+        strength = detection_rate(draws, rule, 2 * smallest, {})
         bought += [ruling.rounds for ruling in rulings]
         whole["alarms"] += alarms
         whole["comparisons"] += len(draws)
@@ -243,7 +243,7 @@ def judge(pool: Path, comparisons: int, budget: float) -> None:
         print(f"{rival:<44} {alarms:>4} alarms of {n}, finds the same slowdowns in {found / n:.1%}")
 
 
-def _doctor(numbers: Numbers, rule: Rule, rounds: int, begin: int) -> float | None:
+def _doctor(numbers: Numbers, rule: GateRule, rounds: int, begin: int) -> float | None:
     """Give what a doctor would say that is called at some time."""
     own = {query: values[begin : begin + 2 * rounds] for query, values in numbers.items()}
     return calibrate(own, rule, rounds=rounds, comparisons=200, seed=begin).smallest
@@ -306,11 +306,11 @@ def live(pool: Path, name: str, comparisons: int, budget: float, scratch: Path) 
     kept, session = _begin(pool)
     done = [run for run in kept["runs"] if run["model"] == name]
     begun = time.monotonic()
-    with campaign() as bench:
+    with open_run_session() as bench:
         while len(done) < comparisons:
             started = time.monotonic()
             baseline = bench.execute(request.job(), watch=bench.watch)
-            checked = gated(baseline, twin.job(), Question(), Rule(), bench, max_time=budget)
+            checked = run_gate(baseline, twin.job(), CompareOptions(), GateRule(), bench, max_time=budget)
             if bench.interrupted() or checked.ruling is None:
                 print("interrupted; start me again to go on")
                 return

@@ -30,10 +30,10 @@ import torch
 from torch import nn
 
 from modeldyno import plugins
-from modeldyno.adapters.probes.layers import in_turns
+from modeldyno.adapters.probes.layers import interleave_calls
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.core.trace.layer_times import attribute, quiet
+from modeldyno.core.trace.layer_times import attribute_module_times, lower_quartile
 from modeldyno.interfaces import Form, HasLayers, Model
 
 if TYPE_CHECKING:
@@ -92,10 +92,10 @@ def watched(model: Model, inputs: dict[str, torch.Tensor], calls: int, **setting
     with backend.open(model, configure(backend.knobs, settings)) as session:
         assert isinstance(session, HasLayers)
         with session.layers(feed, lambda _path, _kind: True) as layers:
-            turns = in_turns(layers.plain or session.prepare(feed), layers.call)
+            turns = interleave_calls(layers.plain or session.prepare(feed), layers.call)
             turns(_WARM)
             plain = [float(seconds) for seconds in turns(calls)]
-            return attribute(layers.spans(_WARM), plain, layers.toll)
+            return attribute_module_times(layers.spans(_WARM), plain, layers.toll)
 
 
 def known(form: str, value: Any) -> Model:
@@ -150,7 +150,7 @@ def alone(net: nn.Module, inputs: dict[str, torch.Tensor], calls: int) -> dict[s
     for _ in range(calls):
         for path, (args, kwargs, _likeness) in given.items():
             times[path].append(_timed(partial(leaves[path], *args, **kwargs)))
-    return {path: (given[path][2], quiet(found)) for path, found in times.items()}
+    return {path: (given[path][2], lower_quartile(found)) for path, found in times.items()}
 
 
 def _timed(call: Callable[[], Any]) -> float:
@@ -172,7 +172,7 @@ def costliest(found: Attribution, isolated: dict[str, tuple[str, float]]) -> lis
     for part in found.parts:
         if part.layer.path in isolated:
             likeness, seconds = isolated[part.layer.path]
-            groups[likeness].append((quiet(part.times) / part.layer.calls, seconds))
+            groups[likeness].append((lower_quartile(part.times) / part.layer.calls, seconds))
     rows = [(name, fmean(a for a, _ in group), fmean(b for _, b in group)) for name, group in groups.items()]
     return sorted(rows, key=lambda row: -row[1])[:_COSTLIEST]
 

@@ -20,12 +20,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from modeldyno.adapters.loaders import hf_config
-from modeldyno.core.spec.input_spec import concrete
+from modeldyno.core.spec.input_spec import concrete_shape
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.static.analysis import Analysed
+from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
-from modeldyno.core.static.other_sizes import Elsewhere, Traces
-from modeldyno.core.static.totals import by_scope
+from modeldyno.core.static.other_sizes import SizeExtrapolator, TraceCache
+from modeldyno.core.static.totals import cost_by_module
 from modeldyno.interfaces import Tracing
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def main() -> None:
     graph: Graph = found.graph
     print(f"ours: {found.totals().macs:,} MACs, {len(graph.modules):,} modules, {len(graph.ops):,} operators")
     print(f"ours: {seconds:.2f} s of CPU, {(_held() - held) / 2**20:.0f} MiB above the imports")
-    traces = Traces(lambda sizes: _at(model, {**SIZES, **sizes}), table, SIZES)
-    elsewhere, seconds = _timed(lambda: Elsewhere(traces, GRID))
+    traces = TraceCache(lambda sizes: _at(model, {**SIZES, **sizes}), table, SIZES)
+    elsewhere, seconds = _timed(lambda: SizeExtrapolator(traces, GRID))
     print(
         f"ours: formulas in batch and seq from 8 traces, {seconds:.2f} s; {elsewhere.family.text()['macs']}"
     )
@@ -70,16 +70,16 @@ def main() -> None:
     print(f"FlopCounterMode: {counter.get_total_flops() // 2:,} MACs, {building + seconds:.2f} s of CPU")
 
 
-def _analysed(directory: str, table: Mapping[str, Any]) -> tuple[Model, Analysed]:
+def _analysed(directory: str, table: Mapping[str, Any]) -> tuple[Model, AnalysedGraph]:
     model = hf_config.look(ModelRef(scheme="hf-config", locator=directory), seed=0, trust=False)
-    found = Analysed.of(_at(model, SIZES), table)
-    by_scope(found.graph, found.counts)
+    found = AnalysedGraph.of(_at(model, SIZES), table)
+    cost_by_module(found.graph, found.counts)
     return model, found
 
 
 def _at(model: Model, sizes: Mapping[str, int]) -> Graph:
     assert model.graph is not None
-    inputs = tuple(replace(spec, shape=concrete(spec, sizes)) for spec in model.inputs)
+    inputs = tuple(replace(spec, shape=concrete_shape(spec, sizes)) for spec in model.inputs)
     return model.graph(Tracing(inputs=inputs, sizes=sizes))
 
 

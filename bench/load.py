@@ -32,20 +32,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modeldyno.core.load.request_log import joined
+from modeldyno.core.load.request_log import join_records
 from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.environment.process_tree import end_with_parent
 from modeldyno.loadgen import http2_frames as frames
-from modeldyno.loadgen.driver_pool import driving
-from modeldyno.loadgen.hpack import literal
+from modeldyno.loadgen.driver_pool import run_load_drivers
+from modeldyno.loadgen.hpack import encode_literal
 from modeldyno.loadgen.http2_frames import frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from modeldyno.core.load.request_log import Records
-    from modeldyno.loadgen import Usage
+    from modeldyno.loadgen import DriverUsage
 
 Cost = tuple[float, float]
 """Requests a second; seconds of processor time a request."""
@@ -103,11 +103,11 @@ class Calls(asyncio.Protocol):
 
 def _reply() -> list[bytes]:
     """Give an answer of gRPC, cut where the numbers of its stream belong."""
-    head = literal([(b":status", b"200"), (b"content-type", b"application/grpc")], learn=False)
+    head = encode_literal([(b":status", b"200"), (b"content-type", b"application/grpc")], learn=False)
     parts = [
         frame(frames.HEADERS, frames.END_HEADERS, 0, head),
         frame(frames.DATA, 0, 0, b"\0" + len(MESSAGE).to_bytes(4) + MESSAGE),
-        frame(frames.HEADERS, frames.WHOLE, 0, literal([(b"grpc-status", b"0")], learn=False)),
+        frame(frames.HEADERS, frames.WHOLE, 0, encode_literal([(b"grpc-status", b"0")], learn=False)),
     ]
     found = [b""]
     for part in parts:
@@ -172,14 +172,14 @@ def target(transport: Transport, port: int) -> Target:
     )
 
 
-def driven(aim: Target, load: Load, seconds: float) -> tuple[Records, Usage]:
+def driven(aim: Target, load: Load, seconds: float) -> tuple[Records, DriverUsage]:
     """Drive for so long; give the records and what the driver cost."""
-    with driving(aim, load) as crew:
+    with run_load_drivers(aim, load) as crew:
         parts, end = [], time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             parts.append(crew.take(min(0.25, left)).records)
         ending = crew.stop(1.0)
-    return joined([*parts, ending.records]), ending.usages[0]
+    return join_records([*parts, ending.records]), ending.usages[0]
 
 
 def ours(transport: Transport, port: int, concurrency: int, seconds: float) -> Cost:

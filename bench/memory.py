@@ -27,7 +27,7 @@ import modeldyno
 from modeldyno.adapters.backends.torch import backend
 from modeldyno.adapters.loaders import live_object as objects
 from modeldyno.core.spec.knob import configure
-from modeldyno.core.trace.allocations import blocks, peak
+from modeldyno.core.trace.allocations import find_allocated_peak, pair_memory_blocks
 from modeldyno.testing.allocations import recorded_peak
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from modeldyno.core.trace.allocations import Recorded
+    from modeldyno.core.trace.allocations import AllocationRecord
 
 MODES = ("inference", "train")
 LLAMA = truths.Llama(hidden=256, layers=4, heads=8, kv_heads=4, intermediate=688, vocab=2000, seq=64, batch=2)
@@ -126,7 +126,7 @@ def opened(output: Any) -> Any:
 # -- ours --------------------------------------------------------------------------------------------------
 
 
-def recorded(module: nn.Module, inputs: dict[str, Tensor], mode: str) -> Recorded:
+def recorded(module: nn.Module, inputs: dict[str, Tensor], mode: str) -> AllocationRecord:
     """Have the product watch the same."""
     model = objects.load(objects.offer(module, example=inputs), seed=0, trust=False)
     assert model.example is not None
@@ -139,10 +139,10 @@ def recorded(module: nn.Module, inputs: dict[str, Tensor], mode: str) -> Recorde
             return call()
 
 
-def without_workspace(call: Recorded) -> int:
+def without_workspace(call: AllocationRecord) -> int:
     """Give the peak of what outlives the operator that took it."""
     moves: list[tuple[int, int]] = []
-    for block in blocks(call):
+    for block in pair_memory_blocks(call):
         operators = [call.events[place].operator for place in (block.begin, block.end) if place is not None]
         if len(operators) < 2 or operators[0] != operators[1] or not operators[0]:
             moves.append((block.begin, block.bytes))
@@ -169,7 +169,7 @@ def row(case: models.Case, mode: str) -> tuple[int, dict[str, float | None]]:
             predicted = None
     lasting = without_workspace(ours)
     return record, {
-        "measured": 100 * peak(ours).bytes / record,
+        "measured": 100 * find_allocated_peak(ours).bytes / record,
         "predicted": predicted and 100 * predicted / record,
         "count MiB": count / 2**20,
         "lasting": 100 * lasting / count,

@@ -38,7 +38,7 @@ from modeldyno import Plan, plugins
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.stats.student_t import point
+from modeldyno.core.stats.student_t import upper_tail_quantile
 from modeldyno.servers import triton
 
 if TYPE_CHECKING:
@@ -126,13 +126,13 @@ Tool = tuple[Path, dict[str, str]]
 
 def their_generator(folder: Path) -> Tool:
     """Fetch perf_analyzer."""
-    places = map(Path, triton.program("").environment["LD_LIBRARY_PATH"].split(":"))
+    places = map(Path, triton.find_tritonserver("").environment["LD_LIBRARY_PATH"].split(":"))
     return perf_analyzer(folder, next(place for place in places if place.suffix == ".libs"))
 
 
 def theirs(analyzer: str, model: Path, folder: Path, bound: float | None, tool: Tool) -> Found:
     """Run Model Analyzer in quick mode."""
-    program = triton.program("")
+    program = triton.find_tritonserver("")
     binary, environment = tool
     server = script(
         folder / "tritonserver",
@@ -282,7 +282,7 @@ def ratio(one: NDArray[np.float64], other: NDArray[np.float64]) -> str:
     logs = logs[np.isfinite(logs)]
     if len(logs) < 2:
         return f"not told, by {len(logs)} rounds"
-    half = point(0.025, len(logs) - 1) * logs.std(ddof=1) / len(logs) ** 0.5
+    half = upper_tail_quantile(0.025, len(logs) - 1) * logs.std(ddof=1) / len(logs) ** 0.5
     low, middle, high = np.exp(logs.mean() + np.array([-half, 0, half]))
     return f"{middle:.2f} ({low:.2f} to {high:.2f}, {len(logs)} rounds)"
 

@@ -37,7 +37,7 @@ from modeldyno.core.load.request_target import Endpoint, Target
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.loadgen.driver_pool import driving
+from modeldyno.loadgen.driver_pool import run_load_drivers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +112,7 @@ def theirs(
 def ours(target: Target, concurrency: int, seconds: float, drivers: int) -> Figure:
     """Put the same load on it."""
     parts = []
-    with driving(target, Load(concurrency=concurrency, drivers=drivers)) as driven:
+    with run_load_drivers(target, Load(concurrency=concurrency, drivers=drivers)) as driven:
         end = time.perf_counter() + WARM_UP
         while time.perf_counter() < end:
             driven.take(0.1)
@@ -149,7 +149,7 @@ def main() -> None:
         ports, name = session.server.ports, session.endpoint.model  # type: ignore[union-attr]
         from modeldyno.servers import triton  # noqa: PLC0415 - once there is one
 
-        places = map(Path, triton.program("").environment["LD_LIBRARY_PATH"].split(":"))
+        places = map(Path, triton.find_tritonserver("").environment["LD_LIBRARY_PATH"].split(":"))
         libraries = next(place for place in places if place.suffix == ".libs")
         binary, environment = perf_analyzer(folder, libraries)
         feeds = [{"x": np.random.default_rng(n).random((1, SIZE), dtype=np.float32)} for n in range(8)]
@@ -185,11 +185,11 @@ def report(
     peer: list[Figure] = []
     tries = left = 0
     while len(own) < options.rounds and left < 3 * options.rounds:
-        quiet.settle()
+        quiet.apply_settings()
         mine, taken = undisturbed(lambda: ours(target, concurrency, options.seconds, options.drivers))
         them = None
         while not taken and them is None and tries < TRIES + options.rounds - 1:
-            quiet.settle()
+            quiet.apply_settings()
             them, taken = undisturbed(lambda: theirs(command, environment, concurrency, options.seconds))
             tries += not taken
         if taken:

@@ -65,7 +65,7 @@ def opened(text: str) -> tuple[float, int, int, int, int]:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as started:
         path = Path(folder) / "page.html"
         path.write_text(text)
-        browser = started.chromium.launch(executable_path=pdf.browser(), args=["--no-sandbox"])
+        browser = started.chromium.launch(executable_path=pdf.find_browser(), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1000, "height": 900})
         page.add_init_script(WATCH)
         page.on("request", lambda request: asked.append(request.url))

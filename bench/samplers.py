@@ -40,7 +40,7 @@ def one_run(*, watched: bool, root: Path, threads: int) -> None:
     """Measure in this process, and print what a parent wants to know of it."""
     if not watched:
         runtime_engine.SAMPLERS = ()
-    if device.start.__kwdefaults__ is not None and not device.there(Path("/"), os.environ):
+    if device.start.__kwdefaults__ is not None and not device.is_anything_to_watch(Path("/"), os.environ):
         device.start.__kwdefaults__["root"] = root
     knobs = {"batch_size": 32, "threads": threads}
     job = Job(

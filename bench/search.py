@@ -30,14 +30,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from modeldyno.adapters.strategies import bayesian, grid, optuna
-from modeldyno.adapters.strategies.study_history import allowance, foremost, open_points, spent
+from modeldyno.adapters.strategies.study_history import (
+    open_points,
+    rank_candidates,
+    search_budget,
+    used_budget,
+)
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
-from modeldyno.core.study.study import LOADS, Ask, Stage, State, Study
-from modeldyno.testing.strategies import plain, told
+from modeldyno.core.study.study import LOADS, Study, TrialPurpose, TrialRequest, TrialState
+from modeldyno.testing.strategies import add_done_trial, plain_values
 from modeldyno.testing.studies import a_study
-from modeldyno.testing.surfaces import Surface, goal_of, measured, searched, starts, study_of, verified
+from modeldyno.testing.surfaces import (
+    Surface,
+    count_starts,
+    make_goal,
+    run_search,
+    simulate_trial,
+    study_of,
+    verify_best,
+)
 from modeldyno.testing.synthetic import FAMILIES
 
 if TYPE_CHECKING:
@@ -58,13 +71,13 @@ MEMORY = Query.parse("process_memory.max")
 # --- the strategies ----------------------------------------------------------------------------------
 
 
-def at_random(study: Study) -> Ask | None:
+def at_random(study: Study) -> TrialRequest | None:
     """Give any point that was not measured, as often as quick may measure."""
     points = list(open_points(study))
-    if not points or spent(study) >= allowance(study):
+    if not points or used_budget(study) >= search_budget(study):
         return None
     source = np.random.default_rng([study.seed, len(study.trials)])
-    return Ask(point=points[source.integers(len(points))])
+    return TrialRequest(point=points[source.integers(len(points))])
 
 
 RADIUS, INITIAL, TOP = 3.0, 3, 3
@@ -83,7 +96,7 @@ class Climb:
     def run(self) -> Study:
         """Climb, and then measure the best configurations at every load."""
         home: tuple[int, ...] = tuple(0 for _ in self.axes)
-        self.measure(self.point(home), Stage.DEFAULT)
+        self.measure(self.point(home), TrialPurpose.DEFAULT)
         visited = {home}
         while True:
             self.survey(home)
@@ -110,16 +123,18 @@ class Climb:
             chosen[axis.name] = min(axis.values, key=lambda value: abs(math.log(float(value) / work)))
         return self.surface.space.completed({**self.surface.default, **chosen})
 
-    def measure(self, point: Point, stage: Stage = Stage.SEARCH) -> None:
+    def measure(self, point: Point, stage: TrialPurpose = TrialPurpose.SEARCH) -> None:
         """Measure a point once."""
         if key(point) not in self.study.candidates and key(point) not in self.study.skipped:
-            trial = measured(self.surface, self.study, Ask(point=point, stage=stage), self.source)
+            trial = simulate_trial(
+                self.surface, self.study, TrialRequest(point=point, stage=stage), self.source
+            )
             self.study = self.study.add(trial)
 
     def trial(self, place: Sequence[int]) -> Trial | None:
         """Give what was measured at a place."""
         found = self.study.candidates.get(key(self.point(place)))
-        return found.trials[0] if found and found.trials[0].state is State.DONE else None
+        return found.trials[0] if found and found.trials[0].state is TrialState.DONE else None
 
     def around(self, home: Sequence[int]) -> list[tuple[int, ...]]:
         """Give the places within the radius, the nearest first."""
@@ -175,7 +190,7 @@ class Climb:
     def sweep(self) -> None:
         """Measure the best configurations at every load, until four loads have gained less than 5 %."""
         loads = [axis for axis in self.surface.space.axes if axis.name in LOADS]
-        for candidate in foremost(self.study)[:TOP] if loads else ():
+        for candidate in rank_candidates(self.study)[:TOP] if loads else ():
             rates: list[float] = []
             for value in loads[0].values:
                 point = {**candidate.point, loads[0].name: value}
@@ -197,9 +212,11 @@ def climbed(surface: Surface, goal: Goal, seed: int) -> Study:
     return Climb(surface=surface, study=study, source=np.random.default_rng([seed, 22])).run()
 
 
-def proposed(propose: Callable[[Study], Ask | None], surface: Surface, goal: Goal, seed: int) -> Study:
+def proposed(
+    propose: Callable[[Study], TrialRequest | None], surface: Surface, goal: Goal, seed: int
+) -> Study:
     """Search by a strategy."""
-    return searched(surface, goal, propose, seed=seed)
+    return run_search(surface, goal, propose, seed=seed)
 
 
 STRATEGIES: dict[str, Callable[[Surface, Goal, int], Study]] = {
@@ -231,10 +248,10 @@ def run(surface: Surface, place: int, strategy: str, seed: int) -> Run:
     """Search once."""
     goal, best = surface.goals[place], surface.bests[place]
     study = STRATEGIES[strategy](surface, goal, seed)
-    answer = ranking(verified(surface, study), RESAMPLES).best
+    answer = ranking(verify_best(surface, study), RESAMPLES).best
     return Run(
         measurements=len(study.measured),
-        starts=starts(study.measured),
+        starts=count_starts(study.measured),
         found=max(surface.score(goal, trial.point) for trial in study.measured) - best,
         answer=-math.inf if answer is None else surface.score(goal, answer.point) - best,
     )
@@ -258,12 +275,14 @@ def surfaces(names: Sequence[str], synthetic: int) -> Iterator[Surface]:
 def swiftness() -> float:
     """Give the median time of a proposal, in seconds: a million points, 200 trials of which are known."""
     names = ("batch_size", "intra_threads", "a", "b", "c", "concurrency")
-    goal = goal_of(maximize="throughput", require=["latency.p99 <= 50ms", "process_memory.max <= 1GiB"])
+    goal = make_goal(maximize="throughput", require=["latency.p99 <= 50ms", "process_memory.max <= 1GiB"])
     study = a_study(*(f"{name}=1..10" for name in names), goal=goal)
     source = random.Random(1)
     for _ in range(200):
         point = {axis.name: source.choice(axis.values) for axis in study.space.axes}
-        study = told(study, Ask(point=point), {**plain(point), MEMORY: 1e8 * source.random()})
+        study = add_done_trial(
+            study, TrialRequest(point=point), {**plain_values(point), MEMORY: 1e8 * source.random()}
+        )
     times = []
     for seed in range(20):
         begun = time.perf_counter()
@@ -292,7 +311,7 @@ def main() -> int:
             for place, goal in enumerate(surface.goals):
                 if not math.isfinite(surface.bests[place]):
                     continue
-                most = allowance(study_of(surface, goal))
+                most = search_budget(study_of(surface, goal))
                 print(
                     f"{surface.name}: {words(goal)}; {surface.space.size} points, at most {most} measurements"
                 )

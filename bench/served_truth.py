@@ -26,19 +26,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from modeldyno.core.load import load_analysis
-from modeldyno.core.load.load_analysis import Window
-from modeldyno.core.load.request_log import joined
+from modeldyno.core.load.load_analysis import SteadyWindow
+from modeldyno.core.load.request_log import join_records
 from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.loadgen.driver_pool import driving
-from modeldyno.testing.server import serving
+from modeldyno.loadgen.driver_pool import run_load_drivers
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.load.request_log import Records
-    from modeldyno.testing.server import Running
+    from modeldyno.testing.server import RunningServer
 
 STATISTICS = ("mean", "p50", "p95", "p99")
 ALLOWED = 0.02
@@ -70,7 +70,7 @@ WORK, AT_ONCE = "/", "/v2/health/ready"
 
 
 def driven(
-    server: Running, load: Load, seconds: float, seed: int, paths: tuple[str, ...] = (WORK,)
+    server: RunningServer, load: Load, seconds: float, seed: int, paths: tuple[str, ...] = (WORK,)
 ) -> Records:
     """Put a server under a load for so long, and let it drain; the paths take turns."""
     messages = tuple(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for path in paths)
@@ -78,16 +78,18 @@ def driven(
         protocol="http", transport=Transport.HTTP, host=server.host, port=server.port, messages=messages
     )
     parts = []
-    with driving(target, load, seed=seed) as driving_:
+    with run_load_drivers(target, load, seed=seed) as driving_:
         end = monotonic() + seconds
         while monotonic() < end:
             parts.append(driving_.take(0.25).records)
-        return joined([*parts, driving_.stop(10.0).records])
+        return join_records([*parts, driving_.stop(10.0).records])
 
 
 def reported(records: Records, load: Load, metric: str) -> Distribution:
     """Give what we report of all requests of a load."""
-    window = Window(records=records, begin=int(records.due.min()), end=int(records.due.max()) + 1, load=load)
+    window = SteadyWindow(
+        records=records, begin=int(records.due.min()), end=int(records.due.max()) + 1, load=load
+    )
     found = next(each.value for each in load_analysis.measurements(window) if each.metric == metric)
     assert isinstance(found, Distribution)
     return found
@@ -95,7 +97,7 @@ def reported(records: Records, load: Load, metric: str) -> Distribution:
 
 def compared(arguments: tuple[str, ...], load: Load, seconds: float, seed: int) -> dict[str, float]:
     """Give of each statistic how far ours is off, and the truth; and the mean loopback."""
-    with serving(*arguments, "--seed", str(seed)) as server:
+    with serve_in_subprocess(*arguments, "--seed", str(seed)) as server:
         records = driven(server, load, seconds, seed, (WORK, AT_ONCE))
         truth = server.truth()
     work, at_once = (records.chosen(records.message == message) for message in (0, 1))
@@ -127,11 +129,11 @@ def rows(rounds: int, seconds: float) -> Iterator[bool]:
 def open_loop(seconds: float) -> bool:
     """Print how late requests are sent, and what a stall does; give whether both are as they should be."""
     load = Load(arrivals=Arrivals.POISSON, rate=2000)
-    with serving() as server:
+    with serve_in_subprocess() as server:
         lag = reported(driven(server, load, seconds, 0), load, "send_lag").statistic("p99")
     print(f"\n2,000/s poisson: send lag p99 {lag * 1e6:.0f} us")
     slots = Load(arrivals=Arrivals.POISSON, rate=2000, concurrency=16)
-    with serving("--service", "constant:0.001", "--workers", "4", "--stall", "4:2") as server:
+    with serve_in_subprocess("--service", "constant:0.001", "--workers", "4", "--stall", "4:2") as server:
         records = driven(server, slots, 12.0, 0)
     latency, service = (reported(records, slots, name) for name in ("latency", "service_time"))
     late, low = latency.statistic("p99"), service.statistic("p99")

@@ -27,15 +27,15 @@ import numpy as np
 from minilm import batch, directory, export
 
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.summary import ALONE, answers
+from modeldyno.core.result.summary import ALONE, summary_answers
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.study.search_space import Axis, Space, parse_axis
 from modeldyno.core.study.study import LOADS
 from modeldyno.errors import ModelDynoError
 from modeldyno.profiling.request import Request
-from modeldyno.runtime.child_process import isolated
-from modeldyno.runtime.warm_worker import warm
-from modeldyno.testing.surfaces import clearest
+from modeldyno.runtime.child_process import subprocess_executor
+from modeldyno.runtime.warm_worker import warm_executor
+from modeldyno.testing.surfaces import clearest_bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -173,7 +173,7 @@ def models(folder: Path) -> dict[str, str]:
 def measured(result: Result) -> dict[str, float]:
     """Give what is known; the plain quantile of a percentile that is no claim."""
     found = {}
-    for answer in answers(result.measurements, ALONE):
+    for answer in summary_answers(result.measurements, ALONE):
         value = answer.value
         if value is None and answer.query.statistic:
             value = result[f"{answer.query.metric}.{answer.query.statistic}.raw"]
@@ -199,7 +199,7 @@ def passed(surface: Surface, model: str, space: Space, draw: random.Random) -> I
             plan=surface.plan,
         )  # fmt: skip
         with ExitStack() as stack:
-            execute = stack.enter_context(warm() if surface.load else isolated())
+            execute = stack.enter_context(warm_executor() if surface.load else subprocess_executor())
             for point in groups[configuration]:
                 try:
                     job = request.job()
@@ -221,7 +221,7 @@ def goals(rows: Iterable[dict[str, Any]], bounded: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{"maximize": "throughput", "require": []}]
     for low, high in BOUNDS:
         bounds = np.quantile(latency, np.linspace(low, high, TRIED))
-        bound = 1e3 * math.exp(clearest(latency, score, bounds))
+        bound = 1e3 * math.exp(clearest_bound(latency, score, bounds))
         found.append({"maximize": "throughput", "require": [f"{bounded} <= {bound:.3g}ms"]})
     return found
 

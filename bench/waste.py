@@ -22,24 +22,24 @@ import torch
 from tests.zoo.frugal import FRUGAL
 from tests.zoo.needless import PLANTED
 
-from modeldyno.adapters.backends.torch.dataflow import flow
-from modeldyno.core.trace.redundant_ops import wastes
+from modeldyno.adapters.backends.torch.dataflow import record_flow
+from modeldyno.core.trace.redundant_ops import find_redundant_ops
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modeldyno.core.result.trace_data import Waste
+    from modeldyno.core.result.trace_data import RedundantOp
 
 
-def judge(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Waste, ...]:
+def judge(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[RedundantOp, ...]:
     """Follow one call of a model, and judge it."""
     with torch.inference_mode():
-        found = flow(partial(module.eval(), *args, **kwargs), module, torch.device("cpu"))
+        found = record_flow(partial(module.eval(), *args, **kwargs), module, torch.device("cpu"))
     assert found is not None
-    return wastes(found)
+    return find_redundant_ops(found)
 
 
-def told(found: tuple[Waste, ...]) -> str:
+def told(found: tuple[RedundantOp, ...]) -> str:
     """List what was told."""
     return "; ".join(f"{w.kind} in {w.scope or 'the whole'}: {w.reason}" for w in found) or "nothing"
 

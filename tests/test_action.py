@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from modeldyno.cli.profile import command
-from modeldyno.testing.forge import TOKEN, forge
+from modeldyno.testing.forge import TOKEN, serve_forge
 
 ROOT = Path(__file__).parent.parent
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
@@ -97,7 +97,7 @@ def test_a_gate_that_fails_comments_too(tmp_path: Path, monkeypatch: pytest.Monk
     """The verdict is the header of the comment; the step that runs the model has no token."""
     monkeypatch.setenv("GITHUB_REPOSITORY", "us/nets")
     inputs = {"model": MODEL, "install": "", "arguments": QUICK, "token": TOKEN, "pull-request": "7"}
-    with forge() as server:
+    with serve_forge() as server:
         monkeypatch.setenv("GITHUB_API_URL", server.url)
         code, said, _ = run(tmp_path, **inputs, require="latency.max <= 1ns")
         assert code == 1, said
@@ -125,7 +125,7 @@ def test_the_comment_is_kept_up_to_date(tmp_path: Path, monkeypatch: pytest.Monk
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    with forge() as server:
+    with serve_forge() as server:
         monkeypatch.setenv("GITHUB_API_URL", server.url)
         assert "posted the comment 1000" in commented("fails", TOKEN)
         assert "updated the comment 1000" in commented("holds", TOKEN)
@@ -136,7 +136,7 @@ def test_the_comment_is_kept_up_to_date(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_job_for_gitlab_comments_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its steps, as the page gives them, measure and put the verdict on the merge request."""
     jobs = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1])
-    with forge() as server:
+    with serve_forge() as server:
         for name, value in {
             "CI_MERGE_REQUEST_IID": "3", "CI_PROJECT_ID": "12", "CI_API_V4_URL": server.url,
             "GITLAB_TOKEN": TOKEN, "MODEL": MODEL,

@@ -21,7 +21,7 @@ from modeldyno.cli import cli, main
 from modeldyno.cli import load as load_command
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.errors import UncertifiedWarning
-from modeldyno.testing.server import serving
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -92,7 +92,7 @@ def test_the_loads_of_the_readme_and_the_recipes_work() -> None:
     """Those of a URL are run, for a shorter time; those that need an engine are words that are known."""
     loads = [shlex.split(command)[1:] for command in COMMANDS if " load " in command]
     assert len(loads) >= 4
-    with serving("--service", "exponential:0.002", "--workers", "4") as running:
+    with serve_in_subprocess("--service", "exponential:0.002", "--workers", "4") as running:
         for words in loads:
             there = [word.replace("127.0.0.1:8000", f"127.0.0.1:{running.port}") for word in words]
             short = ["0.5s" if before == "--duration" else word for before, word in pairwise(["", *there])]

@@ -20,14 +20,14 @@ from modeldyno.core.advice.rules import RULES
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_small_result
-from modeldyno.testing.server import serving
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.comparison.advise import Wish
+    from modeldyno.comparison.advise import AdviseOptions
     from modeldyno.core.spec.job import Job
-    from modeldyno.runtime.session import Campaign
+    from modeldyno.runtime.session import RunSession
 
 ROOT = Path(__file__).parents[1]
 DIGITS = str(ROOT / "examples" / "digits" / "digits.onnx")
@@ -98,7 +98,7 @@ def test_a_model_is_advised_from_python(monkeypatch: pytest.MonkeyPatch) -> None
     """The words become the job and the wish; a live object has no process of its own."""
     plan = Plan(min_time=0.05, max_time=0.5, precision=0.3)
 
-    def advised(job: Job, wish: Wish, bench: Campaign) -> Iterator[Advice]:
+    def advised(job: Job, wish: AdviseOptions, bench: RunSession) -> Iterator[Advice]:
         assert callable(bench.execute)
         assert (wish.max_time, wish.space, str(wish.query)) == (0.0, False, "throughput")
         assert job.plan == plan
@@ -144,7 +144,7 @@ def test_the_words_of_trend_are_known() -> None:
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """A server that takes 50 ms for each request, four at once: long enough for a busy client to keep up."""
-    with serving("--service", "constant:0.05", "--workers", "4") as running:
+    with serve_in_subprocess("--service", "constant:0.05", "--workers", "4") as running:
         yield f"127.0.0.1:{running.port}"
 
 

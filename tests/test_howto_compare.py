@@ -15,10 +15,10 @@ from modeldyno.cli import cli
 from modeldyno.cli import compare as module
 from modeldyno.cli import inspect as analysing
 from modeldyno.comparison.explain import CLOSE
-from modeldyno.core.comparison.build import smallest_effects
-from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, Contrast, Outcome
+from modeldyno.core.comparison.build import parse_smallest_effects
+from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, CandidateComparison, ChangeVerdict
 from modeldyno.core.comparison.default_metrics import SMALLEST
-from modeldyno.core.comparison.schedule import Turns
+from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.testing.sample_results import a_result
 
 PAGE = (Path(__file__).parent.parent / "docs" / "howto" / "compare.md").read_text(encoding="utf-8")
@@ -45,10 +45,10 @@ def test_every_option_that_is_named_is_one() -> None:
 
 def test_the_numbers_are_those_of_the_code() -> None:
     """Rounds, and what matters."""
-    assert Turns(sides=2).looks == (5, 10, 20)
+    assert RoundSchedule(sides=2).looks == (5, 10, 20)
     assert SMALLEST_EFFECT == 0.03
     assert SMALLEST == {"process_memory": 0.05, "load_time": 0.25, "first_call": 0.25}
-    assert smallest_effects(("latency=1%",))["latency"] == 0.01
+    assert parse_smallest_effects(("latency=1%",))["latency"] == 0.01
     assert CLOSE == 0.01
 
 
@@ -62,4 +62,4 @@ def test_the_python_is_that_of_the_api() -> None:
 
     assert calls["compare"] <= set(inspect.signature(modeldyno.compare).parameters)
     assert callable(modeldyno.save_comparison)
-    assert list(Contrast(candidate=a_result(), changes=()).of(Outcome.WORSE)) == []
+    assert list(CandidateComparison(candidate=a_result(), changes=()).of(ChangeVerdict.WORSE)) == []

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 import modeldyno
 from modeldyno import plugins
-from modeldyno.core.static.flops import Count, count
+from modeldyno.core.static.flops import Count, count_op
 from modeldyno.core.static.graph import Op, Tensor
 
 HOWTO = Path(__file__).parent.parent / "docs" / "howto"
@@ -67,7 +67,7 @@ def test_the_formula_counts(installed: dict[str, ModuleType]) -> None:
 
     assert plugins.formulas() == installed["my_package.formulas"].FORMULAS
     assert plugins.formulas()[op.kind](op) == Count(macs=15 * (24 + 8 + 12), elementwise=2 * 90)
-    assert count(op, plugins.formulas()).known
+    assert count_op(op, plugins.formulas()).known
 
 
 def test_the_use_of_the_page_gives_what_it_says(installed: dict[str, ModuleType]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from modeldyno.core.metrics.measurement import observed
+from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Found
 from modeldyno.errors import RequestError
 from modeldyno.runtime.events import event_of
@@ -66,6 +66,6 @@ def test_a_plugin_brings_a_metric(package: Path) -> None:
 
 def test_a_metric_that_nobody_declares_is_told_with_what_to_do() -> None:
     """Not a mistake of ours, and not one that comes up in the report alone."""
-    assert isinstance(event_of(observed("macs", 1)), Found)
+    assert isinstance(event_of(observed_number("macs", 1)), Found)
     with pytest.raises(RequestError, match="'vibes', which is no declared metric; a plugin declares its own"):
-        event_of(observed("vibes", 1.0))
+        event_of(observed_number("vibes", 1.0))

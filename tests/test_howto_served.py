@@ -14,7 +14,7 @@ import pytest
 import modeldyno
 from modeldyno import Profiler
 from modeldyno.cli import main
-from modeldyno.testing.server import serving
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ COMMANDS = [
 @pytest.fixture(scope="module")
 def place() -> Iterator[str]:
     """Run the server that the pages speak of, where there is a free port."""
-    with serving("--service", "exponential:0.002", "--workers", "4") as running:
+    with serve_in_subprocess("--service", "exponential:0.002", "--workers", "4") as running:
         yield f"127.0.0.1:{running.port}"
 
 

@@ -13,9 +13,9 @@ import pytest
 from modeldyno.cli import cli
 from modeldyno.cli import load as load_command
 from modeldyno.cli.sweep import command as sweep_command
-from modeldyno.cli.sweep import words
+from modeldyno.cli.sweep import merge_config
 from modeldyno.sweeps import build as words_of
-from modeldyno.sweeps.yaml_file import parse
+from modeldyno.sweeps.yaml_file import parse_sweep_text
 
 if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
@@ -48,8 +48,8 @@ def test_the_sweeps_of_the_page_are_studies() -> None:
     (file,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     given = [*shlex.split(line)[1:], *shlex.split(weights)]
     with sweep_command.make_context("sweep", given, **cli.context_settings) as context:
-        typed = words_of.study(words(context, context.params))[0]
-    written = words_of.study(parse(file, "sweep.yaml"))[0]
+        typed = words_of.build_study(merge_config(context, context.params))[0]
+    written = words_of.build_study(parse_sweep_text(file, "sweep.yaml"))[0]
 
     assert names(typed) == ["instances", "tagger.instances", "concurrency", "tagger.concurrency"]
     assert [str(bound) for bound in typed.goal.constraints] == [

@@ -13,7 +13,7 @@ import pytest
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.runtime.child_process import isolated
+from modeldyno.runtime.child_process import subprocess_executor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def hog() -> Iterator[None]:
 
 
 def run() -> Result:
-    with isolated() as execute:
+    with subprocess_executor() as execute:
         return execute(JOB, watch=lambda _event: None)
 
 

@@ -58,8 +58,8 @@ def test_a_missing_extra_says_what_to_install() -> None:
     ):
         plugins.require(("json", "no_such_module"), "model x")
 
-    assert plugins.missing(("onnx",), "model x").endswith("pip install onnx onnxruntime")
-    assert plugins.missing(("psycopg",), "store").endswith("pip install 'psycopg[binary]'")
+    assert plugins.missing_message(("onnx",), "model x").endswith("pip install onnx onnxruntime")
+    assert plugins.missing_message(("psycopg",), "store").endswith("pip install 'psycopg[binary]'")
 
 
 def test_what_to_install_is_what_the_extras_declare() -> None:

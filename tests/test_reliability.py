@@ -20,12 +20,12 @@ from modeldyno.core.result.result import Doubted, Failed, FailureKind
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.data import Payload
 from modeldyno.errors import RequestError
-from modeldyno.runtime.events import Stage
-from modeldyno.runtime.output_checks import checked
-from modeldyno.runtime.session_setup import called
+from modeldyno.runtime.events import RunStage
+from modeldyno.runtime.output_checks import check_outputs
+from modeldyno.runtime.session_setup import first_call
 from modeldyno.testing import models
 from modeldyno.testing.fakes import a_model
-from modeldyno.testing.server import serving
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,10 +76,10 @@ def test_of_100_broken_models_100_are_flagged(first: int) -> None:
     }  # fmt: skip
     for number in range(first, first + 20):
         kind, model = broken(number)
-        stage = Stage(watch=lambda _event: None)
+        stage = RunStage(watch=lambda _event: None)
         payload = Payload(feeds=({},), samples=1, used=())
-        opened = called(Session(model), payload, a_model(), stage, patience=60.0)
-        events = [*opened.found, *checked(opened, "last call", stage)]
+        opened = first_call(Session(model), payload, a_model(), stage, patience=60.0)
+        events = [*opened.found, *check_outputs(opened, "last call", stage)]
         found = {event.failure.kind for event in events if isinstance(event, Failed)}
         codes = {event.doubt.code for event in events if isinstance(event, Doubted)}
 
@@ -228,7 +228,7 @@ def test_of_200_secrets_none_is_kept(
     headers = [f"--header=X-More-{n}: {s}" for n, s in enumerate(secrets[150:])]
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     monkeypatch.chdir(tmp_path)
-    with serving("--service", "constant:0.002") as server:
+    with serve_in_subprocess("--service", "constant:0.002") as server:
         address = f"http://127.0.0.1:{server.port}#echo"
         short = ("--input", "x=1x4", "--max-time", "1.5s", "--min-time", "0.3s", "--duration", "0.5s")
         for words in (

@@ -42,7 +42,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.profiling.request import Request
-from modeldyno.profiling.run import measure
+from modeldyno.profiling.run import run_request
 from modeldyno.testing.loaders import is_one_sentence
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def asked(path: Path) -> Request:
 def examined(path: Path) -> Iterator[ModelDynoError | None]:
     """Give the answers of `inspect` to the path, and to the path under every scheme for files."""
     try:
-        measure(asked(path), in_process=True)
+        run_request(asked(path), in_process=True)
         yield None
     except ModelDynoError as error:
         yield error
@@ -288,7 +288,7 @@ def test_a_sound_directory_with_a_pickle_is_looked_at(tmp_path: Path) -> None:
     nest = tmp_path / "nest"
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Reduced(Path.touch, nest)))
 
-    outcome = measure(asked(folder), in_process=True)
+    outcome = run_request(asked(folder), in_process=True)
     assert (outcome.result["macs"] or 0) > 0
     assert not nest.exists()
 

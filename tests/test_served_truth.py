@@ -19,8 +19,8 @@ import pytest
 from modeldyno.adapters.probes import load as probe
 from modeldyno.adapters.probes import load_monitor
 from modeldyno.core.load import load_analysis
-from modeldyno.core.load.load_analysis import SATURATED, Window
-from modeldyno.core.load.request_log import Records, joined
+from modeldyno.core.load.load_analysis import SATURATED, SteadyWindow
+from modeldyno.core.load.request_log import Records, join_records
 from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
@@ -28,11 +28,11 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats import statistics
 from modeldyno.interfaces import Subject
-from modeldyno.loadgen import Ending, Taken, Usage
-from modeldyno.loadgen.driver_pool import driving
+from modeldyno.loadgen import DriverUsage, LoadEnd, LoadProgress
+from modeldyno.loadgen.driver_pool import run_load_drivers
 from modeldyno.testing import queueing
 from modeldyno.testing.fakes import a_model
-from modeldyno.testing.server import serving
+from modeldyno.testing.server import serve_in_subprocess
 from modeldyno.testing.service_model import Service, Stall, constant, exponential
 from modeldyno.testing.simulation import simulate
 
@@ -47,21 +47,21 @@ RUNS, SLOW_RUNS = 60, 300
 TAILS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
-def a_window(service: Service, load: Load, seconds: float, seed: int) -> Window:
+def a_window(service: Service, load: Load, seconds: float, seed: int) -> SteadyWindow:
     """The last so many seconds of arrivals to a server that began empty, drained afterwards."""
     records = simulate(service, load, seed=seed).records
     end = int(records.due.min()) + int((load.duration or 0.0) * 1e9)
-    return Window(records=records, begin=end - int(seconds * 1e9), end=end, load=load)
+    return SteadyWindow(records=records, begin=end - int(seconds * 1e9), end=end, load=load)
 
 
-def queue(busy: float, workers: int, seconds: float, seed: int) -> Window:
+def queue(busy: float, workers: int, seconds: float, seed: int) -> SteadyWindow:
     """M/M/k, after a fifth of the time as warm-up."""
     rate = busy * workers / CALL
     load = Load(arrivals=Arrivals.POISSON, rate=rate, duration=1.2 * seconds)
     return a_window(Service(durations=exponential(CALL), workers=workers), load, seconds, seed)
 
 
-def measured(window: Window) -> dict[str, Measurement]:
+def measured(window: SteadyWindow) -> dict[str, Measurement]:
     return {found.metric: found for found in load_analysis.measurements(window) if not found.scope}
 
 
@@ -124,7 +124,7 @@ def test_intervals_of_a_long_load_cover_the_truth(
 def test_a_stable_queue_is_not_called_saturated(workers: int, busy: float) -> None:
     """At most 2 % of loads that the server can carry are called an overload."""
     runs = 60
-    called = sum(load_analysis.void(queue(busy, workers, 30.0, seed)) != "" for seed in range(runs))
+    called = sum(load_analysis.void_reason(queue(busy, workers, 30.0, seed)) != "" for seed in range(runs))
     assert called / runs <= 0.02 + slack(0.02, runs)
 
 
@@ -135,8 +135,8 @@ def test_an_overload_is_called_saturated(workers: int, busy: float) -> None:
     called = 0
     for seed in range(runs):
         window = queue(busy, workers, 30.0, seed)
-        called += load_analysis.void(window) == SATURATED
-        if load_analysis.void(window):
+        called += load_analysis.void_reason(window) == SATURATED
+        if load_analysis.void_reason(window):
             assert SATURATED in {doubt.code for doubt in load_analysis.doubts(window)}
             assert spread(measured(window)["latency"]).certified("p50") is None
     assert called / runs >= 0.95 - slack(0.95, runs)
@@ -146,7 +146,7 @@ def test_what_waits_for_a_slot_is_an_overload_too() -> None:
     """With a limit of requests on their way, the queue is the client's, and latency still counts it."""
     load = Load(arrivals=Arrivals.POISSON, rate=130, concurrency=8, duration=36.0)
     window = a_window(Service(durations=exponential(CALL)), load, 30.0, seed=0)
-    assert load_analysis.void(window) == SATURATED
+    assert load_analysis.void_reason(window) == SATURATED
     found = measured(window)
     assert spread(found["service_time"]).statistic("p99") < 0.5
     assert spread(found["latency"]).statistic("p50") > 2.0
@@ -210,7 +210,7 @@ class Replay:
     def __post_init__(self) -> None:
         self.now = int(self.records.due.min())
 
-    def take(self, wait: float) -> Taken:
+    def take(self, wait: float) -> LoadProgress:
         """Let time pass."""
         self.now += int(wait * 1e9)
         end = int(np.searchsorted(self.records.end, self.now, side="right"))
@@ -218,17 +218,17 @@ class Replay:
         mask[self.shown : end] = True
         self.shown = end
         flying = int((self.records.sent <= self.now).sum()) - end
-        return Taken(records=self.records.chosen(mask), in_flight=flying, backlog=0, ended=False)
+        return LoadProgress(records=self.records.chosen(mask), in_flight=flying, backlog=0, ended=False)
 
-    def usage(self) -> Sequence[Usage]:
+    def usage(self) -> Sequence[DriverUsage]:
         """Cost little."""
         wall = (self.now - int(self.records.due.min())) * 1e-9
-        return [Usage(cpu=0.1 * wall, wall=wall, sent=self.shown, opened=1)]
+        return [DriverUsage(cpu=0.1 * wall, wall=wall, sent=self.shown, opened=1)]
 
-    def stop(self, _grace: float) -> Ending:
+    def stop(self, _grace: float) -> LoadEnd:
         """Let what is on its way end."""
         mask = (self.records.due <= self.now) & (np.arange(len(self.records)) >= self.shown)
-        return Ending(records=self.records.chosen(mask), replies=(), usages=tuple(self.usage()))
+        return LoadEnd(records=self.records.chosen(mask), replies=(), usages=tuple(self.usage()))
 
 
 class Session:
@@ -261,7 +261,7 @@ def probed(
     def replayed(*_: object, **__: object) -> Iterator[Replay]:
         yield replay
 
-    monkeypatch.setattr("modeldyno.loadgen.driver_pool.driving", replayed)
+    monkeypatch.setattr("modeldyno.loadgen.driver_pool.run_load_drivers", replayed)
     monkeypatch.setattr(load_monitor, "perf_counter", lambda: replay.now * 1e-9)
     monkeypatch.setattr(load_monitor, "monotonic_ns", lambda: replay.now)
     found = list(probe.measure(Subject(model=a_model(), session=Session(), load=load), plan))
@@ -326,17 +326,17 @@ def test_every_request_lies_around_what_the_server_saw() -> None:
     How little that is, a quiet machine tells: bench/served_truth.py.
     """
     count = 200
-    with serving("--service", "exponential:0.003", "--workers", "2") as server:
+    with serve_in_subprocess("--service", "exponential:0.003", "--workers", "2") as server:
         messages = tuple(f"GET / HTTP/1.1\r\nHost: x\r\nX-Id: {n}\r\n\r\n".encode() for n in range(count))
         target = Target(
             protocol="http", transport=Transport.HTTP, host=server.host, port=server.port, messages=messages
         )
         load = Load(concurrency=4, requests=count)
         parts = []
-        with driving(target, load) as driven:
+        with run_load_drivers(target, load) as driven:
             while not (taken := driven.take(0.25)).ended:
                 parts.append(taken.records)
-            records = joined([*parts, taken.records, driven.stop(60.0).records])
+            records = join_records([*parts, taken.records, driven.stop(60.0).records])
         truth = server.truth()
     assert sorted(records.message) == sorted(truth.id) == list(range(count))
     ours, theirs = np.argsort(records.message), np.argsort(truth.id)
@@ -344,7 +344,9 @@ def test_every_request_lies_around_what_the_server_saw() -> None:
     assert records.fine.all()
     assert (sent <= truth.arrival[theirs]).all()
     assert (truth.end[theirs] <= end).all()
-    window = Window(records=records, begin=int(records.due.min()), end=int(records.due.max()) + 1, load=load)
+    window = SteadyWindow(
+        records=records, begin=int(records.due.min()), end=int(records.due.max()) + 1, load=load
+    )
     said = spread(measured(window)["service_time"])
     inside, way = truth.end - truth.arrival, (end - sent) - (truth.end - truth.arrival)[theirs]
     assert said.statistic("mean") == pytest.approx((inside.mean() + way.mean()) * 1e-9)

@@ -17,7 +17,7 @@ from modeldyno.cli import COMMANDS, cli
 from modeldyno.cli.help_pages import show_all_options
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.static.flops.registry import convention, formulas
+from modeldyno.core.static.flops.registry import describe_formula, formulas
 
 if TYPE_CHECKING:
     from modeldyno.core.static.flops import Formula
@@ -80,7 +80,7 @@ def operators() -> str:
     for kind, formula in table.items():
         dialect, _, name = kind.rpartition(".")
         twin = kind.removesuffix("_")
-        if twin != kind and twin in table and convention(table[twin]) == convention(formula):
+        if twin != kind and twin in table and describe_formula(table[twin]) == describe_formula(formula):
             continue
         sentence, given = _convention(formula)
         key = (*_place(formula), given)
@@ -116,7 +116,7 @@ def _place(formula: Formula) -> tuple[str, int]:
 def _convention(formula: Formula) -> tuple[str, str]:
     """Give the sentence of a formula, and what the names in it are: as given, or by default."""
     function = getattr(formula, "func", formula)
-    sentence = convention(function)
+    sentence = describe_formula(function)
     given = {
         name: parameter.default
         for name, parameter in inspect.signature(function).parameters.items()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modeldyno import BaseModelInspector, Profiler
-from modeldyno.testing.server import serving
+from modeldyno.testing.server import serve_in_subprocess
 
 
 class Client(BaseModelInspector):
@@ -33,7 +33,7 @@ class Client(BaseModelInspector):
             return bytes(answer.read())
 
 
-with serving("--service", "exponential:0.005", "--workers", "4") as running:
+with serve_in_subprocess("--service", "exponential:0.005", "--workers", "4") as running:
     Client.url = f"http://127.0.0.1:{running.port}/v2/models/echo/infer"
     inspector = Client([1, 2, 3, 4], batch_num=200, batch_size=8, sla=0.05, percentile=95)
     print(Profiler({"name": "echo", "engine": "own"}, inspector=inspector).diagnose())

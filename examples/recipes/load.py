@@ -6,9 +6,11 @@ import sys
 from contextlib import nullcontext
 
 import modeldyno
-from modeldyno.testing.server import serving
+from modeldyno.testing.server import serve_in_subprocess
 
-own = nullcontext() if sys.argv[1:] else serving("--service", "exponential:0.005", "--workers", "4")
+own = (
+    nullcontext() if sys.argv[1:] else serve_in_subprocess("--service", "exponential:0.005", "--workers", "4")
+)
 with own as running:
     url = sys.argv[1] if running is None else f"http://127.0.0.1:{running.port}#echo"
     inputs = () if running is None else "x=1x8"

@@ -77,7 +77,7 @@ def resolve(kind: str, name: str) -> Any:
     except ModuleNotFoundError as error:
         missing_module, package = error.name or name, entry.module.partition(".")[0]
         if missing_module.partition(".")[0] != package:
-            raise MissingExtra(missing((missing_module,), f"{kind} '{name}'")) from error
+            raise MissingExtra(missing_message((missing_module,), f"{kind} '{name}'")) from error
         raise MissingExtra(
             f"The {kind} '{name}' is registered, but {missing_module} is missing: {package} has changed "
             "since it was installed; reinstall it."
@@ -109,10 +109,10 @@ def require(modules: Iterable[str], wanted_by: str) -> None:
     """
     missing_modules = tuple(module for module in modules if find_spec(module) is None)
     if missing_modules:
-        raise MissingExtra(missing(missing_modules, wanted_by))
+        raise MissingExtra(missing_message(missing_modules, wanted_by))
 
 
-def missing(modules: tuple[str, ...], wanted_by: str) -> str:
+def missing_message(modules: tuple[str, ...], wanted_by: str) -> str:
     """Return a sentence that says what to install."""
     return f"The {wanted_by} needs {', '.join(modules)}; install it with: {install_command(modules)}"
 

@@ -11,7 +11,7 @@ import pytest
 import modeldyno
 from modeldyno import BoundBroken, Plan, Result
 from modeldyno.errors import NotStoredWarning, RequestError, StoreError
-from modeldyno.profiling.run import Outcome
+from modeldyno.profiling.run import JudgedResult
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
@@ -113,9 +113,9 @@ def test_probes_are_named_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch
     """Text with commas is several names."""
     asked: list[Request] = []
 
-    def carried_out(request: Request, *_: object, **__: object) -> Outcome:
+    def carried_out(request: Request, *_: object, **__: object) -> JudgedResult:
         asked.append(request)
-        return Outcome(result=a_result())
+        return JudgedResult(result=a_result())
 
     monkeypatch.setattr(api_profile, "carried_out", carried_out)
     modeldyno.profile(DIGITS, probes="latency, layers", max_time=3, min_runs=7, threads=2)
@@ -188,9 +188,9 @@ def test_the_options_of_the_second_pass_are_those_of_the_command_line(
     monkeypatch.chdir(tmp_path)
     asked: list[Request] = []
 
-    def carried_out(request: Request, *_: object, **__: object) -> Outcome:
+    def carried_out(request: Request, *_: object, **__: object) -> JudgedResult:
         asked.append(request)
-        return Outcome(result=a_result())
+        return JudgedResult(result=a_result())
 
     monkeypatch.setattr(api_profile, "carried_out", carried_out)
     modeldyno.profile(

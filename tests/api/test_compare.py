@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import modeldyno
-from modeldyno.core.comparison.comparison import Outcome
+from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.default_metrics import ALL
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.errors import RequestError
@@ -34,10 +34,12 @@ def test_results_are_compared_as_they_are() -> None:
     """The smallest change that matters may be given in any form."""
     before, after = measured(1.0), measured(1.1)
 
-    assert modeldyno.compare(before, after).contrasts[0].outcome is Outcome.WORSE
+    assert modeldyno.compare(before, after).contrasts[0].outcome is ChangeVerdict.WORSE
     for smallest in (0.2, "20%", {"latency": "20%"}, {ALL: 0.2}):
-        assert modeldyno.compare(before, after, smallest=smallest).contrasts[0].outcome is Outcome.SAME
-    assert modeldyno.compare(before, after, after, metrics="latency").contrasts[1].outcome is Outcome.WORSE
+        assert modeldyno.compare(before, after, smallest=smallest).contrasts[0].outcome is ChangeVerdict.SAME
+    assert (
+        modeldyno.compare(before, after, after, metrics="latency").contrasts[1].outcome is ChangeVerdict.WORSE
+    )
 
 
 def test_a_comparison_is_saved_and_read(tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ def test_live_functions_are_compared_inside_this_process() -> None:
         plan=QUICK,
     )
 
-    assert comparison.contrasts[0].outcome is Outcome.WORSE
+    assert comparison.contrasts[0].outcome is ChangeVerdict.WORSE
     assert comparison.sequence == (0, 1, 1, 0, 0, 1)
     assert comparison.contrasts[0].outputs[0].largest == 0.0
     assert "not-isolated" in [doubt.code for doubt in comparison.baseline.doubts]

@@ -17,7 +17,7 @@ from modeldyno import Profiled, profiled
 from modeldyno.api.decorators import MOST_REGIONS, OTHERS
 from modeldyno.environment import process_tree
 from modeldyno.errors import RequestError
-from modeldyno.regions.summary import cost
+from modeldyno.regions.summary import recording_cost
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
@@ -786,7 +786,7 @@ def test_the_report_fits_80_columns(mark: Profiled, clock: Clock) -> None:
 
 def test_noting_down_has_a_cost_that_is_told() -> None:
     """It is measured where it is asked for, and is no more than some microseconds."""
-    assert 0 < cost() < 1e-3
+    assert 0 < recording_cost() < 1e-3
 
 
 def test_marking_imports_no_framework() -> None:

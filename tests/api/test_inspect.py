@@ -13,7 +13,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.profiling.run import Outcome
+from modeldyno.profiling.run import JudgedResult
 from modeldyno.testing.sample_results import an_inspection
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class Lab:
         """Start without requests."""
         self.asked: list[tuple[Request, bool]] = []
 
-    def measure(self, asked: Request, *, in_process: bool, watch: object) -> Outcome:
+    def measure(self, asked: Request, *, in_process: bool, watch: object) -> JudgedResult:
         """Record the request."""
         del watch
         self.asked.append((asked, in_process))
-        return Outcome(result=an_inspection())
+        return JudgedResult(result=an_inspection())
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from modeldyno import (
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.servers import tcp_ports
-from modeldyno.testing.server import serving
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +97,7 @@ class Failing(BaseModelInspector):
 @pytest.fixture(scope="module")
 def server() -> Iterator[int]:
     """Run a server; yield its port."""
-    with serving("--service", "constant:0.002") as running:
+    with serve_in_subprocess("--service", "constant:0.002") as running:
         yield running.port
 
 
@@ -266,7 +266,7 @@ def test_a_server_without_a_page_for_its_model_is_ready_when_it_answers(server: 
 
 def test_a_mistyped_name_sends_few_requests() -> None:
     """If every request fails, the run ends early with the server's message."""
-    with serving() as running:
+    with serve_in_subprocess() as running:
         place = Endpoint(host="127.0.0.1", port=running.port, model="absent")
         inspector = TorchServeInspector(np.ones(4, np.float32), endpoint=place, batch_num=100)
         with pytest.raises(RunFailed, match=r"none of \d\d requests was answered well.*404"):

@@ -10,7 +10,7 @@ import pytest
 import modeldyno
 from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE
 from modeldyno.errors import RequestError
-from modeldyno.testing.server import serving
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ PLAN = modeldyno.Plan(max_time=1.5, min_time=0.3, precision=0.3)
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """Run a server that takes 2 ms for each request."""
-    with serving("--service", "constant:0.002") as running:
+    with serve_in_subprocess("--service", "constant:0.002") as running:
         yield f"http://127.0.0.1:{running.port}#echo"
 
 

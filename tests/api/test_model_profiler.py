@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from modeldyno import Benchmark, Figures, ModelProfiler, UncertifiedWarning, codec, progress, read, read_all
-from modeldyno.api.profiler_session import Step
+from modeldyno.api.profiler_session import SessionStep
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed, pack
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number, pack
 from modeldyno.core.result.result import Failure, FailureKind
-from modeldyno.core.result.static_data import Held
-from modeldyno.core.result.trace_data import Activity, Course, Executed, Happening, Layer
+from modeldyno.core.result.static_data import MemoryItem
+from modeldyno.core.result.trace_data import EventKind, ExecutedOp, Layer, MemoryTimeline, TraceReport
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RequestError, RunFailed, UnknownName, UnreadableDocument
 from modeldyno.testing.sample_results import a_result
@@ -65,7 +65,7 @@ def test_a_percentile_that_is_no_claim_warns_when_it_is_read() -> None:
 
 def test_throughput_keeps_its_kinds_apart() -> None:
     """Samples, batches and, where an input is tokens, tokens."""
-    rates = (observed("throughput", 80.0), observed("batch_rate", 10.0))
+    rates = (observed_number("throughput", 80.0), observed_number("batch_rate", 10.0))
     text = InputSpec(name="input_ids", shape=(8, 128), dtype="int64")
     image = InputSpec(name="pixels", shape=(8, 128), dtype="float32")
 
@@ -83,10 +83,10 @@ def test_memory_is_several_numbers() -> None:
     """The peak is the process's on a CPU, and the allocator's on a device; both are also separate keys."""
     process = (
         Measurement(metric="process_memory", value=spread(100.0, 300.0)),
-        observed("process_memory", 1000, scope="baseline"),
+        observed_number("process_memory", 1000, scope="baseline"),
         Measurement(metric="weight_bytes", value=40),
-        observed("throughput", 80.0),
-        observed("batch_rate", 10.0),
+        observed_number("throughput", 80.0),
+        observed_number("batch_rate", 10.0),
     )
     host = a_figure(*process)["memory"]
     assert (host["peak"], host["peak_of"], host["per_sample"], host["average"]) == (
@@ -94,7 +94,7 @@ def test_memory_is_several_numbers() -> None:
     )  # fmt: skip
     assert (host["weights"], host["process_baseline"]) == (40, 1000)
     assert "allocator_reserved" not in host
-    device = a_figure(*process, observed("allocator_reserved", 800))["memory"]
+    device = a_figure(*process, observed_number("allocator_reserved", 800))["memory"]
     assert (device["peak"], device["peak_of"], device["process_peak"]) == (800, "allocator_reserved", 300)
 
 
@@ -123,7 +123,7 @@ def test_what_was_not_measured_is_absent() -> None:
 def test_resources_are_of_the_whole_or_by_device() -> None:
     """Numbers of the process stand plainly, those of devices by their names."""
     figures = a_figure(
-        observed("cpu_utilization", 1.5),
+        observed_number("cpu_utilization", 1.5),
         Measurement(metric="gpu_utilization", value=spread(0.5, 0.7), scope="gpu 0"),
     )["resources"]
 
@@ -134,17 +134,18 @@ def watched() -> Figures:
     layers = tuple(
         Layer(path=path, kind=kind) for path, kind in (("", "Net"), ("a", "Attention"), ("b", "Mlp"))
     )
-    kinds = (Happening.OPERATOR, Happening.KERNEL, Happening.TRANSFER, Happening.RANGE)
-    activity = Activity(
+    kinds = (EventKind.OPERATOR, EventKind.KERNEL, EventKind.TRANSFER, EventKind.RANGE)
+    activity = TraceReport(
         layers=layers,
         executed=tuple(
-            Executed(name=str(kind), kind=kind, calls=1, self_time=0.001, total_time=0.002) for kind in kinds
+            ExecutedOp(name=str(kind), kind=kind, calls=1, self_time=0.001, total_time=0.002)
+            for kind in kinds
         ),
-        course=Course(
+        course=MemoryTimeline(
             times=pack((0.0, 0.001, 0.002, 0.003)),
             levels={"weights": pack((10, 10, 10, 10)), "activations": pack((0, 5, 5, 0))},
         ),
-        held=(Held(scope="a", role="activations", bytes=5),),
+        held=(MemoryItem(scope="a", role="activations", bytes=5),),
     )
     return a_figure(
         Measurement(metric="self_time", value=spread(0.001)),
@@ -522,7 +523,7 @@ def session() -> ModelProfiler:
     """A profiler that was asked for a profile and for three configurations, one of which failed."""
     fast, slow = (
         a_result(id=digit * 12, measurements=(Measurement(metric="latency", value=spread(time)),
-                                              observed("throughput", 1 / time)))
+                                              observed_number("throughput", 1 / time)))
         for digit, time in (("1", 0.001), ("2", 0.004))
     )  # fmt: skip
     tried = Benchmark(
@@ -533,8 +534,8 @@ def session() -> ModelProfiler:
         )
     )
     profiler = ModelProfiler(STEADY)
-    profiler.steps.append(Step(name="profile", results=(a_result(),)))
-    profiler.steps.append(Step(name="benchmark", results=(slow, fast), tried=tuple(tried.tried())))
+    profiler.steps.append(SessionStep(name="profile", results=(a_result(),)))
+    profiler.steps.append(SessionStep(name="benchmark", results=(slow, fast), tried=tuple(tried.tried())))
     return profiler
 
 
@@ -617,8 +618,8 @@ def test_what_two_have_measured_is_compared() -> None:
     first, second = ModelProfiler(STEADY), ModelProfiler(STEADY)
     with pytest.raises(RequestError, match="Nothing was measured yet"):
         first.compare(second)
-    first.steps.append(Step(name="profile", results=(a_result(),)))
-    second.steps.append(Step(name="profile", results=(a_result(id="ba9876543210"),)))
+    first.steps.append(SessionStep(name="profile", results=(a_result(),)))
+    second.steps.append(SessionStep(name="profile", results=(a_result(id="ba9876543210"),)))
 
     comparison = first.compare(second)
 

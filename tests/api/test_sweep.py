@@ -12,11 +12,11 @@ import pytest
 import modeldyno
 from modeldyno import codec
 from modeldyno.core.result.result import FailureKind
-from modeldyno.core.study.study import Budget, Stage, State
+from modeldyno.core.study.study import Budget, TrialPurpose, TrialState
 from modeldyno.core.study.trial_effort import LONGEST
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.sweeps import loop
-from modeldyno.testing.studies import Bench
+from modeldyno.testing.studies import SimulatedTrials
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Event
@@ -32,10 +32,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(monkeypatch: pytest.MonkeyPatch) -> SimulatedTrials:
     """Replace the measurement of trials by a simulation."""
-    made = Bench(rate=lambda point: 100.0 * float(point.get("batch_size", 1)))
-    monkeypatch.setattr(loop, "children", lambda _interrupted: nullcontext(made))
+    made = SimulatedTrials(rate=lambda point: 100.0 * float(point.get("batch_size", 1)))
+    monkeypatch.setattr(loop, "subprocess_executors", lambda _interrupted: nullcontext(made))
     return made
 
 
@@ -46,8 +46,8 @@ def test_a_real_model_is_swept() -> None:
         DIGITS, space={"batch_size": (1, 64)}, max_trials=5, plan=QUICK, graph_optimization="basic"
     )
 
-    assert {trial.stage for trial in study.trials} >= {Stage.DEFAULT, Stage.VERIFY}
-    assert {trial.state for trial in study.trials} == {State.DONE}
+    assert {trial.stage for trial in study.trials} >= {TrialPurpose.DEFAULT, TrialPurpose.VERIFY}
+    assert {trial.state for trial in study.trials} == {TrialState.DONE}
     assert study.model is not None
     assert modeldyno.ranking(study).best is not None
     assert modeldyno.read_study(study.id[:6]) == study
@@ -63,11 +63,11 @@ def test_a_live_object_is_swept_here() -> None:
         max_trials=2, store=False,
     )  # fmt: skip
 
-    assert {trial.state for trial in study.trials} == {State.DONE}
+    assert {trial.state for trial in study.trials} == {TrialState.DONE}
     assert all("not-isolated" in trial.doubts for trial in study.trials)
 
 
-def test_spaces_in_all_their_forms(bench: Bench) -> None:
+def test_spaces_in_all_their_forms(bench: SimulatedTrials) -> None:
     """Axes are given by name, with tuples, ranges and text, or as on the command line."""
     told: tuple[Any, ...] = (
         {"batch_size": (1, 2, 4), "intra_threads": "1..2"},
@@ -81,7 +81,7 @@ def test_spaces_in_all_their_forms(bench: Bench) -> None:
     assert len(bench.jobs) == 3
 
 
-def test_a_plan_is_that_of_verification(bench: Bench) -> None:
+def test_a_plan_is_that_of_verification(bench: SimulatedTrials) -> None:
     """Verification uses the Plan, including its percentiles; search trials are shorter."""
     plan = modeldyno.Plan(max_time=12.0, percentiles=("p99",), min_runs=7)
     modeldyno.sweep(DIGITS, space="batch_size=1,2", plan=plan, require="latency.p90 <= 1s", store=False)
@@ -93,7 +93,7 @@ def test_a_plan_is_that_of_verification(bench: Bench) -> None:
     assert (plans[False].min_runs, plans[True].min_runs) == (30, 7)
 
 
-def test_a_study_is_resumed_with_another_budget(bench: Bench) -> None:
+def test_a_study_is_resumed_with_another_budget(bench: SimulatedTrials) -> None:
     """A study is resumed from the store or from a Study, and nothing is measured twice."""
     begun = modeldyno.sweep(DIGITS, space="batch_size=1,2,4", max_trials=2)
     assert modeldyno.read_study("digits") == begun
@@ -107,7 +107,7 @@ def test_a_study_is_resumed_with_another_budget(bench: Bench) -> None:
     assert modeldyno.read_study(begun.id) == ended
 
 
-def test_a_study_is_read_from_a_file(bench: Bench, tmp_path: Path) -> None:
+def test_a_study_is_read_from_a_file(bench: SimulatedTrials, tmp_path: Path) -> None:
     """A file that holds a study is read like one from the store."""
     study = modeldyno.sweep(DIGITS, space="batch_size=1,2", max_trials=1, store=False)
     (tmp_path / "study.json").write_bytes(codec.encode_study(study))
@@ -117,7 +117,7 @@ def test_a_study_is_read_from_a_file(bench: Bench, tmp_path: Path) -> None:
     assert len(bench.jobs) == 1
 
 
-def test_an_interruption_gives_the_study_so_far(bench: Bench) -> None:
+def test_an_interruption_gives_the_study_so_far(bench: SimulatedTrials) -> None:
     """After Ctrl-C, the returned and the stored study have all finished trials."""
     import signal
 
@@ -158,7 +158,7 @@ def test_what_is_wrong_is_told_in_the_words_of_python(told: dict[str, Any], mess
     assert "--" not in str(caught.value)
 
 
-def test_a_sweep_without_hope_raises(bench: Bench) -> None:
+def test_a_sweep_without_hope_raises(bench: SimulatedTrials) -> None:
     """If no trial runs, the cause is raised; the trials are stored."""
     bench.fails = lambda _point: FailureKind.CRASH
     with pytest.raises(RunFailed, match="The first 2 trials failed, in load: it took too much"):

@@ -63,7 +63,7 @@ def chromium() -> Iterator[Any]:
     """Chromium, by Playwright; none of it is needed elsewhere."""
     playwright = pytest.importorskip("playwright.sync_api")
     try:
-        program = pdf.browser()
+        program = pdf.find_browser()
     except MissingExtra as error:
         pytest.skip(str(error))
     with playwright.sync_playwright() as started:

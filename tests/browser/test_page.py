@@ -9,7 +9,7 @@ from modeldyno.core.report.blocks import Align, Column, Table
 from modeldyno.core.report.charts import Picture
 from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.conclusions import a_capacity, a_ladder, a_trend
-from modeldyno.testing.reporters import full, hostile
+from modeldyno.testing.reporters import full_result, hostile_result
 from modeldyno.testing.reports import (
     PAYLOADS,
     a_large_study,
@@ -21,7 +21,7 @@ from modeldyno.testing.reports import (
 )
 from modeldyno.testing.sample_results import an_inspection
 from modeldyno.views import page
-from modeldyno.views.combined_page import Page, together
+from modeldyno.views.combined_page import Page, combine_pages
 from modeldyno.views.comparison import page as comparison_page
 from modeldyno.views.comparison import trend as history
 from modeldyno.views.load import page as load_page
@@ -45,7 +45,7 @@ def study(trials: int = 1000) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "a study of 1,000 trials": study,
-    "a result": lambda: html.render(full()),
+    "a result": lambda: html.render(full_result()),
     "a comparison": lambda: html.lay_out(comparison_page.page(a_measured_comparison()), title="a comparison"),
     "an inspection": lambda: html.render(an_inspection()),
     "a ladder of loads": lambda: html.lay_out(load_page.page(a_ladder()), title="a ladder"),
@@ -74,7 +74,7 @@ def test_a_page_asks_for_nothing_and_breaks_nothing(opened: Open, kind: str, sch
 
 def test_a_page_reads_without_script(opened: Open) -> None:
     """With scripts switched off there are the tables, the sentences and the histogram."""
-    with opened(html.render(full()), java_script_enabled=False) as found:
+    with opened(html.render(full_result()), java_script_enabled=False) as found:
         assert found.page.locator("table").first.is_visible()
         assert found.page.locator("figure svg rect").first.is_visible()
         assert found.page.locator("p.description").first.is_visible()
@@ -107,14 +107,14 @@ def test_tables_are_sorted_by_keyboard(opened: Open) -> None:
 
 def test_names_and_values_have_no_order(opened: Open) -> None:
     """A table of metrics, each of its own unit, is not sorted."""
-    with opened(html.render(full())) as found:
+    with opened(html.render(full_result())) as found:
         assert found.count("section > .scroll table.figures") > 0
         assert found.count("section > .scroll table.figures th button") == 0
 
 
 def test_every_picture_is_drawn_without_scrolling(opened: Open) -> None:
     """Whoever photographs or prints the whole page gets every picture, soon after it has loaded."""
-    with opened(html.render(full())) as found:
+    with opened(html.render(full_result())) as found:
         found.page.wait_for_selector("figure[data-picture]:not(.drawn)", state="detached")
 
         assert found.count("figure.drawn") > 1
@@ -134,7 +134,7 @@ def test_a_phone_shows_every_column(opened: Open) -> None:
 
 def test_doubts_are_folded_and_the_figures_stand_above(opened: Open) -> None:
     """At 1280 pixels the key figures and the first table begin within the first screen."""
-    with opened(html.render(full()), viewport={"width": 1280, "height": 800}) as found:
+    with opened(html.render(full_result()), viewport={"width": 1280, "height": 800}) as found:
         top = "document.querySelector('{}').getBoundingClientRect().top"
 
         assert found.page.evaluate(top.format("dl.tiles")) < found.page.evaluate(top.format("details.doubts"))
@@ -144,7 +144,7 @@ def test_doubts_are_folded_and_the_figures_stand_above(opened: Open) -> None:
 
 def test_who_cannot_see_a_picture_is_told(opened: Open) -> None:
     """A drawn picture is hidden from a screen reader, which gets its name and its sentence."""
-    with opened(html.render(full())) as found:
+    with opened(html.render(full_result())) as found:
         found.scroll()
         spoken = found.page.locator("main").aria_snapshot()
 
@@ -193,7 +193,7 @@ def test_a_layer_is_widened_by_a_click(opened: Open) -> None:
 def test_a_pdf_is_printed(tmp_path: Any) -> None:
     """What is printed is a PDF with text in it."""
     del tmp_path
-    assert pdf.render(full()).startswith(b"%PDF-")
+    assert pdf.render(full_result()).startswith(b"%PDF-")
 
 
 # --- attacks ---------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def attacked(text: str) -> dict[str, Iterable[Block]]:
     made = hostile_study(text)
     compared = comparison_page.page(hostile_comparison(text))
     return {
-        "a result": (block for block in page(hostile(text)) if not isinstance(block, Picture)),
+        "a result": (block for block in page(hostile_result(text)) if not isinstance(block, Picture)),
         "a study": study_page.page(made, ranking(made, 20), lambda _: None),
         "a comparison": (block for block in compared if not isinstance(block, Picture)),
         "blocks": hostile_blocks(text),
@@ -219,7 +219,7 @@ def test_no_name_runs(opened: Open, first: int) -> None:
     """Whatever a model, a module, a knob, a value, a tag, a doubt or a log is called: nothing runs."""
     texts = payloads()[first : first + _EACH]
     pages = [Page(title=text, blocks=tuple(blocks)) for text in texts for blocks in attacked(text).values()]
-    whole = together(pages)
+    whole = combine_pages(pages)
     written = html.lay_out(whole.blocks, title=texts[0])
     scripts = html.lay_out(hostile_blocks("name"), title="name").count("<script")
     with opened(written) as found:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno import codec
-from modeldyno.cli.gate_options import bounds, spelled_out
+from modeldyno.cli.gate_options import expand_bounds, repeat_bound_flags
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_small_result
@@ -110,7 +110,7 @@ def test_reports_are_written_and_annotations_printed(
 
 def test_short_bounds_are_read_as_they_are_meant() -> None:
     """Short bounds mean p95 of a time, the peak of memory, at least a rate; full ones are unchanged."""
-    found, notes = bounds(
+    found, notes = expand_bounds(
         (
             "latency:100ms",
             "latency.p99:1s",
@@ -129,13 +129,13 @@ def test_short_bounds_are_read_as_they_are_meant() -> None:
     assert notes[0] == "latency:100ms is read as latency.p95 <= 100ms"
     assert len(notes) == 4
     with pytest.raises(RequestError, match="no better direction"):
-        bounds(("requests:5",))
+        expand_bounds(("requests:5",))
 
 
 def test_words_after_a_bound_are_bounds_only_where_they_look_like_one() -> None:
     """A MODEL after bounds is not read as a bound."""
     words = ["--require", "a <= 1", "latency:5ms", "torch:nets.py:make", "--sla", "b < 2", "-q", "c > 3"]
-    assert spelled_out(words) == [
+    assert repeat_bound_flags(words) == [
         *("--require", "a <= 1", "--require", "latency:5ms", "torch:nets.py:make"),
         *("--sla", "b < 2", "-q", "c > 3"),
     ]

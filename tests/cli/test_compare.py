@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from modeldyno import codec, plugins
-from modeldyno.core.comparison.comparison import Outcome
+from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import Environment
 from modeldyno.errors import RequestError
-from modeldyno.profiling.run import Outcome as Measured
+from modeldyno.profiling.run import JudgedResult as Measured
 from modeldyno.testing.sample_results import a_failed_result, a_result
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_stored_results_are_compared_and_it_informs(stored: Callable[..., Any], 
     assert "not-in-turns" in result.out
     assert max(map(len, result.out.splitlines())) <= 80
     comparison = codec.read_comparison(tmp_path / "c.json")
-    assert comparison.contrasts[0].outcome is Outcome.WORSE
+    assert comparison.contrasts[0].outcome is ChangeVerdict.WORSE
 
 
 def test_a_script_can_have_it_fail(stored: Callable[..., Any]) -> None:
@@ -212,8 +212,8 @@ def test_one_side_may_be_given_inputs_of_its_own(
             raise RequestError("enough")
         return Measured(result=a_result())
 
-    monkeypatch.setattr("modeldyno.cli.compare.sides", both)
-    monkeypatch.setattr("modeldyno.cli.inspect.measure", each)
+    monkeypatch.setattr("modeldyno.cli.compare.resolve_operands", both)
+    monkeypatch.setattr("modeldyno.cli.inspect.run_request", each)
     models = ("call:modeldyno.testing.known_latency:steady",) * 2
     words = models if command == "compare" else (models[0], "--compare", models[1])
     own = ("--baseline-input", "x=1x8", "--candidate-input", "y=1x8", "--input", "mask=1x4")

@@ -12,7 +12,7 @@ from modeldyno.core.result.result import Result
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
-from modeldyno.profiling.run import Outcome
+from modeldyno.profiling.run import JudgedResult
 from modeldyno.testing.sample_results import a_failed_result, an_inspection
 
 if TYPE_CHECKING:
@@ -36,18 +36,18 @@ class Lab:
     results: list[Result] = field(default_factory=list)
     asked: list[Request] = field(default_factory=list)
 
-    def measure(self, asked: Request, *, watch: object) -> Outcome:
+    def measure(self, asked: Request, *, watch: object) -> JudgedResult:
         """Return the next Result."""
         del watch
         self.asked.append(asked)
-        return Outcome(result=self.results[len(self.asked) - 1])
+        return JudgedResult(result=self.results[len(self.asked) - 1])
 
 
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Returns results of a teacher and a student instead of analysing."""
     made = Lab(results=[an_inspection(), an_inspection(id="0123456789ac", name="student")])
-    monkeypatch.setattr("modeldyno.cli.inspect.measure", made.measure)
+    monkeypatch.setattr("modeldyno.cli.inspect.run_request", made.measure)
     return made
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from modeldyno import plugins
 from modeldyno.documents import lookup as documents_lookup
-from modeldyno.testing.server import Running, serving
+from modeldyno.testing.server import RunningServer, serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,13 +73,13 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
+def server() -> Iterator[RunningServer]:
     """A server that takes 5 ms for each request; no process of the commands."""
-    with serving("--service", "constant:0.005") as running:
+    with serve_in_subprocess("--service", "constant:0.005") as running:
         yield running
 
 
-def start(words: tuple[str, ...], server: Running) -> subprocess.Popen[str]:
+def start(words: tuple[str, ...], server: RunningServer) -> subprocess.Popen[str]:
     url = f"http://127.0.0.1:{server.port}#echo"
     command = [sys.executable, "-m", "modeldyno", *(url if word == "URL" else word for word in words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -115,7 +115,7 @@ def left(mark: str, patience: float = 8.0) -> list[str]:
     "command",
     ["profile", "load", *(pytest.param(n, marks=pytest.mark.slow) for n in ("compare", "sweep", "advise"))],
 )
-def test_sigterm_saves_what_was_measured(place: Path, mark: str, server: Running, command: str) -> None:
+def test_sigterm_saves_what_was_measured(place: Path, mark: str, server: RunningServer, command: str) -> None:
     """The document is readable, no process is left, and the exit code is that of SIGTERM."""
     begun = _answered(server)
     process = start((*COMMANDS[command], "--json", "saved.json"), server)
@@ -137,7 +137,7 @@ def test_sigterm_saves_what_was_measured(place: Path, mark: str, server: Running
     assert left(mark) == []
 
 
-def _answered(server: Running) -> int:
+def _answered(server: RunningServer) -> int:
     return int(server.counters()["inference_count"])
 
 
@@ -174,7 +174,7 @@ SHORT = {
     [("profile", 3), *(pytest.param(command, 50, marks=pytest.mark.slow) for command in SHORT)],
 )
 def test_a_command_that_is_killed_at_any_moment_leaves_nothing_half_done(
-    place: Path, mark: str, server: Running, command: str, times: int
+    place: Path, mark: str, server: RunningServer, command: str, times: int
 ) -> None:
     """After kill -9 no process is left; a document is whole or absent; the store still works."""
     if command == "inspect":
@@ -208,7 +208,7 @@ def test_a_command_that_is_killed_at_any_moment_leaves_nothing_half_done(
     assert _ran(SHORT[command], server) == first
 
 
-def _ran(words: tuple[str, ...], server: Running) -> int:
+def _ran(words: tuple[str, ...], server: RunningServer) -> int:
     process = start(words, server)
     said, _ = process.communicate(timeout=120)
     assert "Traceback" not in said

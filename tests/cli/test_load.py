@@ -9,17 +9,17 @@ import pytest
 
 from modeldyno.cli import main
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import Search
-from modeldyno.core.load.capacity_steps import End
-from modeldyno.core.load.load_curve import Rung
+from modeldyno.core.load.capacity_spec import CapacitySearch
+from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.load_curve import LoadPoint
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.loadtest import series as loadtest_series
-from modeldyno.profiling.run import Outcome
-from modeldyno.runtime.engine import empty
-from modeldyno.testing.server import serving
+from modeldyno.profiling.run import JudgedResult
+from modeldyno.runtime.engine import empty_result
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ SURE = (*SHORT, "--max-time", "60s", "--percentile", "p50")
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """Run a server that takes 5 ms for each request."""
-    with serving("--service", "constant:0.005") as running:
+    with serve_in_subprocess("--service", "constant:0.005") as running:
         yield f"http://127.0.0.1:{running.port}#echo"
 
 
@@ -137,21 +137,25 @@ def test_what_verifies_a_search_decides_its_exit_code(
     """A load that first held and then broke its bound is not recommended; nor an undecided one."""
     bound = Constraint.parse("latency.p50 <= 1s")
     passed, checked = (
-        Rung(load=2, judgements=(bound.on(Answer(query=bound.query, value=low + 0.1, interval=ends)),))
+        LoadPoint(load=2, judgements=(bound.on(Answer(query=bound.query, value=low + 0.1, interval=ends)),))
         for low, high in ((0.4, 0.6), again)
         for ends in (Interval(low=low, high=high),)
     )
     result = Capacity(
-        search=Search(bounds=(bound,)),
+        search=CapacitySearch(bounds=(bound,)),
         rungs=(passed,),
-        end=End.LARGEST,
+        end=SearchEnd.LARGEST,
         passed=2.0,
         failed=None,
         verified=checked,
         ours=False,
     )
-    outcome = Outcome(result=empty(Job(model=ModelRef(scheme="url", locator="m"), backend="remote")))
-    monkeypatch.setattr(loadtest_series, "search", lambda *_words, **_more: iter([(outcome, result)]))
+    outcome = JudgedResult(
+        result=empty_result(Job(model=ModelRef(scheme="url", locator="m"), backend="remote"))
+    )
+    monkeypatch.setattr(
+        loadtest_series, "search_capacity", lambda *_words, **_more: iter([(outcome, result)])
+    )
     words = ("--find-load", "--require", str(bound), "--no-store", *(("-q",) if quiet else ()))
     assert run("http://127.0.0.1:1#m", *words) == code
     output = " ".join(capsys.readouterr().out.split())

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.cli.replica_options import Planned
+from modeldyno.cli.replica_options import CostOptions
 from modeldyno.core.load.load_curve import CLIENT_LIMITED
 from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.measurement import SATURATED, Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement import SATURATED, Distribution, Measurement, observed_number
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.testing.sample_results import a_job, a_small_result
 
 if TYPE_CHECKING:
-    from modeldyno.cli.replica_options import Provided
+    from modeldyno.cli.replica_options import CostAnswer
 
 
-def planned(bound: str, void: str = "") -> Provided:
+def planned(bound: str, void: str = "") -> CostAnswer:
     """Compute the replicas for 1,000/s from a load of 200/s with 5 ms per request."""
     latency = Distribution.of([0.005] * 1000, void=void)
-    measured = (Measurement(metric="latency", value=latency), observed("request_rate", 200.0))
+    measured = (Measurement(metric="latency", value=latency), observed_number("request_rate", 200.0))
     job = replace(a_job(), load=Load(concurrency=1, duration=5.0))
     result = a_small_result(job=job, measurements=measured)
-    return Planned(demand=1000.0).of_result(result, [Constraint.parse(bound)])
+    return CostOptions(demand=1000.0).of_result(result, [Constraint.parse(bound)])
 
 
 def test_a_load_that_holds_its_bounds_answers() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from modeldyno import codec, plugins
 from modeldyno.core.study.ranking import ranking
-from modeldyno.testing.reporters import full
+from modeldyno.testing.reporters import full_result
 from modeldyno.testing.reports import a_large_study, a_measured_comparison
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def documents(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> dict[s
     del modeldyno
     study = a_large_study(20)
     data = {
-        "result": codec.encode(full()),
+        "result": codec.encode(full_result()),
         "study": codec.encode_study(study, ranking=ranking(study)),
         "comparison": codec.encode_comparison(a_measured_comparison()),
     }
@@ -106,7 +106,7 @@ def test_results_of_trials_come_from_the_store(modeldyno: Callable[..., CommandR
         store.put_study(study, headline="a study")
     before = modeldyno("report", study.id, "-o", "before.html")
     with plugins.store() as store:
-        store.put(replace(full(), id=trial.result), headline="a trial")
+        store.put(replace(full_result(), id=trial.result), headline="a trial")
     after = modeldyno("report", study.id, "-o", "after.html")
 
     assert (before.code, after.code) == (0, 0)

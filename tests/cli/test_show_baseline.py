@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno import MemoryChange, codec, memory_change, read
-from modeldyno.core.result.static_data import Held
-from modeldyno.core.result.trace_data import Activity
+from modeldyno.core.result.static_data import MemoryItem
+from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.testing.sample_results import a_result, a_small_result
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def saved(tmp_path: Path) -> Path:
     """Two snapshots in files, and a Result that has none."""
     for name, size in (("old", 2**20), ("new", 3 * 2**20)):
-        held = (Held(scope="fc", role="activations", bytes=size),)
-        made = a_small_result(name=name, activity=Activity(held=held))
+        held = (MemoryItem(scope="fc", role="activations", bytes=size),)
+        made = a_small_result(name=name, activity=TraceReport(held=held))
         codec.write(tmp_path / f"{name}.json", codec.encode(made))
     codec.write(tmp_path / "bare.json", codec.encode(a_result()))
     return tmp_path

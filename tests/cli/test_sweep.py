@@ -22,7 +22,7 @@ from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import ranking
 from modeldyno.sweeps import export_configs, loop
 from modeldyno.sweeps.schema import KEYS
-from modeldyno.testing.studies import Bench
+from modeldyno.testing.studies import SimulatedTrials
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def by_batch(point: dict[str, Any]) -> float:
     return 100.0 * float(point.get("batch_size", 1))
 
 
-class Configured(Bench):
+class Configured(SimulatedTrials):
     """A bench whose server has configuration files."""
 
     __slots__ = ()
@@ -59,12 +59,14 @@ class Configured(Bench):
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
+def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimulatedTrials]:
     """Replace the measurement of trials by a simulation."""
 
-    def put(rate: Any = by_batch, kind: type[Bench] = Bench, **more: Any) -> Bench:
+    def put(
+        rate: Any = by_batch, kind: type[SimulatedTrials] = SimulatedTrials, **more: Any
+    ) -> SimulatedTrials:
         made = kind(rate=rate, **more)
-        monkeypatch.setattr(loop, "children", lambda _interrupted: nullcontext(made))
+        monkeypatch.setattr(loop, "subprocess_executors", lambda _interrupted: nullcontext(made))
         return made
 
     return put
@@ -78,7 +80,7 @@ def study_of(said: CommandResult) -> Study:
 
 
 def test_the_best_is_told_and_kept(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """The sentence, the table, and how to continue, within 80 columns; every trial is stored."""
     bench()
@@ -103,7 +105,10 @@ def test_the_best_is_told_and_kept(
     ],
 )
 def test_a_sweep_says_first_how_long_it_takes(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], words: tuple[str, ...], limit: str
+    modeldyno: Callable[..., CommandResult],
+    bench: Callable[..., SimulatedTrials],
+    words: tuple[str, ...],
+    limit: str,
 ) -> None:
     """Its limits are printed with the goal, before anything is measured."""
     bench()
@@ -111,7 +116,7 @@ def test_a_sweep_says_first_how_long_it_takes(
 
 
 def test_a_file_says_the_same_as_options(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials], tmp_path: Path
 ) -> None:
     """A sweep in YAML finds the same; options override it, modeldyno.toml does not."""
     bench()
@@ -140,7 +145,7 @@ def test_a_file_says_the_same_as_options(
     ],
 )
 def test_the_exit_code_says_whether_anything_holds(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], bound: str, code: int
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials], bound: str, code: int
 ) -> None:
     """0 if a configuration holds, 1 if none does, 5 if undecided."""
     bench()
@@ -148,7 +153,7 @@ def test_the_exit_code_says_whether_anything_holds(
 
 
 def test_when_everything_fails_the_code_is_4(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """The cause is reported, and the trials are stored."""
     bench(fails=lambda _point: FailureKind.OOM)
@@ -161,7 +166,7 @@ def test_when_everything_fails_the_code_is_4(
 
 
 def test_an_interruption_ends_with_130_and_says_how_to_go_on(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """Completed trials are reported and stored; resuming measures the rest, and nothing twice."""
 
@@ -186,7 +191,7 @@ def test_an_interruption_ends_with_130_and_says_how_to_go_on(
 
 
 def test_a_study_that_is_over_says_why(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """Resuming measures nothing if the budget is spent, or nothing more can be learned."""
     bench()
@@ -204,7 +209,7 @@ def test_a_study_that_is_over_says_why(
 
 
 def test_a_study_is_ranked_anew_without_measuring(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """Other goals give another winner from stored results; the stored study is unchanged."""
     used = bench()
@@ -229,7 +234,7 @@ def test_a_study_is_ranked_anew_without_measuring(
 
 
 def test_a_winner_under_another_goal_is_verified(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """The command that --rerank prints continues as a new study; nothing is measured twice."""
     used = bench()
@@ -266,7 +271,7 @@ def test_a_winner_under_another_goal_is_verified(
 
 
 def test_what_a_new_goal_does_not_name_stays(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """A bound alone changes no objective, and an objective alone no bound."""
     bench()
@@ -284,7 +289,7 @@ def test_what_a_new_goal_does_not_name_stays(
 
 
 def test_a_goal_that_no_trial_tells_is_not_searched_on(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """A goal of an unmeasured metric is refused, as further trials would not measure it either."""
     used = bench()
@@ -297,7 +302,7 @@ def test_a_goal_that_no_trial_tells_is_not_searched_on(
 
 
 def test_the_settings_of_a_project_are_of_sweeps_that_begin(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials], tmp_path: Path
 ) -> None:
     """modeldyno.toml neither prevents resuming, nor changes the goal."""
     bench()
@@ -313,7 +318,7 @@ def test_the_settings_of_a_project_are_of_sweeps_that_begin(
 
 
 def test_results_that_are_gone_are_told(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """A metric outside the study is unknown once its results are removed."""
     bench()
@@ -326,7 +331,7 @@ def test_results_that_are_gone_are_told(
 
 
 def test_the_document_and_the_table_are_written(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials], tmp_path: Path
 ) -> None:
     """JSON can be read back, and has the ranking; CSV has a row for each trial."""
     bench()
@@ -347,7 +352,7 @@ def test_the_document_and_the_table_are_written(
 
 
 def test_a_page_is_written(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials], tmp_path: Path
 ) -> None:
     """A sweep writes its page at its end, with the results of its trials from the store."""
     bench()
@@ -360,7 +365,7 @@ def test_a_page_is_written(
 
 
 def test_standard_output_may_hold_the_document_alone(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """With ``--json -`` nothing else is printed; without a store nothing is kept."""
     bench()
@@ -371,7 +376,7 @@ def test_standard_output_may_hold_the_document_alone(
 
 
 def test_studies_are_listed_shown_and_removed(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """Studies are listed with results; an id prefix finds one; options for a result are refused."""
     bench()
@@ -389,7 +394,7 @@ def test_studies_are_listed_shown_and_removed(
 
 
 def test_the_plan_is_printed_and_nothing_is_measured(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """The plan has the configurations, the impossible points with reasons, and the time."""
     used = bench()
@@ -405,7 +410,7 @@ def test_the_plan_is_printed_and_nothing_is_measured(
 
 
 def test_the_plan_of_a_server_tells_loads(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """Configurations and loads are counted separately; default axes are marked."""
     bench()
@@ -419,7 +424,7 @@ def test_the_plan_of_a_server_tells_loads(
 
 
 def test_configurations_are_written_under_names_that_last(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials], tmp_path: Path
 ) -> None:
     """The best and the default are written as Triton directories, also by another goal."""
     bench(lambda p: 100.0 * float(p.get("instances", 1)), Configured)
@@ -444,7 +449,7 @@ def test_configurations_are_written_under_names_that_last(
 
 
 def test_a_directory_with_files_of_yours_is_not_written_to(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials], tmp_path: Path
 ) -> None:
     """It is refused before anything is measured, unless it may be overwritten."""
     used = bench(lambda p: 100.0 * float(p.get("instances", 1)), Configured)
@@ -486,7 +491,7 @@ def test_an_ensemble_names_the_models_that_are_written_beside_it() -> None:
 
 
 def test_what_has_no_files_is_not_exported(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """A model in a process has no configuration to write."""
     bench()
@@ -497,7 +502,7 @@ def test_what_has_no_files_is_not_exported(
 
 
 def test_a_directory_is_named_for_the_model(
-    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
     """Without a name in the file, the name of the study is converted to a directory name."""
     bench()

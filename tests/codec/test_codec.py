@@ -38,7 +38,7 @@ from modeldyno.core.result.result import (
     Result,
     Watched,
 )
-from modeldyno.core.result.static_data import Point
+from modeldyno.core.result.static_data import SizePoint
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
@@ -248,7 +248,7 @@ def test_name_that_is_no_text() -> None:
 
 def test_a_point_whose_value_is_no_number() -> None:
     """With a NaN total at some size, documents and events stay readable."""
-    strange = replace(an_outline(), points=(Point(sizes={"batch": 1}, values={"macs": nan}),))
+    strange = replace(an_outline(), points=(SizePoint(sizes={"batch": 1}, values={"macs": nan}),))
     document = codec.encode(a_result(outline=strange))
     event = codec.decode_event(codec.encode_event(Outlined(outline=strange)))
     read = codec.decode(document).outline

@@ -12,13 +12,13 @@ import pytest
 from modeldyno import codec
 from modeldyno.core.comparison.comparison import (
     Agreement,
+    CandidateComparison,
     Cause,
+    CausePart,
     Change,
+    ChangeVerdict,
     Comparison,
-    Contrast,
-    Difference,
-    Outcome,
-    Part,
+    SettingDiff,
 )
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval
@@ -37,7 +37,7 @@ CHANGE = Change(
     candidate=None,
     difference=None,
     interval=Interval(low=-inf, high=inf),
-    outcome=Outcome.UNDECIDED,
+    outcome=ChangeVerdict.UNDECIDED,
     why="too few",
 )
 WHOLE = Comparison(
@@ -45,13 +45,13 @@ WHOLE = Comparison(
     created="2026-01-02T03:04:05.678+00:00",
     baseline=a_result(),
     contrasts=(
-        Contrast(
+        CandidateComparison(
             candidate=an_inspection(),
-            changes=(CHANGE, replace(CHANGE, interval=None, difference=0.5, outcome=Outcome.WORSE)),
+            changes=(CHANGE, replace(CHANGE, interval=None, difference=0.5, outcome=ChangeVerdict.WORSE)),
             judged=(P50,),
-            settings=(Difference(name="threads", baseline=2, candidate=None),),
-            software=(Difference(name="torch", baseline="2.1", candidate="2.2"),),
-            hardware=(Difference(name="cores", baseline=2, candidate=8),),
+            settings=(SettingDiff(name="threads", baseline=2, candidate=None),),
+            software=(SettingDiff(name="torch", baseline="2.1", candidate="2.2"),),
+            hardware=(SettingDiff(name="cores", baseline=2, candidate=8),),
             outputs=(Agreement(output="y", largest=inf, relative=0.5, cosine=0.9),),
             causes=(
                 Cause(
@@ -59,7 +59,7 @@ WHOLE = Comparison(
                     by="layers",
                     total=1.0,
                     parts=(
-                        Part(
+                        CausePart(
                             scope="fc",
                             kind="Linear",
                             baseline=0.5,
@@ -103,7 +103,7 @@ def test_file(tmp_path: Path) -> None:
     ):
         codec.write(path, data)
 
-    assert [codec.kind_of(path) for path in paths] == ["comparison", "study", ""]
+    assert [codec.read_kind(path) for path in paths] == ["comparison", "study", ""]
     assert codec.read_comparison(paths[0]) == WHOLE
     with pytest.raises(RequestError, match="Cannot read"):
         codec.read_comparison(tmp_path / "absent.json")

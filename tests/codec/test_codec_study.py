@@ -14,10 +14,10 @@ from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement, Ve
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.study.study import SCHEMA, Budget, State, Study, Trial
+from modeldyno.core.study.study import SCHEMA, Budget, Study, Trial, TrialState
 from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.testing.sample_results import a_result
-from modeldyno.testing.stores import TRIALS, tried
+from modeldyno.testing.stores import TRIALS, add_sample_trial
 from modeldyno.testing.studies import a_served_study, a_study
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ OPEN = Answer(query=Query.parse("latency.p99"), value=None, interval=Interval(lo
 UNCERTAIN = Trial(
     number=1,
     point={"a": 1, "b": 0.5, "c": True, "d": "4,8"},
-    state=State.DONE,
+    state=TrialState.DONE,
     answers=(OPEN, replace(OPEN, interval=Interval(low=-inf, high=inf)), replace(OPEN, interval=None)),
     judgements=(Judgement(constraint=BOUND, verdict=Verdict.UNDECIDED, answer=OPEN),),
 )
@@ -45,7 +45,7 @@ def a_full_study() -> Study:
         job=replace(a_served_study().job, load=Load(concurrency=2)),
     )
     for result, ask in TRIALS:
-        study, _ = tried(study, result, ask)
+        study, _ = add_sample_trial(study, result, ask)
     return study.add(replace(UNCERTAIN, number=len(study.trials) + 1))
 
 

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno.codec import series as codec_series
-from modeldyno.core.comparison.saved_kinds import Conclusion, kind_of, name_of
+from modeldyno.core.comparison.saved_kinds import SeriesDocument, kind_of, name_of
 from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.testing.conclusions import a_capacity, a_comparison, a_ladder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-MADE: dict[str, Conclusion] = {"ladder": a_ladder(), "capacity": a_capacity(), "comparison": a_comparison()}
+MADE: dict[str, SeriesDocument] = {
+    "ladder": a_ladder(),
+    "capacity": a_capacity(),
+    "comparison": a_comparison(),
+}
 
 
 @pytest.mark.parametrize("kind", MADE)
@@ -40,7 +44,7 @@ def test_what_was_derived_is_ignored_on_reading() -> None:
 
 
 @pytest.mark.parametrize("found", MADE.values(), ids=MADE)
-def test_a_later_schema_is_refused(found: Conclusion) -> None:
+def test_a_later_schema_is_refused(found: SeriesDocument) -> None:
     """A document of a later schema is refused."""
     with pytest.raises(UnreadableDocument, match="upgrade ModelDyno"):
         codec_series.decode(codec_series.encode(replace(found, schema=99)))

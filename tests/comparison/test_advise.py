@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno.comparison.advise import Wish, advise
-from modeldyno.core.comparison.comparison import Outcome
+from modeldyno.comparison.advise import AdviseOptions, advise
+from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Environment, Event, Failure, FailureKind, Progressed, Result
-from modeldyno.core.result.static_data import Operator, Outline
+from modeldyno.core.result.static_data import Operator, StaticReport
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Inspection, Mode
-from modeldyno.data.outputs import arrays
+from modeldyno.data.outputs import named_arrays
 from modeldyno.errors import MissingExtra, RequestError, RunFailed
-from modeldyno.runtime.session import Campaign
+from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:
@@ -68,12 +68,14 @@ class Machine:
             batch = int(job.config.get("batch_size", 1))
             values = np.array([[1.0, 1.0 - error, 0.5]] * batch)
             shaped = values[:, :2] if point & self.unlike else values
-            np.savez(job.observation.outputs, **arrays({"x": np.arange(batch)}, {"y": shaped}))  # type: ignore[arg-type]
+            np.savez(job.observation.outputs, **named_arrays({"x": np.arange(batch)}, {"y": shaped}))  # type: ignore[arg-type]
         return a_small_result(
             job=job,
             failures=failures,
             measurements=() if failures else _measured(seconds, int(job.config.get("batch_size", 1))),
-            outline=Outline(sizes={"batch": 1}, operators=(Operator(kind="aten.addmm", calls=9, macs=1000),)),
+            outline=StaticReport(
+                sizes={"batch": 1}, operators=(Operator(kind="aten.addmm", calls=9, macs=1000),)
+            ),
             environment=Environment(hardware={"cpu_quota": 2.0}),
         )
 
@@ -95,11 +97,11 @@ def _cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("modeldyno.environment.machine.cpu_quota", lambda: 2.0)
 
 
-def advised(machine: Machine, wish: Wish | None = None, job: Job = JOB) -> list[Advice]:
-    return list(advise(job, wish or Wish(query=RATE, max_time=1e4), Campaign(execute=machine)))
+def advised(machine: Machine, wish: AdviseOptions | None = None, job: Job = JOB) -> list[Advice]:
+    return list(advise(job, wish or AdviseOptions(query=RATE, max_time=1e4), RunSession(execute=machine)))
 
 
-def outcomes(found: Advice) -> dict[str, Outcome]:
+def outcomes(found: Advice) -> dict[str, ChangeVerdict]:
     return {
         "+".join(f"{n}={v}" for n, v in tried.candidate.settings.items()): tried.outcome
         for tried in found.tried
@@ -113,8 +115,8 @@ def test_what_helps_is_found_combined_and_measured_again() -> None:
     latest = advised(machine)[-1]
 
     outcome_by_code = outcomes(latest)
-    assert outcome_by_code["compile=default"] is Outcome.BETTER
-    assert outcome_by_code["threads=1"] is Outcome.BETTER
+    assert outcome_by_code["compile=default"] is ChangeVerdict.BETTER
+    assert outcome_by_code["threads=1"] is ChangeVerdict.BETTER
     assert latest.best is not None
     assert latest.best.candidate.settings["compile"] == "default"
     assert latest.best.candidate.settings["threads"] == 1
@@ -131,8 +133,8 @@ def test_what_does_not_help_is_told_too() -> None:
     latest = advised(Machine(gains={("compile", "default"): 0.8}))[-1]
 
     outcome_by_code = outcomes(latest)
-    assert outcome_by_code["compile=default"] is Outcome.WORSE
-    assert outcome_by_code["threads=2"] is Outcome.SAME
+    assert outcome_by_code["compile=default"] is ChangeVerdict.WORSE
+    assert outcome_by_code["threads=2"] is ChangeVerdict.SAME
     assert latest.best is None
     assert latest.command == ""
     assert latest.finals == ()
@@ -164,10 +166,10 @@ def test_what_changes_the_outputs_is_not_combined() -> None:
     assert strict.best is not None
     assert strict.best.candidate.settings == {"threads": 1}
     (narrow,) = [t for t in strict.tried if t.candidate.settings == {"precision": "bf16"}]
-    assert narrow.outcome is Outcome.BETTER
+    assert narrow.outcome is ChangeVerdict.BETTER
     assert narrow.error == pytest.approx(0.05)
 
-    loose = advised(machine, Wish(query=RATE, max_time=1e4, tolerance=0.1))[-1]
+    loose = advised(machine, AdviseOptions(query=RATE, max_time=1e4, tolerance=0.1))[-1]
     assert loose.best is not None
     assert loose.best.candidate.settings["precision"] == "bf16"
 
@@ -186,13 +188,13 @@ def test_a_larger_batch_is_tried_for_a_rate_only() -> None:
     """For latency it is no candidate."""
     machine = Machine()
     assert any("batch_size" in t.candidate.settings for t in advised(machine)[-1].tried)
-    wish = Wish(query=Query.parse("latency.p50"), max_time=1e4)
+    wish = AdviseOptions(query=Query.parse("latency.p50"), max_time=1e4)
     assert not any("batch_size" in t.candidate.settings for t in advised(machine, wish)[-1].tried)
 
 
 def test_findings_alone_leave_the_usual_space_out() -> None:
     """Only the findings' suggestions are tried."""
-    latest = advised(Machine(), Wish(query=RATE, max_time=1e4, space=False))[-1]
+    latest = advised(Machine(), AdviseOptions(query=RATE, max_time=1e4, space=False))[-1]
     codes = {code for tried in latest.tried for code in tried.candidate.codes}
     assert codes <= {finding.code for finding in latest.findings}
 
@@ -200,7 +202,7 @@ def test_findings_alone_leave_the_usual_space_out() -> None:
 def test_without_time_the_model_is_run_once_and_all_that_was_not_tried_is_named() -> None:
     """No candidate is started after the time limit."""
     machine = Machine()
-    latest = advised(machine, Wish(query=RATE, max_time=0.0))[-1]
+    latest = advised(machine, AdviseOptions(query=RATE, max_time=0.0))[-1]
     assert len(machine.jobs) == 1
     assert latest.tried == ()
     assert latest.left_out
@@ -235,7 +237,7 @@ def test_the_time_is_spent_on_several_candidates_and_not_exceeded(
         clock[0] += 32.0 if "layers" in job.probes else 12.0 if "static" in job.probes else 8.0
         return machine(job, watch=watch)
 
-    latest = list(advise(JOB, Wish(query=RATE, max_time=limit), Campaign(execute=execute)))[-1]
+    latest = list(advise(JOB, AdviseOptions(query=RATE, max_time=limit), RunSession(execute=execute)))[-1]
 
     assert clock[0] <= max(limit, 8.0)
     assert len(latest.tried) == tried
@@ -251,7 +253,7 @@ def test_a_candidate_that_the_end_of_the_time_cut_off_was_not_tried(clock: list[
         clock[0] += 1e4 if job.config.get("threads") == 1 else 1.0
         return machine(job, watch=watch)
 
-    latest = list(advise(JOB, Wish(query=RATE, max_time=1e3), Campaign(execute=execute)))[-1]
+    latest = list(advise(JOB, AdviseOptions(query=RATE, max_time=1e3), RunSession(execute=execute)))[-1]
 
     assert not any(tried.candidate.settings == {"threads": 1} for tried in latest.tried)
     assert any(candidate.settings == {"threads": 1} for candidate in latest.left_out)
@@ -281,8 +283,8 @@ def test_a_baseline_that_is_refused_is_refused() -> None:
 def test_an_interruption_keeps_what_was_measured() -> None:
     """Advice ends after the current run."""
     machine = Machine()
-    bench = Campaign(execute=machine, interrupted=lambda: int(len(machine.jobs) > 3))
-    latest = list(advise(JOB, Wish(query=RATE), bench))[-1]
+    bench = RunSession(execute=machine, interrupted=lambda: int(len(machine.jobs) > 3))
+    latest = list(advise(JOB, AdviseOptions(query=RATE), bench))[-1]
     assert len(machine.jobs) == 4
     assert len(latest.tried) == 2
     assert not latest.left_out  # which is what there was no time for
@@ -292,7 +294,7 @@ def test_an_interruption_keeps_what_was_measured() -> None:
 def test_a_candidate_is_given_up_and_the_baseline_is_waited_for() -> None:
     """A slow candidate must not take all the time, but the baseline is required."""
     machine = Machine()
-    advised(machine, Wish(query=RATE, max_time=300.0))
+    advised(machine, AdviseOptions(query=RATE, max_time=300.0))
     baseline, watched, candidate = (job.plan.timeout for job in machine.jobs[:3])
     assert (baseline, candidate) == (None, 100.0)
     assert watched is not None
@@ -307,7 +309,7 @@ def test_progress_names_what_is_at_work() -> None:
         if isinstance(event, Progressed):
             seen.append(event.stage)
 
-    list(advise(JOB, Wish(query=RATE, max_time=1e4), Campaign(execute=Machine(), watch=watch)))
+    list(advise(JOB, AdviseOptions(query=RATE, max_time=1e4), RunSession(execute=Machine(), watch=watch)))
     assert seen[0] == "baseline: latency: steady"
     assert any(stage.startswith("candidate 1 of ") for stage in seen)
     assert any(stage.startswith("round 1 of 5") for stage in seen)
@@ -326,12 +328,16 @@ def test_files_of_outputs_do_not_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("job", "wish", "said"),
     [
-        (replace(JOB, backend="triton"), Wish(query=RATE), "runs a model within a process"),
-        (replace(JOB, inspection=Inspection(mode=Mode.TRAIN)), Wish(query=RATE), "not training steps"),
-        (JOB, Wish(query=Query.parse("weight_bytes")), "is not a metric that advise can improve"),
+        (replace(JOB, backend="triton"), AdviseOptions(query=RATE), "runs a model within a process"),
+        (
+            replace(JOB, inspection=Inspection(mode=Mode.TRAIN)),
+            AdviseOptions(query=RATE),
+            "not training steps",
+        ),
+        (JOB, AdviseOptions(query=Query.parse("weight_bytes")), "is not a metric that advise can improve"),
     ],
 )
-def test_what_cannot_be_tried_is_refused(job: Job, wish: Wish, said: str) -> None:
+def test_what_cannot_be_tried_is_refused(job: Job, wish: AdviseOptions, said: str) -> None:
     """With one message, before anything runs."""
     machine = Machine()
     with pytest.raises(RequestError, match=said):

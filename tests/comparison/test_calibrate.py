@@ -12,20 +12,20 @@ from modeldyno import plugins
 from modeldyno.comparison.calibrate import (
     FEWEST_PROCESSES,
     TAG,
-    advice,
-    against_itself,
-    calibration,
-    kept_calibration,
-    told,
-    told_calibration,
+    describe_calibration,
+    describe_stored_calibration,
+    find_calibration_run,
+    rehearse_gate,
+    run_against_itself,
+    suggest_improvements,
 )
-from modeldyno.core.comparison.gate_rule import Rule
+from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import Environment, Result
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.runtime.engine import INTERRUPTED
-from modeldyno.runtime.session import Campaign
+from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_small_result
 
 if TYPE_CHECKING:
@@ -49,24 +49,26 @@ def a_run(job: Job, *, watch: Callable[[Event], None]) -> Result:
 
 def test_a_model_runs_against_itself_until_the_time_is_over() -> None:
     """Without time, the minimum number of processes is run."""
-    result = against_itself(a_job(), Campaign(execute=a_run), budget=0.0)
+    result = run_against_itself(a_job(), RunSession(execute=a_run), budget=0.0)
     assert result.processes == FEWEST_PROCESSES
     assert result.job.plan.processes == FEWEST_PROCESSES
-    rehearsed = calibration(result, Rule(), rounds=10, comparisons=40)
+    rehearsed = rehearse_gate(result, GateRule(), rounds=10, comparisons=40)
     assert rehearsed.alarms == 0
-    assert "0 false alarms in 40 rehearsals (at most 8.8%), and a slowdown of" in told(rehearsed, 10)
+    assert "0 false alarms in 40 rehearsals (at most 8.8%), and a slowdown of" in describe_calibration(
+        rehearsed, 10
+    )
 
 
 def test_too_little_is_said() -> None:
     """A failing model, an interruption, and a Result of few processes."""
     failing = lambda job, watch: a_failed_result(job=job)  # noqa: ARG005, E731
     with pytest.raises(RunFailed, match="failed in load"):
-        against_itself(a_job(), Campaign(execute=failing), budget=1.0)
+        run_against_itself(a_job(), RunSession(execute=failing), budget=1.0)
     interrupted = lambda job, watch: replace(a_run(job, watch=watch), doubts=(INTERRUPTED,))  # noqa: E731
     with pytest.raises(RunFailed, match="and only 0 were run"):
-        against_itself(a_job(), Campaign(execute=interrupted), budget=1.0)
+        run_against_itself(a_job(), RunSession(execute=interrupted), budget=1.0)
     with pytest.raises(RequestError, match="1 processes"):
-        calibration(a_run(a_job(), watch=lambda _: None), Rule(), rounds=5, comparisons=5)
+        rehearse_gate(a_run(a_job(), watch=lambda _: None), GateRule(), rounds=5, comparisons=5)
 
 
 def test_the_gate_finds_what_the_doctor_kept_for_this_hardware(
@@ -74,18 +76,19 @@ def test_the_gate_finds_what_the_doctor_kept_for_this_hardware(
 ) -> None:
     """The newest one of the same hardware is described."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
-    result = against_itself(a_job(), Campaign(execute=a_run), budget=0.0)
+    result = run_against_itself(a_job(), RunSession(execute=a_run), budget=0.0)
     with plugins.store() as store:
         store.put(result, headline="")
-        assert kept_calibration(store, result) is None
+        assert find_calibration_run(store, result) is None
         store.tag(result.id, add=[TAG])
-        stored = kept_calibration(store, result)
+        stored = find_calibration_run(store, result)
         assert stored is not None
         assert stored.id == result.id
         assert (
-            kept_calibration(store, replace(result, environment=Environment(hardware={"cpu": "y"}))) is None
+            find_calibration_run(store, replace(result, environment=Environment(hardware={"cpu": "y"})))
+            is None
         )
-    assert told_calibration(stored).startswith(
+    assert describe_stored_calibration(stored).startswith(
         "on this machine (doctor of 2026-01-02, digits): 0 false alarms"
     )
 
@@ -96,7 +99,9 @@ def test_what_to_change_is_seen_from_the_conditions() -> None:
     conditions: dict[str, str | int | float] = {"governor": "powersave", "load_average": 9.0}
     busy = Environment(hardware={"cores_allowed": 2}, conditions=conditions)
     suggestions = list(
-        advice(a_small_result(environment=busy, doubts=(steal, Doubt(code="x", seen="", advice=""))))
+        suggest_improvements(
+            a_small_result(environment=busy, doubts=(steal, Doubt(code="x", seen="", advice="")))
+        )
     )
     assert [doubt.code for doubt in suggestions] == ["governor", "busy-machine", "steal"]
-    assert list(advice(a_small_result())) == []
+    assert list(suggest_improvements(a_small_result())) == []

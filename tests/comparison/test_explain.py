@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno.comparison.explain import carried_out
-from modeldyno.core.comparison.build import Question
-from modeldyno.core.comparison.comparison import Outcome
-from modeldyno.core.comparison.schedule import Turns
+from modeldyno.comparison.explain import run_comparison
+from modeldyno.core.comparison.build import CompareOptions
+from modeldyno.core.comparison.comparison import ChangeVerdict
+from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import Artifact, Progressed
-from modeldyno.core.result.trace_data import Activity, Layer
+from modeldyno.core.result.trace_data import Layer, TraceReport
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.data import outputs
 from modeldyno.errors import RequestError
-from modeldyno.runtime.session import Campaign
-from modeldyno.testing.comparisons import Track, a_side
+from modeldyno.runtime.session import RunSession
+from modeldyno.testing.comparisons import SimulatedRuns, a_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 GIVEN = np.ones((8, 4), np.float32)
 
 
-class Looked(Track):
+class Looked(SimulatedRuns):
     """Simulates Jobs; writes inputs and outputs if they are requested."""
 
     def __init__(
@@ -56,14 +56,14 @@ class Looked(Track):
         fed = {"x": np.load(job.inputs[0].source)} if job.inputs and job.inputs[0].source else None
         returned = self.returned[name]
         with Path(job.observation.outputs).open("wb") as file:
-            np.savez(file, **outputs.arrays(fed or {"x": self.given.get(name, GIVEN)}, {"y": returned}))  # type: ignore[arg-type]
+            np.savez(file, **outputs.named_arrays(fed or {"x": self.given.get(name, GIVEN)}, {"y": returned}))  # type: ignore[arg-type]
         artifact = Artifact(name="outputs", path=job.observation.outputs, digest="")
         own = Measurement(
             metric="self_time",
             value=Distribution.of([float(job.config["microseconds"]) * 1e-6] * 3),
             scope="fc",
         )
-        layers = Activity(layers=(Layer(path="", kind="Net"), Layer(path="fc", kind="Linear")))
+        layers = TraceReport(layers=(Layer(path="", kind="Net"), Layer(path="fc", kind="Linear")))
         if "layers" not in job.probes:
             return replace(result, artifacts=(artifact,))
         return replace(
@@ -71,13 +71,13 @@ class Looked(Track):
         )
 
 
-def run(track: Track, *jobs: Job, why: bool = True) -> Comparison:
+def run(track: SimulatedRuns, *jobs: Job, why: bool = True) -> Comparison:
     """Compare two sides in one round."""
-    compared = carried_out(
+    compared = run_comparison(
         [replace(job, inputs=()) for job in jobs],
-        Turns(sides=len(jobs), first=5, most=5),
-        Question(metrics=("latency",), why=why),
-        Campaign(execute=track),
+        RoundSchedule(sides=len(jobs), first=5, most=5),
+        CompareOptions(metrics=("latency",), why=why),
+        RunSession(execute=track),
     )
     assert compared is not None
     return compared
@@ -99,7 +99,7 @@ def test_what_moved_is_explained_by_layers() -> None:
     assert [job.name for job in track.jobs[10:]] == ["a", "a", "b", "b", "a"]
     assert "layers" in track.jobs[-1].probes
     assert compared.contrasts[0].candidate.artifacts == ()
-    assert compared.contrasts[0].outcome is Outcome.WORSE
+    assert compared.contrasts[0].outcome is ChangeVerdict.WORSE
 
 
 def test_equal_outputs_are_told_to_agree() -> None:
@@ -165,12 +165,12 @@ def test_a_backend_that_cannot_be_watched_is_left_alone() -> None:
     def unwatched(job: Job, *, watch: Callable[[Event], None]) -> Result:
         if job.observation.outputs is not None:
             raise RequestError("The backend gives none.")
-        return Track()(job, watch=watch)
+        return SimulatedRuns()(job, watch=watch)
 
     compared = run(unwatched, *SLOWER)  # type: ignore[arg-type]
 
     assert compared.contrasts[0].outputs == ()
-    assert compared.contrasts[0].outcome is Outcome.WORSE
+    assert compared.contrasts[0].outcome is ChangeVerdict.WORSE
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_what_was_interrupted_is_not_looked_at() -> None:
     """There is no comparison if nothing was finished."""
     count: list[Job] = []
 
-    bench = Campaign(execute=Track(hook=count.append), interrupted=lambda: len(count))
-    compared = carried_out(SLOWER, Turns(sides=2), Question(), bench)
+    bench = RunSession(execute=SimulatedRuns(hook=count.append), interrupted=lambda: len(count))
+    compared = run_comparison(SLOWER, RoundSchedule(sides=2), CompareOptions(), bench)
 
     assert compared is None
 
@@ -237,9 +237,9 @@ def test_the_time_is_for_all_that_is_done(
 ) -> None:
     """Depending on the time, models are watched twice, once, with fewer probes, or not; a doubt says so."""
     track = Slow(clock)
-    turns = Turns(sides=2, first=5, most=5, max_time=limit)
+    turns = RoundSchedule(sides=2, first=5, most=5, max_time=limit)
 
-    compared = carried_out(SLOWER, turns, Question(metrics=("latency",)), Campaign(execute=track))
+    compared = run_comparison(SLOWER, turns, CompareOptions(metrics=("latency",)), RunSession(execute=track))
 
     assert compared is not None
     looked = [job for job in track.jobs if job.observation.outputs]
@@ -253,9 +253,9 @@ def test_the_time_is_for_all_that_is_done(
 def test_a_single_round_may_take_all_the_time(clock: list[float]) -> None:
     """It is run in any case; then not even the outputs are compared."""
     track = Slow(clock)
-    turns = Turns(sides=2, first=5, most=5, max_time=15.0)
+    turns = RoundSchedule(sides=2, first=5, most=5, max_time=15.0)
 
-    compared = carried_out(SLOWER, turns, Question(metrics=("latency",)), Campaign(execute=track))
+    compared = run_comparison(SLOWER, turns, CompareOptions(metrics=("latency",)), RunSession(execute=track))
 
     assert compared is not None
     assert compared.sequence == (0, 1)
@@ -269,8 +269,8 @@ def test_no_run_is_planned_longer_than_the_time_allows(
 ) -> None:
     """The probes share the time of three rounds, the minimum for a verdict; the first is run in any case."""
     track = Slow(clock)
-    turns = Turns(sides=2, first=5, most=5, max_time=limit)
-    carried_out(SLOWER, turns, Question(metrics=("latency",), why=False), Campaign(execute=track))
+    turns = RoundSchedule(sides=2, first=5, most=5, max_time=limit)
+    run_comparison(SLOWER, turns, CompareOptions(metrics=("latency",), why=False), RunSession(execute=track))
 
     assert {len(job.probes) for job in track.jobs} == {3}
     assert {job.plan.max_time for job in track.jobs} == {longest}
@@ -281,8 +281,11 @@ def test_without_a_limit_everything_is_looked_at(clock: list[float]) -> None:
     """Everything is explained, however long it takes."""
     track = Slow(clock)
 
-    compared = carried_out(
-        SLOWER, Turns(sides=2, first=5, most=5), Question(metrics=("latency",)), Campaign(execute=track)
+    compared = run_comparison(
+        SLOWER,
+        RoundSchedule(sides=2, first=5, most=5),
+        CompareOptions(metrics=("latency",)),
+        RunSession(execute=track),
     )
 
     assert compared is not None
@@ -294,11 +297,11 @@ def test_progress_says_that_causes_are_looked_for() -> None:
     """Progress names the side."""
     seen: list[Event] = []
 
-    carried_out(
+    run_comparison(
         SLOWER,
-        Turns(sides=2, first=1, most=1),
-        Question(metrics=("latency",)),
-        Campaign(execute=Looked(EQUAL), watch=seen.append),
+        RoundSchedule(sides=2, first=1, most=1),
+        CompareOptions(metrics=("latency",)),
+        RunSession(execute=Looked(EQUAL), watch=seen.append),
     )
 
     stages = [event.stage for event in seen if isinstance(event, Progressed)]

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from modeldyno import plugins
-from modeldyno.comparison.gate import baseline_of, checked, gated, rival_of
-from modeldyno.core.comparison.build import Question
-from modeldyno.core.comparison.gate_rule import Rule
+from modeldyno.comparison.gate import check_stored, find_baseline, rerunnable_baseline, run_gate
+from modeldyno.core.comparison.build import CompareOptions
+from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import Environment, Result, merge
@@ -20,7 +20,7 @@ from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.errors import RequestError
 from modeldyno.runtime.engine import INTERRUPTED
-from modeldyno.runtime.session import Campaign
+from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_small_result
 from modeldyno.views.comparison.gate import sentence
 
@@ -72,7 +72,7 @@ class Machine:
 def test_what_is_as_before_is_let_through_in_turns() -> None:
     """Baseline and candidate alternate; the Results are pooled over the rounds."""
     machine = Machine(old=1.0, new=1.0)
-    report = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine))
+    report = run_gate(stored(), NEW, CompareOptions(), GateRule(), RunSession(execute=machine))
     assert report.verdict is Verdict.HELD
     assert machine.ran == ["old", "new", "new", "old", "old", "new", "new", "old", "old", "new"]
     assert report.result.processes == 5
@@ -82,7 +82,7 @@ def test_what_is_as_before_is_let_through_in_turns() -> None:
 def test_a_slowdown_fails_after_a_second_run() -> None:
     """Ten rounds: five to detect it, and five to confirm it."""
     machine = Machine(old=1.0, new=1.1)
-    report = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine))
+    report = run_gate(stored(), NEW, CompareOptions(), GateRule(), RunSession(execute=machine))
     assert report.verdict is Verdict.BROKEN
     assert len(machine.ran) == 20
     assert [check.name for check in report.of(Verdict.BROKEN)] == ["latency.p50"]
@@ -90,15 +90,17 @@ def test_a_slowdown_fails_after_a_second_run() -> None:
 
 def test_a_slow_machine_is_not_the_models_fault() -> None:
     """The stored figures are not used if the baseline can be run again."""
-    report = gated(stored(median=0.5), NEW, Question(), Rule(), Campaign(execute=Machine(old=1.0, new=1.0)))
+    report = run_gate(
+        stored(median=0.5), NEW, CompareOptions(), GateRule(), RunSession(execute=Machine(old=1.0, new=1.0))
+    )
     assert report.verdict is Verdict.HELD
 
 
 def test_the_same_job_is_not_its_own_baseline() -> None:
     """If only the file's content has changed, the candidate is run alone, and a note says so."""
-    assert rival_of(stored(NEW), NEW) is None
+    assert rerunnable_baseline(stored(NEW), NEW) is None
     machine = Machine(new=1.0)
-    report = gated(stored(NEW), NEW, Question(), Rule(), Campaign(execute=machine))
+    report = run_gate(stored(NEW), NEW, CompareOptions(), GateRule(), RunSession(execute=machine))
     assert report.verdict is Verdict.HELD
     assert set(machine.ran) == {"new"}
     assert "not run again, because the same command now runs the candidate" in report.notes[0]
@@ -108,7 +110,7 @@ def test_the_same_job_is_not_its_own_baseline() -> None:
 @pytest.mark.parametrize(("factor", "verdict"), [(1.06, Verdict.UNDECIDED), (1.3, Verdict.BROKEN)])
 def test_alone_only_what_exceeds_the_machine_fails(factor: float, verdict: Verdict) -> None:
     """Variation between occasions on the machine is no regression of the model."""
-    report = gated(stored(NEW), NEW, Question(), Rule(), Campaign(execute=Machine(new=factor)))
+    report = run_gate(stored(NEW), NEW, CompareOptions(), GateRule(), RunSession(execute=Machine(new=factor)))
     assert report.verdict is verdict
 
 
@@ -135,7 +137,7 @@ def test_what_is_no_longer_the_baseline_is_not_run_as_it(change: dict[str, objec
             return replace(result, **change) if result.name == "old" else result  # type: ignore[arg-type]
 
     machine = Changed(old=1.0, new=1.0)
-    report = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine))
+    report = run_gate(stored(), NEW, CompareOptions(), GateRule(), RunSession(execute=machine))
     assert machine.ran.count("old") == 1
     assert why in report.notes[0]
 
@@ -149,7 +151,7 @@ def test_a_baseline_whose_job_is_refused_is_taken_as_it_is() -> None:
                 raise RequestError("There is no file models/old.onnx.")
             return super().__call__(job, watch=watch)
 
-    report = gated(stored(), NEW, Question(), Rule(), Campaign(execute=Gone(new=1.0)))
+    report = run_gate(stored(), NEW, CompareOptions(), GateRule(), RunSession(execute=Gone(new=1.0)))
     assert report.verdict is Verdict.HELD
     assert "There is no file models/old.onnx" in report.notes[0]
 
@@ -162,7 +164,9 @@ def test_a_candidate_that_fails_or_is_refused_ends_the_gate() -> None:
             result = super().__call__(job, watch=watch)
             return replace(result, failures=a_failed_result().failures) if result.name == "new" else result
 
-    report = gated(stored(), NEW, Question(), Rule(), Campaign(execute=Fails(old=1.0, new=1.0)))
+    report = run_gate(
+        stored(), NEW, CompareOptions(), GateRule(), RunSession(execute=Fails(old=1.0, new=1.0))
+    )
     assert report.verdict is Verdict.BROKEN
     assert report.checks[0].kind == "failure"
 
@@ -171,13 +175,13 @@ def test_a_candidate_that_fails_or_is_refused_ends_the_gate() -> None:
         raise RequestError("No such knob.")
 
     with pytest.raises(RequestError, match="No such knob"):
-        gated(stored(NEW), NEW, Question(), Rule(), Campaign(execute=refuse))
+        run_gate(stored(NEW), NEW, CompareOptions(), GateRule(), RunSession(execute=refuse))
 
 
 def test_time_and_interruptions_end_the_rounds() -> None:
     """Completed rounds are judged; a single round decides nothing here."""
     machine = Machine(old=1.0, new=1.0)
-    report = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine), max_time=0.0)
+    report = run_gate(stored(), NEW, CompareOptions(), GateRule(), RunSession(execute=machine), max_time=0.0)
     assert (report.verdict, len(machine.ran)) == (Verdict.UNDECIDED, 2)
 
     def interrupted(job: Job, *, watch: Callable[[Event], None]) -> Result:
@@ -185,16 +189,16 @@ def test_time_and_interruptions_end_the_rounds() -> None:
         return replace(a_run(job, 1.0), doubts=(INTERRUPTED,))
 
     with pytest.raises(RequestError, match="Nothing was measured"):
-        gated(stored(), NEW, Question(), Rule(), Campaign(execute=interrupted))
+        run_gate(stored(), NEW, CompareOptions(), GateRule(), RunSession(execute=interrupted))
 
 
 @pytest.mark.parametrize(("after", "rounds"), [(3, 1), (4, 2), (6, 3), (7, 3), (8, 4), (11, 5)])
 def test_a_round_that_was_cut_short_is_no_round(after: int, rounds: int) -> None:
     """Only complete rounds count, in pairs, whichever side ran; the headline says so."""
     machine = Machine(old=1.0, new=1.3)
-    bench = Campaign(execute=machine, interrupted=lambda: int(len(machine.ran) >= after))
+    bench = RunSession(execute=machine, interrupted=lambda: int(len(machine.ran) >= after))
 
-    report = gated(stored(median=2.0), NEW, Question(), Rule(), bench)
+    report = run_gate(stored(median=2.0), NEW, CompareOptions(), GateRule(), bench)
 
     assert report.result.processes == report.baseline.processes == rounds  # type: ignore[union-attr]
     assert "run again in turns" in report.notes[0]
@@ -207,7 +211,7 @@ def test_what_cannot_be_judged_is_refused_before_anything_is_run(metric: str, to
     """An unknown metric, and one without a better direction."""
     machine = Machine(old=1.0, new=1.0)
     with pytest.raises(RequestError, match=told):
-        gated(stored(), NEW, Question(metrics=(metric,)), Rule(), Campaign(execute=machine))
+        run_gate(stored(), NEW, CompareOptions(metrics=(metric,)), GateRule(), RunSession(execute=machine))
     assert machine.ran == []
 
 
@@ -215,13 +219,16 @@ def test_unlike_hardware_is_refused_unless_forced() -> None:
     """It is refused after one round; a baseline that is run again here has the same hardware."""
     other = replace(stored(), environment=replace(HARDWARE, hardware={"cpu": "another"}))
     with pytest.raises(RequestError, match="unlike hardware"):
-        checked(other, stored(NEW), Question())
+        check_stored(other, stored(NEW), CompareOptions())
     machine = Machine(new=1.0, old=1.0)
     with pytest.raises(RequestError, match="unlike hardware"):
-        gated(replace(other, job=NEW), NEW, Question(), Rule(), Campaign(execute=machine))
+        run_gate(replace(other, job=NEW), NEW, CompareOptions(), GateRule(), RunSession(execute=machine))
     assert machine.ran == ["new"]
-    assert gated(other, NEW, Question(), Rule(), Campaign(execute=machine)).verdict is Verdict.HELD
-    assert checked(other, stored(NEW), Question(force=True)).verdict is Verdict.HELD
+    assert (
+        run_gate(other, NEW, CompareOptions(), GateRule(), RunSession(execute=machine)).verdict
+        is Verdict.HELD
+    )
+    assert check_stored(other, stored(NEW), CompareOptions(force=True)).verdict is Verdict.HELD
 
 
 def test_other_work_is_refused_unless_forced() -> None:
@@ -230,17 +237,17 @@ def test_other_work_is_refused_unless_forced() -> None:
     one = replace(stored(), inputs=fed)
     other = replace(stored(NEW), inputs=wider)
     with pytest.raises(RequestError, match=r"had different inputs \(1x4 and 32x4\)"):
-        checked(one, other, Question())
-    assert checked(one, other, Question(force=True)).verdict is Verdict.HELD
-    assert checked(one, replace(other, inputs=fed), Question()).verdict is Verdict.HELD
+        check_stored(one, other, CompareOptions())
+    assert check_stored(one, other, CompareOptions(force=True)).verdict is Verdict.HELD
+    assert check_stored(one, replace(other, inputs=fed), CompareOptions()).verdict is Verdict.HELD
     machine = Machine(new=1.0, old=1.0)
     with pytest.raises(RequestError, match="had different inputs"):
-        gated(
+        run_gate(
             one,
             NEW,
-            Question(),
-            Rule(),
-            Campaign(
+            CompareOptions(),
+            GateRule(),
+            RunSession(
                 execute=lambda job, *, watch: replace(
                     machine(job, watch=watch), inputs=wider if job == replace(NEW, plan=job.plan) else fed
                 )
@@ -251,7 +258,7 @@ def test_other_work_is_refused_unless_forced() -> None:
 
 def test_stored_results_are_judged_without_measuring() -> None:
     """Twice as slow is broken, a little slower is undecided, the same is held."""
-    verdicts = [checked(stored(), stored(NEW, m), Question()).verdict for m in (2.0, 1.05, 1.0)]
+    verdicts = [check_stored(stored(), stored(NEW, m), CompareOptions()).verdict for m in (2.0, 1.05, 1.0)]
     assert verdicts == [Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD]
 
 
@@ -276,24 +283,24 @@ def test_a_model_is_not_taken_for_a_result(
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
 
     with pytest.raises(RequestError, match=rf"'{word}' is a model, .*modeldyno profile {word} --json"):
-        baseline_of(word)
+        find_baseline(word)
 
 
 @pytest.mark.usefixtures("store")
 def test_a_branch_names_the_newest_baseline_of_the_model() -> None:
     """Among several models the name decides; a single one is used whatever its name."""
-    assert baseline_of("@main", "new").id == "2" * 12
-    assert baseline_of("@main", "old").id == "0" * 12
-    assert baseline_of("@dev", "whatever").id == "0" * 12
-    assert baseline_of("000000").id == "0" * 12
+    assert find_baseline("@main", "new").id == "2" * 12
+    assert find_baseline("@main", "old").id == "0" * 12
+    assert find_baseline("@dev", "whatever").id == "0" * 12
+    assert find_baseline("000000").id == "0" * 12
     with pytest.raises(RequestError, match="baselines of new, old, but none of other"):
-        baseline_of("@main", "other")
+        find_baseline("@main", "other")
     with pytest.raises(RequestError, match=r"no baseline @gone; save one with .*--save-as-baseline gone"):
-        baseline_of("@gone", "new")
+        find_baseline("@gone", "new")
 
 
 def test_a_reference_may_hold_a_colon() -> None:
     """Code models are the same job if only their names differ."""
     job = replace(NEW, model=ModelRef(scheme="torch", locator="nets.py:make"))
-    assert rival_of(stored(job), replace(job, name="other")) is None
-    assert rival_of(stored(job), NEW) is not None
+    assert rerunnable_baseline(stored(job), replace(job, name="other")) is None
+    assert rerunnable_baseline(stored(job), NEW) is not None

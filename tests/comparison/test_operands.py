@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno import codec, plugins
-from modeldyno.comparison.operands import again, names_model, sides
-from modeldyno.comparison.run import comparison
-from modeldyno.core.comparison.build import Question
+from modeldyno.comparison.operands import names_model, rerun_job, resolve_operands
+from modeldyno.comparison.run import build_comparison
+from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.probe_options import Observation
-from modeldyno.documents.lookup import find_any, kept
+from modeldyno.documents.lookup import find_any, stored_result
 from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
 from modeldyno.testing.models import mlp
 from modeldyno.testing.sample_results import a_job, a_result
 from modeldyno.testing.studies import a_study
-from modeldyno.testing.trials import a_trial, an_answer, log
+from modeldyno.testing.trials import a_trial, add_trials, an_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def test_two_models_are_two_jobs(here: Path) -> None:
     """Given by their paths."""
     path = str(mlp(here))
 
-    operands = sides([ask(path), ask(f"onnx:{path}")], run=False)
+    operands = resolve_operands([ask(path), ask(f"onnx:{path}")], run=False)
 
     assert all(isinstance(operand, Job) for operand in operands)
 
@@ -58,14 +58,14 @@ def test_stored_ids_tags_and_files_are_results(here: Path) -> None:
     """A Result object is used as it is."""
     codec.write(here / "r.json", codec.encode(a_result(id="f" * 12)))
 
-    operands = sides([ask("0123"), ask("old"), ask("r.json"), a_result(id="e" * 12)], run=False)
+    operands = resolve_operands([ask("0123"), ask("old"), ask("r.json"), a_result(id="e" * 12)], run=False)
 
     assert [operand.id[:2] for operand in operands if isinstance(operand, Result)] == ["01", "01", "ff", "ee"]
 
 
 def test_what_was_measured_is_run_again_on_request(here: Path) -> None:
     """By the Jobs of the results, along with a model."""
-    first, second = sides([ask("old"), ask(str(mlp(here)))], run=True)
+    first, second = resolve_operands([ask("old"), ask(str(mlp(here)))], run=True)
 
     assert first == a_result().job
     assert isinstance(second, Job)
@@ -74,29 +74,29 @@ def test_what_was_measured_is_run_again_on_request(here: Path) -> None:
 def test_a_model_and_a_result_are_not_compared_without_running_both(here: Path) -> None:
     """The message says what to do."""
     with pytest.raises(RequestError, match=r"'012345' is a stored result, .* add --run to run both"):
-        sides([ask("old"), ask(str(mlp(here)))], run=False)
+        resolve_operands([ask("old"), ask(str(mlp(here)))], run=False)
 
 
 def test_one_side_is_no_comparison() -> None:
     """There is nothing to compare with."""
     with pytest.raises(RequestError, match="needs a baseline and a candidate"):
-        sides([a_result()], run=False)
+        resolve_operands([a_result()], run=False)
 
 
 @pytest.mark.usefixtures("here")
 def test_what_is_nowhere_is_refused() -> None:
     """It is neither a path nor in the store."""
     with pytest.raises(RequestError, match="nowhere"):
-        sides([ask("old"), ask("nowhere")], run=False)
+        resolve_operands([ask("old"), ask("nowhere")], run=False)
 
 
 def test_a_study_stands_for_its_winner(here: Path) -> None:
     """The Results of its trials come from the store."""
     trial = a_trial({"batch_size": 1}, an_answer("throughput", 100.0), an_answer("latency.p99", 0.001))
-    study = log(a_study("batch_size=1,2"), [replace(trial, result=a_result().id)])
+    study = add_trials(a_study("batch_size=1,2"), [replace(trial, result=a_result().id)])
     codec.write(here / "s.json", codec.encode_study(study))
 
-    first, second = sides([ask("s.json"), study], run=False)
+    first, second = resolve_operands([ask("s.json"), study], run=False)
 
     assert isinstance(first, Result)
     assert first == second
@@ -105,12 +105,12 @@ def test_a_study_stands_for_its_winner(here: Path) -> None:
 
 def test_a_comparison_is_no_side(here: Path) -> None:
     """Its results can be compared instead."""
-    document = comparison([a_result(), a_result(id="f" * 12)], Question())
+    document = build_comparison([a_result(), a_result(id="f" * 12)], CompareOptions())
     codec.write(here / "c.json", codec.encode_comparison(document))
 
     assert find_any("c.json") == document
     with pytest.raises(RequestError, match="is a comparison, which cannot be compared"):
-        sides([ask("old"), ask("c.json")], run=False)
+        resolve_operands([ask("old"), ask("c.json")], run=False)
 
 
 def test_a_file_of_json_is_a_document_and_other_paths_are_models(here: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_job_is_run_again_without_the_files_that_it_wrote() -> None:
     look = Observation(trace="t.json", outputs="o.npz", layers=("fc",))
     job = replace(a_job(), observation=look, probes=("latency", "outputs"), plan=Plan(processes=5))
 
-    job_again = again(a_result(job=job))
+    job_again = rerun_job(a_result(job=job))
 
     assert job_again.observation == Observation(layers=("fc",))
     assert (job_again.probes, job_again.plan.processes) == (("latency",), 1)
@@ -145,5 +145,5 @@ def test_a_job_is_run_again_without_the_files_that_it_wrote() -> None:
 @pytest.mark.usefixtures("here")
 def test_what_the_store_has_not_is_none() -> None:
     """It may have been removed."""
-    assert kept("0123456789ab") == a_result()
-    assert kept("ffffffffffff") is None
+    assert stored_result("0123456789ab") == a_result()
+    assert stored_result("ffffffffffff") is None

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.cli import main
-from modeldyno.comparison.pr_comment import Thread, comment
+from modeldyno.comparison.pr_comment import CommentThread, post_comment
 from modeldyno.errors import RequestError, RunFailed
-from modeldyno.testing.forge import TOKEN, Forge, forge
+from modeldyno.testing.forge import TOKEN, Forge, serve_forge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ MARK = "<!-- modeldyno: digits -->"
 @pytest.fixture
 def server() -> Iterator[Forge]:
     """Yield a forge without comments."""
-    with forge() as found:
+    with serve_forge() as found:
         yield found
 
 
@@ -56,11 +56,11 @@ def test_a_comment_is_posted_once_and_replaced_from_then_on(
 ) -> None:
     """It is found by its first line among all others, on any page."""
     server.comments += [{"id": 1000 + n, "body": f"looks good {n}"} for n in range(120)]
-    thread = Thread.of(where(server))
+    thread = CommentThread.of(where(server))
 
-    assert comment(f"{MARK}\nfails", thread).startswith("posted the comment 1120 on Git")
-    assert comment(f"{MARK}\nholds", thread).startswith("updated the comment 1120 on Git")
-    assert comment("<!-- modeldyno: other -->\nholds", thread).startswith("posted the comment 1121")
+    assert post_comment(f"{MARK}\nfails", thread).startswith("posted the comment 1120 on Git")
+    assert post_comment(f"{MARK}\nholds", thread).startswith("updated the comment 1120 on Git")
+    assert post_comment("<!-- modeldyno: other -->\nholds", thread).startswith("posted the comment 1121")
     assert [posted["body"] for posted in server.comments[120:]] == [
         f"{MARK}\nholds", "<!-- modeldyno: other -->\nholds",
     ]  # fmt: skip
@@ -74,40 +74,42 @@ def test_the_request_is_found_in_the_event(server: Forge, tmp_path: Path) -> Non
     event.write_text(json.dumps({"pull_request": {"number": 31}}))
     variables = {"GITHUB_EVENT_PATH": str(event), "GITHUB_REF": "refs/heads/main"}
 
-    assert Thread.of(github(server, **variables)).comments.endswith("/issues/31/comments")
-    assert Thread.of(github(server, **variables, PULL_REQUEST="5")).comments.endswith("/issues/5/comments")
+    assert CommentThread.of(github(server, **variables)).comments.endswith("/issues/31/comments")
+    assert CommentThread.of(github(server, **variables, PULL_REQUEST="5")).comments.endswith(
+        "/issues/5/comments"
+    )
     event.write_text("{}")
     with pytest.raises(RequestError, match="belongs to no pull request; set PULL_REQUEST"):
-        Thread.of(github(server, **variables))
+        CommentThread.of(github(server, **variables))
 
 
 def test_what_cannot_be_is_refused_in_one_sentence(server: Forge) -> None:
     """No pipeline, no token, no URL, and no marker line."""
     with pytest.raises(RequestError, match="no pull or merge request"):
-        Thread.of({})
+        CommentThread.of({})
     with pytest.raises(RequestError, match="GITHUB_TOKEN is not set"):
-        Thread.of(github(server, GITHUB_TOKEN=""))
+        CommentThread.of(github(server, GITHUB_TOKEN=""))
     with pytest.raises(RequestError, match="GITLAB_TOKEN is not set"):
-        Thread.of(gitlab(server, GITLAB_TOKEN=""))
+        CommentThread.of(gitlab(server, GITLAB_TOKEN=""))
     with pytest.raises(RequestError, match="not the URL of a forge"):
-        Thread.of(github(server, GITHUB_API_URL="file:///etc"))
+        CommentThread.of(github(server, GITHUB_API_URL="file:///etc"))
     with pytest.raises(RequestError, match="no marker line by which to find it"):
-        comment("holds", Thread.of(github(server)))
+        post_comment("holds", CommentThread.of(github(server)))
     assert server.asked == []
 
 
 def test_a_refusal_is_told_without_the_token(server: Forge) -> None:
     """The message has the status, or says that the forge does not respond."""
     with pytest.raises(RunFailed, match="GitHub refused the comment: 403") as raised:
-        comment(MARK, Thread.of(github(server, GITHUB_TOKEN="wrong-token")))
+        post_comment(MARK, CommentThread.of(github(server, GITHUB_TOKEN="wrong-token")))
     assert "wrong-token" not in str(raised.value)
     with pytest.raises(RunFailed, match="GitLab did not take the comment"):
-        comment(MARK, Thread.of(gitlab(server, CI_API_V4_URL="http://127.0.0.1:1")))
+        post_comment(MARK, CommentThread.of(gitlab(server, CI_API_V4_URL="http://127.0.0.1:1")))
 
 
 def test_a_long_comment_is_cut(server: Forge) -> None:
     """Forges limit the length of a comment."""
-    comment(f"{MARK}\n{'x' * 100_000}", Thread.of(github(server)))
+    post_comment(f"{MARK}\n{'x' * 100_000}", CommentThread.of(github(server)))
 
     assert len(server.comments[0]["body"]) < 65_536
     assert server.comments[0]["body"].endswith("(cut)")

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.comparison.run import comparison, decided, failed, in_turns
-from modeldyno.core.comparison.build import Question
-from modeldyno.core.comparison.comparison import Outcome
-from modeldyno.core.comparison.schedule import Turns
+from modeldyno.comparison.run import any_failed, build_comparison, is_decided, run_rounds
+from modeldyno.core.comparison.build import CompareOptions
+from modeldyno.core.comparison.comparison import ChangeVerdict
+from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.result.result import Doubted, Failure, FailureKind, Progressed
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.runtime.engine import INTERRUPTED
-from modeldyno.runtime.session import Campaign
-from modeldyno.testing.comparisons import Track, a_side
+from modeldyno.runtime.session import RunSession
+from modeldyno.testing.comparisons import SimulatedRuns, a_side
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
@@ -22,23 +22,25 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Event
     from modeldyno.core.spec.job import Job
 
-LATENCY = Question(metrics=("latency",))
+LATENCY = CompareOptions(metrics=("latency",))
 
 
 def run(
-    track: Track, *jobs: Job, turns: Turns | None = None, question: Question = LATENCY
+    track: SimulatedRuns, *jobs: Job, turns: RoundSchedule | None = None, question: CompareOptions = LATENCY
 ) -> list[Comparison]:
     """Run sides in turns; return the comparison after each test."""
-    return list(in_turns(jobs, turns or Turns(sides=len(jobs)), question, Campaign(execute=track)))
+    return list(
+        run_rounds(jobs, turns or RoundSchedule(sides=len(jobs)), question, RunSession(execute=track))
+    )
 
 
 def test_a_clear_difference_is_found_at_the_first_look() -> None:
     """Rounds end as soon as there is a verdict; their order is recorded."""
-    track = Track()
+    track = SimulatedRuns()
 
     (compared,) = run(track, a_side("a"), a_side("b", 1.2e-3))
 
-    assert compared.contrasts[0].outcome is Outcome.WORSE
+    assert compared.contrasts[0].outcome is ChangeVerdict.WORSE
     assert compared.sequence == (0, 1, 1, 0, 0, 1, 1, 0, 0, 1)
     assert [job.name for job in track.jobs] == list("abbaabbaab")
     assert compared.order == "alternating"
@@ -51,11 +53,14 @@ def test_a_clear_difference_is_found_at_the_first_look() -> None:
 def test_rounds_are_added_while_it_is_undecided() -> None:
     """A difference within the noise needs more rounds, up to a maximum."""
     compared = run(
-        Track(noise=0.2), a_side("a"), a_side("b", 1.04e-3), turns=Turns(sides=2, first=3, most=12)
+        SimulatedRuns(noise=0.2),
+        a_side("a"),
+        a_side("b", 1.04e-3),
+        turns=RoundSchedule(sides=2, first=3, most=12),
     )
 
     assert [len(look.sequence) for look in compared] == [6, 12, 24]
-    assert not any(map(decided, compared[:-1]))
+    assert not any(map(is_decided, compared[:-1]))
 
 
 def test_the_time_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,8 +69,8 @@ def test_the_time_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("modeldyno.comparison.run.time.monotonic", lambda: now[0])
 
     def rounds(max_time: float, *, block: bool = False) -> list[int]:
-        noisy = Track(noise=0.2, hook=lambda _job: now.__setitem__(0, now[0] + 5.0))
-        turns = Turns(sides=2, first=4, most=64, max_time=max_time, block=block)
+        noisy = SimulatedRuns(noise=0.2, hook=lambda _job: now.__setitem__(0, now[0] + 5.0))
+        turns = RoundSchedule(sides=2, first=4, most=64, max_time=max_time, block=block)
         compared = run(noisy, a_side("a"), a_side("b", 1.04e-3), turns=turns)
         return [len(look.sequence) // 2 for look in compared]
 
@@ -77,9 +82,9 @@ def test_the_time_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_block_design_runs_one_side_after_the_other() -> None:
     """The order says so; its processes are not paired."""
-    turns = Turns(sides=2, first=3, most=3, block=True)
+    turns = RoundSchedule(sides=2, first=3, most=3, block=True)
 
-    (compared,) = run(Track(), a_side("a"), a_side("b", 1.2e-3), turns=turns)
+    (compared,) = run(SimulatedRuns(), a_side("a"), a_side("b", 1.2e-3), turns=turns)
 
     assert (compared.order, compared.sequence) == ("block", (0, 0, 0, 1, 1, 1))
     assert "paired" not in compared.contrasts[0].changes[0].why
@@ -87,34 +92,34 @@ def test_a_block_design_runs_one_side_after_the_other() -> None:
 
 def test_several_candidates_are_each_compared_with_the_baseline() -> None:
     """In the same rounds."""
-    (compared,) = run(Track(), a_side("a"), a_side("b", 1.2e-3), a_side("c", 0.8e-3))
+    (compared,) = run(SimulatedRuns(), a_side("a"), a_side("b", 1.2e-3), a_side("c", 0.8e-3))
 
-    assert [side.outcome for side in compared.contrasts] == [Outcome.WORSE, Outcome.BETTER]
+    assert [side.outcome for side in compared.contrasts] == [ChangeVerdict.WORSE, ChangeVerdict.BETTER]
     assert compared.sequence[:6] == (0, 1, 2, 2, 1, 0)
 
 
 def test_equal_models_are_the_same() -> None:
     """Their difference is certainly within the threshold."""
-    (compared,) = run(Track(), a_side("a"), a_side("b"))
+    (compared,) = run(SimulatedRuns(), a_side("a"), a_side("b"))
 
-    assert compared.contrasts[0].outcome is Outcome.SAME
+    assert compared.contrasts[0].outcome is ChangeVerdict.SAME
 
 
 def test_a_failure_ends_it() -> None:
     """A failure is not repeated; the comparison has it, and the rounds so far."""
     failure = Failure(where="load", kind=FailureKind.OOM, message="too large")
-    track = Track(failing=failure)
+    track = SimulatedRuns(failing=failure)
 
-    (compared,) = run(track, a_side("a"), a_side("broken"), question=Question())
+    (compared,) = run(track, a_side("a"), a_side("broken"), question=CompareOptions())
 
-    assert failed(compared)
+    assert any_failed(compared)
     assert [job.name for job in track.jobs] == ["a", "broken"]
     assert compared.contrasts[0].candidate.failures == (failure,)
 
 
 def test_a_baseline_that_fails_is_told_at_once() -> None:
     """There is nothing to compare with; the message says what happened."""
-    track = Track(failing=Failure(where="load", kind=FailureKind.OOM, message="too large."))
+    track = SimulatedRuns(failing=Failure(where="load", kind=FailureKind.OOM, message="too large."))
 
     with pytest.raises(RunFailed, match=r"^broken failed in load: too large\.$"):
         run(track, a_side("broken"), a_side("b"))
@@ -126,7 +131,12 @@ def test_progress_says_which_run_it_is() -> None:
     jobs = (a_side("a"), a_side("b", 1.2e-3), a_side("c", 1.2e-3))
 
     list(
-        in_turns(jobs, Turns(sides=3, first=1, most=1), LATENCY, Campaign(execute=Track(), watch=seen.append))
+        run_rounds(
+            jobs,
+            RoundSchedule(sides=3, first=1, most=1),
+            LATENCY,
+            RunSession(execute=SimulatedRuns(), watch=seen.append),
+        )
     )
 
     stages = [event.stage for event in seen if isinstance(event, Progressed)]
@@ -141,11 +151,11 @@ def test_other_events_are_passed_on() -> None:
     def doubting(job: Job, *, watch: object) -> object:
         assert callable(watch)
         watch(Doubted(doubt=INTERRUPTED))
-        return Track()(job, watch=lambda _event: None)
+        return SimulatedRuns()(job, watch=lambda _event: None)
 
-    list(in_turns(
-        (a_side("a"), a_side("b")), Turns(sides=2, first=1, most=1), LATENCY,
-        Campaign(execute=doubting, watch=seen.append),  # type: ignore[arg-type]
+    list(run_rounds(
+        (a_side("a"), a_side("b")), RoundSchedule(sides=2, first=1, most=1), LATENCY,
+        RunSession(execute=doubting, watch=seen.append),  # type: ignore[arg-type]
     ))  # fmt: skip
 
     assert Doubted(doubt=INTERRUPTED) in seen
@@ -155,11 +165,11 @@ def test_other_events_are_passed_on() -> None:
 def test_an_interruption_ends_it_with_what_there_is(after: int, made: int) -> None:
     """The current run is the last; unless each side was run, there is nothing to compare."""
     count: list[Job] = []
-    track = Track(hook=count.append)
+    track = SimulatedRuns(hook=count.append)
 
-    compared = list(in_turns(
-        (a_side("a"), a_side("b", 1.2e-3)), Turns(sides=2), LATENCY,
-        Campaign(execute=track, interrupted=lambda: int(len(count) >= after)),
+    compared = list(run_rounds(
+        (a_side("a"), a_side("b", 1.2e-3)), RoundSchedule(sides=2), LATENCY,
+        RunSession(execute=track, interrupted=lambda: int(len(count) >= after)),
     ))  # fmt: skip
 
     assert len(compared) == made
@@ -170,7 +180,7 @@ def test_an_interruption_ends_it_with_what_there_is(after: int, made: int) -> No
 
 def test_stored_results_are_compared_as_they_are() -> None:
     """They were not run in turns, which is a doubt."""
-    compared = comparison([a_result(), a_result(id="ba9876543210")], Question())
+    compared = build_comparison([a_result(), a_result(id="ba9876543210")], CompareOptions())
 
     assert (compared.order, compared.sequence, compared.level) == ("stored", (), 0.95)
     assert "not-in-turns" in [doubt.code for doubt in compared.contrasts[0].doubts]
@@ -179,4 +189,4 @@ def test_stored_results_are_compared_as_they_are() -> None:
 def test_a_question_that_nothing_answers_is_refused() -> None:
     """It is refused after the first rounds, when the measured metrics are known."""
     with pytest.raises(RequestError, match="Neither of the two has energy"):
-        run(Track(), a_side("a"), a_side("b"), question=Question(metrics=("energy",)))
+        run(SimulatedRuns(), a_side("a"), a_side("b"), question=CompareOptions(metrics=("energy",)))

@@ -37,7 +37,7 @@ def build(
     **sizes: int,
 ) -> feeds.Payload:
     requested = tuple(map(parse_input, requests))
-    return feeds.build(subject, requested, batch_size=batch_size, seed=seed, sizes=sizes, base=base)
+    return feeds.build_payloads(subject, requested, batch_size=batch_size, seed=seed, sizes=sizes, base=base)
 
 
 def encode(texts: Sequence[str], length: int | None) -> Feed:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno.data.outputs import agreement, alike, arrays, load, save, shared_samples
+from modeldyno.data.outputs import (
+    agreement,
+    load_call,
+    named_arrays,
+    same_values,
+    save_inputs,
+    shared_samples,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,30 +93,30 @@ def test_what_cannot_be_matched_is_refused() -> None:
 def test_a_file_holds_what_was_given_and_returned(tmp_path: Path) -> None:
     """Feeds are matched in order, though both may share one name."""
     path = tmp_path / "o.npz"
-    np.savez(path, **arrays({"x": ONE, "z": ONE}, {"x": 2 * ONE}))  # type: ignore[arg-type]
+    np.savez(path, **named_arrays({"x": ONE, "z": ONE}, {"x": 2 * ONE}))  # type: ignore[arg-type]
 
-    given, returned = load(path)
+    given, returned = load_call(path)
 
     assert (list(given), list(returned)) == (["x", "z"], ["x"])
-    assert alike(returned, {"x": 2 * ONE})
+    assert same_values(returned, {"x": 2 * ONE})
 
 
 def test_feeds_are_alike_by_name_or_in_order() -> None:
     """Feeds of different numbers of arrays differ."""
-    assert alike({"a": ONE, "b": 2 * ONE}, {"b": 2 * ONE, "a": ONE})
-    assert alike({"a": ONE}, {"x": ONE})
-    assert not alike({"a": ONE}, {"a": 2 * ONE})
-    assert not alike({"a": ONE}, {"a": ONE, "b": ONE})
+    assert same_values({"a": ONE, "b": 2 * ONE}, {"b": 2 * ONE, "a": ONE})
+    assert same_values({"a": ONE}, {"x": ONE})
+    assert not same_values({"a": ONE}, {"a": 2 * ONE})
+    assert not same_values({"a": ONE}, {"a": ONE, "b": ONE})
 
 
 def test_numbers_are_written_for_another_process(tmp_path: Path) -> None:
     """Each array gets a file; text does not."""
-    first, second = save({"a": ONE, "b": ONE.astype(np.int64)}, tmp_path)
+    first, second = save_inputs({"a": ONE, "b": ONE.astype(np.int64)}, tmp_path)
 
     assert np.array_equal(np.load(first), ONE)
     assert np.load(second).dtype == np.int64
     with pytest.raises(ValueError, match="not numeric"):
-        save({"a": np.array(["text"])}, tmp_path)
+        save_inputs({"a": np.array(["text"])}, tmp_path)
 
 
 def batch(rows: int, **more: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

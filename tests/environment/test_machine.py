@@ -27,7 +27,7 @@ def test_cards_belong_to_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyP
     driver = a_driver(tmp_path, "NVIDIA H200", "NVIDIA L4", "NVIDIA H200")
     monkeypatch.setattr(machine, "_NVIDIA", driver)
 
-    environment = machine.environment(())
+    environment = machine.describe_environment(())
 
     assert environment.hardware["devices"] == "2 x NVIDIA H200, NVIDIA L4"
     assert environment.software["nvidia_driver"] == "550.54.15"
@@ -37,7 +37,7 @@ def test_without_cards_nothing_is_said_of_them(tmp_path: Path, monkeypatch: pyte
     """A machine without an NVIDIA driver has no such entries."""
     monkeypatch.setattr(machine, "_NVIDIA", tmp_path / "absent")
 
-    environment = machine.environment(())
+    environment = machine.describe_environment(())
 
     assert "devices" not in environment.hardware
     assert "nvidia_driver" not in environment.software

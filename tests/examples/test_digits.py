@@ -47,7 +47,7 @@ def test_parameters_are_what_the_page_says() -> None:
 def test_test_set_feeds_the_model() -> None:
     """The test set is cut into distinct batches of real images; the labels in it are left alone."""
     request = parse_input(str(DIGITS / "test.npz"))
-    payload = feeds.build(MODEL, (request,), batch_size=32, seed=0)
+    payload = feeds.build_payloads(MODEL, (request,), batch_size=32, seed=0)
     assert payload.samples == 32
     assert len(payload.feeds) == feeds.MOST
     assert payload.doubts == ()

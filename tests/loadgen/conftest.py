@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.load.request_log import Records, joined
+from modeldyno.core.load.request_log import Records, join_records
 from modeldyno.core.load.request_target import Reply
 from modeldyno.loadgen import driver_main, record_frames
-from modeldyno.loadgen.arrivals import Share
-from modeldyno.loadgen.driver_protocol import Order
-from modeldyno.loadgen.kernel_timer import timer
-from modeldyno.loadgen.load_loop import Drive
+from modeldyno.loadgen.arrivals import LoadShare
+from modeldyno.loadgen.driver_protocol import DriverCommand
+from modeldyno.loadgen.kernel_timer import make_timer
+from modeldyno.loadgen.load_loop import LoadLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,29 +51,29 @@ def driven() -> Callable[..., Driven]:
 async def _drive(
     target: Target, load: Load, seconds: float, grace: float, loop: asyncio.AbstractEventLoop
 ) -> Driven:
-    drive = Drive(load, Share(), len(target.messages), loop)
-    order = Order(target=target, load=load, share=Share(), seed=0, address=target.host)
-    pool = drive.carrier = driver_main.carrier(order, drive, loop)
-    drive.timer = timer(loop, drive.ring)
+    drive = LoadLoop(load, LoadShare(), len(target.messages), loop)
+    order = DriverCommand(target=target, load=load, share=LoadShare(), seed=0, address=target.host)
+    pool = drive.carrier = driver_main.make_carrier(order, drive, loop)
+    drive.timer = make_timer(loop, drive.ring)
     over = loop.create_future()
     drive.finished = lambda: over.set_result(None)
     drive.start(monotonic_ns())
     parts: list[Records] = []
-    blocks: list[record_frames.Block] = []
+    blocks: list[record_frames.RecordBlock] = []
     deadline = loop.time() + seconds
     while loop.time() < deadline and not (blocks and blocks[-1].ended):
         await asyncio.sleep(0.02)
         blocks.append(drive.block())
-        parts.append(record_frames.records(blocks[-1].rows, blocks[-1].times, 0))
+        parts.append(record_frames.decode_rows(blocks[-1].rows, blocks[-1].times, 0))
     drive.stop(grace)
     await over
     drive.timer.close()
     last = drive.block()
-    parts.append(record_frames.records(last.rows, last.times, 0))
+    parts.append(record_frames.decode_rows(last.rows, last.times, 0))
     pool.close()  # type: ignore[attr-defined]
     await asyncio.sleep(0.02)
     return Driven(
-        records=joined(parts),
+        records=join_records(parts),
         replies=tuple(reply for _, reply in drive.answers()),
         faults=tuple(reply for _, reply in drive.faults()),
         opened=last.opened,

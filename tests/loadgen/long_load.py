@@ -18,7 +18,7 @@ import numpy as np
 
 from modeldyno.adapters.probes import load as probe
 from modeldyno.adapters.probes import load_monitor
-from modeldyno.core.load.request_log import COLUMNS, Outcome, Records, joined, none
+from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, empty_records, join_records
 from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
@@ -26,7 +26,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.interfaces import Subject
-from modeldyno.loadgen import Ending, Taken, driver_pool
+from modeldyno.loadgen import LoadEnd, LoadProgress, driver_pool
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Stream:
         """When all that was told has ended."""
         return SERVED + self.told * STEP + 2_000_000
 
-    def take(self, _wait: float) -> Taken:
+    def take(self, _wait: float) -> LoadProgress:
         """Tell of some more; the blocks of two drivers overlap."""
         first, self.told = self.told, min(self.told + BLOCK, self.count)
         number = np.arange(first, self.told)
@@ -61,19 +61,19 @@ class Stream:
         due = SERVED + number * STEP
         columns: dict[str, Any] = {name: np.zeros(number.size, dtype) for name, dtype in COLUMNS.items()}
         columns |= {"due": due, "sent": due + 1000, "first": due + latency, "end": due + latency}
-        columns["outcome"][np.isin(number, REFUSED)] = Outcome.REFUSED
+        columns["outcome"][np.isin(number, REFUSED)] = RequestOutcome.REFUSED
         columns["driver"] = (number % 2).astype("int32")
         columns["message"] = (number % 8).astype("int32")
-        found = joined([Records(**columns)])
-        return Taken(records=found, in_flight=0, backlog=0, ended=self.told == self.count)
+        found = join_records([Records(**columns)])
+        return LoadProgress(records=found, in_flight=0, backlog=0, ended=self.told == self.count)
 
     def usage(self) -> tuple[()]:
         """Cost nothing."""
         return ()
 
-    def stop(self, _grace: float) -> Ending:
+    def stop(self, _grace: float) -> LoadEnd:
         """Tell of nothing more."""
-        return Ending(records=none(), replies=(), usages=())
+        return LoadEnd(records=empty_records(), replies=(), usages=())
 
 
 class Session:
@@ -103,7 +103,7 @@ def main(count: int, path: str) -> dict[str, Any]:
     def streaming(*_: object, **__: object) -> Iterator[Stream]:
         yield stream
 
-    driver_pool.driving = streaming  # type: ignore[assignment]
+    driver_pool.run_load_drivers = streaming  # type: ignore[assignment]
     vars(load_monitor).update(perf_counter=lambda: stream.now * 1e-9, monotonic_ns=lambda: stream.now)
     load = Load(arrivals=Arrivals.CONSTANT, rate=1e9 / STEP, requests=10 * count)
     subject = Subject(

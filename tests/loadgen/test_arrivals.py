@@ -7,7 +7,7 @@ import pytest
 
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.errors import RequestError
-from modeldyno.loadgen.arrivals import Share, due_times, read_trace, unused_of_trace
+from modeldyno.loadgen.arrivals import LoadShare, due_times, read_trace, unused_trace_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 SECOND = 1_000_000_000
 
 
-def first(count: int, load: Load, share: Share | None = None, seed: int = 0) -> list[int]:
-    return list(islice(due_times(load, share or Share(), seed=seed), count))
+def first(count: int, load: Load, share: LoadShare | None = None, seed: int = 0) -> list[int]:
+    return list(islice(due_times(load, share or LoadShare(), seed=seed), count))
 
 
 def paced(kind: Arrivals, rate: float, **more: float) -> Load:
@@ -55,14 +55,14 @@ def test_poisson_arrivals_of_a_seed_are_the_same_again() -> None:
 def test_the_shares_of_several_drivers_make_up_the_whole(kind: Arrivals, drivers: int) -> None:
     """Merged, the times of all drivers are those of one."""
     load = paced(kind, 50, burst=4, ramp=0.5)
-    parts = [time for index in range(drivers) for time in first(40, load, Share(index=index, of=drivers))]
+    parts = [time for index in range(drivers) for time in first(40, load, LoadShare(index=index, of=drivers))]
     assert sorted(parts) == first(40 * drivers, load)
 
 
 def test_a_thinned_poisson_process_has_its_part_of_the_rate() -> None:
     """One of four drivers sends a quarter, at times of its own."""
     load = paced(Arrivals.POISSON, 1000)
-    parts = [first(5000, load, Share(index=index, of=4)) for index in (0, 1)]
+    parts = [first(5000, load, LoadShare(index=index, of=4)) for index in (0, 1)]
     for part in parts:
         assert part[-1] / SECOND == pytest.approx(20.0, rel=0.06)
     assert not set(parts[0]) & set(parts[1])
@@ -82,13 +82,13 @@ def test_the_slots_of_a_closed_loop_begin_over_the_ramp() -> None:
     """Four slots over two seconds begin every half second; without a ramp all begin at once."""
     assert first(9, Load(concurrency=4, ramp=2.0)) == [0, SECOND // 2, SECOND, 3 * SECOND // 2]
     assert first(9, Load(concurrency=3)) == [0, 0, 0]
-    assert first(9, Load(concurrency=4, ramp=2.0), Share(index=1, of=2)) == [SECOND // 2, 3 * SECOND // 2]
+    assert first(9, Load(concurrency=4, ramp=2.0), LoadShare(index=1, of=2)) == [SECOND // 2, 3 * SECOND // 2]
 
 
 @pytest.mark.parametrize(("whole", "of"), [(10, 3), (2, 3), (9, 1)])
 def test_an_amount_is_shared_out_without_a_rest(whole: int, of: int) -> None:
     """The parts sum to the whole and differ by one at most."""
-    parts = [Share(index=index, of=of).amount(whole) for index in range(of)]
+    parts = [LoadShare(index=index, of=of).amount(whole) for index in range(of)]
     assert sum(parts) == whole
     assert max(parts) - min(parts) <= 1
 
@@ -103,7 +103,7 @@ def test_a_trace_is_read_as_seconds_or_as_milliseconds(text: str, tmp_path: Path
     path = str(tmp_path / "trace")
     assert list(read_trace(path)) == [0, SECOND // 4, SECOND // 2]
     load = Load(arrivals=Arrivals.TRACE, trace=path)
-    assert first(9, load, Share(index=0, of=2)) == [0, SECOND // 2]
+    assert first(9, load, LoadShare(index=0, of=2)) == [0, SECOND // 2]
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ def test_what_a_trace_tells_beside_its_times_is_known(tmp_path: Path) -> None:
     """By its first line: lengths of prompts and answers, which nothing is made of."""
     path = tmp_path / "trace"
     path.write_text('\n{"timestamp": 0, "output_length": 4, "input_length": 3}\n')
-    assert unused_of_trace(str(path)) == ("input_length", "output_length")
+    assert unused_trace_fields(str(path)) == ("input_length", "output_length")
     path.write_text('{"timestamp": 0}\n')
-    assert unused_of_trace(str(path)) == ()
+    assert unused_trace_fields(str(path)) == ()
     path.write_text("0.5\n")
-    assert unused_of_trace(str(path)) == ()
+    assert unused_trace_fields(str(path)) == ()
     with pytest.raises(RequestError, match="Cannot read the trace"):
-        unused_of_trace(str(tmp_path))
+        unused_trace_fields(str(tmp_path))

@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno.core.load.request_log import Outcome, joined
+from modeldyno.core.load.request_log import RequestOutcome, join_records
 from modeldyno.core.load.request_target import Target, Tls, Transport
 from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.environment.process_tree import tree
+from modeldyno.environment.process_tree import list_process_tree
 from modeldyno.errors import RequestError, RunFailed
-from modeldyno.loadgen.driver_pool import driving, once
-from modeldyno.testing.server import serving
+from modeldyno.loadgen.driver_pool import run_load_drivers, send_once
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.load.request_log import Records
-    from modeldyno.loadgen import Ending
-    from modeldyno.testing.server import Running
+    from modeldyno.loadgen import LoadEnd
+    from modeldyno.testing.server import RunningServer
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
-    with serving() as running:
+def server() -> Iterator[RunningServer]:
+    with serve_in_subprocess() as running:
         yield running
 
 
@@ -40,8 +40,8 @@ def target(port: int, *paths: str, tls: Tls | None = None, host: str = "127.0.0.
     )
 
 
-def driven(target: Target, load: Load, *, wait: float = 20.0) -> tuple[Records, Ending]:
-    with driving(target, load) as crew:
+def driven(target: Target, load: Load, *, wait: float = 20.0) -> tuple[Records, LoadEnd]:
+    with run_load_drivers(target, load) as crew:
         deadline = time.monotonic() + wait
         parts = []
         while time.monotonic() < deadline:
@@ -50,16 +50,16 @@ def driven(target: Target, load: Load, *, wait: float = 20.0) -> tuple[Records, 
             if taken.ended:
                 break
         ending = crew.stop(5.0)
-    return joined([*parts, ending.records]), ending
+    return join_records([*parts, ending.records]), ending
 
 
-def test_several_drivers_send_what_one_would(server: Running) -> None:
+def test_several_drivers_send_what_one_would(server: RunningServer) -> None:
     """Requests, messages and slots are shared out, and the records come together."""
     records, ending = driven(
         target(server.port, "/?a", "/?b", "/?c"), Load(concurrency=5, requests=301, drivers=2)
     )
     assert len(records) == 301
-    assert set(records.outcome) == {Outcome.OK}
+    assert set(records.outcome) == {RequestOutcome.OK}
     assert set(records.driver) == {0, 1}
     assert set(np.bincount(records.message)) <= {100, 101}
     assert (np.diff(records.end) >= 0).all()
@@ -68,7 +68,7 @@ def test_several_drivers_send_what_one_would(server: Running) -> None:
     assert all(usage.cpu > 0 and usage.wall > 0 for usage in ending.usages)
 
 
-def test_the_first_and_the_last_reply_to_each_message_are_kept(server: Running) -> None:
+def test_the_first_and_the_last_reply_to_each_message_are_kept(server: RunningServer) -> None:
     """So that they can be checked."""
     _, ending = driven(target(server.port, "/?a", "/?b"), Load(concurrency=2, requests=40))
     assert sorted(reply.message for reply in ending.replies) == [0, 0, 1, 1]
@@ -76,13 +76,13 @@ def test_the_first_and_the_last_reply_to_each_message_are_kept(server: Running) 
     assert {reply.status for reply in ending.replies} == {200}
 
 
-def test_no_more_slots_are_used_than_there_are(server: Running) -> None:
+def test_no_more_slots_are_used_than_there_are(server: RunningServer) -> None:
     """Three drivers of a single slot would be three slots."""
-    with driving(target(server.port), Load(concurrency=1, drivers=3)) as crew:
+    with run_load_drivers(target(server.port), Load(concurrency=1, drivers=3)) as crew:
         assert len(crew.pids) == 1
 
 
-def test_a_closed_loop_is_due_as_the_slot_becomes_free(server: Running) -> None:
+def test_a_closed_loop_is_due_as_the_slot_becomes_free(server: RunningServer) -> None:
     """Each request of the only slot is due the instant the one before it ended."""
     records, _ = driven(target(server.port), Load(requests=50))
     assert (records.due[1:] == records.end[:-1]).all()
@@ -94,7 +94,7 @@ def test_a_closed_loop_is_due_as_the_slot_becomes_free(server: Running) -> None:
 def test_an_open_loop_shows_a_stall_in_latency_and_not_in_service_time() -> None:
     """A server that does nothing for a second: who waited for a turn counts from when it was due."""
     load = Load(arrivals=Arrivals.POISSON, rate=200.0, requests=300, concurrency=4)
-    with serving("--stall", "0.2:1.0") as server:
+    with serve_in_subprocess("--stall", "0.2:1.0") as server:
         records, _ = driven(target(server.port), load)
     latency, service = records.end - records.due, records.end - records.sent
     assert len(records) == 300
@@ -106,8 +106,8 @@ def test_the_limit_of_an_open_loop_holds_requests_back_and_says_so() -> None:
     """Two may be on their way; the others are the backlog."""
     load = Load(arrivals=Arrivals.CONSTANT, rate=500.0, concurrency=2)
     with (
-        serving("--service", "constant:0.05", "--workers", "9") as server,
-        driving(target(server.port), load) as crew,
+        serve_in_subprocess("--service", "constant:0.05", "--workers", "9") as server,
+        run_load_drivers(target(server.port), load) as crew,
     ):
         taken = [crew.take(0.1) for _ in range(6)]
     assert max(each.in_flight for each in taken) == 2
@@ -115,16 +115,16 @@ def test_the_limit_of_an_open_loop_holds_requests_back_and_says_so() -> None:
     assert not any(each.ended for each in taken)
 
 
-def test_stopping_waits_for_what_is_on_its_way_or_cancels_it(server: Running) -> None:
+def test_stopping_waits_for_what_is_on_its_way_or_cancels_it(server: RunningServer) -> None:
     """With a grace all are answered; without one, the rest is cancelled, and all are counted."""
     hung = target(server.port, "/fault/hang/")
-    with driving(hung, Load(concurrency=7)) as crew:
+    with run_load_drivers(hung, Load(concurrency=7)) as crew:
         assert crew.take(0.3).in_flight == 7
         ending = crew.stop(0.0)
-    assert [Outcome(outcome) for outcome in ending.records.outcome] == [Outcome.CANCELLED] * 7
+    assert [RequestOutcome(outcome) for outcome in ending.records.outcome] == [RequestOutcome.CANCELLED] * 7
 
 
-def test_a_trace_is_replayed_and_ends(tmp_path: Path, server: Running) -> None:
+def test_a_trace_is_replayed_and_ends(tmp_path: Path, server: RunningServer) -> None:
     """Three requests at the times of the file."""
     (tmp_path / "times").write_text("10.0\n10.1\n10.3\n")
     load = Load(arrivals=Arrivals.TRACE, trace=str(tmp_path / "times"))
@@ -135,7 +135,7 @@ def test_a_trace_is_replayed_and_ends(tmp_path: Path, server: Running) -> None:
 def test_a_trace_that_is_not_there_is_refused_before_anything_starts() -> None:
     """In one sentence."""
     load = Load(arrivals=Arrivals.TRACE, trace="/no/such/file")
-    with pytest.raises(RequestError, match="Cannot read the trace"), driving(target(1), load):
+    with pytest.raises(RequestError, match="Cannot read the trace"), run_load_drivers(target(1), load):
         pass
 
 
@@ -143,21 +143,21 @@ def test_an_unknown_host_is_refused() -> None:
     """By name."""
     with (
         pytest.raises(RequestError, match=r"host no-such\.invalid cannot be resolved"),
-        driving(target(1, host="no-such.invalid"), Load()),
+        run_load_drivers(target(1, host="no-such.invalid"), Load()),
     ):
         pass
 
 
-def test_a_driver_that_dies_is_told(server: Running) -> None:
+def test_a_driver_that_dies_is_told(server: RunningServer) -> None:
     """Nobody waits for it."""
-    with driving(target(server.port), Load()) as crew:
+    with run_load_drivers(target(server.port), Load()) as crew:
         crew.take(0.1)
         os.kill(crew.pids[0], signal.SIGKILL)
         with pytest.raises(RunFailed, match="died with code -9"):
             crew.take(20.0)
 
 
-def test_no_driver_outlives_the_one_who_started_it(server: Running, tmp_path: Path) -> None:
+def test_no_driver_outlives_the_one_who_started_it(server: RunningServer, tmp_path: Path) -> None:
     """Killed at once, without a chance to tidy up."""
     script = f"""
 import sys, time
@@ -176,7 +176,7 @@ with driving(target, Load(concurrency=2, drivers=2)) as crew:
     ) as parent:
         assert parent.stdout is not None
         pids = [int(pid) for pid in parent.stdout.readline().split()]
-        assert set(pids) <= set(tree(parent.pid))
+        assert set(pids) <= set(list_process_tree(parent.pid))
         parent.kill()
     deadline = time.monotonic() + 20
     while any(alive(pid) for pid in pids):
@@ -192,17 +192,17 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_leaving_the_block_leaves_no_process(server: Running) -> None:
+def test_leaving_the_block_leaves_no_process(server: RunningServer) -> None:
     """Even without a stop."""
-    with driving(target(server.port), Load(concurrency=2, drivers=2)) as crew:
+    with run_load_drivers(target(server.port), Load(concurrency=2, drivers=2)) as crew:
         pids = crew.pids
     assert not any(alive(pid) for pid in pids)
 
 
-def test_one_request_gives_its_reply_whatever_the_status(server: Running) -> None:
+def test_one_request_gives_its_reply_whatever_the_status(server: RunningServer) -> None:
     """Health checks want to know."""
-    assert once(target(server.port)).body == b"ok"
-    assert once(target(server.port, "/", "/fault/503/"), 1).status == 503
+    assert send_once(target(server.port)).body == b"ok"
+    assert send_once(target(server.port, "/", "/fault/503/"), 1).status == 503
 
 
 @pytest.mark.parametrize(
@@ -213,18 +213,18 @@ def test_one_request_gives_its_reply_whatever_the_status(server: Running) -> Non
         ("reset-before", "was reset"),
     ],
 )
-def test_one_request_that_fails_says_why(fault: str, said: str, server: Running) -> None:
+def test_one_request_that_fails_says_why(fault: str, said: str, server: RunningServer) -> None:
     """In a phrase, with the server's address."""
     with pytest.raises(OSError, match=f"127.0.0.1:{server.port}.*{said}"):
-        once(target(server.port, f"/fault/{fault}/"))
+        send_once(target(server.port, f"/fault/{fault}/"))
 
 
-def test_one_request_is_not_waited_for_for_ever(server: Running) -> None:
+def test_one_request_is_not_waited_for_for_ever(server: RunningServer) -> None:
     """A server that hangs, or that is not there."""
     with pytest.raises(TimeoutError, match=r"did not answer within 0\.2 s"):
-        once(target(server.port, "/fault/hang/"), timeout=0.2)
+        send_once(target(server.port, "/fault/hang/"), timeout=0.2)
     with pytest.raises(OSError, match="refused"):
-        once(target(1))
+        send_once(target(1))
 
 
 @pytest.fixture(scope="module")
@@ -242,26 +242,26 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 def test_tls_is_spoken_and_checked(certificate: tuple[str, str]) -> None:
     """With its authority it is trusted, under its name only; without, only if nobody checks."""
-    with serving("--certificate", certificate[0], "--key", certificate[1]) as server:
+    with serve_in_subprocess("--certificate", certificate[0], "--key", certificate[1]) as server:
         trusted = Tls(authority=certificate[0], name="localhost")
-        assert once(target(server.port, tls=trusted)).body == b"ok"
+        assert send_once(target(server.port, tls=trusted)).body == b"ok"
         records, ending = driven(target(server.port, tls=trusted), Load(concurrency=2, requests=60))
-        assert set(records.outcome) == {Outcome.OK}
+        assert set(records.outcome) == {RequestOutcome.OK}
         assert ending.usages[0].opened == 2
-        assert once(target(server.port, tls=Tls(verify=False))).body == b"ok"
+        assert send_once(target(server.port, tls=Tls(verify=False))).body == b"ok"
         records, _ = driven(target(server.port, "/fault/truncated/", tls=trusted), Load(requests=9))
-        assert set(records.outcome) <= {Outcome.TRUNCATED, Outcome.RESET}
+        assert set(records.outcome) <= {RequestOutcome.TRUNCATED, RequestOutcome.RESET}
         for doubtful in (Tls(), Tls(authority=certificate[0], name="other.test")):
             with pytest.raises(OSError, match="certificate"):
-                once(target(server.port, tls=doubtful))
+                send_once(target(server.port, tls=doubtful))
             records, _ = driven(target(server.port, tls=doubtful), Load(requests=3))
-            assert set(records.outcome) == {Outcome.REFUSED}
+            assert set(records.outcome) == {RequestOutcome.REFUSED}
 
 
 def test_tls_files_that_are_not_there_are_refused_by_name() -> None:
     """Before anything starts."""
     with (
         pytest.raises(RequestError, match=r"TLS files /no/such\.pem"),
-        driving(target(1, tls=Tls(authority="/no/such.pem")), Load()),
+        run_load_drivers(target(1, tls=Tls(authority="/no/such.pem")), Load()),
     ):
         pass

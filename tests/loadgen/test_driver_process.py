@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from modeldyno.loadgen import driver_process
-from modeldyno.loadgen.driver_process import hired, succeeded, waiting
+from modeldyno.loadgen.driver_process import acquire_driver, prestart_drivers, prestarting_drivers
 
 
 def test_one_that_waits_is_hired() -> None:
     """As many as the last load had wait for the next one; each is taken once, and one more is launched."""
-    with waiting():
-        succeeded(2)
-        found = [hired(index) for index in range(3)]
+    with prestarting_drivers():
+        prestart_drivers(2)
+        found = [acquire_driver(index) for index in range(3)]
         assert [hand.index for hand in found] == [0, 1, 2]
         assert len({hand.process.pid for hand in found}) == 3
         assert all(hand.process.poll() is None for hand in found)
@@ -26,23 +26,23 @@ def test_one_that_waits_is_hired() -> None:
 
 def test_nobody_is_left_behind() -> None:
     """Those that nobody needed are ended, and outside of the block none waits."""
-    with waiting():
-        succeeded(1)
-        succeeded(1)
+    with prestarting_drivers():
+        prestart_drivers(1)
+        prestart_drivers(1)
         (hand,) = driver_process._PRESTARTED.drivers
     assert hand.process.poll() is not None
-    succeeded(3)
+    prestart_drivers(3)
     assert driver_process._PRESTARTED.drivers == []
 
 
 def test_one_that_died_is_replaced() -> None:
     """A driver that is gone when it is needed is not hired."""
-    with waiting():
-        succeeded(1)
+    with prestarting_drivers():
+        prestart_drivers(1)
         (dead,) = driver_process._PRESTARTED.drivers
         dead.process.kill()
         dead.process.wait()
-        hand = hired(0)
+        hand = acquire_driver(0)
         assert hand is not dead
         assert hand.process.poll() is None
         hand.end()
@@ -53,4 +53,4 @@ def test_what_cannot_be_launched_leaves_nothing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
 
     with pytest.raises(FileNotFoundError):
-        hired(0)
+        acquire_driver(0)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.testing.server import serving
+from modeldyno.testing.server import serve_in_subprocess
 from modeldyno.testing.server_faults import FAULTS
 
 if TYPE_CHECKING:
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
     from tests.loadgen.conftest import Driven
 
-    from modeldyno.testing.server import Running
+    from modeldyno.testing.server import RunningServer
 
 TIMEOUT = 1.0
-RACES = {"close-after": {Outcome.RESET}}
+RACES = {"close-after": {RequestOutcome.RESET}}
 """A server that closes with the next request unread resets the connection: the system's doing."""
 COUNTS = [32, pytest.param(1000, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
-    with serving("--slow", "0.001", "--workers", "8") as running:
+def server() -> Iterator[RunningServer]:
+    with serve_in_subprocess("--slow", "0.001", "--workers", "8") as running:
         yield running
 
 
-def target(server: Running, path: str, *, stream: bool = False) -> Target:
+def target(server: RunningServer, path: str, *, stream: bool = False) -> Target:
     message = f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi".encode()
     return Target(
         protocol="http",
@@ -50,7 +50,7 @@ def target(server: Running, path: str, *, stream: bool = False) -> Target:
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_request_is_called_one_thing(
-    fault: str, count: int, server: Running, driven: Callable[..., Driven]
+    fault: str, count: int, server: RunningServer, driven: Callable[..., Driven]
 ) -> None:
     """Every request ends within the timeout and a second, under a name that suits the fault."""
     load = Load(concurrency=32, requests=count, timeout=TIMEOUT)
@@ -58,7 +58,7 @@ def test_each_request_is_called_one_thing(
         target(server, f"/fault/{fault}/", stream=fault == "stream-error"), load, seconds=300
     ).records
     assert len(records) == count
-    assert {Outcome(outcome) for outcome in records.outcome} <= FAULTS[fault].outcomes | RACES.get(
+    assert {RequestOutcome(outcome) for outcome in records.outcome} <= FAULTS[fault].outcomes | RACES.get(
         fault, set()
     )
     # The clock of a busy machine: the sweep itself is the same for one and for many.
@@ -72,44 +72,44 @@ def test_faults_among_good_answers_are_counted_as_the_server_counts_them(
 ) -> None:
     """A tenth of resets, truncations, and errors each: our counts are those of the server's ledger."""
     shares = ("reset-after=0.1", "truncated=0.1", "500=0.1", "429=0.1", "long=0.1")
-    with serving(*(word for share in shares for word in ("--fault", share))) as server:
+    with serve_in_subprocess(*(word for share in shares for word in ("--fault", share))) as server:
         records = driven(target(server, "/"), Load(concurrency=8, requests=count)).records
         told = server.truth().faults()
-    seen = {outcome: int((records.outcome == outcome).sum()) for outcome in Outcome}
-    assert seen[Outcome.RESET] == told.get("reset-after", 0)
-    assert seen[Outcome.TRUNCATED] == told.get("truncated", 0)
-    assert seen[Outcome.SERVER_ERROR] == told.get("500", 0)
-    assert seen[Outcome.REJECTED] == told.get("429", 0)
-    assert seen[Outcome.MALFORMED] == told.get("long", 0)
-    assert seen[Outcome.OK] == count - sum(told.values())
+    seen = {outcome: int((records.outcome == outcome).sum()) for outcome in RequestOutcome}
+    assert seen[RequestOutcome.RESET] == told.get("reset-after", 0)
+    assert seen[RequestOutcome.TRUNCATED] == told.get("truncated", 0)
+    assert seen[RequestOutcome.SERVER_ERROR] == told.get("500", 0)
+    assert seen[RequestOutcome.REJECTED] == told.get("429", 0)
+    assert seen[RequestOutcome.MALFORMED] == told.get("long", 0)
+    assert seen[RequestOutcome.OK] == count - sum(told.values())
 
 
 def test_where_nobody_listens_every_request_is_refused(driven: Callable[..., Driven]) -> None:
     """Slots rest before they try again, so that the loop does not turn in a circle."""
-    with serving() as server:
+    with serve_in_subprocess() as server:
         nobody = server
     load = Load(concurrency=2, requests=8)
     records = driven(target(nobody, "/"), load).records
-    assert set(records.outcome) == {Outcome.REFUSED}
+    assert set(records.outcome) == {RequestOutcome.REFUSED}
     assert len(records) == 8
 
 
 def test_idle_connections_that_the_server_closes_are_replaced(driven: Callable[..., Driven]) -> None:
     """No request fails where the server has long closed its connection when it is due."""
-    with serving("--idle", "0.01") as server:  # a closing that crosses a request may reset it
+    with serve_in_subprocess("--idle", "0.01") as server:  # a closing that crosses a request may reset it
         load = Load(arrivals=Arrivals.CONSTANT, rate=8.0, requests=8)
         outcome = driven(target(server, "/"), load)
-    assert set(outcome.records.outcome) == {Outcome.OK}
+    assert set(outcome.records.outcome) == {RequestOutcome.OK}
     assert outcome.opened > 1
 
 
 def test_retries_send_again_what_was_not_answered_and_are_counted(driven: Callable[..., Driven]) -> None:
     """A server that resets every other request answers all of them in the end."""
-    with serving("--fault", "reset-before=0.5") as server:
+    with serve_in_subprocess("--fault", "reset-before=0.5") as server:
         load = Load(concurrency=4, requests=100, retries=30)
         outcome = driven(target(server, "/"), load)
         resets = server.truth().faults()["reset-before"]
-    assert set(outcome.records.outcome) == {Outcome.OK}
+    assert set(outcome.records.outcome) == {RequestOutcome.OK}
     assert outcome.records.retries.sum() == resets
     assert outcome.sent == 100 + resets
 
@@ -117,12 +117,12 @@ def test_retries_send_again_what_was_not_answered_and_are_counted(driven: Callab
 def test_a_server_that_dies_leaves_nothing_hanging(driven: Callable[..., Driven]) -> None:
     """What was on its way is broken or cut off, what follows refused."""
 
-    def kill(server: Running) -> None:
+    def kill(server: RunningServer) -> None:
         while len(server.truth()) < 20:
             time.sleep(0.01)
         os.kill(server.pid, signal.SIGKILL)
 
-    with serving("--service", "constant:0.005") as server:
+    with serve_in_subprocess("--service", "constant:0.005") as server:
         killer = threading.Thread(target=kill, args=(server,))
         killer.start()
         began = time.monotonic()
@@ -130,5 +130,7 @@ def test_a_server_that_dies_leaves_nothing_hanging(driven: Callable[..., Driven]
         records = driven(target(server, "/"), load, grace=1.0).records
         killer.join()
     assert time.monotonic() - began < 20
-    assert {Outcome.OK, Outcome.REFUSED} <= {Outcome(outcome) for outcome in records.outcome}
-    assert Outcome.TIMEOUT not in set(records.outcome)
+    assert {RequestOutcome.OK, RequestOutcome.REFUSED} <= {
+        RequestOutcome(outcome) for outcome in records.outcome
+    }
+    assert RequestOutcome.TIMEOUT not in set(records.outcome)

@@ -12,11 +12,11 @@ import grpc
 import numpy as np
 import pytest
 
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Target, Tls, Transport
 from modeldyno.core.spec.load_spec import Load
-from modeldyno.loadgen.single_request import once
-from modeldyno.testing.server import serving
+from modeldyno.loadgen.single_request import send_once
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,7 +97,7 @@ def test_calls_are_answered(concurrency: int, port: int, driven: Callable[..., D
     """Each message comes back, over as few connections as eight calls each need."""
     outcome = driven(target(port, "echo", b"one", b"", b"three"), Load(concurrency=concurrency, requests=300))
     assert len(outcome.records) == 300
-    assert set(outcome.records.outcome) == {Outcome.OK}
+    assert set(outcome.records.outcome) == {RequestOutcome.OK}
     assert {(reply.message, reply.body) for reply in outcome.replies} == {
         (0, b"one"),
         (1, b""),
@@ -113,14 +113,14 @@ def test_messages_of_any_size_go_there_and_back(size: int, port: int, driven: Ca
     """Beyond a frame, beyond a window, several at a time."""
     message = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     outcome = driven(target(port, "echo", message), Load(concurrency=6, requests=12))
-    assert set(outcome.records.outcome) == {Outcome.OK}
+    assert set(outcome.records.outcome) == {RequestOutcome.OK}
     assert set(outcome.records.received) == {size}
     assert outcome.replies[-1].body == message
 
 
 def test_metadata_is_sent_and_shown(port: int) -> None:
     """Ours by the lower-case name; that of the server, a long one too, before and after its answer."""
-    reply = once(target(port, "metadata"))
+    reply = send_once(target(port, "metadata"))
     assert reply.body == b"[('x-token', 'secret'), ('x-more', '')]"
     lines = reply.head.split(b"\r\n")
     assert {b"early: 1", b"late: 2", b"grpc-status: 0", b"long: " + b"v" * 20_000} <= set(lines)
@@ -136,14 +136,14 @@ def test_the_headers_of_later_calls_say_the_same(port: int, driven: Callable[...
 @pytest.mark.parametrize(
     ("codes", "outcome"),
     [
-        ((1, 3, 5, 6, 7, 9, 10, 11, 16), Outcome.CLIENT_ERROR),
-        ((2, 12, 13, 15), Outcome.SERVER_ERROR),
-        ((8, 14), Outcome.REJECTED),
-        ((4,), Outcome.TIMEOUT),
+        ((1, 3, 5, 6, 7, 9, 10, 11, 16), RequestOutcome.CLIENT_ERROR),
+        ((2, 12, 13, 15), RequestOutcome.SERVER_ERROR),
+        ((8, 14), RequestOutcome.REJECTED),
+        ((4,), RequestOutcome.TIMEOUT),
     ],
 )
 def test_each_status_has_its_outcome(
-    codes: tuple[int, ...], outcome: Outcome, port: int, driven: Callable[..., Driven]
+    codes: tuple[int, ...], outcome: RequestOutcome, port: int, driven: Callable[..., Driven]
 ) -> None:
     """That of the status of HTTP that means the same."""
     load = Load(concurrency=2, requests=4 * len(codes))
@@ -155,7 +155,7 @@ def test_each_status_has_its_outcome(
 
 def test_a_method_that_is_not_there_is_an_error_that_says_so(port: int) -> None:
     """The reply has the status of gRPC."""
-    reply = once(target(port, "nothing"))
+    reply = send_once(target(port, "nothing"))
     assert reply.status == grpc.StatusCode.UNIMPLEMENTED.value[0]
     assert b"grpc-message: Method not found" in reply.head
 
@@ -166,7 +166,7 @@ def test_the_pieces_of_a_stream_are_timed(port: int, driven: Callable[..., Drive
         target(port, "stream", bytes([5]), bytes([0]), stream=True), Load(concurrency=3, requests=30)
     )
     records = found.records
-    assert set(records.outcome) == {Outcome.OK}
+    assert set(records.outcome) == {RequestOutcome.OK}
     for message, first, pieces, end in zip(
         records.message, records.first, records.pieces, records.end, strict=True
     ):
@@ -181,7 +181,7 @@ def test_a_call_that_hangs_is_given_up_and_the_connection_goes_on(
 ) -> None:
     """At the timeout; the server is told, by its deadline or by us."""
     found = driven(target(port, "slow"), Load(concurrency=3, requests=6, timeout=0.3))
-    assert set(found.records.outcome) == {Outcome.TIMEOUT}
+    assert set(found.records.outcome) == {RequestOutcome.TIMEOUT}
     assert (found.records.end - found.records.sent).max() < 1.3e9
     assert found.opened == 1
 
@@ -189,7 +189,7 @@ def test_a_call_that_hangs_is_given_up_and_the_connection_goes_on(
 def test_calls_that_end_are_cancelled_when_the_load_ends(port: int, driven: Callable[..., Driven]) -> None:
     """Counted as such."""
     found = driven(target(port, "slow"), Load(concurrency=3), seconds=0.3, grace=0.0)
-    assert [Outcome(outcome) for outcome in found.records.outcome] == [Outcome.CANCELLED] * 3
+    assert [RequestOutcome(outcome) for outcome in found.records.outcome] == [RequestOutcome.CANCELLED] * 3
 
 
 def test_a_server_that_leaves_in_peace_loses_no_call(driven: Callable[..., Driven]) -> None:
@@ -202,7 +202,7 @@ def test_a_server_that_leaves_in_peace_loses_no_call(driven: Callable[..., Drive
         found = driven(target(port, "echo"), Load(concurrency=4), seconds=0.9)
     finally:
         server.stop(0).wait()
-    assert set(found.records.outcome) == {Outcome.OK}
+    assert set(found.records.outcome) == {RequestOutcome.OK}
     assert found.opened > 1
     assert np.all(found.records.retries <= 5)
 
@@ -222,19 +222,22 @@ def test_calls_are_made_over_tls(tmp_path: Path, driven: Callable[..., Driven]) 
     try:
         trusted = Tls(authority=str(files[0]), name="localhost")
         secure = replace(target(port, "echo"), tls=trusted)
-        assert once(secure).body == b"hello"
-        assert set(driven(secure, Load(concurrency=3, requests=30)).records.outcome) == {Outcome.OK}
+        assert send_once(secure).body == b"hello"
+        assert set(driven(secure, Load(concurrency=3, requests=30)).records.outcome) == {RequestOutcome.OK}
         doubtful = replace(secure, tls=Tls())
-        assert set(driven(doubtful, Load(requests=2)).records.outcome) == {Outcome.REFUSED}
+        assert set(driven(doubtful, Load(requests=2)).records.outcome) == {RequestOutcome.REFUSED}
     finally:
         server.stop(0).wait()
 
 
 def test_a_server_of_another_protocol_is_called_malformed(driven: Callable[..., Driven]) -> None:
     """It answers in HTTP/1.1, and closes."""
-    with serving() as server:
+    with serve_in_subprocess() as server:
         found = driven(target(server.port, "echo"), Load(requests=3))
         with pytest.raises(OSError, match=f"127.0.0.1:{server.port}"):
-            once(target(server.port, "echo"))
-    assert {Outcome(outcome) for outcome in found.records.outcome} <= {Outcome.MALFORMED, Outcome.REFUSED}
+            send_once(target(server.port, "echo"))
+    assert {RequestOutcome(outcome) for outcome in found.records.outcome} <= {
+        RequestOutcome.MALFORMED,
+        RequestOutcome.REFUSED,
+    }
     assert len(found.records) == 3

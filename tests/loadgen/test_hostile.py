@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.core.spec.load_spec import Load
 
@@ -56,14 +56,14 @@ async def endless_head(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.001)
 
 
-BROKEN = {Outcome.MALFORMED, Outcome.TRUNCATED, Outcome.RESET}
-HOSTILE: dict[str, tuple[Answer, set[Outcome]]] = {
-    "drips without end": (drips, {Outcome.TIMEOUT}),
-    "a head without end": (endless_head, {Outcome.TIMEOUT, Outcome.MALFORMED}),
-    "stalls within the head": (says(HEAD + b"Content-Le"), {Outcome.TIMEOUT}),
-    "stalls within the body": (says(HEAD + b"Content-Length: 10\r\n\r\nhalf"), {Outcome.TIMEOUT}),
+BROKEN = {RequestOutcome.MALFORMED, RequestOutcome.TRUNCATED, RequestOutcome.RESET}
+HOSTILE: dict[str, tuple[Answer, set[RequestOutcome]]] = {
+    "drips without end": (drips, {RequestOutcome.TIMEOUT}),
+    "a head without end": (endless_head, {RequestOutcome.TIMEOUT, RequestOutcome.MALFORMED}),
+    "stalls within the head": (says(HEAD + b"Content-Le"), {RequestOutcome.TIMEOUT}),
+    "stalls within the body": (says(HEAD + b"Content-Length: 10\r\n\r\nhalf"), {RequestOutcome.TIMEOUT}),
     "stalls within a chunk": (
-        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\nff\r\nhalf"), {Outcome.TIMEOUT},
+        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\nff\r\nhalf"), {RequestOutcome.TIMEOUT},
     ),
     "promises more than it sends": (says(HEAD + b"Content-Length: 10\r\n\r\nhalf", close=True), BROKEN),
     "ends within a chunk": (
@@ -73,34 +73,34 @@ HOSTILE: dict[str, tuple[Answer, set[Outcome]]] = {
         says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", close=True), BROKEN,
     ),
     "ends within the head": (says(HEAD + b"Content-Le", close=True), BROKEN),
-    "a length that is negative": (says(HEAD + b"Content-Length: -1\r\n\r\n"), {Outcome.MALFORMED}),
-    "a length that is no number": (says(HEAD + b"Content-Length: ten\r\n\r\n"), {Outcome.MALFORMED}),
+    "a length that is negative": (says(HEAD + b"Content-Length: -1\r\n\r\n"), {RequestOutcome.MALFORMED}),
+    "a length that is no number": (says(HEAD + b"Content-Length: ten\r\n\r\n"), {RequestOutcome.MALFORMED}),
     "a length beyond all memory": (
-        says(HEAD + b"Content-Length: 99999999999999999999\r\n\r\nx"), {Outcome.TIMEOUT, Outcome.MALFORMED},
+        says(HEAD + b"Content-Length: 99999999999999999999\r\n\r\nx"), {RequestOutcome.TIMEOUT, RequestOutcome.MALFORMED},
     ),
     "two lengths": (
         says(HEAD + b"Content-Length: 2\r\nContent-Length: 5\r\n\r\nok"),
-        {Outcome.MALFORMED, Outcome.TIMEOUT},
+        {RequestOutcome.MALFORMED, RequestOutcome.TIMEOUT},
     ),
     "a chunk of negative size": (
-        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nok\r\n"), {Outcome.MALFORMED},
+        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nok\r\n"), {RequestOutcome.MALFORMED},
     ),
-    "a status that is no number": (says(b"HTTP/1.1 abc OK\r\n\r\n"), {Outcome.MALFORMED}),
-    "another protocol": (says(b"SSH-2.0-OpenSSH_9.6\r\n"), {Outcome.MALFORMED, Outcome.TIMEOUT}),
+    "a status that is no number": (says(b"HTTP/1.1 abc OK\r\n\r\n"), {RequestOutcome.MALFORMED}),
+    "another protocol": (says(b"SSH-2.0-OpenSSH_9.6\r\n"), {RequestOutcome.MALFORMED, RequestOutcome.TIMEOUT}),
     "nothing but zeros": (says(b"\0" * 4096, close=True), BROKEN),
     "interim answers without end": (
         says(*[b"HTTP/1.1 100 Continue\r\n\r\n"] * 50, close=True, pause=0.001), BROKEN,
     ),
     "an end by closing, without a length": (
-        says(b"HTTP/1.0 200 OK\r\n\r\nok", close=True), {Outcome.OK, *BROKEN},
+        says(b"HTTP/1.0 200 OK\r\n\r\nok", close=True), {RequestOutcome.OK, *BROKEN},
     ),
     "429 with words": (
-        says(b"HTTP/1.1 429 Slow\r\nRetry-After: 3600\r\nContent-Length: 2\r\n\r\nno"), {Outcome.REJECTED},
+        says(b"HTTP/1.1 429 Slow\r\nRetry-After: 3600\r\nContent-Length: 2\r\n\r\nno"), {RequestOutcome.REJECTED},
     ),
-    "a status of its own": (says(b"HTTP/1.1 599 X\r\nContent-Length: 0\r\n\r\n"), {Outcome.SERVER_ERROR}),
+    "a status of its own": (says(b"HTTP/1.1 599 X\r\nContent-Length: 0\r\n\r\n"), {RequestOutcome.SERVER_ERROR}),
     "another place": (
         says(b"HTTP/1.1 307 X\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"),
-        {Outcome.CLIENT_ERROR, Outcome.MALFORMED},
+        {RequestOutcome.CLIENT_ERROR, RequestOutcome.MALFORMED},
     ),
 }  # fmt: skip
 
@@ -165,9 +165,9 @@ def test_each_request_to_a_hostile_server_ends_in_one_way(
             messages=(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi",),
         )
         # Where nothing is to time out, a busy machine must not have it do so.
-        timeout = TIMEOUT if Outcome.TIMEOUT in outcomes else 10 * TIMEOUT
+        timeout = TIMEOUT if RequestOutcome.TIMEOUT in outcomes else 10 * TIMEOUT
         load = Load(concurrency=32, requests=count, timeout=timeout)
         records = driven(target, load, seconds=300).records
     assert len(records) == count
-    assert {Outcome(outcome) for outcome in records.outcome} <= outcomes
+    assert {RequestOutcome(outcome) for outcome in records.outcome} <= outcomes
     assert (records.end - records.sent).max() < (timeout + 1) * 1e9

@@ -10,8 +10,8 @@ from modeldyno.loadgen.hpack import (
     BadBlock,
     Decoder,
     Field,
-    learned,
-    literal,
+    encode_learned,
+    encode_literal,
     unhuffman,
 )
 
@@ -82,9 +82,9 @@ def test_a_block_that_leaves_the_table_alone_is_read_only_once() -> None:
         return len(calls)
 
     read = Decoder(note)
-    assert read(literal([(b"a", b"1")], learn=True)) == 1
+    assert read(encode_literal([(b"a", b"1")], learn=True)) == 1
     assert [read(b"\xbe"), read(b"\xbe")] == [2, 2]
-    read(literal([(b"b", b"2")], learn=True))
+    read(encode_literal([(b"b", b"2")], learn=True))
     assert read(b"\xbe") == 4
     assert calls[1] == [(b"a", b"1")]
     assert calls[3] == [(b"b", b"2")]
@@ -98,20 +98,20 @@ FIELDS = st.lists(
 @given(fields=FIELDS)
 def test_what_is_written_is_read(fields: list[Field]) -> None:
     """In full, and by the entries of the first block as long as the table holds them."""
-    assert decoder()(literal(fields, learn=False)) == fields
-    assert decoder()(NO_TABLE + literal(fields, learn=False)) == fields
+    assert decoder()(encode_literal(fields, learn=False)) == fields
+    assert decoder()(NO_TABLE + encode_literal(fields, learn=False)) == fields
     read = decoder()
-    assert read(literal(fields, learn=True)) == fields
+    assert read(encode_literal(fields, learn=True)) == fields
     if sum(len(name) + len(value) + 32 for name, value in fields) <= 4096:
-        assert read(learned(len(fields))) == fields
+        assert read(encode_learned(len(fields))) == fields
 
 
 def test_entries_leave_a_table_that_is_full() -> None:
     """The oldest first; a table made smaller forgets, too."""
     read = decoder()
     big = (b"a", b"x" * 3000)
-    read(literal([(b"old", b"1"), big], learn=True))
-    read(literal([(b"b", b"y" * 1100)], learn=True))
+    read(encode_literal([(b"old", b"1"), big], learn=True))
+    read(encode_literal([(b"b", b"y" * 1100)], learn=True))
     with pytest.raises(BadBlock, match="index"):
         read(b"\xbf")
     read(b"\x20")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Target, Transport
-from modeldyno.loadgen.http1 import Connection
-from modeldyno.loadgen.request import Call, reply
+from modeldyno.loadgen.http1 import Http1Connection
+from modeldyno.loadgen.request import Call, make_reply
 
 if TYPE_CHECKING:
     from modeldyno.loadgen.request import Bearing, Raw
@@ -55,10 +55,10 @@ class Ends:
     """An owner that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.ended: list[tuple[Outcome, Raw | None]] = []
+        self.ended: list[tuple[RequestOutcome, Raw | None]] = []
         self.told: list[str] = []
 
-    def done(self, call: Call, outcome: Outcome, end: int, raw: Raw | None) -> None:
+    def done(self, call: Call, outcome: RequestOutcome, end: int, raw: Raw | None) -> None:
         """Keep it."""
         assert end >= call.first
         self.ended.append((outcome, raw))
@@ -67,13 +67,15 @@ class Ends:
         return lambda *_: self.told.append(name)
 
 
-def connected(*, stream: bool = False, bearing: Bearing | None = None) -> tuple[Connection, Pipe, Ends, Call]:
+def connected(
+    *, stream: bool = False, bearing: Bearing | None = None
+) -> tuple[Http1Connection, Pipe, Ends, Call]:
     """Give a connection with a request on its way."""
     target = Target(
         protocol="", transport=Transport.HTTP, host="", port=1, messages=(b"GET", b"PUT"), stream=stream
     )
     pipe, ends, call = Pipe(), Ends(), Call(1, 0)
-    connection = Connection(ends, target, bearing)
+    connection = Http1Connection(ends, target, bearing)
     connection.connection_made(pipe)
     connection.send(call)
     return connection, pipe, ends, call
@@ -97,15 +99,15 @@ def test_an_answer_is_read_however_it_is_cut(answer: bytes, cuts: list[int]) -> 
         assert not ends.ended
         connection.data_received(part)
     [(outcome, raw)] = ends.ended
-    assert outcome is Outcome.OK
+    assert outcome is RequestOutcome.OK
     assert raw is not None
-    assert reply(1, raw).body == b"hello"
-    assert (reply(1, raw).status, call.received) == (200, 5)
+    assert make_reply(1, raw).body == b"hello"
+    assert (make_reply(1, raw).status, call.received) == (200, 5)
     assert ends.told == ["connection_ready", "connection_free"]
     assert not connection.full
     connection.send(Call(0, 0))
     connection.data_received(PLAIN)
-    assert [outcome for outcome, _ in ends.ended] == [Outcome.OK, Outcome.OK]
+    assert [outcome for outcome, _ in ends.ended] == [RequestOutcome.OK, RequestOutcome.OK]
     assert not pipe.aborted
 
 
@@ -115,7 +117,7 @@ def test_the_events_of_a_stream_are_pieces(cuts: list[int]) -> None:
     connection, _, ends, call = connected(stream=True)
     for part in cut(EVENTS, cuts):
         connection.data_received(part)
-    assert [outcome for outcome, _ in ends.ended] == [Outcome.OK]
+    assert [outcome for outcome, _ in ends.ended] == [RequestOutcome.OK]
     assert len(call.pieces) == 2
     assert call.first <= call.pieces[0] <= call.pieces[1]
 
@@ -124,14 +126,14 @@ def test_an_event_that_bears_nothing_is_no_piece() -> None:
     """The first byte came with it all the same."""
     connection, _, ends, call = connected(stream=True, bearing=lambda event: b"llo" in event)
     connection.data_received(EVENTS)
-    assert [outcome for outcome, _ in ends.ended] == [Outcome.OK]
+    assert [outcome for outcome, _ in ends.ended] == [RequestOutcome.OK]
     assert len(call.pieces) == 1
     assert call.first
 
 
 def test_an_answer_without_a_length_ends_with_the_connection() -> None:
     """In an orderly way; broken off, it is a failure."""
-    for error, outcome in ((None, Outcome.OK), (ConnectionResetError(), Outcome.RESET)):
+    for error, outcome in ((None, RequestOutcome.OK), (ConnectionResetError(), RequestOutcome.RESET)):
         connection, _, ends, _ = connected()
         connection.data_received(b"HTTP/1.0 200 OK\r\n\r\nhel")
         connection.data_received(b"lo")
@@ -162,8 +164,10 @@ def test_what_is_no_answer_is_malformed_and_ends_the_connection(answer: bytes, c
             break
         connection.data_received(part)
     whole = answer[:-1] in {PLAIN, CHUNKED}
-    assert [outcome for outcome, _ in ends.ended] in ([[Outcome.MALFORMED]] + [[Outcome.OK]] * whole)
-    if ends.ended[0][0] is Outcome.MALFORMED:
+    assert [outcome for outcome, _ in ends.ended] in (
+        [[RequestOutcome.MALFORMED]] + [[RequestOutcome.OK]] * whole
+    )
+    if ends.ended[0][0] is RequestOutcome.MALFORMED:
         assert pipe.aborted
         connection.connection_lost(None)
         assert len(ends.ended) == 1
@@ -183,19 +187,19 @@ def test_bytes_that_nobody_asked_for_end_an_idle_connection() -> None:
 @pytest.mark.parametrize(
     ("used", "came", "error", "told"),
     [
-        (False, b"", None, Outcome.TRUNCATED),
-        (False, b"", ConnectionResetError(), Outcome.RESET),
+        (False, b"", None, RequestOutcome.TRUNCATED),
+        (False, b"", ConnectionResetError(), RequestOutcome.RESET),
         (True, b"", None, "resend"),
         (True, b"", BrokenPipeError(), "resend"),
-        (True, b"", ConnectionResetError(), Outcome.RESET),
-        (True, b"HTTP", None, Outcome.TRUNCATED),
-        (True, PLAIN[:-1], None, Outcome.TRUNCATED),
-        (True, PLAIN[:-1], ConnectionResetError(), Outcome.RESET),
-        (False, CHUNKED[:-3], None, Outcome.TRUNCATED),
+        (True, b"", ConnectionResetError(), RequestOutcome.RESET),
+        (True, b"HTTP", None, RequestOutcome.TRUNCATED),
+        (True, PLAIN[:-1], None, RequestOutcome.TRUNCATED),
+        (True, PLAIN[:-1], ConnectionResetError(), RequestOutcome.RESET),
+        (False, CHUNKED[:-3], None, RequestOutcome.TRUNCATED),
     ],
 )
 def test_the_end_of_a_connection_means_something(
-    used: bool, came: bytes, error: Exception | None, told: Outcome | str
+    used: bool, came: bytes, error: Exception | None, told: RequestOutcome | str
 ) -> None:
     """A kept connection that is closed in peace before any byte came has not answered; else it failed."""
     connection, _, ends, _ = connected()
@@ -206,7 +210,7 @@ def test_the_end_of_a_connection_means_something(
     if came:
         connection.data_received(came)
     connection.connection_lost(error)
-    assert [outcome for outcome, _ in ends.ended] == ([told] if isinstance(told, Outcome) else [])
+    assert [outcome for outcome, _ in ends.ended] == ([told] if isinstance(told, RequestOutcome) else [])
     assert ("resend" in ends.told) is (told == "resend")
 
 
@@ -216,7 +220,7 @@ def test_a_connection_is_not_used_again_when_it_should_not_be() -> None:
         connection, pipe, ends, _ = connected()
         pipe.unsent = unsent
         connection.data_received(answer)
-        assert [outcome for outcome, _ in ends.ended] == [Outcome.OK]
+        assert [outcome for outcome, _ in ends.ended] == [RequestOutcome.OK]
         assert pipe.aborted
         assert "connection_free" not in ends.told
 
@@ -239,4 +243,4 @@ def test_an_error_in_a_stream_is_one_of_the_server() -> None:
     )
     connection.eof_received()
     connection.connection_lost(None)
-    assert [outcome for outcome, _ in ends.ended] == [Outcome.SERVER_ERROR]
+    assert [outcome for outcome, _ in ends.ended] == [RequestOutcome.SERVER_ERROR]

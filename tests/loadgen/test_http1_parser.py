@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.loadgen.http1_parser import (
     CHUNKED,
     TO_THE_END,
-    Chunks,
-    Events,
+    ChunkDecoder,
+    EventCounter,
     Malformed,
-    of_status,
+    outcome_of_status,
     read_head,
 )
 
@@ -72,11 +72,11 @@ def test_what_is_no_head_is_malformed(head: bytes) -> None:
 
 def test_each_status_has_its_outcome() -> None:
     """429 and 503 say overload; a redirection is not what was asked for."""
-    said = {status: of_status(status) for status in (200, 206, 302, 400, 404, 429, 500, 503, 504)}
+    said = {status: outcome_of_status(status) for status in (200, 206, 302, 400, 404, 429, 500, 503, 504)}
     assert said == {
-        200: Outcome.OK, 206: Outcome.OK, 302: Outcome.CLIENT_ERROR, 400: Outcome.CLIENT_ERROR,
-        404: Outcome.CLIENT_ERROR, 429: Outcome.REJECTED, 500: Outcome.SERVER_ERROR,
-        503: Outcome.REJECTED, 504: Outcome.SERVER_ERROR,
+        200: RequestOutcome.OK, 206: RequestOutcome.OK, 302: RequestOutcome.CLIENT_ERROR, 400: RequestOutcome.CLIENT_ERROR,
+        404: RequestOutcome.CLIENT_ERROR, 429: RequestOutcome.REJECTED, 500: RequestOutcome.SERVER_ERROR,
+        503: RequestOutcome.REJECTED, 504: RequestOutcome.SERVER_ERROR,
     }  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def test_chunks_are_read_however_they_are_cut(pieces: list[bytes], cuts: list[in
     """The body is the same wherever the network cuts the bytes."""
     data = b"".join(b"%x;name=value\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
     data += b"0\r\nTrailer: one\r\n\r\n"
-    chunks = Chunks()
+    chunks = ChunkDecoder()
     found = [piece for part in parts_of(data, cuts) for piece in chunks.feed(part)]
     assert b"".join(found) == b"".join(pieces)
     assert chunks.done
@@ -109,7 +109,7 @@ def test_chunks_are_read_however_they_are_cut(pieces: list[bytes], cuts: list[in
 def test_what_are_no_chunks_is_malformed(data: bytes) -> None:
     """A wrong size, a wrong end, and bytes beyond the last chunk."""
     with pytest.raises(Malformed):
-        Chunks().feed(data)
+        ChunkDecoder().feed(data)
 
 
 @given(cuts=st.lists(st.integers(0, 10_000), max_size=30), end=st.sampled_from([b"\n", b"\r\n"]))
@@ -119,7 +119,7 @@ def test_events_are_counted_however_they_are_cut(cuts: list[int], end: bytes) ->
         b": ping", b"", b'data: {"a": 1}', b"", b"event: delta", b"data: x", b"data: y", b"",
         b"event: nothing", b"", b"data:z", b"", b"data: [DONE]", b"", b"",
     ]  # fmt: skip
-    events = Events()
+    events = EventCounter()
     assert sum(events.feed(part) for part in parts_of(end.join(lines), cuts)) == 3
     assert not events.failed
 
@@ -132,7 +132,7 @@ def test_only_events_that_bear_something_count_where_that_is_told() -> None:
         asked.append(event)
         return b"word" in event
 
-    events = Events(bearing)
+    events = EventCounter(bearing)
     told = b"data: role\n\ndata: word\n\n: ping\n\ndata: words\n\ndata: usage\n\ndata: [DONE]\n\n"
     assert sum(events.feed(part) for part in parts_of(told, [7, 20])) == 2
     assert asked == [b"data: role", b"data: word", b"data: words", b"data: usage"]
@@ -143,13 +143,13 @@ def test_only_events_that_bear_something_count_where_that_is_told() -> None:
 )
 def test_an_error_told_in_a_stream_is_seen(event: bytes) -> None:
     """It is no piece of the answer."""
-    events = Events()
+    events = EventCounter()
     assert events.feed(b"data: a\n\n" + event + b"\n\n") == 1
     assert events.failed
 
 
 def test_an_answer_that_mentions_no_error_is_none() -> None:
     """Some servers tell in each event that there is none."""
-    events = Events()
+    events = EventCounter()
     assert events.feed(b'data: {"error": null, "text": "a"}\n\n') == 1
     assert not events.failed

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.loadgen import http2
 from modeldyno.loadgen import http2_frames as frames
-from modeldyno.loadgen.hpack import Decoder, literal
-from modeldyno.loadgen.http2 import Channel
+from modeldyno.loadgen.hpack import Decoder, encode_literal
+from modeldyno.loadgen.http2 import Http2Connection
 from modeldyno.loadgen.http2_frames import frame
-from modeldyno.loadgen.http2_sender import Script
-from modeldyno.loadgen.request import Call, reply
+from modeldyno.loadgen.http2_sender import CallTemplate
+from modeldyno.loadgen.request import Call, make_reply
 
 if TYPE_CHECKING:
     from modeldyno.loadgen.request import Raw
 
-HEAD = literal([(b":status", b"200"), (b"content-type", b"application/grpc")], learn=True)
-WELL = literal([(b"grpc-status", b"0")], learn=True)
+HEAD = encode_literal([(b":status", b"200"), (b"content-type", b"application/grpc")], learn=True)
+WELL = encode_literal([(b"grpc-status", b"0")], learn=True)
 SETTINGS = frame(frames.SETTINGS, 0, 0)
 FIRST = "first call"
 
@@ -87,15 +87,15 @@ class Ends:
     """An owner that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.ended: list[tuple[Call, Outcome, Raw | None]] = []
+        self.ended: list[tuple[Call, RequestOutcome, Raw | None]] = []
         self.told: list[Any] = []
 
-    def done(self, call: Call, outcome: Outcome, end: int, raw: Raw | None) -> None:
+    def done(self, call: Call, outcome: RequestOutcome, end: int, raw: Raw | None) -> None:
         """Keep it."""
         assert end >= call.first
         self.ended.append((call, outcome, raw))
 
-    def connection_failed(self, outcome: Outcome) -> None:
+    def connection_failed(self, outcome: RequestOutcome) -> None:
         """Keep it."""
         self.told.append(outcome)
 
@@ -107,12 +107,14 @@ class Ends:
         return lambda *_: self.told.append(name)
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[RequestOutcome]:
         """Give only these."""
         return [outcome for _, outcome, _ in self.ended]
 
 
-def made(message: bytes = b"ask", *, share: int = 8, hello: bytes = SETTINGS) -> tuple[Channel, Pipe, Ends]:
+def made(
+    message: bytes = b"ask", *, share: int = 8, hello: bytes = SETTINGS
+) -> tuple[Http2Connection, Pipe, Ends]:
     """Give a connection whose server has said hello."""
     target = Target(
         protocol="",
@@ -124,7 +126,7 @@ def made(message: bytes = b"ask", *, share: int = 8, hello: bytes = SETTINGS) ->
         metadata=(("Token", "secret"),),
     )
     pipe, ends = Pipe(), Ends()
-    channel = Channel(ends, Script(target, 1.5), share)
+    channel = Http2Connection(ends, CallTemplate(target, 1.5), share)
     channel.connection_made(pipe)
     assert pipe.written.startswith(frames.PREFACE)
     channel.data_received(hello)
@@ -132,7 +134,7 @@ def made(message: bytes = b"ask", *, share: int = 8, hello: bytes = SETTINGS) ->
     return channel, pipe, ends
 
 
-def called(channel: Channel, count: int = 1) -> list[Call]:
+def called(channel: Http2Connection, count: int = 1) -> list[Call]:
     calls = [Call(0, 0) for _ in range(count)]
     for call in calls:
         channel.send(call)
@@ -216,8 +218,11 @@ def test_answers_are_read_however_they_are_cut(cuts: list[int]) -> None:
     places = sorted({0, len(mixed), *(cut % len(mixed) for cut in cuts)})
     for begin, end in pairwise(places):
         channel.data_received(mixed[begin:end])
-    assert [(call, outcome) for call, outcome, _ in ends.ended] == [(second, Outcome.OK), (first, Outcome.OK)]
-    replies = [reply(0, raw) for _, _, raw in ends.ended if raw is not None]
+    assert [(call, outcome) for call, outcome, _ in ends.ended] == [
+        (second, RequestOutcome.OK),
+        (first, RequestOutcome.OK),
+    ]
+    replies = [make_reply(0, raw) for _, _, raw in ends.ended if raw is not None]
     assert [each.body for each in replies] == [b"no", b"yes"]
     assert {each.head for each in replies} == {b"content-type: application/grpc\r\ngrpc-status: 0"}
     assert (first.received, second.received) == (3, 2)
@@ -253,7 +258,7 @@ def test_small_messages_wait_their_turn_behind_a_large_one() -> None:
     ends_said = [stream for kind, flags, stream, _ in pipe.frames() if kind == frames.DATA and flags]
     assert sorted(ends_said) == [1, 3, 5]
     channel.data_received(answer(1))
-    assert ends.outcomes == [Outcome.OK]
+    assert ends.outcomes == [RequestOutcome.OK]
 
 
 def test_no_more_calls_are_taken_than_the_server_allows() -> None:
@@ -287,14 +292,14 @@ def test_a_server_that_leaves_gets_no_more_calls_and_answers_those_it_has() -> N
     assert ends.told == ["connection_ready", "connection_closed", unseen]
     assert not pipe.aborted
     channel.data_received(answer(1))
-    assert ends.outcomes == [Outcome.OK]
+    assert ends.outcomes == [RequestOutcome.OK]
     assert pipe.aborted
 
 
 @pytest.mark.parametrize(
-    ("code", "outcome"), [(8, Outcome.RESET), (2, Outcome.RESET), (11, Outcome.REJECTED)]
+    ("code", "outcome"), [(8, RequestOutcome.RESET), (2, RequestOutcome.RESET), (11, RequestOutcome.REJECTED)]
 )
-def test_a_call_that_the_server_resets_has_failed(code: int, outcome: Outcome) -> None:
+def test_a_call_that_the_server_resets_has_failed(code: int, outcome: RequestOutcome) -> None:
     """Except one that it refuses: that is sent again."""
     channel, _, ends = made()
     _, refused = called(channel, 2)
@@ -315,24 +320,24 @@ def test_a_call_that_is_given_up_is_told_to_the_server_and_its_answer_ignored() 
     channel.data_received(answer(1))
     channel.data_received(headers(3, b"\xc0\xbf") + data(3) + trailers(3, b"\xbe"))
     assert [call for call, _, _ in ends.ended] == [other]
-    assert ends.outcomes == [Outcome.OK]
+    assert ends.outcomes == [RequestOutcome.OK]
 
 
 SAID = {
-    "no status": (headers(1) + data(1) + trailers(1, literal([(b"x", b"y")], learn=False)),
-                  Outcome.MALFORMED),
-    "no message": (headers(1) + trailers(1), Outcome.MALFORMED),
-    "no trailers": (headers(1) + data(1, flags=frames.END_STREAM), Outcome.MALFORMED),
+    "no status": (headers(1) + data(1) + trailers(1, encode_literal([(b"x", b"y")], learn=False)),
+                  RequestOutcome.MALFORMED),
+    "no message": (headers(1) + trailers(1), RequestOutcome.MALFORMED),
+    "no trailers": (headers(1) + data(1, flags=frames.END_STREAM), RequestOutcome.MALFORMED),
     "half a message": (headers(1) + frame(frames.DATA, 0, 1, b"\0\0\0\0\5yes") + trailers(1),
-                       Outcome.MALFORMED),
-    "compressed": (headers(1) + frame(frames.DATA, 0, 1, b"\1\0\0\0\3yes"), Outcome.MALFORMED),
-    "no headers": (data(1), Outcome.MALFORMED),
-    "a proxy's 503": (trailers(1, literal([(b":status", b"503")], learn=False)), Outcome.REJECTED),
-    "a proxy's 404": (headers(1, literal([(b":status", b"404")], learn=False))
-                      + frame(frames.DATA, frames.END_STREAM, 1, b""), Outcome.CLIENT_ERROR),
-    "trailers only": (trailers(1, literal([(b":status", b"200"), (b"grpc-status", b"14")], learn=False)),
-                      Outcome.REJECTED),
-    "an unknown status": (trailers(1, literal([(b"grpc-status", b"77")], learn=False)), Outcome.SERVER_ERROR),
+                       RequestOutcome.MALFORMED),
+    "compressed": (headers(1) + frame(frames.DATA, 0, 1, b"\1\0\0\0\3yes"), RequestOutcome.MALFORMED),
+    "no headers": (data(1), RequestOutcome.MALFORMED),
+    "a proxy's 503": (trailers(1, encode_literal([(b":status", b"503")], learn=False)), RequestOutcome.REJECTED),
+    "a proxy's 404": (headers(1, encode_literal([(b":status", b"404")], learn=False))
+                      + frame(frames.DATA, frames.END_STREAM, 1, b""), RequestOutcome.CLIENT_ERROR),
+    "trailers only": (trailers(1, encode_literal([(b":status", b"200"), (b"grpc-status", b"14")], learn=False)),
+                      RequestOutcome.REJECTED),
+    "an unknown status": (trailers(1, encode_literal([(b"grpc-status", b"77")], learn=False)), RequestOutcome.SERVER_ERROR),
 }  # fmt: skip
 
 
@@ -358,7 +363,7 @@ BROKEN = {
     "headers that go on without beginning": frame(frames.CONTINUATION, 0, 1, HEAD),
     "all padding": frame(frames.HEADERS, frames.END_HEADERS | frames.PADDED, 1, b"\7abc"),
     "settings of a wrong length": frame(frames.SETTINGS, 0, 0, b"abc"),
-    "a status that is none": headers(1, literal([(b":status", b"2e2")], learn=False)),
+    "a status that is none": headers(1, encode_literal([(b":status", b"2e2")], learn=False)),
     "headers without end": frame(frames.HEADERS, 0, 1, b"")
     + frame(frames.CONTINUATION, 0, 1, bytes(1 << 18)) * 5,
 }
@@ -372,18 +377,18 @@ def test_a_connection_that_makes_no_sense_is_left(name: str) -> None:
     channel.data_received(BROKEN[name])
     channel.connection_lost(None)
     assert pipe.aborted
-    assert ends.outcomes == [Outcome.MALFORMED] * 2
+    assert ends.outcomes == [RequestOutcome.MALFORMED] * 2
     assert channel.full
     unborn, pipe, ends = made(hello=b"")
     unborn.data_received(BROKEN["HTTP/1.1"])
     unborn.connection_lost(None)
-    assert ends.told[0] is Outcome.MALFORMED
+    assert ends.told[0] is RequestOutcome.MALFORMED
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome"), [(None, Outcome.TRUNCATED), (ConnectionResetError(), Outcome.RESET)]
+    ("error", "outcome"), [(None, RequestOutcome.TRUNCATED), (ConnectionResetError(), RequestOutcome.RESET)]
 )
-def test_the_end_of_a_connection_ends_its_calls(error: Exception | None, outcome: Outcome) -> None:
+def test_the_end_of_a_connection_ends_its_calls(error: Exception | None, outcome: RequestOutcome) -> None:
     """Each once; a connection that was never ready is told as such."""
     channel, _, ends = made()
     called(channel, 2)
@@ -391,7 +396,7 @@ def test_the_end_of_a_connection_ends_its_calls(error: Exception | None, outcome
     assert ends.outcomes == [outcome] * 2
     unborn, _, ends = made(hello=b"")
     unborn.connection_lost(error)
-    assert ends.told == [Outcome.REFUSED]
+    assert ends.told == [RequestOutcome.REFUSED]
 
 
 def test_a_server_that_has_sent_much_hears_that_it_may_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,9 +419,11 @@ def test_an_answer_before_all_was_sent_ends_the_sending() -> None:
     channel, pipe, ends = made(bytes(200_000))
     called(channel, 1)
     pipe.frames()
-    channel.data_received(trailers(1, literal([(b":status", b"200"), (b"grpc-status", b"8")], learn=False)))
+    channel.data_received(
+        trailers(1, encode_literal([(b":status", b"200"), (b"grpc-status", b"8")], learn=False))
+    )
     assert pipe.frames() == [(frames.RESET, 0, 1, (8).to_bytes(4))]
-    assert ends.outcomes == [Outcome.REJECTED]
+    assert ends.outcomes == [RequestOutcome.REJECTED]
     channel.data_received(window(0, 1 << 20))
     assert pipe.frames() == []
 
@@ -430,5 +437,5 @@ def test_a_connection_whose_numbers_are_used_up_is_left(monkeypatch: pytest.Monk
     channel.data_received(answer(1) + headers(3, b"\xc0\xbf") + data(3))
     assert not pipe.aborted
     channel.data_received(trailers(3, b"\xbe"))
-    assert ends.outcomes == [Outcome.OK] * 2
+    assert ends.outcomes == [RequestOutcome.OK] * 2
     assert pipe.aborted

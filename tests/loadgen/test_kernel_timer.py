@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.loadgen.driver_main import _new_loop
-from modeldyno.loadgen.kernel_timer import KernelTimer, LoopTimer, Timer, timer
+from modeldyno.loadgen.kernel_timer import KernelTimer, LoopTimer, Timer, make_timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,7 +83,7 @@ def test_the_last_time_that_was_set_counts(
 
 def test_the_finest_timer_is_chosen(loop: asyncio.AbstractEventLoop) -> None:
     """That of the kernel, where it has one."""
-    made = timer(loop, lambda: None)
+    made = make_timer(loop, lambda: None)
     assert isinstance(made, KernelTimer if sys.platform.startswith("linux") else LoopTimer)
     made.close()
 

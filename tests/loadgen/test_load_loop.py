@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.core.load.request_log import Outcome, joined
+from modeldyno.core.load.request_log import RequestOutcome, join_records
 from modeldyno.core.load.request_target import BrokenStream
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.loadgen import load_loop as drive
 from modeldyno.loadgen import record_frames
-from modeldyno.loadgen.arrivals import Share
-from modeldyno.loadgen.load_loop import Drive
+from modeldyno.loadgen.arrivals import LoadShare
+from modeldyno.loadgen.load_loop import LoadLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from modeldyno.core.load.request_log import Records
     from modeldyno.core.load.request_target import Reply
-    from modeldyno.loadgen.record_frames import Block
+    from modeldyno.loadgen.record_frames import RecordBlock
     from modeldyno.loadgen.request import Call
 
 MILLISECOND = 1_000_000
 START = 10**9
-Answer = tuple[int, Outcome, int]
+Answer = tuple[int, RequestOutcome, int]
 """Milliseconds that a request takes, how it ends, and its status; the fake server's choice."""
 
 
@@ -38,7 +38,7 @@ class World:
         self.now = START
         self.opened = self.tardiness = 0
         self.dropped: list[Call] = []
-        self.answer: Callable[[Call, int], Answer | None] = lambda _call, _number: (5, Outcome.OK, 200)
+        self.answer: Callable[[Call, int], Answer | None] = lambda _call, _number: (5, RequestOutcome.OK, 200)
         self._numbers = count()
         self._order = count()
         self._later: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -46,9 +46,9 @@ class World:
         self._held: dict[Call, int] = {}
         monkeypatch.setattr(drive, "monotonic_ns", lambda: self.now)
 
-    def drive(self, load: Load, *, share: Share | None = None, messages: int = 1) -> Drive:
+    def drive(self, load: Load, *, share: LoadShare | None = None, messages: int = 1) -> LoadLoop:
         """Give a load that this world's clock drives."""
-        made = Drive(load, share or Share(), messages, self)  # type: ignore[arg-type]
+        made = LoadLoop(load, share or LoadShare(), messages, self)  # type: ignore[arg-type]
         made.carrier = made.timer = self  # type: ignore[assignment]
         self._drive = made
         made.start(START)
@@ -81,7 +81,11 @@ class World:
             return
         del self._held[call]
         _, outcome, status = answer
-        raw = None if outcome in {Outcome.REFUSED, Outcome.RESET} else (status, b"head", b"%d" % call.message)
+        raw = (
+            None
+            if outcome in {RequestOutcome.REFUSED, RequestOutcome.RESET}
+            else (status, b"head", b"%d" % call.message)
+        )
         self._drive.done(call, outcome, self.now, raw)
 
     def drop(self, call: Call) -> None:
@@ -111,8 +115,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-def records(*blocks: Block) -> Records:
-    return joined([record_frames.records(block.rows, block.times, 0) for block in blocks])
+def records(*blocks: RecordBlock) -> Records:
+    return join_records([record_frames.decode_rows(block.rows, block.times, 0) for block in blocks])
 
 
 def since(column: Any) -> list[float]:
@@ -135,7 +139,11 @@ def test_a_closed_loop_sends_as_a_slot_becomes_free(world: World) -> None:
 def test_a_slot_that_fails_again_and_again_pauses(world: World) -> None:
     """After three failures in a row: 1, 2, 4 ms and so on, at most 50; an answer makes it quick again."""
     driven = world.drive(Load(concurrency=1))
-    world.answer = lambda _call, number: (0, Outcome.OK if number in {0, 7} else Outcome.SERVER_ERROR, 500)
+    world.answer = lambda _call, number: (
+        0,
+        RequestOutcome.OK if number in {0, 7} else RequestOutcome.SERVER_ERROR,
+        500,
+    )
     world.run(20)
     dues = [round(each) for each in since(records(driven.block()).due)]
     assert dues == [0, 0, 0, 0, 0, 1, 3, 7, 7, 7, 7, 7, 8, 10, 14]
@@ -146,7 +154,7 @@ def test_a_slot_that_fails_again_and_again_pauses(world: World) -> None:
 def test_a_server_that_never_answers_well_gets_few_requests_from_each_slot(world: World) -> None:
     """Twenty in a second and no more, until one is answered well."""
     driven = world.drive(Load(concurrency=64))
-    world.answer = lambda *_: (0, Outcome.CLIENT_ERROR, 404)
+    world.answer = lambda *_: (0, RequestOutcome.CLIENT_ERROR, 404)
     world.run(99)
     assert driven.block().sent == 2 * 64
 
@@ -154,7 +162,7 @@ def test_a_server_that_never_answers_well_gets_few_requests_from_each_slot(world
 def test_an_open_loop_sends_what_is_due_however_the_server_fails(world: World) -> None:
     """The rate is the user's."""
     driven = world.drive(Load(arrivals=Arrivals.CONSTANT, rate=1000))
-    world.answer = lambda *_: (0, Outcome.SERVER_ERROR, 500)
+    world.answer = lambda *_: (0, RequestOutcome.SERVER_ERROR, 500)
     world.run(100)
     assert driven.block().sent == pytest.approx(100, abs=2)
 
@@ -162,7 +170,7 @@ def test_an_open_loop_sends_what_is_due_however_the_server_fails(world: World) -
 def test_slots_begin_one_after_the_other_over_the_ramp(world: World) -> None:
     """Four in 20 ms."""
     driven = world.drive(Load(concurrency=4, ramp=0.02))
-    world.answer = lambda *_: (100, Outcome.OK, 200)
+    world.answer = lambda *_: (100, RequestOutcome.OK, 200)
     world.run(100)
     assert since(records(driven.block()).due) == [0]
     world.run(15)
@@ -183,7 +191,7 @@ def test_so_many_requests_are_sent_and_no_more(world: World) -> None:
 def test_an_open_loop_sends_when_it_is_due_whatever_the_server_does(world: World) -> None:
     """A server that takes 30 ms, a request each 10 ms: three are on their way."""
     driven = world.drive(Load(arrivals=Arrivals.CONSTANT, rate=100.0))
-    world.answer = lambda *_: (30, Outcome.OK, 200)
+    world.answer = lambda *_: (30, RequestOutcome.OK, 200)
     world.run(85)
     block = driven.block()
     assert since(records(block).sent) == since(records(block).due) == [0, 10, 20, 30, 40, 50]
@@ -193,7 +201,7 @@ def test_an_open_loop_sends_when_it_is_due_whatever_the_server_does(world: World
 def test_those_beyond_the_limit_wait_in_line_and_count_from_when_they_were_due(world: World) -> None:
     """One at a time, 30 ms each, due each 10 ms."""
     driven = world.drive(Load(arrivals=Arrivals.CONSTANT, rate=100.0, concurrency=1))
-    world.answer = lambda *_: (30, Outcome.OK, 200)
+    world.answer = lambda *_: (30, RequestOutcome.OK, 200)
     world.run(95)
     block = driven.block()
     assert since(records(block).due) == [0, 10, 20]
@@ -215,19 +223,19 @@ def test_a_late_timer_sends_all_that_is_due_and_shows_the_lag(world: World) -> N
 def test_a_request_without_an_answer_is_given_up_at_its_timeout(world: World) -> None:
     """Within a beat of it; its slot goes on after a rest."""
     driven = world.drive(Load(timeout=0.1))
-    world.answer = lambda _call, number: None if number == 0 else (5, Outcome.OK, 200)
+    world.answer = lambda _call, number: None if number == 0 else (5, RequestOutcome.OK, 200)
     world.run(180)
     found = records(driven.block())
-    assert Outcome(found.outcome[0]) is Outcome.TIMEOUT
+    assert RequestOutcome(found.outcome[0]) is RequestOutcome.TIMEOUT
     assert 100 <= since(found.end)[0] <= 125
     assert len(world.dropped) == 1
-    assert {Outcome(each) for each in found.outcome[1:]} == {Outcome.OK}
+    assert {RequestOutcome(each) for each in found.outcome[1:]} == {RequestOutcome.OK}
 
 
 def test_a_slot_rests_where_no_connection_could_be_made(world: World) -> None:
     """It is free again after the rest, and due then."""
     driven = world.drive(Load())
-    world.answer = lambda *_: (1, Outcome.REFUSED, 0)
+    world.answer = lambda *_: (1, RequestOutcome.REFUSED, 0)
     world.run(160)
     found = records(driven.block())
     assert since(found.due) == [0, 51, 102, 153]
@@ -236,7 +244,7 @@ def test_a_slot_rests_where_no_connection_could_be_made(world: World) -> None:
 def test_retries_are_made_where_they_may_help_and_counted(world: World) -> None:
     """Twice reset, then answered: one record, due when it first was, sent when it last was."""
     driven = world.drive(Load(retries=2, requests=1))
-    world.answer = lambda _call, number: (5, Outcome.OK if number == 2 else Outcome.RESET, 200)
+    world.answer = lambda _call, number: (5, RequestOutcome.OK if number == 2 else RequestOutcome.RESET, 200)
     world.run(40)
     block = driven.block()
     found = records(block)
@@ -245,26 +253,28 @@ def test_retries_are_made_where_they_may_help_and_counted(world: World) -> None:
     assert (block.sent, block.ended) == (3, True)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.REJECTED, Outcome.SERVER_ERROR, Outcome.MALFORMED])
-def test_an_answer_is_an_answer_and_not_retried(outcome: Outcome, world: World) -> None:
+@pytest.mark.parametrize(
+    "outcome", [RequestOutcome.REJECTED, RequestOutcome.SERVER_ERROR, RequestOutcome.MALFORMED]
+)
+def test_an_answer_is_an_answer_and_not_retried(outcome: RequestOutcome, world: World) -> None:
     """The server has worked for it."""
     driven = world.drive(Load(retries=3, requests=1))
     world.answer = lambda *_: (5, outcome, 500)
     world.run(30)
     found = records(driven.block())
     assert found.retries.tolist() == [0]
-    assert [Outcome(each) for each in found.outcome] == [outcome]
+    assert [RequestOutcome(each) for each in found.outcome] == [outcome]
 
 
 def test_a_retry_that_rests_can_be_given_up(world: World) -> None:
     """Neither sent again nor lost, when the load ends meanwhile."""
     driven = world.drive(Load(retries=3))
-    world.answer = lambda *_: (1, Outcome.REFUSED, 0)
+    world.answer = lambda *_: (1, RequestOutcome.REFUSED, 0)
     world.run(20)
     driven.stop(0.0)
     world.run(100)
     block = driven.block()
-    assert [Outcome(each) for each in records(block).outcome] == [Outcome.CANCELLED]
+    assert [RequestOutcome(each) for each in records(block).outcome] == [RequestOutcome.CANCELLED]
     assert block.sent == 1
     assert not world.dropped
 
@@ -291,7 +301,7 @@ def test_a_timer_that_comes_late_shows_before_and_after(world: World) -> None:
 def test_what_is_late_when_it_is_stopped_is_told_and_never_sent(world: World) -> None:
     """However long ago that was; before its start nothing is due."""
     world.tardiness = 300 * MILLISECOND
-    idle = Drive(Load(arrivals=Arrivals.POISSON, rate=1000.0), Share(), 1, world)  # type: ignore[arg-type]
+    idle = LoadLoop(Load(arrivals=Arrivals.POISSON, rate=1000.0), LoadShare(), 1, world)  # type: ignore[arg-type]
     idle.carrier = world
     assert idle.block().backlog == 0
     driven = world.drive(Load(arrivals=Arrivals.CONSTANT, rate=1000.0))
@@ -302,22 +312,24 @@ def test_what_is_late_when_it_is_stopped_is_told_and_never_sent(world: World) ->
     assert (block.sent, block.backlog, len(records(block))) == (0, 51, 0)
 
 
-@pytest.mark.parametrize(("grace", "outcome", "end"), [(1.0, Outcome.OK, 60), (0.02, Outcome.CANCELLED, 40)])
+@pytest.mark.parametrize(
+    ("grace", "outcome", "end"), [(1.0, RequestOutcome.OK, 60), (0.02, RequestOutcome.CANCELLED, 40)]
+)
 def test_stopping_waits_as_long_as_it_is_told(
-    grace: float, outcome: Outcome, end: float, world: World
+    grace: float, outcome: RequestOutcome, end: float, world: World
 ) -> None:
     """And sends no more, not even what waits in line; it tells how much that was."""
     over: list[int] = []
     driven = world.drive(Load(arrivals=Arrivals.CONSTANT, rate=1000.0, concurrency=1))
     driven.finished = lambda: over.append(world.now)
-    world.answer = lambda *_: (60, Outcome.OK, 200)
+    world.answer = lambda *_: (60, RequestOutcome.OK, 200)
     world.run(10)
     driven.stop(grace)
     driven.stop(grace)
     world.run(200)
     block = driven.block()
     found = records(block)
-    assert [Outcome(each) for each in found.outcome] == [outcome]
+    assert [RequestOutcome(each) for each in found.outcome] == [outcome]
     assert since(found.end)[0] == pytest.approx(end, abs=21)
     assert (len(over), block.backlog, block.sent) == (1, 10, 1)
 
@@ -326,7 +338,9 @@ def test_the_first_and_last_answers_are_kept_and_the_first_of_each_fault(world: 
     """Enough to check outputs, and to see what a server complains of."""
     driven = world.drive(Load(requests=12), messages=2)
     world.answer = lambda _call, number: (
-        (5, Outcome.SERVER_ERROR, 500 + number % 2) if number in {2, 3, 4} else (5, Outcome.OK, 200)
+        (5, RequestOutcome.SERVER_ERROR, 500 + number % 2)
+        if number in {2, 3, 4}
+        else (5, RequestOutcome.OK, 200)
     )
     world.run(100)
     kept: list[tuple[int, Reply]] = [*driven.answers()]
@@ -343,7 +357,7 @@ def test_replies_are_kept_up_to_a_bound(world: World, monkeypatch: pytest.Monkey
 
     def answer(call: Call, _number: int) -> Answer:
         call.received = 6
-        return 5, Outcome.OK, 200
+        return 5, RequestOutcome.OK, 200
 
     world.answer = answer
     world.run(100)
@@ -360,7 +374,7 @@ def test_the_pieces_and_tokens_of_a_stream_are_recorded(world: World) -> None:
 
     def answer(call: Call, number: int) -> Answer:
         call.pieces = [START + piece for piece in range(number)]
-        return 5, Outcome.OK, 200
+        return 5, RequestOutcome.OK, 200
 
     driven.count_tokens = tokens
     world.answer = answer
@@ -373,13 +387,13 @@ def test_the_pieces_and_tokens_of_a_stream_are_recorded(world: World) -> None:
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (BrokenStream(Outcome.SERVER_ERROR, "out of memory"), Outcome.SERVER_ERROR),
-        (BrokenStream(Outcome.TRUNCATED, "it lacks its end"), Outcome.TRUNCATED),
-        (ValueError("it is no JSON"), Outcome.MALFORMED),
+        (BrokenStream(RequestOutcome.SERVER_ERROR, "out of memory"), RequestOutcome.SERVER_ERROR),
+        (BrokenStream(RequestOutcome.TRUNCATED, "it lacks its end"), RequestOutcome.TRUNCATED),
+        (ValueError("it is no JSON"), RequestOutcome.MALFORMED),
     ],
 )
 def test_a_stream_that_is_none_is_a_failure_whatever_its_status(
-    error: ValueError, outcome: Outcome, world: World
+    error: ValueError, outcome: RequestOutcome, world: World
 ) -> None:
     """What its client says of it is how the request ended; the reply is kept for its words."""
     driven = world.drive(Load(requests=3), messages=3)
@@ -392,7 +406,7 @@ def test_a_stream_that_is_none_is_a_failure_whatever_its_status(
     driven.count_tokens = tokens
     world.run(100)
     found = records(driven.block())
-    assert [Outcome(each) for each in found.outcome] == [Outcome.OK, outcome, Outcome.OK]
+    assert [RequestOutcome(each) for each in found.outcome] == [RequestOutcome.OK, outcome, RequestOutcome.OK]
     assert found.tokens.tolist() == [7, -1, 7]
     assert [reply.message for _, reply in driven.faults()] == [1]
     assert 1 not in {reply.message for _, reply in driven.answers()}
@@ -406,12 +420,12 @@ def test_a_stream_without_its_end_is_asked_for_again_where_retries_are(world: Wo
     def tokens(_: Reply) -> int:
         tries.append(1)
         if len(tries) == 1:
-            raise BrokenStream(Outcome.TRUNCATED, "it lacks its end")
+            raise BrokenStream(RequestOutcome.TRUNCATED, "it lacks its end")
         return 3
 
     def answer(call: Call, number: int) -> Answer:
         call.pieces = [START + number]
-        return 5, Outcome.OK, 200
+        return 5, RequestOutcome.OK, 200
 
     driven.count_tokens = tokens
     world.answer = answer
@@ -428,9 +442,9 @@ def test_drivers_share_requests_slots_and_messages(monkeypatch: pytest.MonkeyPat
     parts = []
     for index in (0, 1):
         driven = World(monkeypatch)
-        half = driven.drive(load, share=Share(index=index, of=2), messages=3)
+        half = driven.drive(load, share=LoadShare(index=index, of=2), messages=3)
         driven.run(100)
         parts.append(records(half.block()))
     assert [len(part) for part in parts] == [5, 4]
-    assert np.bincount(joined(parts).message).tolist() == [3, 3, 3]
+    assert np.bincount(join_records(parts).message).tolist() == [3, 3, 3]
     assert [int((part.due == START).sum()) for part in parts] == [2, 1]

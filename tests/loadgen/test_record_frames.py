@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from modeldyno.core.load.request_target import Reply, Target, Tls, Transport
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.loadgen import driver_protocol, record_frames
-from modeldyno.loadgen.arrivals import Share
-from modeldyno.loadgen.driver_protocol import Order
-from modeldyno.loadgen.record_frames import Block
+from modeldyno.loadgen.arrivals import LoadShare
+from modeldyno.loadgen.driver_protocol import DriverCommand
+from modeldyno.loadgen.record_frames import RecordBlock
 
 
 @given(
@@ -29,35 +29,37 @@ def test_frames_come_whole_however_they_are_cut(bodies: list[tuple[bytes, bytes]
 
 def test_a_block_and_an_answer_come_back_as_they_were() -> None:
     """Through the pipe."""
-    block = Block(3, 4, True, 5, 6, 7, 8, b"rows", b"times")
-    [(kind, body)] = record_frames.frames(bytearray(record_frames.of_block(block)))
+    block = RecordBlock(3, 4, True, 5, 6, 7, 8, b"rows", b"times")
+    [(kind, body)] = record_frames.frames(bytearray(record_frames.encode_block(block)))
     assert (kind, record_frames.read_block(body)) == (record_frames.BLOCK, block)
     reply = Reply(message=2, status=200, head=b"a: b", body=b"hello")
-    [(kind, body)] = record_frames.frames(bytearray(record_frames.of_answer(record_frames.ANSWER, 9, reply)))
+    [(kind, body)] = record_frames.frames(
+        bytearray(record_frames.encode_answer(record_frames.ANSWER, 9, reply))
+    )
     assert (kind, record_frames.read_answer(body)) == (record_frames.ANSWER, (9, reply))
 
 
 def test_no_rows_are_no_records() -> None:
     """And of no stream."""
-    found = record_frames.records(b"", b"", 1)
+    found = record_frames.decode_rows(b"", b"", 1)
     assert len(found) == 0
     assert found.pieces == ()
 
 
 def test_an_order_comes_back_as_it_was() -> None:
     """With everything in it."""
-    told = Order(
+    told = DriverCommand(
         target=Target(
             protocol="kserve-grpc", transport=Transport.GRPC, host="h", port=1,
             messages=(b"\n", b"", b"\xff"), method="/a/b", metadata=(("a", "b"),),
             tls=Tls(authority="file", verify=False), stream=True,
         ),
         load=Load(arrivals=Arrivals.BURST, rate=3.5, burst=2, ramp=1.0, retries=3, drivers=2),
-        share=Share(index=1, of=2),
+        share=LoadShare(index=1, of=2),
         seed=7,
         address="10.0.0.1",
     )  # fmt: skip
-    data = driver_protocol.encode(told)
+    data = driver_protocol.encode_command(told)
     at = 0
 
     def take(size: int) -> bytes:
@@ -65,5 +67,5 @@ def test_an_order_comes_back_as_it_was() -> None:
         at += size
         return data[at - size : at]
 
-    assert driver_protocol.read(take) == told
+    assert driver_protocol.read_command(take) == told
     assert at == len(data)

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modeldyno.core.load.request_log import COLUMNS, Outcome, Records, joined, none
+from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, empty_records, join_records
 from modeldyno.errors import RunFailed
 from modeldyno.loadgen import record_spool
-from modeldyno.loadgen.record_export import write
-from modeldyno.loadgen.record_spool import Tape
+from modeldyno.loadgen.record_export import write_records
+from modeldyno.loadgen.record_spool import RecordSpool
 
 MIB = 1 << 20
 LONG_LOAD = Path(__file__).parent / "long_load.py"
@@ -31,7 +31,7 @@ def block(first: int, count: int, *, streamed: bool = False) -> Records:
     columns: dict[str, Any] = {
         name: (number * (k + 1)).astype(t) for k, (name, t) in enumerate(COLUMNS.items())
     }
-    columns |= {"end": number, "outcome": (number % len(Outcome)).astype("uint8")}
+    columns |= {"end": number, "outcome": (number % len(RequestOutcome)).astype("uint8")}
     pieces = tuple(tuple(range(n, n + 4)) if n % 3 == 0 else () for n in number.tolist()) if streamed else ()
     return Records(**columns, pieces=pieces)
 
@@ -48,21 +48,21 @@ def same(one: Records, other: Records) -> bool:
 def test_what_is_kept_is_given_back(limit: int, streamed: bool) -> None:
     """All of it, in the order in which requests ended, whether it lay in memory or in the file."""
     blocks = [block(1000 * n, 1000, streamed=streamed and n % 4 > 0) for n in range(40)]
-    with Tape(limit) as kept:
+    with RecordSpool(limit) as kept:
         for one, other in zip(blocks[::2], blocks[1::2], strict=True):
             kept.add(other)  # of a driver that tells earlier of what ended later
-            kept.add(none())
+            kept.add(empty_records())
             kept.add(one)
         for _ in range(2):
-            assert same(joined([*kept.parts()]), joined(blocks))
+            assert same(join_records([*kept.parts()]), join_records(blocks))
             assert (np.diff(np.concatenate([part.end for part in kept.parts()])) == 1).all()
         assert (len([*kept.parts()]) > 10) is (limit == MIB // 4)
 
 
 def test_nothing_is_kept_of_nothing() -> None:
     """An empty tape has no parts."""
-    with Tape() as kept:
-        kept.add(none())
+    with RecordSpool() as kept:
+        kept.add(empty_records())
         assert not [*kept.parts()]
 
 
@@ -70,7 +70,7 @@ def test_memory_does_not_grow_with_what_is_kept() -> None:
     """Of 23 MiB little more than the bound stays in memory, and what is looked at is a part of it."""
     tracemalloc.start()
     try:
-        with Tape(MIB) as kept:
+        with RecordSpool(MIB) as kept:
             for number in range(20):
                 kept.add(block(20_000 * number, 20_000))
             held, _ = tracemalloc.get_traced_memory()
@@ -92,7 +92,7 @@ def test_its_file_is_gone_when_it_is_left_however_that_happens(
     monkeypatch.setattr("tempfile.tempdir", None)
 
     def use() -> None:
-        with Tape(1000) as kept:
+        with RecordSpool(1000) as kept:
             kept.add(block(0, 1000))
             assert held_open(tmp_path)
             assert not [*tmp_path.iterdir()]
@@ -119,7 +119,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr(record_spool, "_write_fully", full)
     with (
-        Tape(1000) as kept,
+        RecordSpool(1000) as kept,
         pytest.raises(RunFailed, match=f"written to {tmp_path}: No space .*; set TMPDIR"),
     ):
         kept.add(block(0, 1000))
@@ -158,17 +158,17 @@ def test_an_exported_file_is_complete(tmp_path: Path, suffix: str, streamed: boo
     """Every request of every part, with the pieces of streams where there are some."""
     path = tmp_path / f"records{suffix}"
     whole = block(0, 12_000, streamed=streamed)
-    with Tape(MIB // 4) as kept:
+    with RecordSpool(MIB // 4) as kept:
         for first in range(0, 12_000, 1000):
             kept.add(block(first, 1000, streamed=streamed and first > 0))
         assert len([*kept.parts()]) > 1
-        artifact = write(kept, path)
+        artifact = write_records(kept, path)
     found = read(path)
     assert artifact.path == str(path)
     assert set(found) - set(COLUMNS) == ({"pieces", "first_piece", "last_piece"} if streamed else set())
     for name in COLUMNS:
         wanted = getattr(whole, name).tolist()
-        said = [Outcome(each).word for each in wanted] if (suffix, name)[1] == "outcome" else wanted
+        said = [RequestOutcome(each).word for each in wanted] if (suffix, name)[1] == "outcome" else wanted
         assert found[name] == (wanted if suffix == ".npz" else said), name
     if streamed:
         assert found["pieces"][1000:] == [len(each) for each in whole.pieces][1000:]

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from modeldyno.core.load.request_log import Outcome, Records, joined
+from modeldyno.core.load.request_log import Records, RequestOutcome, join_records
 from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.loadgen.thread_load import threads
+from modeldyno.loadgen.thread_load import run_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from modeldyno.loadgen import Ending
+    from modeldyno.loadgen import LoadEnd
 
 
-def driven(calls: Sequence[Callable[[], object]], load: Load) -> tuple[Records, Ending]:
-    with threads(calls, load) as crowd:
+def driven(calls: Sequence[Callable[[], object]], load: Load) -> tuple[Records, LoadEnd]:
+    with run_threads(calls, load) as crowd:
         parts = []
         for _ in range(1000):
             taken = crowd.take(0.05)
@@ -25,7 +25,7 @@ def driven(calls: Sequence[Callable[[], object]], load: Load) -> tuple[Records, 
             if taken.ended:
                 break
         ending = crowd.stop(5.0)
-    return joined([*parts, ending.records]), ending
+    return join_records([*parts, ending.records]), ending
 
 
 def test_callables_are_called_in_turn_by_so_many_threads() -> None:
@@ -41,7 +41,7 @@ def test_callables_are_called_in_turn_by_so_many_threads() -> None:
 
     records, ending = driven([call, call, lambda: None], Load(concurrency=3, requests=60))
     assert len(records) == 60
-    assert set(records.outcome) == {Outcome.OK}
+    assert set(records.outcome) == {RequestOutcome.OK}
     assert np.bincount(records.message).tolist() == [20, 20, 20]
     assert (records.sent >= records.due).all()
     assert ending.usages[0].sent == 60
@@ -60,7 +60,7 @@ def test_a_thread_whose_calls_fail_again_and_again_pauses() -> None:
     def call() -> None:
         raise RuntimeError
 
-    with threads([call], Load(concurrency=2)) as crowd:
+    with run_threads([call], Load(concurrency=2)) as crowd:
         time.sleep(0.5)
         sent = crowd.stop(1.0).usages[0].sent
     assert 2 * 4 <= sent < 100
@@ -77,11 +77,11 @@ def test_what_a_call_raises_has_its_outcome() -> None:
 
     errors = [ValueError("odd"), TimeoutError(), ConnectionRefusedError(), ConnectionResetError()]
     records, ending = driven([raising(error) for error in errors], Load(requests=8))
-    assert [Outcome(outcome) for outcome in records.outcome[:4]] == [
-        Outcome.CLIENT_ERROR,
-        Outcome.TIMEOUT,
-        Outcome.REFUSED,
-        Outcome.RESET,
+    assert [RequestOutcome(outcome) for outcome in records.outcome[:4]] == [
+        RequestOutcome.CLIENT_ERROR,
+        RequestOutcome.TIMEOUT,
+        RequestOutcome.REFUSED,
+        RequestOutcome.RESET,
     ]
     assert ending.failure == "ValueError: odd"
 
@@ -89,19 +89,19 @@ def test_what_a_call_raises_has_its_outcome() -> None:
 def test_a_call_that_took_too_long_is_timed_out() -> None:
     """It cannot be interrupted, but it is in no latency."""
     records, _ = driven([lambda: time.sleep(0.05)], Load(requests=2, timeout=0.01))
-    assert set(records.outcome) == {Outcome.TIMEOUT}
+    assert set(records.outcome) == {RequestOutcome.TIMEOUT}
 
 
 def test_an_open_loop_counts_from_when_a_call_was_due() -> None:
     """One thread, calls of 20 ms each 5 ms: the line grows, and so does the latency."""
     load = Load(arrivals=Arrivals.CONSTANT, rate=200.0, concurrency=1, requests=40)
-    with threads([lambda: time.sleep(0.02)], load) as crowd:
+    with run_threads([lambda: time.sleep(0.02)], load) as crowd:
         taken = crowd.take(0.3)
         assert taken.backlog > 10
         assert taken.in_flight <= 1
         ended = crowd.take(20.0)
     assert ended.ended
-    records = joined([taken.records, ended.records])
+    records = join_records([taken.records, ended.records])
     assert len(records) == 40
     assert (np.diff(np.sort(records.due)) == 5_000_000).all()
     assert (records.end - records.due)[-1] > 0.3e9
@@ -117,8 +117,8 @@ def test_an_open_loop_waits_until_a_call_is_due() -> None:
 def test_what_does_not_come_back_is_cancelled() -> None:
     """And nobody waits for it."""
     go_on = threading.Event()
-    with threads([go_on.wait], Load(concurrency=2)) as crowd:
+    with run_threads([go_on.wait], Load(concurrency=2)) as crowd:
         crowd.take(0.1)
         ending = crowd.stop(0.05)
         go_on.set()
-    assert [Outcome(outcome) for outcome in ending.records.outcome] == [Outcome.CANCELLED] * 2
+    assert [RequestOutcome(outcome) for outcome in ending.records.outcome] == [RequestOutcome.CANCELLED] * 2

@@ -11,7 +11,7 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
 from modeldyno.profiling.request import Request
-from modeldyno.profiling.resolve_model import reference
+from modeldyno.profiling.resolve_model import resolve_reference
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,6 +113,6 @@ def test_a_repository_entry_without_a_configuration_is_told_as_such(tmp_path: Pa
     """The message names the existing directory, what it lacks, and what to write."""
     (tmp_path / "text" / "1").mkdir(parents=True)
     with pytest.raises(RequestError, match=r"text' has no config\.pbtxt.* such as .*text/1/model\.onnx"):
-        reference(f"{tmp_path}#text")
+        resolve_reference(f"{tmp_path}#text")
     with pytest.raises(RequestError, match="There is no file or directory"):
-        reference(f"{tmp_path}#absent")
+        resolve_reference(f"{tmp_path}#absent")

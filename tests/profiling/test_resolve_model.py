@@ -8,7 +8,7 @@ import pytest
 
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError
-from modeldyno.profiling.resolve_model import reference, refers_to_model
+from modeldyno.profiling.resolve_model import refers_to_model, resolve_reference
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,16 +28,16 @@ def test_a_directory_is_the_only_model_in_it(tmp_path: Path, config: str | None)
     if config is not None:
         (tmp_path / "config.json").write_text(config)
 
-    assert reference(str(tmp_path)) == ModelRef(scheme="onnx", locator=str(tmp_path / "model.onnx"))
+    assert resolve_reference(str(tmp_path)) == ModelRef(scheme="onnx", locator=str(tmp_path / "model.onnx"))
 
 
 def test_a_directory_of_hugging_face_with_weights_is_one_model(tmp_path: Path) -> None:
     """An exported file does not replace the configuration and the weights next to it."""
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    assert reference(str(tmp_path)) == ModelRef(scheme="hf-config", locator=str(tmp_path))
+    assert resolve_reference(str(tmp_path)) == ModelRef(scheme="hf-config", locator=str(tmp_path))
     (tmp_path / "model.onnx").touch()
     (tmp_path / "model.safetensors").touch()
-    assert reference(str(tmp_path)) == ModelRef(scheme="hf", locator=str(tmp_path))
+    assert resolve_reference(str(tmp_path)) == ModelRef(scheme="hf", locator=str(tmp_path))
 
 
 def test_a_directory_of_several_models_names_them(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_directory_of_several_models_names_them(tmp_path: Path) -> None:
     with pytest.raises(
         RequestError, match=r"holds 8 models: a\.onnx, .*, f\.onnx and 2 more; name .* \S+/a\.onnx\."
     ):
-        reference(str(tmp_path))
+        resolve_reference(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_a_module_is_spelt_as_a_file(tmp_path: Path, text: str, says: str) -> No
     (tmp_path / "nets").mkdir()
     (tmp_path / "nets" / "big_net.py").touch()
     with pytest.raises(RequestError, match=says):
-        reference(text)
+        resolve_reference(text)
 
 
 def test_a_scheme_stands_though_a_file_is_called_so(tmp_path: Path) -> None:
     """A file named like a loader does not replace it."""
     (tmp_path / "torch.py").touch()
-    assert reference("torch:pkg:make").scheme == "torch"
-    assert reference("onxn:m.onnx").scheme == "onxn"
+    assert resolve_reference("torch:pkg:make").scheme == "torch"
+    assert resolve_reference("onxn:m.onnx").scheme == "onxn"
 
 
 def test_a_directory_with_one_model_refers_to_it(tmp_path: Path) -> None:
@@ -88,15 +88,17 @@ def test_a_directory_with_one_model_refers_to_it(tmp_path: Path) -> None:
 def test_what_a_file_never_speaks_of_is_refused_before_anything_runs(tmp_path: Path, scheme: str) -> None:
     """Otherwise a comparison would first measure the other side."""
     with pytest.raises(RequestError, match=r"There is no file '.*net\.py'; give the path of a Python file"):
-        reference(f"{scheme}{tmp_path}/net.py:make")
+        resolve_reference(f"{scheme}{tmp_path}/net.py:make")
     (tmp_path / "net.py").write_text("raise SystemExit\nclass Net: pass\ndef make(): return Net()\n")
     with pytest.raises(RequestError, match=r"no object in .*net\.py called 'Nett'; did you mean 'Net'\?"):
-        reference(f"{scheme}{tmp_path}/net.py:Nett")
-    assert reference(f"{scheme}{tmp_path}/net.py:make.inner").locator == f"{tmp_path}/net.py:make.inner"
+        resolve_reference(f"{scheme}{tmp_path}/net.py:Nett")
+    assert (
+        resolve_reference(f"{scheme}{tmp_path}/net.py:make.inner").locator == f"{tmp_path}/net.py:make.inner"
+    )
 
 
 def test_names_may_come_from_elsewhere(tmp_path: Path) -> None:
     """Names that a file imports or creates at run time do not appear in it."""
     for code in ("from nets import *", "globals().update(nets)", "def __getattr__(name): ..."):
         (tmp_path / "net.py").write_text(code)
-        assert reference(f"{tmp_path}/net.py:resnet").scheme == "torch"
+        assert resolve_reference(f"{tmp_path}/net.py:resnet").scheme == "torch"

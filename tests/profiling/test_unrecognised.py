@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from modeldyno.errors import RequestError
-from modeldyno.profiling.resolve_model import reference
-from modeldyno.profiling.unrecognised import why_not
+from modeldyno.profiling.resolve_model import resolve_reference
+from modeldyno.profiling.unrecognised import explain_unrecognised
 
 HERE = Path(__file__)
 
@@ -61,14 +61,14 @@ def test_a_file_is_told_by_its_content(tmp_path: Path, name: str, content: str, 
     path = tmp_path / name
     path.write_bytes(content.encode("latin-1"))
 
-    assert says in why_not(path, ("onnx", "torch"))
+    assert says in explain_unrecognised(path, ("onnx", "torch"))
 
 
 def test_the_last_of_what_code_has_is_proposed(tmp_path: Path) -> None:
     """A network is defined after the blocks that it is made of."""
     (tmp_path / "m.py").write_text("class Block: pass\nclass Net: pass")
 
-    assert why_not(tmp_path / "m.py", ()).endswith("m.py:Net")
+    assert explain_unrecognised(tmp_path / "m.py", ()).endswith("m.py:Net")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_an_archive_without_a_pickle_is_told_by_what_it_holds(tmp_path: Path, me
     with zipfile.ZipFile(path, "w") as made:
         made.writestr(member, b"0")
 
-    assert why_not(path, ("onnx",)).startswith(says)
+    assert explain_unrecognised(path, ("onnx",)).startswith(says)
 
 
 def test_a_repository_without_configurations_is_told_with_a_file_in_it(tmp_path: Path) -> None:
@@ -95,18 +95,18 @@ def test_a_repository_without_configurations_is_told_with_a_file_in_it(tmp_path:
 
     says = f"is a model repository without a config.pbtxt; name a model's file, such as {file}"
 
-    assert why_not(tmp_path, ()) == why_not(tmp_path / "digits", ()) == says
+    assert explain_unrecognised(tmp_path, ()) == explain_unrecognised(tmp_path / "digits", ()) == says
 
 
 def test_a_directory_is_told_by_its_configuration(tmp_path: Path) -> None:
     """A malformed configuration is reported as such."""
-    assert why_not(tmp_path, ()).startswith("holds no model: neither a config.json of")
+    assert explain_unrecognised(tmp_path, ()).startswith("holds no model: neither a config.json of")
     (tmp_path / "config.json").write_text("{")
 
-    assert why_not(tmp_path, ()).startswith("has a config.json that is not JSON (")
+    assert explain_unrecognised(tmp_path, ()).startswith("has a config.json that is not JSON (")
     (tmp_path / "saved_model.pb").touch()
 
-    assert why_not(tmp_path, ()).startswith(
+    assert explain_unrecognised(tmp_path, ()).startswith(
         "is a TensorFlow SavedModel, which cannot be run here; convert it"
     )
 
@@ -116,7 +116,7 @@ def test_the_graph_of_a_saved_model_leads_to_its_directory(tmp_path: Path) -> No
     graph = tmp_path / "saved_model.pb"
     graph.write_bytes(b"\x08\x01")
 
-    assert f"--saved-model {tmp_path} --output" in why_not(graph, ("onnx",))
+    assert f"--saved-model {tmp_path} --output" in explain_unrecognised(graph, ("onnx",))
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
@@ -134,8 +134,8 @@ def test_a_pickle_is_told_by_what_it_makes(tmp_path: Path, protocol: int, value:
     plain = tmp_path / "plain.pth"
     plain.write_bytes(pickled)
 
-    assert why_not(plain, ()).startswith(says)
-    assert why_not(archive(tmp_path / "zipped.pt", pickled), ()).startswith(says)
+    assert explain_unrecognised(plain, ()).startswith(says)
+    assert explain_unrecognised(archive(tmp_path / "zipped.pt", pickled), ()).startswith(says)
 
 
 def test_a_whole_module_is_told_apart_from_its_weights(tmp_path: Path) -> None:
@@ -144,15 +144,19 @@ def test_a_whole_module_is_told_apart_from_its_weights(tmp_path: Path) -> None:
     torch.save(torch.nn.Linear(2, 2), tmp_path / "whole.pt")
     torch.save(torch.nn.Linear(2, 2).state_dict(), tmp_path / "state.pt")
 
-    assert why_not(tmp_path / "whole.pt", ()).startswith("is a pickled torch.nn.modules.linear.Linear, and")
-    assert "--trust does not load it either" in why_not(tmp_path / "whole.pt", ())
-    assert why_not(tmp_path / "state.pt", ()).startswith("holds weights without an architecture")
+    assert explain_unrecognised(tmp_path / "whole.pt", ()).startswith(
+        "is a pickled torch.nn.modules.linear.Linear, and"
+    )
+    assert "--trust does not load it either" in explain_unrecognised(tmp_path / "whole.pt", ())
+    assert explain_unrecognised(tmp_path / "state.pt", ()).startswith("holds weights without an architecture")
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x80", b"\x80\x02cos\nsys", b"\x80\x04\x95", b"\x80\x02\xff\xff"])
 def test_a_damaged_pickle_is_no_error(tmp_path: Path, damage: bytes) -> None:
     """However a pickle is truncated, there is a message."""
-    assert why_not(archive(tmp_path / "m.pt", damage), ()).startswith("holds weights without an architecture")
+    assert explain_unrecognised(archive(tmp_path / "m.pt", damage), ()).startswith(
+        "holds weights without an architecture"
+    )
 
 
 def test_nothing_of_a_pickle_is_executed(tmp_path: Path) -> None:
@@ -160,4 +164,4 @@ def test_nothing_of_a_pickle_is_executed(tmp_path: Path) -> None:
     path = archive(tmp_path / "m.pt", pickle.dumps(Bomb(), 2))
 
     with pytest.raises(RequestError, match=r"is a pickled _pytest\.outcomes.*runs code"):
-        reference(str(path))
+        resolve_reference(str(path))

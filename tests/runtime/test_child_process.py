@@ -22,7 +22,7 @@ from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError, TrustRequired
-from modeldyno.runtime.child_process import isolated
+from modeldyno.runtime.child_process import subprocess_executor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def job(name: str, **plan: object) -> Job:
 
 
 def run(name: str, **plan: object) -> Result:
-    with isolated() as execute:
+    with subprocess_executor() as execute:
         return execute(job(name, **plan), watch=lambda _event: None)
 
 
@@ -266,7 +266,7 @@ def test_the_guard_of_a_server_removes_what_is_left(
     monkeypatch.setenv("MODELDYNO_ENGINES", str(tmp_path / "engines"))
     (tmp_path / "guarded.py").write_text(GUARDED)
     served = replace(job("none"), model=ModelRef(scheme="call", locator=f"{tmp_path / 'guarded.py'}:served"))
-    with isolated() as execute:
+    with subprocess_executor() as execute:
         result = execute(served, watch=lambda _event: None)
     assert [failure.kind for failure in result.failures] == [FailureKind.KILLED]
     assert left(mark) == []
@@ -275,13 +275,13 @@ def test_the_guard_of_a_server_removes_what_is_left(
 
 def test_cores_that_are_not_there_are_a_wrong_request() -> None:
     """The message lists the allowed cores."""
-    with isolated() as execute, pytest.raises(RequestError, match="Cannot pin to the cores 4095"):
+    with subprocess_executor() as execute, pytest.raises(RequestError, match="Cannot pin to the cores 4095"):
         execute(job("sleep_briefly", pin=(4095,)), watch=lambda _event: None)
 
 
 def test_an_interruption_before_the_child_is_ready_is_no_crash() -> None:
     """Ctrl-C right after the start ends the run cleanly."""
-    with isolated() as execute:
+    with subprocess_executor() as execute:
         threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         result = execute(job("sleep_briefly", min_time=30.0, max_time=60.0), watch=lambda _e: None)
 
@@ -308,7 +308,7 @@ def test_what_a_model_does_at_the_end_of_its_process_is_done(tmp_path: Path) -> 
         "    return 1\n"
     )
     exiting_job = replace(job("sleep"), model=ModelRef(scheme="call", locator=f"{path}:call"))
-    with isolated() as execute:
+    with subprocess_executor() as execute:
         result = execute(exiting_job, watch=lambda _event: None)
 
     assert result.failures == ()
@@ -328,7 +328,7 @@ def test_the_parent_sleeps_while_it_waits() -> None:
 def test_a_wrong_request_found_by_the_child_raises_in_the_parent() -> None:
     """A request that the child refuses raises the same exception in the parent."""
     wrong = Job(model=ModelRef(scheme="onnx", locator="no-such-file.onnx"), backend="onnxruntime")
-    with isolated() as execute, pytest.raises(RequestError, match="no-such-file"):
+    with subprocess_executor() as execute, pytest.raises(RequestError, match="no-such-file"):
         execute(wrong, watch=lambda _event: None)
 
 
@@ -339,7 +339,7 @@ def test_trust_is_asked_for_in_the_parent(tmp_path: Path) -> None:
         for member in ("m/data.pkl", "m/constants.pkl", "m/code/__torch__.py", "m/version"):
             archive.writestr(member, b"")
     wrong = Job(model=ModelRef(scheme="torchscript", locator=str(path)), backend="torch")
-    with isolated() as execute, pytest.raises(TrustRequired):
+    with subprocess_executor() as execute, pytest.raises(TrustRequired):
         execute(wrong, watch=lambda _event: None)
 
 
@@ -355,7 +355,7 @@ def _interrupted(times: int, name: str) -> Result:
             signal.raise_signal(signal.SIGINT)
 
     assert threading.current_thread() is threading.main_thread()
-    with isolated() as execute:
+    with subprocess_executor() as execute:
         return execute(job(name, min_time=60.0, max_time=100.0, timeout=100.0), watch=watch)
 
 
@@ -411,7 +411,7 @@ def test_progress_reaches_the_watcher() -> None:
         if isinstance(event, Progressed) and event.stage not in stages:
             stages.append(event.stage)
 
-    with isolated() as execute:
+    with subprocess_executor() as execute:
         execute(job("sleep_briefly"), watch=watch)
 
     assert stages[:6] == ["import", "load", "payload", "open", "first call", "latency"]

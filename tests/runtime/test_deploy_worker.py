@@ -11,7 +11,7 @@ import pytest
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError
-from modeldyno.runtime.deploy_worker import deployed
+from modeldyno.runtime.deploy_worker import write_deployments
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 PYTHON = 'name: "m"\nbackend: "python"\n'
@@ -31,7 +31,7 @@ def entry(folder: Path, name: str) -> Path:
 def test_each_entry_gets_what_its_configuration_asks_for(tmp_path: Path) -> None:
     """The model is copied, with the code that runs it where Triton's Python backend needs that."""
     python, native = entry(tmp_path, "a"), entry(tmp_path, "b")
-    deployed(job(DIGITS), {python: PYTHON, native: NATIVE}, "")
+    write_deployments(job(DIGITS), {python: PYTHON, native: NATIVE}, "")
 
     assert {path.name for path in (python / "1").iterdir()} == {"model.onnx", "model.py", "runner.py"}
     assert {path.name for path in (native / "1").iterdir()} == {"model.onnx"}
@@ -43,7 +43,7 @@ def test_each_entry_gets_what_its_configuration_asks_for(tmp_path: Path) -> None
 def test_another_model_by_now_is_refused(tmp_path: Path) -> None:
     """Configurations found for one model are not combined with another."""
     with pytest.raises(RequestError, match="not the model that was measured"):
-        deployed(job(DIGITS), {entry(tmp_path, "a"): NATIVE}, "sha256:of-another")
+        write_deployments(job(DIGITS), {entry(tmp_path, "a"): NATIVE}, "sha256:of-another")
     assert not (tmp_path / "a" / "1").exists()
 
 
@@ -52,9 +52,9 @@ def test_what_cannot_be_written_is_told_in_a_sentence(tmp_path: Path) -> None:
     gone = shutil.copyfile(DIGITS, tmp_path / "gone.onnx")
     Path(gone).unlink()
     with pytest.raises(RequestError, match=r"gone\.onnx"):
-        deployed(job(gone), {entry(tmp_path, "a"): NATIVE}, "")
+        write_deployments(job(gone), {entry(tmp_path, "a"): NATIVE}, "")
     other = Job(model=ModelRef(scheme="onnx", locator=str(DIGITS)), backend="onnxruntime")
     with pytest.raises(RequestError, match="'onnxruntime' cannot write deployable"):
-        deployed(other, {tmp_path / "a": NATIVE}, "")
+        write_deployments(other, {tmp_path / "a": NATIVE}, "")
     with pytest.raises(RequestError, match="could not be written"):
-        deployed(job(DIGITS), {tmp_path / "nowhere": NATIVE}, "")
+        write_deployments(job(DIGITS), {tmp_path / "nowhere": NATIVE}, "")

@@ -16,7 +16,7 @@ import pytest
 import modeldyno
 from modeldyno import codec, plugins
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import FailureKind, Result
 from modeldyno.core.spec.input_spec import parse_input
@@ -26,10 +26,10 @@ from modeldyno.core.spec.static_options import Inspection
 from modeldyno.data import outputs
 from modeldyno.errors import RequestError, Unloadable
 from modeldyno.interfaces import Model, Pass, Subject
-from modeldyno.runtime.engine import empty, run
+from modeldyno.runtime.engine import empty_result, run
 from modeldyno.runtime.failures import failure_of
-from modeldyno.runtime.inline import inline
-from modeldyno.runtime.repeated import replicated
+from modeldyno.runtime.inline import run_inline
+from modeldyno.runtime.repeated import run_replicated
 from modeldyno.servers.server_process import ServerFailed
 from modeldyno.testing import known_latency
 from modeldyno.testing.fakes import a_model
@@ -38,7 +38,7 @@ from modeldyno.testing.sample_results import an_outline
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.result.static_data import Outline
+    from modeldyno.core.result.static_data import StaticReport
     from modeldyno.core.spec.knob import KnobValue
 
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0)
@@ -167,10 +167,12 @@ def test_what_tells_nothing_is_not_looked_at() -> None:
 
 def test_inline_says_that_it_is_not_isolated(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run in the caller's process gets a doubt, but a static run does not."""
-    assert "not-isolated" in {d.code for d in inline(job("modeldyno.testing.known_latency:steady")).doubts}
+    assert "not-isolated" in {
+        d.code for d in run_inline(job("modeldyno.testing.known_latency:steady")).doubts
+    }
     loader = looking(a_model())
     monkeypatch.setattr(plugins, "loader", lambda _name: loader)
-    result = inline(job("modeldyno.testing.known_latency:steady", probes=("static",)))
+    result = run_inline(job("modeldyno.testing.known_latency:steady", probes=("static",)))
 
     assert (result["parameters"], result.doubts) == (6, ())
 
@@ -282,14 +284,14 @@ def test_latency_and_throughput_that_contradict_each_other_are_doubted() -> None
     """A second pass that was ten times slower than the first is detected."""
     measured = (
         Measurement(metric="latency", value=Distribution.of([0.01, 0.01])),
-        observed("batch_rate", 10.0),
+        observed_number("batch_rate", 10.0),
     )
 
     def execute(job: Job, *, watch: object) -> Result:
         del watch
-        return replace(empty(job), measurements=measured)
+        return replace(empty_result(job), measurements=measured)
 
-    result = replicated(execute, job("x:y"), watch=lambda _e: None)
+    result = run_replicated(execute, job("x:y"), watch=lambda _e: None)
 
     assert [d.code for d in result.doubts] == ["inconsistent"]
 
@@ -304,10 +306,10 @@ def test_replication_ends_with_the_first_failure() -> None:
 
     def execute(_job: Job, *, watch: object) -> object:
         del watch
-        return inline(next(jobs))
+        return run_inline(next(jobs))
 
     plan = Plan(min_time=0.05, min_runs=5, max_time=2.0, processes=3)
-    result = replicated(execute, job("x:y", plan=plan), watch=lambda _e: None)  # type: ignore[arg-type]
+    result = run_replicated(execute, job("x:y", plan=plan), watch=lambda _e: None)  # type: ignore[arg-type]
 
     assert len(result.failures) == 1
     assert "process-failed" in {d.code for d in result.doubts}
@@ -336,10 +338,12 @@ def test_an_output_is_examined() -> None:
 
     good = {"a": np.ones(3), "ids": np.arange(3), "mask": np.array([0.0, -np.inf])}
 
-    assert list(outputs.faults(good)) == []
-    assert list(outputs.faults({})) == []
-    assert list(outputs.faults({"a": np.array([1, np.nan])})) == ["output 'a' has 1 NaN of 2 values"]
-    assert list(outputs.faults({"a": np.array([1, np.inf])})) == ["output 'a' has 1 infinite of 2 values"]
+    assert list(outputs.describe_faults(good)) == []
+    assert list(outputs.describe_faults({})) == []
+    assert list(outputs.describe_faults({"a": np.array([1, np.nan])})) == ["output 'a' has 1 NaN of 2 values"]
+    assert list(outputs.describe_faults({"a": np.array([1, np.inf])})) == [
+        "output 'a' has 1 infinite of 2 values"
+    ]
 
 
 class Bench:
@@ -362,7 +366,7 @@ class Bench:
         self.loaded.append("load")
         return a_model()
 
-    def measure(self, subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Outline]:
+    def measure(self, subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | StaticReport]:
         """Yield one item of each kind that a probe may yield."""
         del plan
         self.subjects.append(subject)

@@ -8,7 +8,7 @@ import pytest
 
 from modeldyno.core.result.result import FailureKind
 from modeldyno.environment import machine
-from modeldyno.runtime.exit_cause import Witness, too_large
+from modeldyno.runtime.exit_cause import ExitObserver, describe_over_limit
 
 GIB = 1 << 30
 
@@ -42,7 +42,7 @@ def test_want_of_memory_is_told_where_the_kernel_or_the_size_speaks_of_it(
 ) -> None:
     """The kernel's count decides; if it is unknown, a size near the limit does."""
     kills(monkeypatch, *counts)
-    witness = Witness.begin(8 * GIB)
+    witness = ExitObserver.begin(8 * GIB)
     witness.note(os.getpid(), largest)
     explanation = witness.outcome(-signal.SIGKILL)
 
@@ -62,7 +62,7 @@ def test_want_of_memory_is_told_where_the_kernel_or_the_size_speaks_of_it(
 )
 def test_an_end_is_told_by_its_code(code: int, kind: FailureKind, words: str) -> None:
     """Crashes are distinguished from signals of other processes."""
-    explanation = Witness(limit=GIB, kills=0).outcome(code)
+    explanation = ExitObserver(limit=GIB, kills=0).outcome(code)
 
     assert explanation[0] is kind
     assert words in explanation[1]
@@ -75,7 +75,7 @@ def test_a_limit_of_processor_time_is_the_cause_only_of_what_has_used_it_up(
     kills(monkeypatch, 0, 0, 0)
     limits = (resource.RLIM_INFINITY, 100)
     monkeypatch.setattr(resource, "prlimit", lambda _pid, _which: limits)
-    witness = Witness.begin(GIB)
+    witness = ExitObserver.begin(GIB)
     witness.note(os.getpid(), 0)
 
     assert witness.processor_limit == 100
@@ -87,5 +87,5 @@ def test_a_limit_of_processor_time_is_the_cause_only_of_what_has_used_it_up(
 
 def test_a_limit_that_was_not_given_is_told_as_such() -> None:
     """The message explains the origin of a limit unless the user gave it."""
-    assert "the memory free" in too_large(2 * GIB, GIB, given=False)[1]
-    assert "the memory free" not in too_large(2 * GIB, GIB, given=True)[1]
+    assert "the memory free" in describe_over_limit(2 * GIB, GIB, given=False)[1]
+    assert "the memory free" not in describe_over_limit(2 * GIB, GIB, given=True)[1]

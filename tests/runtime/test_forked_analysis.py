@@ -14,7 +14,7 @@ from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.result.result import Doubted, Event, Found, Progressed
 from modeldyno.environment.process_tree import resident_size
 from modeldyno.runtime import forked_analysis
-from modeldyno.runtime.forked_analysis import Watching, in_copy
+from modeldyno.runtime.forked_analysis import Watching, analyse_isolated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def can_fork(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def told(analysis: Callable[[Watching], Iterator[Event]], **changes: Any) -> list[Event]:
     return list(
-        in_copy(
+        analyse_isolated(
             analysis, changes.get("watch", lambda _event: None), changes.get("interrupted", lambda: False)
         )
     )

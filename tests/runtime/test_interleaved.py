@@ -21,10 +21,10 @@ from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
 from modeldyno.runtime import interleaved as module
 from modeldyno.runtime import turn_token
-from modeldyno.runtime.interleaved import Together, can_share
-from modeldyno.runtime.session import Campaign, campaign
-from modeldyno.runtime.turn_token import SLICE, Held, Seat
-from modeldyno.testing.comparisons import Track, a_side
+from modeldyno.runtime.interleaved import InterleavedRunner, can_share
+from modeldyno.runtime.session import RunSession, open_run_session
+from modeldyno.runtime.turn_token import SLICE, TurnGranter, TurnWaiter
+from modeldyno.testing.comparisons import SimulatedRuns, a_side
 from modeldyno.testing.sample_results import a_failed_result, a_result
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ def a_job(place: Path, name: str, text: str = SLEEPY, **plan: float) -> Job:
     ).job()
 
 
-def run(*jobs: Job, watch: list[Event] | None = None) -> tuple[list[object], Together]:
+def run(*jobs: Job, watch: list[Event] | None = None) -> tuple[list[object], InterleavedRunner]:
     """Run jobs together; return what came of each."""
     seen: list[Event] = [] if watch is None else watch
-    with campaign() as bench:
+    with open_run_session() as bench:
         assert bench.together is not None
-        results = replace(bench, watch=seen.append).play([("side", job) for job in jobs])
+        results = replace(bench, watch=seen.append).run_round([("side", job) for job in jobs])
         return list(results), bench.together
 
 
@@ -158,10 +158,10 @@ def test_models_that_do_not_fit_beside_each_other_are_run_apart(monkeypatch: pyt
         return [replace(a_result(), failures=(oom,))]
 
     monkeypatch.setattr(module, "_run_interleaved", too_large)
-    together = Together(interrupts=())
-    bench = Campaign(execute=Track(), together=together)
+    together = InterleavedRunner(interrupts=())
+    bench = RunSession(execute=SimulatedRuns(), together=together)
     for _ in range(2):
-        assert len(bench.play([("a", a_side("a")), ("b", a_side("b"))])) == 2
+        assert len(bench.run_round([("a", a_side("a")), ("b", a_side("b"))])) == 2
     assert calls == [2]
     assert together.order == ALTERNATING
 
@@ -176,8 +176,12 @@ def test_an_interruption_of_a_round_that_did_not_fit_begins_nothing(monkeypatch:
         return [replace(a_result(), failures=(oom,))]
 
     monkeypatch.setattr(module, "_run_interleaved", too_large)
-    bench = Campaign(execute=Track(), together=Together(interrupts=()), interrupted=lambda: len(interrupts))
-    assert bench.play([("a", a_side("a")), ("b", a_side("b"))]) == []
+    bench = RunSession(
+        execute=SimulatedRuns(),
+        together=InterleavedRunner(interrupts=()),
+        interrupted=lambda: len(interrupts),
+    )
+    assert bench.run_round([("a", a_side("a")), ("b", a_side("b"))]) == []
 
 
 @pytest.mark.parametrize("names", ["ab", pytest.param("ba", marks=pytest.mark.slow)])
@@ -230,17 +234,17 @@ def test_one_after_the_other_ends_at_a_failure() -> None:
         return a_failed_result(job=job)
 
     sides = [("a", a_side("a")), ("b", a_side("b"))]
-    Campaign(execute=execute).play(sides)
+    RunSession(execute=execute).run_round(sides)
     assert ran == ["a"]
-    assert len(Campaign(execute=Track(), interrupted=lambda: 1).play(sides)) == 1
+    assert len(RunSession(execute=SimulatedRuns(), interrupted=lambda: 1).run_round(sides)) == 1
 
 
 def test_an_interruption_is_heard() -> None:
     """Progress says that the current run is the last, and how to end it."""
     seen: list[Event] = []
     interrupts: list[int] = []
-    bench = Campaign(execute=Track(), watch=seen.append, interrupted=lambda: len(interrupts))
-    report = bench.labelled("round 1")
+    bench = RunSession(execute=SimulatedRuns(), watch=seen.append, interrupted=lambda: len(interrupts))
+    report = bench.label_progress("round 1")
     report(Progressed(stage="latency"))
     interrupts.append(2)
     report(Progressed(stage="latency"))
@@ -252,8 +256,8 @@ def test_an_interruption_is_heard() -> None:
 
 def test_a_child_without_a_parent_goes_on() -> None:
     """When the grant pipe ends, there is no other process that could want a turn."""
-    seat = Seat.made()
-    held = Held(granted=seat.theirs[0], asked=seat.theirs[1])
+    seat = TurnGranter.made()
+    held = TurnWaiter(granted=seat.theirs[0], asked=seat.theirs[1])
     os.close(seat.grants)
     held.begin()
     assert held.agreed("steady")
@@ -263,9 +267,9 @@ def test_a_child_without_a_parent_goes_on() -> None:
 
 def test_all_must_have_enough() -> None:
     """A side that has finished a phase goes on until the others have finished it."""
-    seat = Seat.made()
+    seat = TurnGranter.made()
     marks: list[str] = []
-    held = Held(granted=seat.theirs[0], asked=seat.theirs[1], mark=marks.append)
+    held = TurnWaiter(granted=seat.theirs[0], asked=seat.theirs[1], mark=marks.append)
     grants: list[tuple[bool, int]] = []
 
     def parent() -> None:

@@ -5,34 +5,34 @@ import signal
 import pytest
 
 from modeldyno.runtime.interrupts import (
-    Insisted,
+    ForcedInterrupts,
     Terminated,
     counted_interrupts,
-    terminable,
-    told_to_end,
+    sigterm_as_interrupt,
+    sigterm_received,
 )
 
 
 def test_sigterm_is_counted_where_a_program_has_it_so() -> None:
     """While measuring, SIGTERM counts as an interruption like Ctrl-C, but ends a measurement at once."""
-    with terminable():
+    with sigterm_as_interrupt():
         with counted_interrupts() as seen:
-            insisted = Insisted(lambda: len(seen))
+            insisted = ForcedInterrupts(lambda: len(seen))
             signal.raise_signal(signal.SIGINT)
 
-            assert (seen, len(insisted), told_to_end()) == ([signal.SIGINT], 0, False)
+            assert (seen, len(insisted), sigterm_received()) == ([signal.SIGINT], 0, False)
             signal.raise_signal(signal.SIGTERM)
-            assert (seen, len(insisted), told_to_end()) == ([signal.SIGINT, signal.SIGTERM], 2, True)
+            assert (seen, len(insisted), sigterm_received()) == ([signal.SIGINT, signal.SIGTERM], 2, True)
         with pytest.raises(Terminated):
             signal.raise_signal(signal.SIGTERM)
 
 
 def test_the_first_sigterm_ends_one_of_several_measurements_in_order() -> None:
     """It counts once: the child is asked to finish, not killed."""
-    with terminable(), counted_interrupts() as seen:
+    with sigterm_as_interrupt(), counted_interrupts() as seen:
         signal.raise_signal(signal.SIGTERM)
 
-        assert len(Insisted(lambda: len(seen))) == 1
+        assert len(ForcedInterrupts(lambda: len(seen))) == 1
 
 
 def test_a_library_leaves_sigterm_to_its_program() -> None:
@@ -40,16 +40,16 @@ def test_a_library_leaves_sigterm_to_its_program() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with counted_interrupts():
         assert signal.getsignal(signal.SIGTERM) is before
-    with terminable(), counted_interrupts():
+    with sigterm_as_interrupt(), counted_interrupts():
         pass
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_each_command_begins_anew() -> None:
     """A signal counts neither after the command nor for the next one."""
-    with terminable(), counted_interrupts() as seen:
+    with sigterm_as_interrupt(), counted_interrupts() as seen:
         signal.raise_signal(signal.SIGTERM)
 
-    assert (len(seen), told_to_end(), len(Insisted(lambda: 1))) == (1, False, 0)
-    with terminable():
-        assert not told_to_end()
+    assert (len(seen), sigterm_received(), len(ForcedInterrupts(lambda: 1))) == (1, False, 0)
+    with sigterm_as_interrupt():
+        assert not sigterm_received()

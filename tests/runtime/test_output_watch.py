@@ -14,8 +14,8 @@ from modeldyno.core.result.result import FailureKind
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError
-from modeldyno.runtime.inline import inline
-from modeldyno.runtime.output_watch import LOOKS, Looks
+from modeldyno.runtime.inline import run_inline
+from modeldyno.runtime.output_watch import LOOKS, OutputChecks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 QUICK = Plan(min_time=0.02, min_runs=5, max_time=0.5)
 
 
-def looked_at(draw: Callable[[int], Any], calls: int = LOOKS) -> Looks:
-    looks = Looks()
+def looked_at(draw: Callable[[int], Any], calls: int = LOOKS) -> OutputChecks:
+    looks = OutputChecks()
     for number in range(calls):
         looks.add(0, {"y": np.asarray(draw(number))})
     return looks
 
 
-def codes(looks: Looks) -> list[str]:
+def codes(looks: OutputChecks) -> list[str]:
     return [doubt.code for doubt in looks.doubts()]
 
 
@@ -41,7 +41,7 @@ def profiled(folder: Path, body: str) -> Result:
     """Profile a function without arguments that has this body."""
     (folder / "model.py").write_text(f"import numpy as np\nstate = []\ndef model():\n    {body}\n")
     reference = ModelRef(scheme="call", locator=f"{folder / 'model.py'}:model")
-    return inline(Job(model=reference, backend="python", probes=("latency",), plan=QUICK))
+    return run_inline(Job(model=reference, backend="python", probes=("latency",), plan=QUICK))
 
 
 def test_a_model_that_is_steady_is_not_doubted() -> None:
@@ -90,7 +90,7 @@ def test_other_words_for_equal_inputs_are_a_doubt() -> None:
 def test_shapes_that_change_for_equal_inputs_are_a_doubt() -> None:
     """The first shapes are listed, the others counted; an array that comes and goes counts as one, too."""
     (doubt,) = looked_at(lambda n: np.ones(n % 5 + 1)).doubts()
-    coming = Looks()
+    coming = OutputChecks()
     coming.add(0, {"y": np.ones(2)})
     coming.add(0, {"y": np.ones(2), "z": np.ones((2, 3))})
 
@@ -117,7 +117,7 @@ def test_texts_of_other_lengths_differ_in_value_and_not_in_type() -> None:
 
 def test_other_inputs_may_give_other_outputs() -> None:
     """Only outputs of the same payload are compared."""
-    looks = Looks()
+    looks = OutputChecks()
     for number in range(20):
         looks.add(number % 4, {"y": np.full(number % 4 + 1, float(number % 4))})
 
@@ -126,7 +126,7 @@ def test_other_inputs_may_give_other_outputs() -> None:
 
 def test_nothing_but_minus_infinity_is_a_fault_of_the_whole_and_a_doubt_of_a_part() -> None:
     """One array of several may be a mask; if all are minus infinity, the model computes nothing."""
-    whole, part = Looks(), Looks()
+    whole, part = OutputChecks(), OutputChecks()
     whole.add(0, {"y": np.full(3, -np.inf)})
     part.add(0, {"y": np.full(3, -np.inf), "z": np.ones(3)})
 

@@ -13,8 +13,8 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.environment import peaks
 from modeldyno.environment.process_tree import resident_size
 from modeldyno.profiling.request import Request
-from modeldyno.runtime.child_process import isolated
-from modeldyno.runtime.warm_worker import warm
+from modeldyno.runtime.child_process import subprocess_executor
+from modeldyno.runtime.warm_worker import warm_executor
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
@@ -53,7 +53,7 @@ def model(tmp_path: Path) -> str:
 
 def test_what_a_model_holds_is_told(model: str) -> None:
     """A model that holds 256 MiB is measured as 256 MiB, for any number of calls and probes."""
-    with isolated() as executor:
+    with subprocess_executor() as executor:
         few = most(measured(executor, model, "latency", seconds=0.1))
         many = most(measured(executor, model, "latency", "throughput", seconds=3.0))
 
@@ -65,7 +65,7 @@ def test_analysis_and_second_pass_are_not_the_models(tmp_path: Path, monkeypatch
     """The figure is the same with and without layers and analysis, and when the peaks are measured."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     digits = str(ROOT / "examples/digits/digits.onnx")
-    with isolated() as executor:
+    with subprocess_executor() as executor:
         plain = measured(executor, digits, "latency")
         watched = measured(executor, digits, "static", "latency", "layers", "ops")
 
@@ -85,7 +85,7 @@ def test_what_a_model_frees_and_takes_again_counts_once(tmp_path: Path) -> None:
         f"    kept[:] = [numpy.ones({size // 8})]  # lies above them: what is freed below is not given back\n"
         "    return float(blocks[0][0])\n"
     )
-    with isolated() as executor:
+    with subprocess_executor() as executor:
         result = measured(executor, f"call:{path}:call", "latency", "throughput", seconds=1.0)
 
     assert most(result) == pytest.approx(blocks * size, rel=0.3)  # 17 MB are numpy; it was three times
@@ -93,7 +93,7 @@ def test_what_a_model_frees_and_takes_again_counts_once(tmp_path: Path) -> None:
 
 def test_the_memory_of_an_open_model_is_told_alike_by_each_run(model: str) -> None:
     """A second run of a warm child counts from the baseline of the first."""
-    with warm() as executor:
+    with warm_executor() as executor:
         first, second = (most(measured(executor, model, "latency", seconds=s)) for s in (0.1, 0.2))
 
     assert first == pytest.approx(HELD, rel=0.04)
@@ -103,7 +103,7 @@ def test_the_memory_of_an_open_model_is_told_alike_by_each_run(model: str) -> No
 def test_the_peaks_of_the_machine_are_measured_in_another_process() -> None:
     """Measuring them takes hundreds of megabytes, but not in this process."""
     before = resident_size(os.getpid())
-    flops, bandwidth = peaks.measured_apart("float32")
+    flops, bandwidth = peaks.measure_in_subprocess("float32")
 
     assert flops > 1e6
     assert bandwidth > 1e6
@@ -116,6 +116,6 @@ def test_peaks_are_measured_here_where_no_process_answers(
 ) -> None:
     """Used if a process cannot be started, or reports nothing."""
     monkeypatch.setattr(sys, "executable", program)
-    monkeypatch.setattr(peaks, "measured", lambda _dtype: (1.0, 2.0))
+    monkeypatch.setattr(peaks, "measure_peaks", lambda _dtype: (1.0, 2.0))
 
-    assert peaks.measured_apart("float32") == (1.0, 2.0)
+    assert peaks.measure_in_subprocess("float32") == (1.0, 2.0)

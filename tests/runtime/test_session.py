@@ -11,7 +11,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.runtime.session import campaign
+from modeldyno.runtime.session import open_run_session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def job(tmp_path: Path) -> Job:
 
 def test_the_first_interruption_lets_the_measurement_at_work_end(job: Job) -> None:
     """It counts before the next measurement, and causes no doubt about the current one."""
-    with campaign() as bench:
+    with open_run_session() as bench:
         before = bench.interrupted()
 
         def press(event: Event) -> None:
@@ -55,9 +55,9 @@ def test_the_first_interruption_lets_the_measurement_at_work_end(job: Job) -> No
 def test_who_watches_is_handed_on(job: Job) -> None:
     """The watch can be replaced together with the executor; by default events are ignored."""
     seen: list[Event] = []
-    with campaign(seen.append) as bench:
+    with open_run_session(seen.append) as bench:
         bench.execute(job, watch=bench.watch)
-    with campaign() as silent:
+    with open_run_session() as silent:
         silent.watch(seen[0])
 
     assert any(isinstance(event, Progressed) for event in seen)

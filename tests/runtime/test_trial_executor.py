@@ -16,10 +16,10 @@ from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import StaleStudy
 from modeldyno.runtime import trial_executor
-from modeldyno.runtime.child_process import isolated
-from modeldyno.runtime.interrupts import Insisted, counted_interrupts
-from modeldyno.runtime.trial_executor import children
-from modeldyno.runtime.warm_worker import warm
+from modeldyno.runtime.child_process import subprocess_executor
+from modeldyno.runtime.interrupts import ForcedInterrupts, counted_interrupts
+from modeldyno.runtime.trial_executor import subprocess_executors
+from modeldyno.runtime.warm_worker import warm_executor
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
@@ -60,13 +60,13 @@ def processes(model: Path) -> list[str]:
     return (model.parent / "loaded").read_text().split()
 
 
-def carried_out(room: trial_executor.Rooms, asked: Job, *, fresh: bool = False) -> Result:
+def carried_out(room: trial_executor.TrialExecutor, asked: Job, *, fresh: bool = False) -> Result:
     return room(asked, fresh=fresh)(asked, watch=lambda _event: None)
 
 
 def test_in_a_process_each_trial_is_fresh(model: Path) -> None:
     """A backend without a server gets a new process for each trial."""
-    with children(lambda: 0) as room:
+    with subprocess_executors(lambda: 0) as room:
         for fresh in (False, False, True):
             assert carried_out(room, job(model), fresh=fresh).failures == ()
 
@@ -78,7 +78,7 @@ def test_a_server_is_kept_until_a_fresh_one_is_asked_for(
 ) -> None:
     """Loads of one server share its start; a fresh trial has a start of its own."""
     monkeypatch.setattr(trial_executor, "serves", lambda _backend: True)
-    with children(lambda: 0) as room:
+    with subprocess_executors(lambda: 0) as room:
         afresh = (False, False, True, True, False)
         results = [carried_out(room, job(model, n), fresh=fresh) for n, fresh in enumerate(afresh, 1)]
 
@@ -93,7 +93,7 @@ def test_a_server_is_gone_before_a_process_is_measured(model: Path, monkeypatch:
     """A model in a process has the machine for itself."""
     served = {True}
     monkeypatch.setattr(trial_executor, "serves", lambda _backend: True in served)
-    with children(lambda: 0) as room:
+    with subprocess_executors(lambda: 0) as room:
         carried_out(room, job(model))
         (kept,) = processes(model)
         served.clear()
@@ -108,7 +108,7 @@ def test_a_server_is_gone_before_a_process_is_measured(model: Path, monkeypatch:
 
 def test_the_first_interruption_lets_a_trial_finish(model: Path) -> None:
     """After one Ctrl-C the trial finishes, without a doubt; the second ends it at once."""
-    with counted_interrupts() as interrupts, children(lambda: len(interrupts)) as room:
+    with counted_interrupts() as interrupts, subprocess_executors(lambda: len(interrupts)) as room:
 
         def press(_event: Event) -> None:
             if not interrupts:
@@ -132,7 +132,7 @@ def test_the_first_interruption_lets_a_trial_finish(model: Path) -> None:
     assert time.monotonic() - begun < 25
 
 
-@pytest.mark.parametrize("executor", [isolated, warm])
+@pytest.mark.parametrize("executor", [subprocess_executor, warm_executor])
 def test_what_the_watcher_raises_ends_the_child(model: Path, executor: Any) -> None:
     """An exception of the watcher ends the child at once, and the next one is fresh."""
 
@@ -150,5 +150,5 @@ def test_what_the_watcher_raises_ends_the_child(model: Path, executor: Any) -> N
 
 def test_interruptions_are_passed_on_from_the_second() -> None:
     """The first does not count; from the second on all do."""
-    assert [len(Insisted(lambda count=count: count)) for count in range(4)] == [0, 0, 2, 3]  # type: ignore[misc]
-    assert len(Insisted(lambda: True)) == 0
+    assert [len(ForcedInterrupts(lambda count=count: count)) for count in range(4)] == [0, 0, 2, 3]  # type: ignore[misc]
+    assert len(ForcedInterrupts(lambda: True)) == 0

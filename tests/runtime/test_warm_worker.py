@@ -12,7 +12,7 @@ import pytest
 
 from modeldyno import plugins
 from modeldyno.core.load.request_target import Target, Transport
-from modeldyno.core.metrics.measurement import Measurement, observed
+from modeldyno.core.metrics.measurement import Measurement, observed_number
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Event, FailureKind, Result, fold
 from modeldyno.core.spec.input_spec import parse_input
@@ -20,13 +20,13 @@ from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.environment import machine
-from modeldyno.environment.process_tree import family_size, tree
+from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import CanSend, Form, Pass
 from modeldyno.runtime import engine as runtime_engine
 from modeldyno.runtime import session_setup
-from modeldyno.runtime.child_process import isolated
-from modeldyno.runtime.warm_worker import housed, warm
+from modeldyno.runtime.child_process import subprocess_executor
+from modeldyno.runtime.warm_worker import open_warm_worker, warm_executor
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def measured(result: Result) -> set[str]:
 
 def test_one_loading_serves_many_loads(model: Path) -> None:
     """Jobs that differ only in load and Plan run in one process, with a Result each."""
-    with warm() as executor:
+    with warm_executor() as executor:
         results = [execute(executor, job(model, slots)) for slots in (1, 2, 4)]
         results.append(execute(executor, job(model, plan=replace(QUICK, min_runs=7))))
 
@@ -100,10 +100,10 @@ def test_one_loading_serves_many_loads(model: Path) -> None:
 def test_what_a_warm_child_holds_is_no_want_of_memory(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An open model that holds more than the free memory may be measured again."""
     longer = replace(QUICK, min_time=0.5)
-    with housed() as house:
+    with open_warm_worker() as house:
         execute(house.execute, job(model))
         assert house.child is not None
-        held = family_size(tree(house.child.process.pid)[1:])
+        held = tree_memory(list_process_tree(house.child.process.pid)[1:])
         reserve = int(0.05 * machine.memory_limit())
         monkeypatch.setattr(machine, "free_memory", lambda: reserve + held // 2)
         again = execute(house.execute, job(model, plan=longer))
@@ -114,7 +114,7 @@ def test_what_a_warm_child_holds_is_no_want_of_memory(model: Path, monkeypatch: 
 
 def test_what_differs_otherwise_is_loaded_afresh(model: Path) -> None:
     """Another seed is another Job: it gets a new process with another payload."""
-    with warm() as executor:
+    with warm_executor() as executor:
         for seed in (0, 0, 1, 0):
             execute(executor, job(model, plan=replace(QUICK, seed=seed)))
 
@@ -123,7 +123,7 @@ def test_what_differs_otherwise_is_loaded_afresh(model: Path) -> None:
 
 def test_the_isolated_executor_keeps_nothing(model: Path) -> None:
     """With it, two equal Jobs are two processes."""
-    with isolated() as executor:
+    with subprocess_executor() as executor:
         for _ in range(2):
             execute(executor, job(model))
 
@@ -133,7 +133,7 @@ def test_the_isolated_executor_keeps_nothing(model: Path) -> None:
 @pytest.mark.parametrize(("name", "kind"), [("die", FailureKind.CRASH), ("fail", FailureKind.ERROR)])
 def test_after_a_failure_comes_a_fresh_child(model: Path, name: str, kind: FailureKind) -> None:
     """A crash or an exception is reported, and the child not used again."""
-    with warm() as executor:
+    with warm_executor() as executor:
         fine = execute(executor, job(model))
         (model.parent / name).touch()
         wrong = execute(executor, job(model, 2))
@@ -148,7 +148,7 @@ def test_after_a_failure_comes_a_fresh_child(model: Path, name: str, kind: Failu
 
 def test_a_wrong_request_is_raised_here(model: Path) -> None:
     """An invalid Job raises, and the next one runs."""
-    with warm() as executor:
+    with warm_executor() as executor:
         with pytest.raises(RequestError, match="needs a session of a model behind a server"):
             execute(executor, job(model, probes=("load",)))
         assert execute(executor, job(model)).failures == ()
@@ -156,7 +156,7 @@ def test_a_wrong_request_is_raised_here(model: Path) -> None:
 
 def test_nothing_is_left_behind(model: Path) -> None:
     """The child is gone once the executor is closed, whatever its Jobs did."""
-    with warm() as executor:
+    with warm_executor() as executor:
         execute(executor, job(model))
         (pid,) = loads(model)
         assert Path(f"/proc/{pid}").exists()
@@ -172,7 +172,7 @@ def test_an_interruption_is_told(model: Path) -> None:
             signal.raise_signal(signal.SIGINT)
 
     stream: list[bool] = []
-    with warm() as executor:
+    with warm_executor() as executor:
         result = executor(job(model, plan=replace(QUICK, min_time=30.0, max_time=60.0)), watch=watch)
 
     assert "interrupted" in {item.code for item in result.doubts}
@@ -220,7 +220,7 @@ class Served:
     def measure(self, subject: Subject, _plan: Plan) -> Iterator[Measurement]:
         """Record the load, and yield its rate."""
         self.loads.append(subject.load)
-        yield observed("request_rate", 10.0 * (subject.load.slots or 0 if subject.load else 0))
+        yield observed_number("request_rate", 10.0 * (subject.load.slots or 0 if subject.load else 0))
         if self.broken:
             raise ConnectionResetError("the server is gone")
 
@@ -244,17 +244,17 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     return fake
 
 
-def carried_out(slots: int, kept: runtime_engine.Warm | None, **config: KnobValue) -> Result:
+def carried_out(slots: int, kept: runtime_engine.OpenSession | None, **config: KnobValue) -> Result:
     server_job = job(Path("fake.py"), slots, probes=("load",), inputs=(parse_input("x=1x4"),), config=config)
     stream = runtime_engine.events(
         server_job, interrupted=lambda: False, watch=lambda _event: None, warm=kept
     )
-    return fold(runtime_engine.empty(server_job), stream)
+    return fold(runtime_engine.empty_result(server_job), stream)
 
 
 def test_a_server_stays_up_between_loads(served: Served) -> None:
     """One server serves each load in turn, and is stopped at the end."""
-    with runtime_engine.Warm() as kept:
+    with runtime_engine.OpenSession() as kept:
         results = [carried_out(slots, kept) for slots in (1, 8)]
         assert (served.opened, served.closed) == (1, 0)
 
@@ -266,7 +266,7 @@ def test_a_server_stays_up_between_loads(served: Served) -> None:
 
 def test_another_configuration_is_another_server(served: Served) -> None:
     """The model stays loaded; the previous server is stopped, and the current one reused."""
-    with runtime_engine.Warm() as kept:
+    with runtime_engine.OpenSession() as kept:
         results = [carried_out(1, kept, instances=n) for n in (1, 2, 2, 1)]
         assert (served.opened, served.closed) == (3, 2)
 
@@ -277,7 +277,7 @@ def test_another_configuration_is_another_server(served: Served) -> None:
 
 def test_what_is_closed_is_opened_by_the_next_run(served: Served) -> None:
     """Asking for a fresh server of the same configuration closes the current one."""
-    with runtime_engine.Warm() as kept:
+    with runtime_engine.OpenSession() as kept:
         kept.close()  # nothing is open yet
         carried_out(1, kept)
         kept.close()
@@ -289,7 +289,7 @@ def test_what_is_closed_is_opened_by_the_next_run(served: Served) -> None:
 
 def test_a_server_that_broke_is_stopped_at_once(served: Served) -> None:
     """Measurements are kept, the failure reported, and the next load gets another server."""
-    with runtime_engine.Warm() as kept:
+    with runtime_engine.OpenSession() as kept:
         carried_out(1, kept)
         served.broken = True
         failed = carried_out(2, kept)

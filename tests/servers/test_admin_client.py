@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno.errors import RequestError
-from modeldyno.servers.admin_client import Control, Refused
+from modeldyno.servers.admin_client import AdminClient, AdminRequestRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,13 +48,13 @@ class Echo(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def control() -> Iterator[Control]:
+def control() -> Iterator[AdminClient]:
     """A control of a server that echoes."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever)
     thread.start()
-    found = Control.at(f"http://127.0.0.1:{server.server_port}/base/", {"X-Token": "secret"})
+    found = AdminClient.at(f"http://127.0.0.1:{server.server_port}/base/", {"X-Token": "secret"})
     yield found
     found.close()
     server.shutdown()
@@ -62,7 +62,7 @@ def control() -> Iterator[Control]:
     server.server_close()
 
 
-def test_paths_and_headers(control: Control) -> None:
+def test_paths_and_headers(control: AdminClient) -> None:
     """The path of the address comes first, headers go with each request, and are shown nowhere."""
     assert control.get("/v2") == ["/base/v2", "secret"]
     assert control.post("/v2", {"a": 1}) == {"a": 1}
@@ -70,17 +70,17 @@ def test_paths_and_headers(control: Control) -> None:
     assert "secret" not in repr(control)
 
 
-def test_an_answer_that_is_an_error(control: Control) -> None:
+def test_an_answer_that_is_an_error(control: AdminClient) -> None:
     """The server's own words are in the error."""
-    with pytest.raises(Refused, match=r"^400: it is wrong$"):
+    with pytest.raises(AdminRequestRefused, match=r"^400: it is wrong$"):
         control.get("/wrong")
-    with pytest.raises(Refused, match="500: no message"):
+    with pytest.raises(AdminRequestRefused, match="500: no message"):
         control.get("/bare")
     with pytest.raises(OSError, match="not JSON: 'no json'"):
         control.get("/text")
 
 
-def test_a_connection_that_the_server_closed_is_opened_anew(control: Control) -> None:
+def test_a_connection_that_the_server_closed_is_opened_anew(control: AdminClient) -> None:
     """A connection that was kept open and is gone costs another try, no error."""
     assert control.get("/drop") == {}
     assert control.get("/v2") == ["/base/v2", "secret"]
@@ -89,7 +89,7 @@ def test_a_connection_that_the_server_closed_is_opened_anew(control: Control) ->
 def test_nobody_there() -> None:
     """A server that does not answer is an OSError."""
     with pytest.raises(OSError, match=r"127\.0\.0\.1:1 does not answer"):
-        Control(port=1, timeout=5).get("/v2")
+        AdminClient(port=1, timeout=5).get("/v2")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_nobody_there() -> None:
 )
 def test_addresses(url: str, found: tuple[str, int, bool]) -> None:
     """An address may leave out what is usual."""
-    control = Control.at(url)
+    control = AdminClient.at(url)
     assert (control.host, control.port, control.secure) == found
 
 
@@ -110,4 +110,4 @@ def test_addresses(url: str, found: tuple[str, int, bool]) -> None:
 def test_what_is_no_address(url: str) -> None:
     """Anything else is refused."""
     with pytest.raises(RequestError, match="is not a server's address"):
-        Control.at(url)
+        AdminClient.at(url)

@@ -40,7 +40,7 @@ def tiny(engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    recipe = install.Recipe(
+    recipe = install.InstallRecipe(
         name="tiny", title="Tiny", packages=("tinyengine==1.0",), options={"extra": ("tinyextra==2.0",)}
     )
     monkeypatch.setitem(install.RECIPES, "tiny", recipe)
@@ -57,52 +57,52 @@ def test_an_engine_is_installed_and_can_grow(tiny: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setitem(install.RECIPES, "tiny", replace(recipe, finish=interrupted))
     with pytest.raises(KeyboardInterrupt):
-        install.install("tiny", (), said.append)
-    assert install.find("tiny") is None
+        install.install_server("tiny", (), said.append)
+    assert install.find_installed("tiny") is None
     with pytest.raises(MissingExtra, match="modeldyno engine install tiny"):
-        install.need("tiny")
+        install.require_installed("tiny")
 
     monkeypatch.setitem(install.RECIPES, "tiny", recipe)
     again: list[str] = []
-    found = install.install("tiny", (), again.append)
+    found = install.install_server("tiny", (), again.append)
     assert any(line.startswith("creating an environment") for line in said)
     assert not any(line.startswith("creating an environment") for line in again)
-    assert found == install.find("tiny")
+    assert found == install.find_installed("tiny")
     assert found.versions["tinyengine"] == "1.0"
     assert set(found.versions) == {"python", "tinyengine"}
     assert (found.site / "tinyengine.py").exists()
     assert found.environment["PATH"].startswith(str(tiny / "tiny" / "venv" / "bin"))
-    assert install.size(found.folder) > 10_000
+    assert install.directory_size(found.folder) > 10_000
 
-    assert install.install("tiny", ("extra",), again.append).versions["tinyextra"] == "2.0"
+    assert install.install_server("tiny", ("extra",), again.append).versions["tinyextra"] == "2.0"
     monkeypatch.setitem(install.RECIPES, "tiny", replace(recipe, packages=("nosuchpackage==3",)))
     with pytest.raises(RequestError, match=r"Cannot install nosuchpackage==3: .*nosuchpackage==3"):
-        install.install("tiny", (), again.append)
+        install.install_server("tiny", (), again.append)
 
 
 def test_what_is_no_engine(engines: Path) -> None:
     """A misspelt engine, and an option that it has not, are refused with the nearest."""
     del engines
     with pytest.raises(UnknownName, match="did you mean 'triton'"):
-        install.install("tritn")
+        install.install_server("tritn")
     with pytest.raises(UnknownName, match="did you mean 'torch'"):
-        install.install("triton", ("torsh",))
+        install.install_server("triton", ("torsh",))
 
 
 def test_a_damaged_receipt_is_none(engines: Path) -> None:
     """What cannot be read was not installed."""
     (engines / "triton").mkdir(parents=True)
     (engines / "triton" / "installed.json").write_text("{")
-    assert install.find("triton") is None
+    assert install.find_installed("triton") is None
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence names the variable that says where to install."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MODELDYNO_ENGINES", str(tmp_path / "file"))
-    monkeypatch.setitem(install.RECIPES, "a", install.Recipe(name="a", title="A", packages=("a",)))
+    monkeypatch.setitem(install.RECIPES, "a", install.InstallRecipe(name="a", title="A", packages=("a",)))
     with pytest.raises(RequestError, match="set MODELDYNO_ENGINES to another directory"):
-        install.install("a")
+        install.install_server("a")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_java_that_is_too_old(
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert subprocess.run([install.java(), "-version"], check=True, capture_output=True).returncode == 0
+    assert subprocess.run([install.find_java(), "-version"], check=True, capture_output=True).returncode == 0
     found = install._torchserve_possible()
     assert said in found
     assert bool(found) == bool(said)
@@ -171,6 +171,6 @@ def test_a_triton_of_others_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     server.write_text("#!/bin/sh\n")
     server.chmod(0o755)
     monkeypatch.setenv("PATH", str(server.parent))
-    found = triton.program()
+    found = triton.find_tritonserver()
     assert (found.path, found.backends) == (str(server), tmp_path / "opt" / "backends")
-    assert triton.elsewhere() == str(server)
+    assert triton.find_other_tritonserver() == str(server)

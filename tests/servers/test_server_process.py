@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from modeldyno.environment.process_tree import tree
-from modeldyno.servers.server_process import Launch, ServerFailed, how_it_ended, running, tail
+from modeldyno.environment.process_tree import list_process_tree
+from modeldyno.servers.server_process import Launch, ServerFailed, describe_exit_code, read_tail, run_server
 from modeldyno.servers.tcp_ports import free_ports
 
 Make = Callable[..., Launch]
@@ -30,10 +30,10 @@ def get(port: int, path: str = "/", patience: float = 30.0) -> bytes:
 
 def test_a_server_is_ready_when_it_is_given_and_gone_afterwards(fake: Make) -> None:
     """The server answers inside the context; outside, its processes and its directory are gone."""
-    with running(fake(daemons=1)) as server:
+    with run_server(fake(daemons=1)) as server:
         assert get(server.ports["http"]) == b"hello"
         assert server.ended() == ""
-        family = tree(server.pid)
+        family = list_process_tree(server.pid)
         assert len(family) == 3
     assert not any(Path(f"/proc/{pid}").exists() for pid in family)
     assert not Path(server.folder).exists()
@@ -42,7 +42,7 @@ def test_a_server_is_ready_when_it_is_given_and_gone_afterwards(fake: Make) -> N
 def test_its_environment_is_ours_with_changes(fake: Make) -> None:
     """A variable can be set for the server, and taken away."""
     code = "import os; print('error', sorted({'WORD', 'HOME', 'PATH'} & set(os.environ)))"
-    with pytest.raises(ServerFailed) as failed, running(fake(code)):
+    with pytest.raises(ServerFailed) as failed, run_server(fake(code)):
         pass
     assert "['PATH', 'WORD']" in str(failed.value)
 
@@ -50,7 +50,7 @@ def test_its_environment_is_ours_with_changes(fake: Make) -> None:
 def test_a_server_that_ends_tells_why(fake: Make, engines: Path) -> None:
     """One sentence has the exit code, the cause and the place of the log; the log's errors go beside it."""
     code = "print('error 7: a first sign', flush=True); raise RuntimeError('no such model')"
-    with pytest.raises(ServerFailed) as failed, running(fake(code)):
+    with pytest.raises(ServerFailed) as failed, run_server(fake(code)):
         pass
     (log,) = (engines / "logs").iterdir()
     assert str(failed.value) == f"fake ended with exit code 1: RuntimeError: no such model; its log is {log}"
@@ -60,14 +60,17 @@ def test_a_server_that_ends_tells_why(fake: Make, engines: Path) -> None:
 def test_a_command_that_is_not_there(fake: Make) -> None:
     """A program that cannot be started is named."""
     launch = replace(fake(), command=lambda _folder, _ports: ["/no/such/program"])
-    with pytest.raises(ServerFailed, match="No such file or directory: /no/such/program"), running(launch):
+    with pytest.raises(ServerFailed, match="No such file or directory: /no/such/program"), run_server(launch):
         pass
 
 
 def test_a_server_that_is_never_ready_is_given_up(fake: Make, tmp_path: Path) -> None:
     """When the time is up it is ended, and the error says so."""
     code = "import time; time.sleep(600)"
-    with pytest.raises(ServerFailed, match=r"was not ready after 0\.2 s"), running(fake(code, patience=0.2)):
+    with (
+        pytest.raises(ServerFailed, match=r"was not ready after 0\.2 s"),
+        run_server(fake(code, patience=0.2)),
+    ):
         pass
     assert list((tmp_path / "temporary").glob("modeldyno-fake-*")) == []
 
@@ -76,7 +79,7 @@ def test_a_server_that_tries_for_ever_is_given_up(fake: Make) -> None:
     """Where the log says that there is no hope, nobody waits until the time is up."""
     code = "import time; print('ValueError: 7\\nno worker is left', flush=True); time.sleep(600)"
     launch = replace(fake(code, patience=300.0), hopeless=re.compile("no worker"))
-    with pytest.raises(ServerFailed, match="will not be ready: ValueError: 7"), running(launch):
+    with pytest.raises(ServerFailed, match="will not be ready: ValueError: 7"), run_server(launch):
         pass
 
 
@@ -88,7 +91,7 @@ def test_shared_memory_goes_with_the_server(fake: Make) -> None:
         "pathlib.Path('/dev/shm', os.path.basename(os.getcwd()) + '_region').touch()\n"
         + fake().command(Path(), {"http": 1})[2]
     )
-    with running(replace(fake(code), grace=0.0)) as server:
+    with run_server(replace(fake(code), grace=0.0)) as server:
         region = Path("/dev/shm", f"{Path(server.folder).name}_region")
         assert region.exists()
     assert not region.exists()
@@ -96,7 +99,7 @@ def test_shared_memory_goes_with_the_server(fake: Make) -> None:
 
 def test_it_is_told_when_a_server_ends_by_itself(fake: Make) -> None:
     """A server that ends in the middle of its work says how, and the context can still be left."""
-    with running(fake()) as server:
+    with run_server(fake()) as server:
         get(server.ports["http"], "/end")
         server.guard.wait(60)
         assert server.ended() == "ended with exit code 3"
@@ -108,10 +111,10 @@ def test_files_that_cannot_be_written_leave_nothing(fake: Make, tmp_path: Path) 
     def refuse(_folder: Path, _ports: dict[str, int]) -> list[str]:
         raise ZeroDivisionError
 
-    before = set(tree(os.getpid()))
-    with pytest.raises(ZeroDivisionError), running(replace(fake(), command=refuse)):
+    before = set(list_process_tree(os.getpid()))
+    with pytest.raises(ZeroDivisionError), run_server(replace(fake(), command=refuse)):
         pass
-    assert set(tree(os.getpid())) <= before
+    assert set(list_process_tree(os.getpid())) <= before
     assert list((tmp_path / "temporary").glob("modeldyno-fake-*")) == []
 
 
@@ -121,7 +124,7 @@ def test_a_port_that_is_taken_is_named(fake: Make) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(ServerFailed, match=f"cannot use port {port}"), running(fake(port=port)):
+        with pytest.raises(ServerFailed, match=f"cannot use port {port}"), run_server(fake(port=port)):
             pass
 
 
@@ -135,7 +138,7 @@ def test_another_free_port_is_tried(fake: Make, monkeypatch: pytest.MonkeyPatch)
             "modeldyno.servers.server_process.free_ports",
             lambda count: (given.pop(),) if given else free_ports(count),
         )
-        with running(replace(fake(), ready=answers_hello)) as server:
+        with run_server(replace(fake(), ready=answers_hello)) as server:
             assert get(server.ports["http"]) == b"hello"
         assert given == []
 
@@ -149,10 +152,10 @@ def test_a_fault_of_its_own_costs_another_start(fake: Make, tmp_path: Path) -> N
         "    mark.touch()\n"
         "    raise RuntimeError('lost the race')\n" + fake().command(Path(), {"http": 1})[2]
     )
-    with pytest.raises(ServerFailed, match="lost the race"), running(fake(code)):
+    with pytest.raises(ServerFailed, match="lost the race"), run_server(fake(code)):
         pass
     mark.unlink()
-    with running(replace(fake(code), passing=re.compile("lost the race"))) as server:
+    with run_server(replace(fake(code), passing=re.compile("lost the race"))) as server:
         assert get(server.ports["http"]) == b"hello"
 
 
@@ -173,7 +176,7 @@ def test_the_log_is_kept(fake: Make, engines: Path) -> None:
         old.write_text("")
         os.utime(old, (number, number))
     code = "print('the error of the day')"
-    with pytest.raises(ServerFailed), running(fake(code)):
+    with pytest.raises(ServerFailed), run_server(fake(code)):
         pass
     kept = sorted(path.name for path in logs.iterdir())
     assert len(kept) == 20
@@ -189,16 +192,16 @@ def test_the_log_is_kept(fake: Make, engines: Path) -> None:
 )
 def test_an_end_is_put_in_words(code: int, said: str) -> None:
     """Exit codes and signals are told apart."""
-    assert how_it_ended(code) == said
+    assert describe_exit_code(code) == said
 
 
 def test_the_tail_begins_with_a_whole_line(tmp_path: Path) -> None:
     """The end of a long log begins where a line does; a log that is not there is empty."""
     path = tmp_path / "a.log"
     path.write_text("first line\nsecond\nthird\n")
-    assert tail(path, 12) == "third"
-    assert tail(path) == "first line\nsecond\nthird"
-    assert tail(tmp_path / "none.log") == ""
+    assert read_tail(path, 12) == "third"
+    assert read_tail(path) == "first line\nsecond\nthird"
+    assert read_tail(tmp_path / "none.log") == ""
 
 
 def test_a_server_that_is_slow_to_come_is_waited_for(fake: Make) -> None:
@@ -207,6 +210,6 @@ def test_a_server_that_is_slow_to_come_is_waited_for(fake: Make) -> None:
         f"import time; time.sleep(1)\nimport sys; sys.argv[2] = '0'\n{fake().command(Path(), {'http': 1})[2]}"
     )
     begin = time.monotonic()
-    with running(fake(code)) as server:
+    with run_server(fake(code)) as server:
         assert get(server.ports["http"]) == b"hello"
         assert time.monotonic() - begin > 1

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.servers.startup_error import cause, excerpt
+from modeldyno.servers.startup_error import error_excerpt, find_cause
 
 TRITON = """
 E1121 22:34:57.484310 31300 server.cc:241] "CudaDriverHelper has not been initialized."
@@ -78,15 +78,15 @@ GROUP = """
 )  # fmt: skip
 def test_the_cause_in_a_log(log: str, line: str) -> None:
     """The surest mark of a cause wins, the last such line, bare of time and source, and short."""
-    assert cause(log) == line
+    assert find_cause(log) == line
 
 
 def test_an_excerpt_has_the_lines_that_speak_of_a_failure() -> None:
     """Each once, in their order, without what every machine without a GPU says; eight at most."""
-    assert excerpt(TRITON).splitlines() == [
+    assert error_excerpt(TRITON).splitlines() == [
         'Failed to initialize Python stub: ValueError: it is "odd"',
         "failed to load 'm' version 1: Internal: it is \"odd\"",
         "Internal - failed to load all models",
     ]
-    assert excerpt("error 1\nerror 1\nfine") == "error 1"
-    assert len(excerpt("\n".join(f"error {number}" for number in range(20))).splitlines()) == 8
+    assert error_excerpt("error 1\nerror 1\nfine") == "error 1"
+    assert len(error_excerpt("\n".join(f"error {number}" for number in range(20))).splitlines()) == 8

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from modeldyno.environment.process_tree import birth, tree
+from modeldyno.environment.process_tree import list_process_tree, start_ticks
 
 STARTER = """
 import sys, time
@@ -46,7 +46,7 @@ def started(engines: Path) -> tuple[subprocess.Popen[str], int, Path]:
 def left_after(family: dict[int, int], patience: float = 60.0) -> list[int]:
     """Wait until all of these processes are gone; give those that are not."""
     deadline = time.monotonic() + patience
-    while left := [pid for pid, born in family.items() if birth(pid) == born]:
+    while left := [pid for pid, born in family.items() if start_ticks(pid) == born]:
         if time.monotonic() > deadline:
             return left
         time.sleep(0.05)
@@ -55,7 +55,7 @@ def left_after(family: dict[int, int], patience: float = 60.0) -> list[int]:
 
 def family_of(guard: int) -> dict[int, int]:
     """Give the guard and all that descends from it, with their births."""
-    return {pid: birth(pid) for pid in tree(guard)}
+    return {pid: start_ticks(pid) for pid in list_process_tree(guard)}
 
 
 def kill_the_starter(engines: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_guard_that_is_asked_to_end_ends_the_server_first(engines: Path, numbe
     finally:
         starter.kill()
         starter.wait()
-    assert left_after({guard: birth(guard)}) == []
+    assert left_after({guard: start_ticks(guard)}) == []
     assert not folder.exists()
 
 
@@ -102,10 +102,12 @@ def test_the_server_does_not_outlive_a_guard_that_is_killed(engines: Path) -> No
     """When the guard itself is killed, the system ends the server with it."""
     starter, guard, _ = started(engines)
     server = next(
-        pid for pid in tree(guard)[1:] if b"BaseHTTPRequestHandler" in cmdline(pid) and parent(pid) == guard
+        pid
+        for pid in list_process_tree(guard)[1:]
+        if b"BaseHTTPRequestHandler" in cmdline(pid) and parent(pid) == guard
     )
-    born = birth(server)
-    rest = [pid for pid in tree(guard) if pid not in {guard, server}]
+    born = start_ticks(server)
+    rest = [pid for pid in list_process_tree(guard) if pid not in {guard, server}]
     os.kill(guard, signal.SIGKILL)
     try:
         assert left_after({server: born}) == []

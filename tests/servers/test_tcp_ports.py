@@ -40,13 +40,13 @@ def test_a_port_in_use_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        assert tcp_ports.taken([port]) == (port,)
+        assert tcp_ports.ports_in_use([port]) == (port,)
         monkeypatch.setattr(tcp_ports, "_LOWEST", port)
         monkeypatch.setattr(tcp_ports, "_highest", lambda: port + 1)
         monkeypatch.setattr(tcp_ports, "_TRIES", 3)
         with pytest.raises(RequestError, match="no 1 free ports"):
             tcp_ports.free_ports(1)
-    assert tcp_ports.taken([port]) == ()
+    assert tcp_ports.ports_in_use([port]) == ()
 
 
 def test_the_conventional_table() -> None:
@@ -78,14 +78,14 @@ def test_the_conventional_table() -> None:
 )
 def test_ports_that_a_user_wants(text: str, found: dict[str, int]) -> None:
     """Ports are free ones, conventional ones, or numbers in order."""
-    assert tcp_ports.chosen(text, {"http": 1, "grpc": 2}) == found
+    assert tcp_ports.parse_ports(text, {"http": 1, "grpc": 2}) == found
 
 
 @pytest.mark.parametrize("text", ["", "8000", "a,b", "1,2,3", "70000,1", "-1,2"])
 def test_what_are_no_ports(text: str) -> None:
     """Anything else is refused with what would do."""
     with pytest.raises(RequestError, match=r"2 numbers \(http, grpc\)"):
-        tcp_ports.chosen(text, {"http": 1, "grpc": 2})
+        tcp_ports.parse_ports(text, {"http": 1, "grpc": 2})
 
 
 def test_where_engines_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,11 +93,11 @@ def test_where_engines_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv(servers_paths.VARIABLE, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    assert servers_paths.root() == tmp_path / ".local" / "share" / "modeldyno" / "engines"
+    assert servers_paths.servers_root() == tmp_path / ".local" / "share" / "modeldyno" / "engines"
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert servers_paths.root() == tmp_path / "data" / "modeldyno" / "engines"
+    assert servers_paths.servers_root() == tmp_path / "data" / "modeldyno" / "engines"
     monkeypatch.setenv(servers_paths.VARIABLE, str(tmp_path / "other"))
-    assert servers_paths.root() == tmp_path / "other"
+    assert servers_paths.servers_root() == tmp_path / "other"
 
 
 def test_logs_go_elsewhere_where_nothing_can_be_written(
@@ -107,4 +107,4 @@ def test_logs_go_elsewhere_where_nothing_can_be_written(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(servers_paths.VARIABLE, str(tmp_path / "file" / "engines"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert servers_paths.log_file("a").parent == tmp_path / "modeldyno-logs"
+    assert servers_paths.new_log_file("a").parent == tmp_path / "modeldyno-logs"

@@ -7,7 +7,7 @@ import pytest
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RequestError
 from modeldyno.servers import triton_config, triton_repository_writer
-from modeldyno.servers.triton_config import changed, text
+from modeldyno.servers.triton_config import to_pbtxt, with_settings
 
 IMAGE = InputSpec(name="image", shape=("batch", 3, "height", 8), dtype="float32")
 LABEL = InputSpec(name="label", shape=("batch",), dtype="int64")
@@ -21,7 +21,7 @@ BASE = {
 
 def test_the_text_of_a_configuration() -> None:
     """Words of Triton have no quotation marks, text has; messages repeat, numbers stand in a list."""
-    assert text({**BASE, "dynamic_batching": {"preferred_batch_size": [4, 8]}}) == (
+    assert to_pbtxt({**BASE, "dynamic_batching": {"preferred_batch_size": [4, 8]}}) == (
         'name: "m"\n'
         "max_batch_size: 8\n"
         "instance_group {\n"
@@ -58,12 +58,12 @@ def test_the_text_of_a_configuration() -> None:
 )
 def test_values_are_written_as_text_protobuf(config: dict[str, object], written: str) -> None:
     """Every kind of value has its form."""
-    assert text(config) == written
+    assert to_pbtxt(config) == written
 
 
 def test_any_field_is_set_by_its_path() -> None:
     """Paths go through messages, lists and parameters, and what is not there is made."""
-    found = changed(
+    found = with_settings(
         BASE,
         {
             "max_batch_size": "16",
@@ -95,14 +95,14 @@ def test_any_field_is_set_by_its_path() -> None:
 def test_a_path_through_a_number_is_refused() -> None:
     """A field without parts has no fields, and a path is needed."""
     with pytest.raises(RequestError, match=r"'max_batch_size' is 8, which has no fields"):
-        changed(BASE, {"max_batch_size.a": "1"})
+        with_settings(BASE, {"max_batch_size.a": "1"})
     with pytest.raises(RequestError, match="needs a path"):
-        changed(BASE, {".": "1"})
+        with_settings(BASE, {".": "1"})
 
 
 def test_the_batch_is_left_out_of_dims() -> None:
     """With batches the first axis is Triton's own; free dimensions are -1; a lone batch axis becomes [1]."""
-    config = triton_repository_writer.configuration("m", "python", [IMAGE], [LABEL], max_batch=8)
+    config = triton_repository_writer.minimal_config("m", "python", [IMAGE], [LABEL], max_batch=8)
     assert config["input"] == [{"name": "image", "data_type": "TYPE_FP32", "dims": [3, -1, 8]}]
     assert config["output"] == [
         {"name": "label", "data_type": "TYPE_INT64", "dims": [1], "reshape": {"shape": []}}
@@ -111,7 +111,7 @@ def test_the_batch_is_left_out_of_dims() -> None:
 
 def test_without_batches_dims_are_whole() -> None:
     """Without batches every axis is written."""
-    config = triton_repository_writer.configuration("m", "python", [IMAGE], [LABEL], max_batch=0)
+    config = triton_repository_writer.minimal_config("m", "python", [IMAGE], [LABEL], max_batch=0)
     assert config["input"][0]["dims"] == [-1, 3, -1, 8]
     assert config["output"][0]["dims"] == [-1]
 
@@ -129,7 +129,7 @@ def test_without_batches_dims_are_whole() -> None:
 def test_tensors_that_triton_cannot_have(spec: InputSpec, said: str) -> None:
     """A dtype that Triton has not, and a shape that nobody knows, are refused."""
     with pytest.raises(RequestError, match=said):
-        triton_repository_writer.configuration("m", "python", [spec], [LABEL], max_batch=0)
+        triton_repository_writer.minimal_config("m", "python", [spec], [LABEL], max_batch=0)
 
 
 def test_every_dtype_of_ours_has_one_of_tritons() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno.core.load.multi_model import at
+from modeldyno.core.load.multi_model import with_model_scope
 from modeldyno.core.result.result import Found
 from modeldyno.core.study.ranking import ranking
 from modeldyno.environment import machine
@@ -16,10 +16,10 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.runtime.engine import _configs
 from modeldyno.runtime.warm_worker import _shared_part
 from modeldyno.sweeps import build as words_of
-from modeldyno.sweeps.loop import sweep
-from modeldyno.sweeps.point_to_job import placed
-from modeldyno.sweeps.yaml_file import Words, parse
-from modeldyno.testing.studies import Bench
+from modeldyno.sweeps.loop import run_trials
+from modeldyno.sweeps.point_to_job import job_at_point
+from modeldyno.sweeps.yaml_file import SweepConfig, parse_sweep_text
+from modeldyno.testing.studies import SimulatedTrials
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Event
@@ -32,10 +32,12 @@ SECOND = f"{MODEL} name=b concurrency=4 max_batch=16"
 
 def told(**tree: Any) -> Study:
     """Read the configuration of two models on one Triton from Python."""
-    return words_of.study(Words(tree={"model": MODEL, "backend": "triton", "beside": SECOND, **tree}))[0]
+    return words_of.build_study(
+        SweepConfig(tree={"model": MODEL, "backend": "triton", "beside": SECOND, **tree})
+    )[0]
 
 
-class Shared(Bench):
+class Shared(SimulatedTrials):
     """Simulates two models that share two instances' worth of one machine."""
 
     __slots__ = ()
@@ -47,9 +49,16 @@ class Shared(Bench):
         parts = []
         for weight, count in ((300.0, mine), (100.0, theirs)):
             rate = weight * count / slow
-            parts.append(Bench(rate=partial(_constant, rate))._events(job, fresh=fresh))
+            parts.append(SimulatedTrials(rate=partial(_constant, rate))._events(job, fresh=fresh))
         own, beside = parts
-        return [*own, *(Found(measurement=at("b", e.measurement)) for e in beside if isinstance(e, Found))]
+        return [
+            *own,
+            *(
+                Found(measurement=with_model_scope("b", e.measurement))
+                for e in beside
+                if isinstance(e, Found)
+            ),
+        ]
 
 
 def _constant(rate: float, _point: object) -> float:
@@ -63,7 +72,7 @@ def test_knobs_and_loads_of_each_model_are_placed() -> None:
         set={"b.queue_delay": 100, "queue_delay": 50},
     )
     point = {"instances": 2, "b.instances": 3, "concurrency": 2, "b.concurrency": 8}
-    job = placed(study, point)
+    job = job_at_point(study, point)
     (other,) = job.beside
 
     assert (job.config["instances"], job.config["queue_delay"]) == (2, 50)
@@ -73,7 +82,7 @@ def test_knobs_and_loads_of_each_model_are_placed() -> None:
     assert other.load is not None
     assert (job.load.concurrency, other.load.concurrency) == (2, 8)
     assert study.configuration(point) == {"instances": 2, "b.instances": 3}
-    assert placed(study, {"instances": 2}).beside[0].load == study.job.beside[0].load
+    assert job_at_point(study, {"instances": 2}).beside[0].load == study.job.beside[0].load
     assert study.default == {"instances": 1, "b.instances": 1}
 
 
@@ -81,7 +90,7 @@ def test_a_server_stays_open_while_any_load_changes() -> None:
     """Another load of the second model needs no restart; another knob of it does."""
     study = told(space={"b.instances": "1,2", "b.concurrency": "1,8"})
     one, other, third = (
-        placed(study, {"b.instances": instances, "b.concurrency": slots})
+        job_at_point(study, {"b.instances": instances, "b.concurrency": slots})
         for instances, slots in ((1, 1), (1, 8), (2, 8))
     )
     assert _shared_part(one) == _shared_part(other) == _shared_part(third)  # the child stays in any case
@@ -136,7 +145,7 @@ def test_wrong_words_are_refused(tree: dict[str, Any], error: type[Exception], s
 
     def asked() -> None:
         study = told(**{"space": {"instances": "1,2"}, **tree})
-        placed(study, {**study.default, "b.max_batch": 1})
+        job_at_point(study, {**study.default, "b.max_batch": 1})
 
     with pytest.raises(error, match=said):
         asked()
@@ -145,11 +154,11 @@ def test_wrong_words_are_refused(tree: dict[str, Any], error: type[Exception], s
 def test_a_file_has_them_in_a_list() -> None:
     """The same text as on the command line, and the line of an error."""
     text = f"model: {MODEL}\nbackend: triton\nbeside:\n  - {SECOND}\nspace: {{b.instances: [1, 2]}}\n"
-    study = words_of.study(parse(text, "s.yaml"))[0]
+    study = words_of.build_study(parse_sweep_text(text, "s.yaml"))[0]
     assert [spec.name for spec in study.job.beside] == ["b"]
     assert study.job.name == "digits"
     with pytest.raises(RequestError, match=r"s\.yaml.*line 4"):
-        words_of.study(parse(text.replace("name=b", "name"), "s.yaml"))
+        words_of.build_study(parse_sweep_text(text.replace("name=b", "name"), "s.yaml"))
 
 
 @pytest.mark.parametrize(("weights", "best"), [((1, 1), (2, 2)), ((9, 1), (2, 1)), ((1, 9), (1, 2))])
@@ -161,7 +170,7 @@ def test_weights_decide_which_model_is_favoured(weights: tuple[int, int], best: 
         maximize={"throughput@digits": weights[0], "throughput@b": weights[1]},
         strategy="grid",
     )
-    *_, (study, _, _) = sweep(study, rooms=Shared(rate=lambda _point: 1.0))
+    *_, (study, _, _) = run_trials(study, rooms=Shared(rate=lambda _point: 1.0))
     best_row = ranking(study).best
     assert best_row is not None
     assert (best_row.point["instances"], best_row.point["b.instances"]) == best
@@ -171,8 +180,8 @@ def test_weights_decide_which_model_is_favoured(weights: tuple[int, int], best: 
 def test_a_new_goal_speaks_of_every_model_once() -> None:
     """Unnamed parts stay unchanged, and new parts apply to every model."""
     study = told(space={"instances": [1, 2]}, maximize="throughput", require="latency.p99 <= 5ms")
-    bound = words_of.goal_over(Words(tree={"require": "error_rate <= 1%"}), study.goal, study.job)
-    aim = words_of.goal_over(Words(tree={"minimize": "latency.p99@b"}), study.goal, study.job)
+    bound = words_of.override_goal(SweepConfig(tree={"require": "error_rate <= 1%"}), study.goal, study.job)
+    aim = words_of.override_goal(SweepConfig(tree={"minimize": "latency.p99@b"}), study.goal, study.job)
 
     assert bound.objectives == study.goal.objectives
     assert [str(o.query) for o in bound.objectives] == ["throughput", "throughput@b"]

@@ -16,7 +16,7 @@ from modeldyno.errors import RequestError
 from modeldyno.sweeps import axes, value_parsers
 from modeldyno.sweeps import build as words_of
 from modeldyno.sweeps import schema as sweeps_schema
-from modeldyno.sweeps.yaml_file import Words, parse
+from modeldyno.sweeps.yaml_file import SweepConfig, parse_sweep_text
 
 if TYPE_CHECKING:
     from modeldyno.core.study.search_space import Axis
@@ -32,12 +32,12 @@ def told(**tree: Any) -> Study:
 
 
 def made(**tree: Any) -> tuple[Study, tuple[Axis, ...]]:
-    return words_of.study(Words(tree={"model": ONNX, **tree}))
+    return words_of.build_study(SweepConfig(tree={"model": ONNX, **tree}))
 
 
 def filed(text: str) -> Study:
     """Read a configuration from a file."""
-    return words_of.study(parse(f"model: {ONNX}\n{text}", "s.yaml"))[0]
+    return words_of.build_study(parse_sweep_text(f"model: {ONNX}\n{text}", "s.yaml"))[0]
 
 
 def spoken(study: Study) -> list[str]:
@@ -155,7 +155,7 @@ def test_what_a_backend_finds_worth_a_look_is_its_own(backend: str) -> None:
     """Each suggested axis is a knob of the backend, in its types; some backends suggest none."""
     knobs = {knob.name for knob in plugins.backend(backend).knobs}
 
-    assert {axis.name for axis in axes.usual(backend, {}, 4, ())} <= knobs
+    assert {axis.name for axis in axes.suggested_axes(backend, {}, 4, ())} <= knobs
 
 
 def test_a_server_is_put_under_rising_loads_unless_told_otherwise() -> None:
@@ -265,7 +265,7 @@ def test_a_mistake_tells_its_line_and_what_to_write(text: str, said: str) -> Non
 def test_words_without_a_model_are_refused() -> None:
     """Only the model is required."""
     with pytest.raises(RequestError, match="names no model"):
-        words_of.study(Words(tree={"space": {"batch_size": [1]}}))
+        words_of.build_study(SweepConfig(tree={"space": {"batch_size": [1]}}))
 
 
 def test_what_has_no_knobs_to_vary_is_told_so() -> None:
@@ -279,7 +279,7 @@ def test_what_has_no_knobs_to_vary_is_told_so() -> None:
 )
 def test_a_certainty_is_a_sentence_or_a_share(text: str, share: float) -> None:
     """It is written as a bound, or alone."""
-    assert value_parsers.certainty(text) == pytest.approx(share)
+    assert value_parsers.parse_certainty(text) == pytest.approx(share)
 
 
 DOCUMENTS: tuple[dict[str, Any], ...] = (

@@ -11,9 +11,9 @@ import pytest
 
 from modeldyno import plugins
 from modeldyno.core.load.request_target import Endpoint
-from modeldyno.loadgen.single_request import once
+from modeldyno.loadgen.single_request import send_once
 from modeldyno.servers import tcp_ports, triton
-from modeldyno.servers.server_process import Launch, http_ready, running
+from modeldyno.servers.server_process import Launch, http_ready, run_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,12 +43,12 @@ def test_another_triton_takes_what_was_written(modeldyno: Callable[..., Said], t
     assert json.loads((tmp_path / "study.json").read_text())
 
     image = {"image": np.random.default_rng(0).random((3, 1, 8, 8), dtype="float32")}
-    with running(plain(tmp_path / "out", entries)) as server:
+    with run_server(plain(tmp_path / "out", entries)) as server:
         answers = []
         for name in entries:
             endpoint = Endpoint(host=tcp_ports.LOOPBACK, port=server.ports["http"], model=name)
             client = plugins.client("kserve-http")
-            answers.append(client.arrays(once(client.target([image], endpoint)))["scores"])
+            answers.append(client.arrays(send_once(client.target([image], endpoint)))["scores"])
     assert answers[0].shape == (3, 10)
     for answer in answers[1:]:
         np.testing.assert_allclose(answer, answers[0], rtol=1e-5)
@@ -56,7 +56,7 @@ def test_another_triton_takes_what_was_written(modeldyno: Callable[..., Said], t
 
 def plain(repository: Path, entries: list[str]) -> Launch:
     """Return the start of a tritonserver by a user: on a repository, with all of its models."""
-    program = triton.program()
+    program = triton.find_tritonserver()
 
     def command(folder: Path, chosen: dict[str, int]) -> list[str]:
         return [

@@ -18,8 +18,8 @@ from modeldyno.adapters.stores import sql
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Budget, Study, Trial
-from modeldyno.sweeps.loop import sweep
-from modeldyno.testing.studies import Bench, a_study
+from modeldyno.sweeps.loop import run_trials
+from modeldyno.testing.studies import SimulatedTrials, a_study
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,7 @@ def test_killed(tmp_path: Path, kills: int) -> None:
         for trial in stored.measured:
             assert store.get(trial.result).id == trial.result
 
-    *_, (whole, _, _) = sweep(study, rooms=Bench(rate=rate, noise=0.05))
+    *_, (whole, _, _) = run_trials(study, rooms=SimulatedTrials(rate=rate, noise=0.05))
     assert [timeless(trial) for trial in stored.trials] == [timeless(trial) for trial in whole.trials]
     best, expected = ranking(stored).best, ranking(whole).best
     assert best is not None

@@ -16,11 +16,11 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Doubted, FailureKind, Progressed
 from modeldyno.core.study import verification
 from modeldyno.core.study.goal import Goal, Objective
-from modeldyno.core.study.study import Ask, Budget, Stage, State
+from modeldyno.core.study.study import Budget, TrialPurpose, TrialRequest, TrialState
 from modeldyno.core.study.trial_effort import LONGEST
 from modeldyno.errors import RequestError, RunFailed, StaleStudy, UnknownName, Unloadable
-from modeldyno.sweeps.loop import check, next_ask, saved, sweep
-from modeldyno.testing.studies import Bench, a_served_study, a_study
+from modeldyno.sweeps.loop import check_study, next_trial, run_trials, save_steps
+from modeldyno.testing.studies import SimulatedTrials, a_served_study, a_study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
     from modeldyno.core.study.search_space import Point
     from modeldyno.core.study.study import Study
-    from modeldyno.runtime.trial_executor import Rooms
+    from modeldyno.runtime.trial_executor import TrialExecutor
 
 
 def by_batch(point: dict[str, Any]) -> float:
@@ -41,9 +41,9 @@ def by_batch(point: dict[str, Any]) -> float:
 def follow(points: list[Point]) -> Any:
     """Return a strategy that proposes these points in order."""
 
-    def propose(study: Study) -> Ask | None:
-        searched = sum(trial.stage is Stage.SEARCH for trial in study.trials)
-        return Ask(point=points[searched]) if searched < len(points) else None
+    def propose(study: Study) -> TrialRequest | None:
+        searched = sum(trial.stage is TrialPurpose.SEARCH for trial in study.trials)
+        return TrialRequest(point=points[searched]) if searched < len(points) else None
 
     return SimpleNamespace(requires=(), propose=propose)
 
@@ -57,17 +57,17 @@ def strategy(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Point]], None]:
 @pytest.fixture
 def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable verification."""
-    monkeypatch.setattr(verification, "next_ask", lambda _study: None)
+    monkeypatch.setattr(verification, "next_verification_trial", lambda _study: None)
 
 
-def swept(study: Study, rooms: Rooms, **options: Any) -> Study:
+def swept(study: Study, rooms: TrialExecutor, **options: Any) -> Study:
     """Run a study to its end."""
-    for final, _, _ in sweep(study, rooms=rooms, **options):
+    for final, _, _ in run_trials(study, rooms=rooms, **options):
         study = final
     return study
 
 
-def stages(study: Study) -> list[Stage]:
+def stages(study: Study) -> list[TrialPurpose]:
     return [trial.stage for trial in study.trials]
 
 
@@ -76,21 +76,21 @@ def stages(study: Study) -> list[Stage]:
 
 def test_the_default_comes_first_and_verification_last() -> None:
     """The default is measured, then every proposed point, then the best again along with the default."""
-    bench = Bench(rate=by_batch)
+    bench = SimulatedTrials(rate=by_batch)
     study = swept(a_study("batch_size=1,2,4"), bench)
 
-    assert stages(study)[:4] == [Stage.DEFAULT, *[Stage.SEARCH] * 3]
-    assert set(stages(study)[4:]) == {Stage.VERIFY}
+    assert stages(study)[:4] == [TrialPurpose.DEFAULT, *[TrialPurpose.SEARCH] * 3]
+    assert set(stages(study)[4:]) == {TrialPurpose.VERIFY}
     assert study.trials[0].point == {}
     assert {"batch_size": 4} in [trial.point for trial in study.trials[4:]]
-    assert [fresh for fresh, _ in bench.jobs] == [stage is Stage.VERIFY for stage in stages(study)]
+    assert [fresh for fresh, _ in bench.jobs] == [stage is TrialPurpose.VERIFY for stage in stages(study)]
 
 
 @pytest.mark.usefixtures("unverified")
 def test_each_step_has_its_trial_and_its_result() -> None:
     """A step is the study with one more trial, which names the accompanying Result."""
     before = a_study("batch_size=1,2")
-    for study, trial, result in sweep(before, rooms=Bench(rate=by_batch)):
+    for study, trial, result in run_trials(before, rooms=SimulatedTrials(rate=by_batch)):
         assert study == replace(before.add(trial), model=study.model, environment=study.environment)
         assert result is not None
         assert trial.result == result.id
@@ -107,9 +107,9 @@ def test_the_default_of_a_server_is_measured_at_its_best_load(
 ) -> None:
     """With a ladder of loads the default is measured at a few, and at the best of them."""
     strategy([])
-    bench = Bench(rate=lambda point: min(float(point["concurrency"]), 8.0))
+    bench = SimulatedTrials(rate=lambda point: min(float(point["concurrency"]), 8.0))
     study = swept(a_served_study("concurrency=1..64*2", "instances=1,2"), bench)
-    loads = [trial.point["concurrency"] for trial in study.trials if trial.stage is Stage.DEFAULT]
+    loads = [trial.point["concurrency"] for trial in study.trials if trial.stage is TrialPurpose.DEFAULT]
 
     assert len(loads) <= 4
     assert 8 in loads
@@ -118,7 +118,7 @@ def test_the_default_of_a_server_is_measured_at_its_best_load(
 @pytest.mark.usefixtures("unverified")
 def test_looks_of_the_search_are_short() -> None:
     """A search trial measures for at most 2 s, whatever the Plan says for verification."""
-    bench = Bench(rate=by_batch)
+    bench = SimulatedTrials(rate=by_batch)
     study = a_study("batch_size=1,2")
     plan = Plan(max_time=20.0, precision=0.01)
     swept(replace(study, job=replace(study.job, plan=plan)), bench)
@@ -134,11 +134,11 @@ def test_looks_of_the_search_are_short() -> None:
 @pytest.mark.usefixtures("unverified")
 def test_a_failed_trial_is_a_row() -> None:
     """A trial that runs out of memory has its cause, and the sweep goes on."""
-    bench = Bench(
+    bench = SimulatedTrials(
         rate=by_batch, fails=lambda point: FailureKind.OOM if point.get("intra_threads") == 2 else None
     )
     study = swept(a_study("intra_threads=1,2,4"), bench)
-    failed = [trial for trial in study.trials if trial.state is State.FAILED]
+    failed = [trial for trial in study.trials if trial.state is TrialState.FAILED]
 
     assert [trial.point for trial in failed] == [{"intra_threads": 2}]
     assert (failed[0].kind, failed[0].failure) == ("oom", "load: it took too much")
@@ -149,18 +149,18 @@ def test_a_failed_trial_is_a_row() -> None:
 @pytest.mark.parametrize(("stage", "runs"), [("open", 1), ("load", 3)])
 def test_a_server_that_does_not_start_is_started_once(stage: str, runs: int) -> None:
     """Its other loads are skipped with the reason; one that fails only under load is tried under each."""
-    bench = Bench(
+    bench = SimulatedTrials(
         rate=lambda point: float(point["concurrency"]),
         fails=lambda point: FailureKind.SERVER if point.get("instances") == 2 else None,
         fails_at=stage,
     )
     study = swept(a_served_study("instances=1,2", "concurrency=1,2,4"), bench)
-    lost = [trial for trial in study.trials if trial.state is not State.DONE]
+    lost = [trial for trial in study.trials if trial.state is not TrialState.DONE]
 
     assert [trial.point["instances"] for trial in lost] == [2, 2, 2]
     assert sum(job.config.get("instances") == 2 for _, job in bench.jobs) == runs
     assert all(f"{stage}: it took too much" in trial.failure for trial in lost)
-    assert sum(trial.state is State.FAILED for trial in lost) == runs
+    assert sum(trial.state is TrialState.FAILED for trial in lost) == runs
 
 
 @pytest.mark.usefixtures("unverified")
@@ -168,15 +168,15 @@ def test_a_point_that_cannot_be_is_a_row(strategy: Callable[[list[Point]], None]
     """A point that the backend refuses is skipped, with the reason, and nothing is run for it."""
     points: list[Point] = [{"max_batch": 0, "queue_delay": 5}, {"max_batch": 4, "queue_delay": 5}]
     strategy(points)
-    bench = Bench(rate=lambda _point: 1.0)
+    bench = SimulatedTrials(rate=lambda _point: 1.0)
     study = swept(a_served_study("max_batch=0,4", "queue_delay=5"), bench)
 
-    assert [trial.state for trial in study.trials] == [State.DONE, State.SKIPPED, State.DONE]
+    assert [trial.state for trial in study.trials] == [TrialState.DONE, TrialState.SKIPPED, TrialState.DONE]
     assert "turns batches off" in study.trials[1].failure
     assert len(bench.jobs) == 2
 
 
-class Lost(Bench):
+class Lost(SimulatedTrials):
     """Simulated trials whose model cannot be loaded, or whose requests are refused, from some Job on."""
 
     __slots__ = ("after", "error")
@@ -192,11 +192,11 @@ class Lost(Bench):
         return super()._events(job, fresh=fresh)
 
 
-def ended(study: Study, rooms: Rooms) -> tuple[Study, str]:
+def ended(study: Study, rooms: TrialExecutor) -> tuple[Study, str]:
     """Run a study until it is refused; return its last state, and the message."""
     message, left = "", study
     try:
-        for final, _, _ in sweep(study, rooms=rooms):
+        for final, _, _ in run_trials(study, rooms=rooms):
             left = final
     except RequestError as error:
         message = f"{type(error).__name__}: {error}"
@@ -208,7 +208,7 @@ def test_a_model_that_is_gone_ends_the_sweep(after: int) -> None:
     """It would fail at every point; no point is marked as invalid, so the study can be resumed later."""
     study = a_study("batch_size=1,2,4", default={"batch_size": 1})
     left, message = ended(study, Lost(Unloadable("There is no file."), after, rate=by_batch))
-    whole = swept(left, Bench(rate=by_batch))
+    whole = swept(left, SimulatedTrials(rate=by_batch))
 
     assert (message, len(left.trials)) == ("Unloadable: There is no file.", after)
     assert not whole.skipped
@@ -221,12 +221,12 @@ def test_what_was_measured_can_be() -> None:
     left, message = ended(study, Lost(RequestError("out of ports"), 3, rate=by_batch))
 
     assert message == "RequestError: out of ports"
-    assert [trial.state for trial in left.trials] == [State.DONE] * 3
+    assert [trial.state for trial in left.trials] == [TrialState.DONE] * 3
 
 
 def test_a_sweep_that_cannot_succeed_ends() -> None:
     """If the first two trials fail, the error has the cause, the end of the log and where to find it."""
-    bench = Bench(rate=by_batch, fails=lambda _point: FailureKind.CRASH)
+    bench = SimulatedTrials(rate=by_batch, fails=lambda _point: FailureKind.CRASH)
     with pytest.raises(RunFailed) as caught:
         swept(a_study("batch_size=1,2,4"), bench)
 
@@ -238,7 +238,7 @@ def test_a_sweep_that_cannot_succeed_ends() -> None:
 def test_a_goal_that_is_not_measured_ends_the_sweep() -> None:
     """A metric that no probe measures cannot be improved, which is known after the first trial."""
     goal = Goal(objectives=(Objective.parse("energy"),))
-    bench = Bench(rate=by_batch)
+    bench = SimulatedTrials(rate=by_batch)
     with pytest.raises(RequestError, match="goal asks for energy"):
         swept(a_study("batch_size=1,2", goal=goal), bench)
 
@@ -249,7 +249,7 @@ def test_a_strategy_that_does_not_listen_is_stopped(strategy: Callable[[list[Poi
     """A strategy that keeps proposing invalid points would never end."""
     strategy([{"max_batch": 0, "queue_delay": 5}] * 2)
     with pytest.raises(RunFailed, match="proposed again a point that cannot be run"):
-        swept(a_served_study("max_batch=0,4", "queue_delay=5"), Bench(rate=lambda _point: 1.0))
+        swept(a_served_study("max_batch=0,4", "queue_delay=5"), SimulatedTrials(rate=lambda _point: 1.0))
 
 
 # --- before anything is measured -------------------------------------------------------------------
@@ -268,7 +268,7 @@ def test_a_strategy_that_does_not_listen_is_stopped(strategy: Callable[[list[Poi
 )
 def test_a_wrong_axis_is_refused_at_once(axis: str, message: str) -> None:
     """Names and values are checked before anything is measured, with suggestions for names."""
-    bench = Bench(rate=by_batch)
+    bench = SimulatedTrials(rate=by_batch)
     with pytest.raises(RequestError, match=message):
         swept(a_study(axis), bench)
 
@@ -278,7 +278,7 @@ def test_a_wrong_axis_is_refused_at_once(axis: str, message: str) -> None:
 @pytest.mark.usefixtures("unverified")
 def test_a_dimension_of_the_inputs_is_an_axis() -> None:
     """A name that is no knob is looked up among the dimensions, and sizes them in each trial."""
-    bench = Bench(rate=lambda point: 1000.0 / float(point.get("seq", 128)))
+    bench = SimulatedTrials(rate=lambda point: 1000.0 / float(point.get("seq", 128)))
     study = swept(a_study("seq=16,64"), bench)
 
     assert [job.sizes for _, job in bench.jobs] == [{}, {}, {"seq": 16}, {"seq": 64}]
@@ -289,19 +289,19 @@ def test_fresh_processes_are_not_asked_for_twice() -> None:
     """A sweep verifies in fresh processes by itself."""
     study = a_study("batch_size=1,2")
     with pytest.raises(RequestError, match="leave out processes"):
-        check(replace(study, job=replace(study.job, plan=Plan(processes=5))))
+        check_study(replace(study, job=replace(study.job, plan=Plan(processes=5))))
 
 
 def test_a_space_that_a_strategy_cannot_search_is_refused() -> None:
     """Before the default is measured, and before a plan is printed."""
     with pytest.raises(RequestError, match="ladder"):
-        check(a_study("batch_size=1,2", "intra_threads=1,2", strategy="ladder"))
+        check_study(a_study("batch_size=1,2", "intra_threads=1,2", strategy="ladder"))
 
 
 def test_an_unknown_strategy_is_refused() -> None:
     """Strategies are plugins, and an unknown one lists them."""
     with pytest.raises(UnknownName, match="no strategy 'griddy'; did you mean 'grid'"):
-        check(a_study("batch_size=1,2", strategy="griddy"))
+        check_study(a_study("batch_size=1,2", strategy="griddy"))
 
 
 # --- budgets ---------------------------------------------------------------------------------------
@@ -309,21 +309,23 @@ def test_an_unknown_strategy_is_refused() -> None:
 
 def test_so_many_trials_and_no_more() -> None:
     """The budget of trials is kept, and a third of it reserved for verification."""
-    study = swept(a_study("batch_size=1,2,4,8,16,32,64", budget=Budget(max_trials=6)), Bench(rate=by_batch))
+    study = swept(
+        a_study("batch_size=1,2,4,8,16,32,64", budget=Budget(max_trials=6)), SimulatedTrials(rate=by_batch)
+    )
 
     assert len(study.measured) == 6
-    assert stages(study).count(Stage.VERIFY) == 2
+    assert stages(study).count(TrialPurpose.VERIFY) == 2
 
 
 @pytest.mark.parametrize(("most", "verified"), [(7, 0), (8, 0), (10, 2)])
 def test_a_budget_of_all_points_covers_a_grid(most: int, verified: int) -> None:
     """If the budget covers all points, all are measured; then come the default and verification."""
     study = a_study("batch_size=1,2,4,8,16,32,64", budget=Budget(max_trials=most))
-    final = swept(study, Bench(rate=by_batch))
+    final = swept(study, SimulatedTrials(rate=by_batch))
 
     assert {t.point["batch_size"] for t in final.measured if t.point} == {1, 2, 4, 8, 16, 32, 64}
-    assert (len(final.measured), stages(final).count(Stage.VERIFY)) == (most, verified)
-    assert stages(final).count(Stage.DEFAULT) == (most > 7)
+    assert (len(final.measured), stages(final).count(TrialPurpose.VERIFY)) == (most, verified)
+    assert stages(final).count(TrialPurpose.DEFAULT) == (most > 7)
 
 
 @pytest.mark.parametrize("most", [3, 5, 6])
@@ -331,7 +333,7 @@ def test_what_is_kept_to_verify_is_searched_with_where_there_is_nothing_to_verif
     """The loads of the default alone need no verification; the reserve is used for others."""
     axes = ("instances=1..4", "concurrency=1..64*2")
     study = a_served_study(*axes, default={"instances": 1}, budget=Budget(max_trials=most))
-    final = swept(study, Bench(rate=lambda point: 100.0 * float(point.get("concurrency", 1))))
+    final = swept(study, SimulatedTrials(rate=lambda point: 100.0 * float(point.get("concurrency", 1))))
 
     assert len(final.measured) == most
 
@@ -339,16 +341,16 @@ def test_what_is_kept_to_verify_is_searched_with_where_there_is_nothing_to_verif
 def test_a_grid_that_holds_the_default_begins_with_it() -> None:
     """If the default is a point of the space, it is not measured additionally."""
     study = a_study("batch_size=1,2,4", default={"batch_size": 2}, budget=Budget(max_trials=3))
-    final = swept(study, Bench(rate=by_batch))
+    final = swept(study, SimulatedTrials(rate=by_batch))
 
     assert [t.point["batch_size"] for t in final.measured] == [2, 1, 4]
 
 
 def test_the_time_of_earlier_calls_counts() -> None:
     """A study without time left measures nothing more; with more time, it goes on."""
-    study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), Bench(rate=by_batch))
+    study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), SimulatedTrials(rate=by_batch))
     slow = replace(study, trials=tuple(replace(t, seconds=60.0) for t in study.trials))
-    bench = Bench(rate=by_batch)
+    bench = SimulatedTrials(rate=by_batch)
 
     assert swept(replace(slow, budget=Budget(max_time=100.0)), bench) == replace(
         slow, budget=Budget(max_time=100.0)
@@ -359,15 +361,15 @@ def test_the_time_of_earlier_calls_counts() -> None:
 
 def test_the_search_leaves_time_for_verification() -> None:
     """The search ends after two thirds of the time, and verification follows."""
-    study = swept(a_study("batch_size=1,2,4,8", budget=Budget(max_trials=2)), Bench(rate=by_batch))
+    study = swept(a_study("batch_size=1,2,4,8", budget=Budget(max_trials=2)), SimulatedTrials(rate=by_batch))
     slow = replace(
         study, trials=tuple(replace(t, seconds=10.0) for t in study.trials), budget=Budget(max_time=42.0)
     )
-    ask = next_ask(slow, 20.0)
+    ask = next_trial(slow, 20.0)
 
     assert ask is not None
-    assert ask.stage is Stage.VERIFY
-    assert (late := next_ask(slow, 35.0)) is None, late
+    assert ask.stage is TrialPurpose.VERIFY
+    assert (late := next_trial(slow, 35.0)) is None, late
 
 
 # --- going on --------------------------------------------------------------------------------------
@@ -377,11 +379,11 @@ def test_the_search_leaves_time_for_verification() -> None:
 def test_nothing_is_measured_twice(stop: int, tmp_path: Path) -> None:
     """A sweep that is stopped after any trial goes on as if it had never stopped."""
     study = a_study("batch_size=1,2,4", "io_binding=true,false", budget=Budget(max_trials=12))
-    whole = swept(study, Bench(rate=by_batch, noise=0.02))
-    first, second = Bench(rate=by_batch, noise=0.02), Bench(rate=by_batch, noise=0.02)
+    whole = swept(study, SimulatedTrials(rate=by_batch, noise=0.02))
+    first, second = SimulatedTrials(rate=by_batch, noise=0.02), SimulatedTrials(rate=by_batch, noise=0.02)
     with sql.open(f"sqlite:///{tmp_path / 'store.db'}") as store:
         store.put_study(study, headline="")
-        steps = saved(sweep(study, rooms=first), store)
+        steps = save_steps(run_trials(study, rooms=first), store)
         list(islice(steps, stop))
         final = swept(store.study(study.id), second)
 
@@ -397,24 +399,24 @@ def timeless(trial: Any) -> Any:
 
 def test_other_models_and_machines_are_refused() -> None:
     """A study is not resumed with another model or hardware, before anything is timed."""
-    study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), Bench(rate=by_batch))
+    study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), SimulatedTrials(rate=by_batch))
     more = replace(study, budget=Budget())
     for bench, what in (
-        (Bench(rate=by_batch, digest="sha256:" + "00" * 32), "the model is another one"),
+        (SimulatedTrials(rate=by_batch, digest="sha256:" + "00" * 32), "the model is another one"),
         (
-            Bench(rate=by_batch, hardware={"processor": "a test processor", "cores": 64}),
+            SimulatedTrials(rate=by_batch, hardware={"processor": "a test processor", "cores": 64}),
             "cores was 2 and is 64",
         ),
     ):
-        steps = sweep(more, rooms=bench)
+        steps = run_trials(more, rooms=bench)
         with pytest.raises(StaleStudy, match=what):
             next(steps)
 
 
 def test_other_models_are_a_doubt_where_that_is_forced() -> None:
     """With force it goes on, and every further trial has the doubt."""
-    study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), Bench(rate=by_batch))
-    bench = Bench(rate=by_batch, digest="sha256:" + "00" * 32, hardware={"cores": 1})
+    study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), SimulatedTrials(rate=by_batch))
+    bench = SimulatedTrials(rate=by_batch, digest="sha256:" + "00" * 32, hardware={"cores": 1})
     final = swept(replace(study, budget=Budget(max_trials=4)), bench, force=True)
 
     assert [{"model-changed", "hardware-changed"} <= set(t.doubts) for t in final.trials] == [
@@ -427,11 +429,11 @@ def test_other_models_are_a_doubt_where_that_is_forced() -> None:
 
 def test_other_versions_are_a_doubt_that_is_told_once() -> None:
     """Software that has changed since the first trial is reported once, and noted in the trials."""
-    study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), Bench(rate=by_batch))
+    study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), SimulatedTrials(rate=by_batch))
     told: list[Event] = []
     software = {"python": "3.11.7", "onnxruntime": "1.19.0", "torch": "2.9"}
     more = replace(study, budget=Budget(max_trials=4))
-    final = swept(more, Bench(rate=by_batch, software=software), watch=told.append)
+    final = swept(more, SimulatedTrials(rate=by_batch, software=software), watch=told.append)
     doubts = [event.doubt for event in told if isinstance(event, Doubted)]
 
     assert [doubt.code for doubt in doubts] == ["software-changed"]
@@ -445,17 +447,21 @@ def test_other_versions_are_a_doubt_that_is_told_once() -> None:
 
 def test_an_interruption_ends_after_the_trial() -> None:
     """The current trial is finished after an interruption, and is the last."""
-    bench = Bench(rate=by_batch)
+    bench = SimulatedTrials(rate=by_batch)
     study = swept(a_study("batch_size=1,2,4"), bench, interrupted=lambda: int(len(bench.jobs) >= 3))
 
     assert len(study.trials) == 3
-    assert {trial.state for trial in study.trials} == {State.DONE}
+    assert {trial.state for trial in study.trials} == {TrialState.DONE}
 
 
 def test_progress_says_where_the_sweep_stands() -> None:
     """Number and point of the trial, the best so far, and the estimated remaining time."""
     told: list[Event] = []
-    swept(a_study("batch_size=1,2", budget=Budget(max_time=600.0)), Bench(rate=by_batch), watch=told.append)
+    swept(
+        a_study("batch_size=1,2", budget=Budget(max_time=600.0)),
+        SimulatedTrials(rate=by_batch),
+        watch=told.append,
+    )
     progress = [event for event in told if isinstance(event, Progressed)]
     lines = [event.stage for event in progress]
 
@@ -490,7 +496,7 @@ def test_a_million_points_are_not_walked_through(
     monkeypatch.setattr(type(study.space), "points", counted)
     monkeypatch.setattr(type(study.space), "at", counted)
     monkeypatch.setattr("modeldyno.sweeps.loop.check_dimensions", lambda *_: None)
-    final, _, _ = next(sweep(study, rooms=Bench(rate=by_batch)))
+    final, _, _ = next(run_trials(study, rooms=SimulatedTrials(rate=by_batch)))
 
     assert study.space.size == 10**6
     assert len(final.trials) == 1
@@ -502,6 +508,6 @@ def test_a_million_points_start_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     """A sweep of 10^6 points has its first trial within a second, if that takes no time."""
     monkeypatch.setattr("modeldyno.sweeps.loop.check_dimensions", lambda *_: None)
     begun = time.monotonic()
-    next(sweep(a_million(strategy="quick"), rooms=Bench(rate=by_batch)))
+    next(run_trials(a_million(strategy="quick"), rooms=SimulatedTrials(rate=by_batch)))
 
     assert time.monotonic() - begun < 1.0

@@ -10,14 +10,14 @@ import pytest
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.study.search_space import Axis, Space
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
-from modeldyno.sweeps.point_to_job import backends, check_axes, check_dimensions, knob_of, placed
+from modeldyno.sweeps.point_to_job import backends, check_axes, check_dimensions, job_at_point, knob_of
 from modeldyno.testing.studies import a_served_study, a_study
 
 
 def test_a_knob_is_set_over_what_the_user_set() -> None:
     """A point overrides a setting, under any of its names; the backend's defaults are added."""
     study = a_served_study("max_batch_size=4,8", settings={"max_batch": 2, "instances": 3})
-    config = placed(study, {"max_batch_size": 8, "config.dynamic_batching.priority_levels": 2}).config
+    config = job_at_point(study, {"max_batch_size": 8, "config.dynamic_batching.priority_levels": 2}).config
 
     assert (config["max_batch"], config["instances"], config["protocol"]) == (8, 3, "http-binary")
     assert config["config.dynamic_batching.priority_levels"] == "2"
@@ -27,7 +27,8 @@ def test_a_knob_is_set_over_what_the_user_set() -> None:
 def test_values_get_the_types_of_their_knobs() -> None:
     """A number becomes text if the knob takes text."""
     assert (
-        placed(a_served_study("preferred_batch=4"), {"preferred_batch": 4}).config["preferred_batch"] == "4"
+        job_at_point(a_served_study("preferred_batch=4"), {"preferred_batch": 4}).config["preferred_batch"]
+        == "4"
     )
 
 
@@ -37,24 +38,26 @@ def test_a_load_is_changed_and_the_rest_of_it_stays() -> None:
     closed = replace(study, job=replace(study.job, load=Load(duration=5.0)))
     open_ = replace(study, job=replace(study.job, load=Load(arrivals=Arrivals.POISSON, rate=1.0)))
 
-    assert placed(closed, {"concurrency": 4}).load == Load(duration=5.0, concurrency=4)
-    assert placed(closed, {"rate": 50}).load == Load(arrivals=Arrivals.CONSTANT, rate=50.0, duration=5.0)
-    assert placed(open_, {"rate": 50.0}).load == Load(arrivals=Arrivals.POISSON, rate=50.0)
-    assert placed(open_, {"rate": 50.0, "concurrency": 4.0}).load == Load(
+    assert job_at_point(closed, {"concurrency": 4}).load == Load(duration=5.0, concurrency=4)
+    assert job_at_point(closed, {"rate": 50}).load == Load(
+        arrivals=Arrivals.CONSTANT, rate=50.0, duration=5.0
+    )
+    assert job_at_point(open_, {"rate": 50.0}).load == Load(arrivals=Arrivals.POISSON, rate=50.0)
+    assert job_at_point(open_, {"rate": 50.0, "concurrency": 4.0}).load == Load(
         arrivals=Arrivals.POISSON, rate=50.0, concurrency=4
     )
 
 
 def test_what_is_no_knob_sizes_a_dimension() -> None:
     """Any other name is a dimension of the inputs."""
-    assert placed(a_study("seq=16,32"), {"seq": 32}).sizes == {"seq": 32}
+    assert job_at_point(a_study("seq=16,32"), {"seq": 32}).sizes == {"seq": 32}
 
 
 def test_another_backend_has_its_own_knobs_probes_and_load() -> None:
     """A point with a server measures requests under a load; one in a process measures calls."""
     study = a_study("backend=onnxruntime,triton", "instances=1,2 if backend=triton")
-    here = placed(study, {"backend": "onnxruntime"})
-    there = placed(study, {"backend": "triton", "instances": 2})
+    here = job_at_point(study, {"backend": "onnxruntime"})
+    there = job_at_point(study, {"backend": "triton", "instances": 2})
 
     assert (here.probes, here.load, here.config["graph_optimization"]) == (
         ("latency", "throughput"),
@@ -62,7 +65,7 @@ def test_another_backend_has_its_own_knobs_probes_and_load() -> None:
         "all",
     )
     assert (there.probes, there.load, there.config["instances"]) == (("load",), Load(), 2)
-    assert placed(a_served_study("backend=onnxruntime"), {"backend": "onnxruntime"}).probes == (
+    assert job_at_point(a_served_study("backend=onnxruntime"), {"backend": "onnxruntime"}).probes == (
         "latency", "throughput",
     )  # fmt: skip
 
@@ -88,7 +91,7 @@ def test_what_cannot_be_is_refused(point: dict[str, Any], message: str) -> None:
     """A point that contradicts itself, or the server, is refused with one message."""
     study = a_served_study("backend=triton,onnxruntime", "instances=1,2")
     with pytest.raises(RequestError, match=message) as caught:
-        placed(study, point)
+        job_at_point(study, point)
 
     assert "\n" not in str(caught.value)
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.load.request_log import COLUMNS, Outcome
+from modeldyno.core.load.request_log import COLUMNS, RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats import statistics
 from modeldyno.errors import RequestError, UnknownName
@@ -28,8 +28,8 @@ from modeldyno.testing.service_model import (
     lognormal,
     moment_of,
     parse_durations,
-    recorded,
-    worked,
+    recorded_times,
+    work_done_by,
 )
 from modeldyno.testing.simulation import Served, simulate
 
@@ -104,7 +104,8 @@ def test_the_mean_of_many_runs_is_that_of_theory(workers: int, busy: float) -> N
 
 
 @pytest.mark.parametrize(
-    "durations", [constant(CALL), exponential(CALL), lognormal(0.008, 0.5), recorded([0.001, 0.003, 0.02])]
+    "durations",
+    [constant(CALL), exponential(CALL), lognormal(0.008, 0.5), recorded_times([0.001, 0.003, 0.02])],
 )
 def test_any_service_agrees_with_pollaczek_and_khinchine(durations: Durations) -> None:
     """The mean of M/G/1 at 70 % load follows from mean and deviation of the service time alone."""
@@ -165,7 +166,7 @@ def test_work_and_its_moment_are_inverse(gaps: list[tuple[float, float]], work: 
         at += gap
         stalls.append(Stall(at=at, seconds=seconds))
         at += seconds
-    assert worked(stalls, moment_of(stalls, work)) == pytest.approx(work, abs=1e-9)
+    assert work_done_by(stalls, moment_of(stalls, work)) == pytest.approx(work, abs=1e-9)
     assert moment_of(stalls, work) >= work
 
 
@@ -210,7 +211,7 @@ def test_beyond_its_limit_a_server_refuses() -> None:
     """Without a queue, a request is refused at once if and only if the worker is busy (Erlang's B)."""
     service = Service(durations=exponential(CALL), limit=0)
     served = simulate(service, poisson(1.0), requests=20_000)
-    refused = served.records.outcome == Outcome.REJECTED
+    refused = served.records.outcome == RequestOutcome.REJECTED
     assert refused.mean() == pytest.approx(0.5, abs=0.02)
     assert (served.records.end[refused] == served.records.sent[refused]).all()
     assert (served.batch[refused] == 0).all()
@@ -223,7 +224,7 @@ def test_a_client_gives_up_after_its_timeout(limit: int | None) -> None:
     service = Service(durations=constant(1.0), limit=limit)
     load = Load(arrivals=Arrivals.CONSTANT, rate=2, timeout=1.6)
     served = simulate(service, load, requests=4)
-    words = [Outcome(outcome).word for outcome in served.records.outcome]
+    words = [RequestOutcome(outcome).word for outcome in served.records.outcome]
     assert words == ["ok", "ok", "timeout", "timeout"]
     assert sojourns(served, 0).tolist() == pytest.approx([1.0, 1.5, 1.6, 1.6])
     assert (served.records.first[~served.records.fine] == 0).all()

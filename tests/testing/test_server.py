@@ -21,9 +21,9 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
-from modeldyno.environment.process_tree import birth
+from modeldyno.environment.process_tree import start_ticks
 from modeldyno.errors import RunFailed
-from modeldyno.testing.server import Running, _argument_parser, serving
+from modeldyno.testing.server import RunningServer, _argument_parser, serve_in_subprocess
 from modeldyno.testing.server_faults import FAULTS
 from modeldyno.testing.server_queue import Workers
 from modeldyno.testing.service_model import Durations, Service
@@ -35,9 +35,9 @@ MS = 1_000_000
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
+def server() -> Iterator[RunningServer]:
     """A server that answers at once."""
-    with serving("--slow", "0.001", "--pace", "0.002") as running:
+    with serve_in_subprocess("--slow", "0.001", "--pace", "0.002") as running:
         yield running
 
 
@@ -55,7 +55,7 @@ def test_the_first_requests_wait_for_no_draw() -> None:
 
 
 def ask(
-    running: Running, path: str, body: bytes | dict[str, Any] | None = None, **headers: str
+    running: RunningServer, path: str, body: bytes | dict[str, Any] | None = None, **headers: str
 ) -> http.client.HTTPResponse:
     """Send one request on its own connection; return after the answer has been read."""
     connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
@@ -68,12 +68,14 @@ def ask(
     return answer
 
 
-def read(running: Running, path: str, body: bytes | dict[str, Any] | None = None, **headers: str) -> Any:
+def read(
+    running: RunningServer, path: str, body: bytes | dict[str, Any] | None = None, **headers: str
+) -> Any:
     """Send one request and decode its JSON answer."""
     return json.loads(ask(running, path, body, **headers).text)  # type: ignore[attr-defined]
 
 
-def loaded(running: Running, requests: int, at_once: int, path: str = "/") -> None:
+def loaded(running: RunningServer, requests: int, at_once: int, path: str = "/") -> None:
     """Send requests from several threads."""
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(lambda n: ask(running, path, X_Id=str(n)), range(requests)))
@@ -88,7 +90,7 @@ def most_at_once(begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> int:
 
 def test_workers_take_requests_in_turn_and_never_too_quickly() -> None:
     """Two workers serve at most two requests at once, in order of arrival, each for at least its time."""
-    with serving("--service", "constant:0.005", "--workers", "2") as running:
+    with serve_in_subprocess("--service", "constant:0.005", "--workers", "2") as running:
         loaded(running, 24, 6)
         truth = running.truth()
     assert len(truth) == 24
@@ -100,7 +102,7 @@ def test_workers_take_requests_in_turn_and_never_too_quickly() -> None:
     assert (np.diff(truth.start[order]) >= 0).all()
 
 
-def test_the_ledger_is_within_what_the_client_saw(server: Running) -> None:
+def test_the_ledger_is_within_what_the_client_saw(server: RunningServer) -> None:
     """A request arrives after it was sent, and its answer is written before it was read."""
     server.forget()
     before = monotonic_ns()
@@ -117,7 +119,7 @@ def test_a_distribution_is_really_waited_for() -> None:
     """The served times are the drawn ones plus the machine's overhead; the same seed gives the same ones."""
     service_times = []
     for _ in range(2):
-        with serving("--service", "exponential:0.003", "--seed", "4") as running:
+        with serve_in_subprocess("--service", "exponential:0.003", "--seed", "4") as running:
             loaded(running, 20, 1)
             truth = running.truth()
             service_times.append((truth.end - truth.start) / 1e9)
@@ -129,7 +131,7 @@ def test_a_distribution_is_really_waited_for() -> None:
 
 def test_a_batch_is_served_together() -> None:
     """Waiting requests share a call, up to the largest batch, and end together."""
-    with serving(
+    with serve_in_subprocess(
         "--service", "constant:0.02", "--batch", "4", "--delay", "0.01", "--each", "0.001"
     ) as running:
         loaded(running, 32, 8)
@@ -146,7 +148,7 @@ def test_a_batch_is_served_together() -> None:
 
 def test_the_counters_are_the_sums_of_the_ledger() -> None:
     """Queue and compute times in Triton's format are sums over the requests."""
-    with serving("--service", "constant:0.002") as running:
+    with serve_in_subprocess("--service", "constant:0.002") as running:
         loaded(running, 20, 4)
         truth, counters = running.truth(), running.counters()
     stages = {name: stage["ns"] for name, stage in counters["inference_stats"].items()}
@@ -161,7 +163,7 @@ def test_the_counters_are_the_sums_of_the_ledger() -> None:
 @pytest.mark.parametrize("status", ["429", "503"])
 def test_beyond_the_limit_a_request_is_refused(status: str) -> None:
     """While one request is served and another waits, a third is refused at once."""
-    with serving("--service", "constant:0.25", "--limit", "1", "--full", status) as running:
+    with serve_in_subprocess("--service", "constant:0.25", "--limit", "1", "--full", status) as running:
         with ThreadPoolExecutor(10) as pool:
             answers = list(pool.map(lambda _: ask(running, "/").status, range(10)))
         faults = running.truth().faults()
@@ -173,7 +175,7 @@ def test_beyond_the_limit_a_request_is_refused(status: str) -> None:
 
 def test_nothing_is_begun_in_a_stall() -> None:
     """Requests that arrive during a stall begin after it; stalls count from the first request."""
-    with serving("--stall", "0:0.4") as running:
+    with serve_in_subprocess("--stall", "0:0.4") as running:
         loaded(running, 8, 4)
         truth = running.truth()
     first, last = truth.arrival.min(), truth.arrival.min() + 400 * MS
@@ -186,7 +188,7 @@ def test_nothing_is_begun_in_a_stall() -> None:
 # -- protocols ----------------------------------------------------------------------------------------
 
 
-def test_kserve_echoes_in_json_and_in_binary(server: Running) -> None:
+def test_kserve_echoes_in_json_and_in_binary(server: RunningServer) -> None:
     """An input is returned as the output y, in the requested form."""
     tensor: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, 3]}
     received = read(server, "/v2/models/echo/infer", {"inputs": [tensor | {"data": [1, 2, 3.5]}], "id": "a"})
@@ -220,7 +222,7 @@ def test_kserve_echoes_in_json_and_in_binary(server: Running) -> None:
     assert answer.text.endswith(block)
 
 
-def test_what_is_no_request_is_said_to_be_none(server: Running) -> None:
+def test_what_is_no_request_is_said_to_be_none(server: RunningServer) -> None:
     """A malformed body and an unknown path have their statuses, and the server goes on."""
     assert ask(server, "/v2/models/echo/infer", b"{").status == 400
     assert ask(server, "/v2/models/echo/infer", {"inputs": [{}]}).status == 400
@@ -229,7 +231,7 @@ def test_what_is_no_request_is_said_to_be_none(server: Running) -> None:
     assert ask(server, "/").status == 200
 
 
-def test_a_server_tells_of_itself(server: Running) -> None:
+def test_a_server_tells_of_itself(server: RunningServer) -> None:
     """It reports its health and the model's inputs."""
     for path in ("/v2/health/ready", "/v2/health/live", "/v2/models/echo/ready", "/ping"):
         assert ask(server, path).status == 200
@@ -237,7 +239,7 @@ def test_a_server_tells_of_itself(server: Running) -> None:
     assert read(server, "/v1/models")["data"][0]["id"] == "echo"
 
 
-def test_torchserve_and_tensorflow_echo(server: Running) -> None:
+def test_torchserve_and_tensorflow_echo(server: RunningServer) -> None:
     """Both return their input."""
     assert ask(server, "/predictions/echo", b"abc").text == b"abc"  # type: ignore[attr-defined]
     assert read(server, "/v1/models/echo:predict", {"instances": [[1.0]]}) == {"predictions": [[1.0]]}
@@ -251,7 +253,7 @@ def events(text: bytes) -> list[Any]:
 
 
 @pytest.mark.parametrize(("path", "text"), [("/v1/chat/completions", "delta"), ("/v1/completions", "text")])
-def test_a_stream_keeps_its_pace(server: Running, path: str, text: str) -> None:
+def test_a_stream_keeps_its_pace(server: RunningServer, path: str, text: str) -> None:
     """Ten tokens come in ten pieces, the last nine paces after the first, with the usage at the end."""
     server.forget()
     request = {"prompt": "a b", "messages": [], "max_tokens": 10, "stream": True}
@@ -269,7 +271,7 @@ def test_a_stream_keeps_its_pace(server: Running, path: str, text: str) -> None:
 @pytest.mark.parametrize("service", ["constant:0", "constant:0.002"])
 def test_a_stream_without_a_pace_keeps_its_order(service: str) -> None:
     """Pieces due at once are sent in order, after the head."""
-    with serving("--pace", "0", "--service", service) as running:
+    with serve_in_subprocess("--pace", "0", "--service", service) as running:
         for _ in range(3):
             answer: Any = ask(running, "/v1/completions", {"prompt": "a", "max_tokens": 5, "stream": True})
             received = events(answer.text)
@@ -279,7 +281,7 @@ def test_a_stream_without_a_pace_keeps_its_order(service: str) -> None:
 
 def test_a_piece_may_hold_several_tokens() -> None:
     """Five tokens two at a time are three pieces; without a stream they are one answer."""
-    with serving("--together", "2") as running:
+    with serve_in_subprocess("--together", "2") as running:
         answer: Any = ask(running, "/v1/completions", {"prompt": "a", "max_tokens": 5, "stream": True})
         texts = [event["choices"][0]["text"] for event in events(answer.text)[:-1]]
         assert texts == [" word word", " word word", " word", ""]
@@ -293,7 +295,7 @@ def test_a_piece_may_hold_several_tokens() -> None:
 _REQUEST = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n%b\r\nbody"
 
 
-def heard(running: Running, path: bytes, headers: bytes = b"", until: bytes = b"") -> tuple[bytes, str]:
+def heard(running: RunningServer, path: bytes, headers: bytes = b"", until: bytes = b"") -> tuple[bytes, str]:
     """Send one request; return what arrives, and how it ends: ``closed``, ``reset`` or ``open``.
 
     Where the words `until` have come, an end is waited for a moment only.
@@ -336,7 +338,7 @@ WHOLE = b"Content-Length: 4\r\n\r\nbody"
     ],
 )
 def test_each_fault_is_what_it_is_called(
-    server: Running, fault: str, ending: str, there: bytes, missing: bytes
+    server: RunningServer, fault: str, ending: str, there: bytes, missing: bytes
 ) -> None:
     """Requested by path or header, the fault occurs on the wire as described."""
     requests = [(b"/fault/%b/predictions/echo" % fault.encode(), b"")]
@@ -348,7 +350,7 @@ def test_each_fault_is_what_it_is_called(
         assert missing not in received
 
 
-def test_a_hanging_request_is_never_answered(server: Running) -> None:
+def test_a_hanging_request_is_never_answered(server: RunningServer) -> None:
     """Nothing arrives, and others are served meanwhile."""
     with socket.create_connection((server.host, server.port), timeout=0.3) as connection:
         connection.sendall(_REQUEST % (b"/fault/hang/", b""))
@@ -359,7 +361,7 @@ def test_a_hanging_request_is_never_answered(server: Running) -> None:
 
 def test_faults_come_in_the_shares_asked_for() -> None:
     """Of 400 requests about a quarter meet each of two faults, and the ledger counts them."""
-    with serving("--fault", "503=0.25", "--fault", "500=0.25") as running:
+    with serve_in_subprocess("--fault", "503=0.25", "--fault", "500=0.25") as running:
         connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
         seen = []
         for _ in range(400):
@@ -375,7 +377,7 @@ def test_faults_come_in_the_shares_asked_for() -> None:
 
 def test_an_idle_connection_is_closed_early() -> None:
     """The server closes a connection that is idle after an answer."""
-    with serving("--idle", "0.05") as running:
+    with serve_in_subprocess("--idle", "0.05") as running:
         received, how = heard(running, b"/")
     assert received.endswith(b"ok")
     assert how == "closed"
@@ -387,7 +389,7 @@ def test_every_fault_is_tried_here() -> None:
     assert {row[0] for row in mark.args[1]} | {"hang"} == set(FAULTS)
 
 
-def test_requests_may_come_in_pieces_and_together(server: Running) -> None:
+def test_requests_may_come_in_pieces_and_together(server: RunningServer) -> None:
     """A request byte by byte is read; two that come at once are answered one after the other."""
     with socket.create_connection((server.host, server.port), timeout=60) as connection:
         for byte in _REQUEST % (b"/predictions/echo", b""):
@@ -402,10 +404,10 @@ def test_requests_may_come_in_pieces_and_together(server: Running) -> None:
 
 def test_a_server_ends_with_its_context() -> None:
     """No process is left."""
-    with serving() as running:
-        born = birth(running.pid)
+    with serve_in_subprocess() as running:
+        born = start_ticks(running.pid)
         assert born
-    assert birth(running.pid) != born
+    assert start_ticks(running.pid) != born
 
 
 def test_a_server_of_the_command_line_outlives_its_shell() -> None:
@@ -416,7 +418,7 @@ def test_a_server_of_the_command_line_outlives_its_shell() -> None:
         pid, port = int(shell.stdout.readline()), int(shell.stdout.readline())
         try:
             assert shell.wait() == 0
-            assert ask(Running(port=port, pid=pid), "/").status == 200
+            assert ask(RunningServer(port=port, pid=pid), "/").status == 200
         finally:
             os.kill(pid, signal.SIGTERM)
         shell.stdout.read()  # comes to its end when nobody has it open any more
@@ -456,5 +458,5 @@ def test_a_wrong_argument_is_told_in_a_sentence(
 
 def test_a_server_that_does_not_start_is_no_server() -> None:
     """The caller gets the error."""
-    with pytest.raises(RunFailed, match="did not start"), serving("--stall", "x"):
+    with pytest.raises(RunFailed, match="did not start"), serve_in_subprocess("--stall", "x"):
         pass

@@ -9,8 +9,16 @@ import pytest
 
 from modeldyno.adapters.strategies import grid
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.study.study import Ask, Stage, State
-from modeldyno.testing.surfaces import LOOK, Surface, measured, searched, starts, study_of, verified
+from modeldyno.core.study.study import TrialPurpose, TrialRequest, TrialState
+from modeldyno.testing.surfaces import (
+    LOOK,
+    Surface,
+    count_starts,
+    run_search,
+    simulate_trial,
+    study_of,
+    verify_best,
+)
 from modeldyno.testing.synthetic import FAMILIES
 
 if TYPE_CHECKING:
@@ -66,7 +74,7 @@ def test_measurements_differ_as_much_as_those_that_were_recorded(surface: Surfac
     What rises with what is kept.
     """
     source = np.random.default_rng(0)
-    drawn = [surface.drawn({"max_batch": 1, "concurrency": 1}, source) for _ in range(4000)]
+    drawn = [surface.draw({"max_batch": 1, "concurrency": 1}, source) for _ in range(4000)]
     rates, times = (np.log([row[query] for row in drawn]) for query in (RATE, Query.parse("latency.p99")))
 
     assert np.std(rates) == pytest.approx(np.log(110 / 90) / 2, rel=0.05)
@@ -77,33 +85,35 @@ def test_what_failed_fails_and_what_is_not_there_cannot_be(surface: Surface) -> 
     """A trial at a failed point has its cause; one at an unmeasured point is skipped."""
     study = study_of(surface, surface.goals[0])
     source = np.random.default_rng(0)
-    failed = measured(surface, study, Ask(point={"max_batch": 4, "queue_delay": 0, "concurrency": 1}), source)
-    skipped = measured(
-        surface, study, Ask(point={"max_batch": 4, "queue_delay": 100, "concurrency": 1}), source
+    failed = simulate_trial(
+        surface, study, TrialRequest(point={"max_batch": 4, "queue_delay": 0, "concurrency": 1}), source
+    )
+    skipped = simulate_trial(
+        surface, study, TrialRequest(point={"max_batch": 4, "queue_delay": 100, "concurrency": 1}), source
     )
 
-    assert (failed.state, failed.kind, failed.failure) == (State.FAILED, "oom", "out of memory")
-    assert skipped.state is State.SKIPPED
+    assert (failed.state, failed.kind, failed.failure) == (TrialState.FAILED, "oom", "out of memory")
+    assert skipped.state is TrialState.SKIPPED
 
 
 def test_a_server_is_started_where_more_than_the_load_changes(surface: Surface) -> None:
     """The default at both loads needs one start."""
-    study = searched(surface, surface.goals[0], grid.propose)
-    default = [trial for trial in study.measured if trial.stage is Stage.DEFAULT]
+    study = run_search(surface, surface.goals[0], grid.propose)
+    default = [trial for trial in study.measured if trial.stage is TrialPurpose.DEFAULT]
 
     assert len(default) == 2
-    assert starts(default) == 1
+    assert count_starts(default) == 1
     assert default[1].seconds == LOOK
 
 
 def test_what_is_verified_is_measured_again() -> None:
     """Verification follows the search."""
     surface = FAMILIES["compiled"](0)
-    study = searched(surface, surface.goals[0], grid.propose)
-    after = verified(surface, study).measured[len(study.measured) :]
+    study = run_search(surface, surface.goals[0], grid.propose)
+    after = verify_best(surface, study).measured[len(study.measured) :]
 
     assert after
-    assert all(trial.stage is Stage.VERIFY for trial in after)
+    assert all(trial.stage is TrialPurpose.VERIFY for trial in after)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -5,21 +5,29 @@ from dataclasses import replace
 import pytest
 
 from modeldyno.adapters.reporters import terminal
-from modeldyno.core.advice.advice import Advice, Candidate, Tried
+from modeldyno.core.advice.advice import Advice, CandidateSettings, TriedSetting
 from modeldyno.core.advice.bottleneck import Bottleneck, Limit
 from modeldyno.core.advice.finding import Finding, Saving
-from modeldyno.core.comparison.comparison import Agreement, Change, Outcome
+from modeldyno.core.comparison.comparison import Agreement, Change, ChangeVerdict
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Interval, observed
+from modeldyno.core.metrics.measurement import Interval, observed_number
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.result.static_data import Operator, Outline
+from modeldyno.core.result.static_data import Operator, StaticReport
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.testing.sample_results import a_result, a_small_result
 from modeldyno.views.advice.blocks import advice, sentence
-from modeldyno.views.advice.findings import LIMITS, finding, findings_of, limited, pointer, saving, typed
+from modeldyno.views.advice.findings import (
+    LIMITS,
+    bottleneck_notices,
+    command_for_job,
+    describe_saving,
+    finding_notice,
+    findings_of,
+    pointer,
+)
 
 KNOBS = (
     Knob(name="threads", kind=int, default=None, sentence=""),
@@ -28,7 +36,7 @@ KNOBS = (
     BATCH_SIZE,
 )
 SHORT = a_result(
-    outline=Outline(sizes={"batch": 8}, operators=(Operator(kind="onnx.Add", calls=100),)),
+    outline=StaticReport(sizes={"batch": 8}, operators=(Operator(kind="onnx.Add", calls=100),)),
     environment=replace(a_result().environment, hardware={"cpu_quota": 2.0}),
 )
 
@@ -63,29 +71,31 @@ class TestFindings:
     def test_a_name_of_code_is_written_as_it_is(self, clause: str, told: str) -> None:
         """A sentence begins with a capital, but not where it begins with a name such as torch.compile."""
         found = Finding(code="compile", seen="a call waits", why=clause)
-        assert finding(SHORT, found).text == f"A call waits. {told}"
+        assert finding_notice(SHORT, found).text == f"A call waits. {told}"
 
     def test_an_estimate_is_told_with_its_basis(self) -> None:
         """And where it may be a loss; where nothing bounds it, nothing is said."""
         sure = Saving(of="time of a call", low=0.0, high=0.5, basis="half of the bytes")
-        assert saving(sure) == "It saves 0% to 50% of the time of a call: half of the bytes."
-        assert "between a loss and 50% less" in saving(replace(sure, low=None))
-        assert saving(None) == ""
+        assert describe_saving(sure) == "It saves 0% to 50% of the time of a call: half of the bytes."
+        assert "between a loss and 50% less" in describe_saving(replace(sure, low=None))
+        assert describe_saving(None) == ""
 
     def test_what_is_no_setting_is_told_in_words(self) -> None:
         """What to do stands where the command would."""
-        told = finding(SHORT, Finding(seen="a copy", why="needless.", do="leave it out", code="needless"))
+        told = finding_notice(
+            SHORT, Finding(seen="a copy", why="needless.", do="leave it out", code="needless")
+        )
         assert told.text == "A copy. Needless."
         assert told.advice == "leave it out"
 
     def test_the_limit_is_named(self) -> None:
         """Each kind has its words."""
         assert set(LIMITS) == set(Limit)
-        (notice,) = limited(Bottleneck(limit=Limit.QUEUE, share=0.6, seen="6 ms of 10 ms"))
+        (notice,) = bottleneck_notices(Bottleneck(limit=Limit.QUEUE, share=0.6, seen="6 ms of 10 ms"))
         assert notice.text == "queueing in the server, 60% of the time: 6 ms of 10 ms"
-        (notice,) = limited(Bottleneck(limit=Limit.CLIENT, share=None, seen="busy"))
+        (notice,) = bottleneck_notices(Bottleneck(limit=Limit.CLIENT, share=None, seen="busy"))
         assert notice.text == "the client: busy"
-        assert list(limited(None)) == []
+        assert list(bottleneck_notices(None)) == []
 
 
 class TestPointer:
@@ -108,19 +118,19 @@ class TestPointer:
 def test_a_command_keeps_what_was_asked_for() -> None:
     """Cores and seed are kept, the care of a glance is not."""
     plan = replace(SHORT.job.plan, pin=(0, 1), seed=7, max_time=0.5)
-    assert "--seed 7 --pin 0,1" in typed(SHORT, replace(SHORT.job, plan=plan), KNOBS)
-    assert "--max-time" not in typed(SHORT, replace(SHORT.job, plan=plan), KNOBS)
+    assert "--seed 7 --pin 0,1" in command_for_job(SHORT, replace(SHORT.job, plan=plan), KNOBS)
+    assert "--max-time" not in command_for_job(SHORT, replace(SHORT.job, plan=plan), KNOBS)
 
 
-def tried(difference: float, outcome: Outcome, rounds: int = 5, **settings: KnobValue) -> Tried:
+def tried(difference: float, outcome: ChangeVerdict, rounds: int = 5, **settings: KnobValue) -> TriedSetting:
     interval = Interval(low=difference - 0.01, high=difference + 0.01)
     change = Change(
         query=Query.parse("throughput"), baseline=1.0, candidate=1 + difference, difference=difference,
         interval=interval, outcome=outcome,
     )  # fmt: skip
     beside = replace(change, query=Query.parse("latency.p50"), difference=-difference)
-    return Tried(
-        candidate=Candidate(codes=("some",), settings=settings),
+    return TriedSetting(
+        candidate=CandidateSettings(codes=("some",), settings=settings),
         change=change,
         beside=(beside,),
         rounds=rounds,
@@ -130,7 +140,7 @@ def tried(difference: float, outcome: Outcome, rounds: int = 5, **settings: Knob
 AGREED = Agreement(output="y", largest=0.1, relative=0.002, cosine=0.9999)
 ADVICE = Advice(
     id="0123456789ab", created="", query=Query.parse("throughput"), tolerance=0.01,
-    baseline=a_small_result(name="net", measurements=(observed("throughput", 100.0),)),
+    baseline=a_small_result(name="net", measurements=(observed_number("throughput", 100.0),)),
 )  # fmt: skip
 
 
@@ -144,7 +154,7 @@ class TestAdvice:
 
     def test_the_best_is_told_first_with_its_price(self) -> None:
         """What to set, what it gains with its interval, and what it does to the outputs."""
-        best = replace(tried(0.5, Outcome.BETTER, 7, threads=1), outputs=(AGREED,))
+        best = replace(tried(0.5, ChangeVerdict.BETTER, 7, threads=1), outputs=(AGREED,))
         an_advice = replace(ADVICE, tried=(best,), finals=(best,), best=best, command="modeldyno profile net")
         clause = sentence(an_advice)
         assert clause.startswith(
@@ -166,14 +176,14 @@ class TestAdvice:
         an_advice = replace(
             ADVICE,
             tried=(
-                tried(-0.2, Outcome.WORSE, compile="default"), tried(0.0, Outcome.SAME, threads=2),
-                tried(-0.6, Outcome.UNDECIDED, 0, threads=1),
-                Tried(candidate=Candidate(codes=(), settings={"precision": "int8"}), failure="no torchao"),
+                tried(-0.2, ChangeVerdict.WORSE, compile="default"), tried(0.0, ChangeVerdict.SAME, threads=2),
+                tried(-0.6, ChangeVerdict.UNDECIDED, 0, threads=1),
+                TriedSetting(candidate=CandidateSettings(codes=(), settings={"precision": "int8"}), failure="no torchao"),
                 replace(
-                    tried(0.9, Outcome.BETTER, precision="bf16"), outputs=(replace(AGREED, relative=0.05),)
+                    tried(0.9, ChangeVerdict.BETTER, precision="bf16"), outputs=(replace(AGREED, relative=0.05),)
                 ),
             ),
-            left_out=(Candidate(codes=(), settings={"batch_size": 64}),),
+            left_out=(CandidateSettings(codes=(), settings={"batch_size": 64}),),
         )  # fmt: skip
         text = self.told(an_advice)
         for said in (
@@ -198,8 +208,8 @@ class TestAdvice:
 
     def test_the_table_says_whether_anything_ran_in_turns(self) -> None:
         """One run of each confirms nothing."""
-        once = tried(-0.3, Outcome.UNDECIDED, 0, intra_threads=2)
-        turns = tried(0.2, Outcome.BETTER, 5, threads=1)
+        once = tried(-0.3, ChangeVerdict.UNDECIDED, 0, intra_threads=2)
+        turns = tried(0.2, ChangeVerdict.BETTER, 5, threads=1)
         for ran, title in (((once,), "Tried, one run of each"), ((once, turns), "Tried, each in turns with")):
             assert title in terminal.text(list(advice(replace(ADVICE, tried=ran))))
 
@@ -213,8 +223,8 @@ class TestAdvice:
 
     def test_the_tables_fit_into_eighty_columns(self) -> None:
         """A gain and its interval share a column."""
-        best = replace(tried(4.89, Outcome.BETTER, 5, batch_size=16), outputs=(AGREED,))
-        once = tried(-0.3, Outcome.UNDECIDED, 0, intra_threads=2)
+        best = replace(tried(4.89, ChangeVerdict.BETTER, 5, batch_size=16), outputs=(AGREED,))
+        once = tried(-0.3, ChangeVerdict.UNDECIDED, 0, intra_threads=2)
         lines = terminal.text(list(advice(replace(ADVICE, tried=(best, once), finals=(best,)))))
 
         assert max(map(len, lines.splitlines())) <= 80

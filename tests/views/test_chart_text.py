@@ -5,33 +5,33 @@ from math import inf, nan
 import pytest
 
 from modeldyno.core.report.charts import (
+    AxisScale,
     Band,
     Bins,
     Effect,
     Forest,
-    Node,
     Parallel,
     Picture,
     Plot,
-    Rule,
-    Scale,
+    ReferenceLine,
     Series,
     Stack,
     Tree,
+    TreeNode,
 )
 from modeldyno.testing.reports import hostile_blocks
-from modeldyno.views.chart_text import numbers, shown, told
+from modeldyno.views.chart_text import chart_numbers, describe_chart, format_on_axis
 
-TIME = Scale(label="latency", unit="s")
+TIME = AxisScale(label="latency", unit="s")
 LINE = Series(
     name="line", x=(1.0, 2.0), y=(0.001, 0.003), labels=("a", "b"), low=(0.0009, nan), high=(0.0011, nan)
 )
 PLOT = Plot(
     title="p",
-    x=Scale(label="load"),
+    x=AxisScale(label="load"),
     y=TIME,
     series=(LINE,),
-    rules=(Rule(name="bound", at=0.05), Rule(name="knee", at=2.0, vertical=True)),
+    rules=(ReferenceLine(name="bound", at=0.05), ReferenceLine(name="knee", at=2.0, vertical=True)),
     bands=(Band(name="warm-up", low=-1.0, high=0.0),),
 )
 STACK = Stack(
@@ -43,7 +43,9 @@ STACK = Stack(
 TREE = Tree(
     title="t",
     scale=TIME,
-    root=Node(name="m", value=2.0, children=(Node(name="a", value=1.5), Node(name="b", value=0.5))),
+    root=TreeNode(
+        name="m", value=2.0, children=(TreeNode(name="a", value=1.5), TreeNode(name="b", value=0.5))
+    ),
 )
 FOREST = Forest(
     title="f",
@@ -90,12 +92,12 @@ FOREST = Forest(
 )
 def test_a_picture_is_said_in_a_sentence(picture: Picture, sentence: str) -> None:
     """The sentence names the axes, where the weight lies, and what is marked."""
-    assert told(picture) == sentence
+    assert describe_chart(picture) == sentence
 
 
 def test_the_numbers_of_a_plot_are_a_table() -> None:
     """Each point is a row, with its name and its interval where that is known."""
-    table = numbers(PLOT)
+    table = chart_numbers(PLOT)
 
     assert table is not None
     assert table.rows == (
@@ -107,7 +109,7 @@ def test_the_numbers_of_a_plot_are_a_table() -> None:
 def test_the_numbers_of_other_pictures() -> None:
     """Bars that lack a part say so; ends that nothing bounds are no numbers; a histogram has its bins."""
     bins = Bins(title="b", scale=TIME, edges=(0.001, 0.002, 0.003), counts=(3.0, 4.0), counted="calls")
-    tables = [numbers(picture) for picture in (STACK, FOREST, bins)]
+    tables = [chart_numbers(picture) for picture in (STACK, FOREST, bins)]
 
     assert [table.rows for table in tables if table] == [
         (("one", "—", "1.00 ms"), ("two", "3.00 ms", "2.00 ms")),
@@ -124,16 +126,16 @@ def test_too_many_numbers_are_no_table() -> None:
     """Nobody reads a thousand rows beside a picture; a tree has a table of its own elsewhere."""
     many = Series(name="many", x=tuple(map(float, range(1000))), y=tuple(map(float, range(1000))))
 
-    assert numbers(Plot(title="p", x=TIME, y=TIME, series=(many,))) is None
-    assert numbers(TREE) is None
+    assert chart_numbers(Plot(title="p", x=TIME, y=TIME, series=(many,))) is None
+    assert chart_numbers(TREE) is None
 
 
 def test_a_place_has_a_name() -> None:
     """Categories are named, what is none of them too; a unit that nobody knows stands as it is."""
-    words = Scale(label="k", categories=("all", "basic"))
+    words = AxisScale(label="k", categories=("all", "basic"))
 
-    assert [shown(value, words) for value in (0.0, 1.0, 2.0)] == ["all", "basic", "another"]
-    assert shown(2.5, Scale(label="x", unit="FLOP/B")) == "2.5 FLOP/B"
+    assert [format_on_axis(value, words) for value in (0.0, 1.0, 2.0)] == ["all", "basic", "another"]
+    assert format_on_axis(2.5, AxisScale(label="x", unit="FLOP/B")) == "2.5 FLOP/B"
 
 
 def test_many_series_and_effects_are_counted() -> None:
@@ -143,8 +145,8 @@ def test_many_series_and_effects_are_counted() -> None:
         Effect(name=str(n), value=0.0, low=0.0, high=0.0, smallest=0.0, outcome="same") for n in range(10)
     )
 
-    assert "and 3 series more" in told(Plot(title="p", x=TIME, y=TIME, series=series))
-    assert told(Forest(title="f", effects=effects)).endswith("; and 2 more.")
+    assert "and 3 series more" in describe_chart(Plot(title="p", x=TIME, y=TIME, series=series))
+    assert describe_chart(Forest(title="f", effects=effects)).endswith("; and 2 more.")
 
 
 def test_every_kind_is_told() -> None:
@@ -152,4 +154,4 @@ def test_every_kind_is_told() -> None:
     pictures = [block for block in hostile_blocks("name") if isinstance(block, Picture)]
 
     assert len({type(picture) for picture in pictures}) == 6
-    assert all(told(picture).endswith(".") for picture in pictures)
+    assert all(describe_chart(picture).endswith(".") for picture in pictures)

@@ -11,13 +11,13 @@ import pytest
 from modeldyno.adapters.reporters import terminal
 from modeldyno.core.comparison.comparison import (
     Agreement,
+    CandidateComparison,
     Cause,
+    CausePart,
     Change,
+    ChangeVerdict,
     Comparison,
-    Contrast,
-    Difference,
-    Outcome,
-    Part,
+    SettingDiff,
 )
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval
@@ -25,9 +25,9 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
 from modeldyno.testing.reporters import HOSTILE
 from modeldyno.testing.sample_results import a_failed_result, a_result
-from modeldyno.views.comparison.blocks import brief, contrasted, headline, numbers
+from modeldyno.views.comparison.blocks import brief, comparison_blocks, headline, numbers
 from modeldyno.views.comparison.changes import sentence
-from modeldyno.views.text import called
+from modeldyno.views.text import short_model_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,11 @@ P50 = Query.parse("latency.p50")
 
 
 def change(
-    query: str, outcome: Outcome, difference: float | None = 0.123, spread: float | None = 0.02, **more: Any
+    query: str,
+    outcome: ChangeVerdict,
+    difference: float | None = 0.123,
+    spread: float | None = 0.02,
+    **more: Any,
 ) -> Change:
     """Make a change from 1 of the unit, with an interval of so much either way."""
     interval = None
@@ -55,20 +59,22 @@ def change(
     return Change(query=Query.parse(query), outcome=outcome, **(made | more))
 
 
-WORSE = change("latency.p50", Outcome.WORSE)
-BETTER = change("process_memory.max", Outcome.BETTER, -0.2)
-SAME = change("latency.p50", Outcome.SAME, 0.001, 0.004)
-OPEN = change("latency.p50", Outcome.UNDECIDED, 0.03, 0.05, why="further processes are needed")
-COUNT = change("parameters", Outcome.WORSE, 0.5, 0.0)
+WORSE = change("latency.p50", ChangeVerdict.WORSE)
+BETTER = change("process_memory.max", ChangeVerdict.BETTER, -0.2)
+SAME = change("latency.p50", ChangeVerdict.SAME, 0.001, 0.004)
+OPEN = change("latency.p50", ChangeVerdict.UNDECIDED, 0.03, 0.05, why="further processes are needed")
+COUNT = change("parameters", ChangeVerdict.WORSE, 0.5, 0.0)
 
 
 def compared(*changes: Change, baseline: Result | None = None, **more: Any) -> Comparison:
     """Make a comparison of two with these changes."""
-    comparison = several(Contrast(candidate=a_result(name="new", id="b" * 12), changes=changes, **more))
+    comparison = several(
+        CandidateComparison(candidate=a_result(name="new", id="b" * 12), changes=changes, **more)
+    )
     return comparison if baseline is None else replace(comparison, baseline=baseline)
 
 
-def several(*contrasts: Contrast, **more: Any) -> Comparison:
+def several(*contrasts: CandidateComparison, **more: Any) -> Comparison:
     """Make a comparison with these contrasts."""
     made: dict[str, Any] = {"baseline": a_result(name="old", id="a" * 12), "contrasts": contrasts}
     return Comparison(id="c" * 12, created="2026-01-02T03:04:05.678+00:00", **(made | more))
@@ -109,7 +115,7 @@ SLOW, LEAN = "latency.p50 12.3% higher (10.3% to 14.3%)", "process_memory.max 20
         ((BETTER,), "new is better than old: process_memory.max 20.0% lower (18.0% to 22.0%)."),
         ((SAME,), "new performs the same as old: latency.p50 within 3.0%."),
         (
-            (change("macs", Outcome.SAME, 0.0, 0.0), SAME),
+            (change("macs", ChangeVerdict.SAME, 0.0, 0.0), SAME),
             "new performs the same as old: latency.p50 within 3.0% and macs equal.",
         ),
         (
@@ -121,18 +127,18 @@ SLOW, LEAN = "latency.p50 12.3% higher (10.3% to 14.3%)", "process_memory.max 20
             f"{OPENED}; better: {LEAN}.",
         ),
         (
-            (change("latency.p50", Outcome.UNDECIDED, None, why="not measured in the candidate"),),
+            (change("latency.p50", ChangeVerdict.UNDECIDED, None, why="not measured in the candidate"),),
             f"{EITHER}: latency.p50 cannot be judged (not measured in the candidate).",
         ),
         (
-            (change("latency.p50", Outcome.UNDECIDED, 5.0, None, why=""),),
+            (change("latency.p50", ChangeVerdict.UNDECIDED, 5.0, None, why=""),),
             f"{EITHER}: latency.p50 cannot be judged (no data).",
         ),
         (
             (
                 change(
                     "latency.p50",
-                    Outcome.UNDECIDED,
+                    ChangeVerdict.UNDECIDED,
                     None,
                     why="p50 is not certified: 4 samples are missing; latency.p50.raw gives the quantile.",
                 ),
@@ -140,79 +146,82 @@ SLOW, LEAN = "latency.p50 12.3% higher (10.3% to 14.3%)", "process_memory.max 20
             f"{EITHER}: latency.p50 cannot be judged (p50 is not certified: 4 samples are missing).",
         ),
         (
-            (change("throughput", Outcome.UNDECIDED, 2.0, interval=Interval(low=-1.0, high=9e43)),),
+            (change("throughput", ChangeVerdict.UNDECIDED, 2.0, interval=Interval(low=-1.0, high=9e43)),),
             f"{EITHER}: throughput may have changed by any amount.",
         ),
         (
-            (change("throughput", Outcome.UNDECIDED, 2.0, interval=Interval(low=-0.5, high=9e43)),),
+            (change("throughput", ChangeVerdict.UNDECIDED, 2.0, interval=Interval(low=-0.5, high=9e43)),),
             f"{EITHER}: throughput may be between 50.0% lower and over 1,000,000 times as much.",
         ),
         (
-            (change("latency.p50", Outcome.UNDECIDED, 2.0, interval=Interval(low=-0.99, high=672.0)),),
+            (change("latency.p50", ChangeVerdict.UNDECIDED, 2.0, interval=Interval(low=-0.99, high=672.0)),),
             f"{EITHER}: latency.p50 may be between 100 times less and 673 times as much.",
         ),
         (
-            (change("latency.p50", Outcome.UNDECIDED, 0.1, interval=Interval(low=0.0, high=0.2)),),
+            (change("latency.p50", ChangeVerdict.UNDECIDED, 0.1, interval=Interval(low=0.0, high=0.2)),),
             f"{EITHER}: latency.p50 may be between unchanged and 20.0% higher.",
         ),
         ((), "new and old have no metric that could be compared."),
         ((COUNT,), "new is worse than old: parameters 50.0% higher."),
         (
-            (change("error_rate", Outcome.WORSE, None, baseline=0.0, candidate=0.1),),
+            (change("error_rate", ChangeVerdict.WORSE, None, baseline=0.0, candidate=0.1),),
             "new is worse than old: error_rate 10.0% instead of 0%.",
         ),
         (
-            (change("latency.p50", Outcome.WORSE, 1.5, None),),
+            (change("latency.p50", ChangeVerdict.WORSE, 1.5, None),),
             "new is worse than old: latency.p50 150% higher.",
         ),
         (
-            (change("latency.p50", Outcome.WORSE, 51.0, None),),
+            (change("latency.p50", ChangeVerdict.WORSE, 51.0, None),),
             "new is worse than old: latency.p50 52 times slower.",
         ),
         (
-            (change("latency.p50", Outcome.BETTER, 1 / 2600 - 1, 1e-5),),
+            (change("latency.p50", ChangeVerdict.BETTER, 1 / 2600 - 1, 1e-5),),
             "new is better than old: latency.p50 2,600 times faster (2,534 to 2,669).",
         ),
         (
-            (change("throughput", Outcome.BETTER, 51.0, 0.0),),
+            (change("throughput", ChangeVerdict.BETTER, 51.0, 0.0),),
             "new is better than old: throughput 52 times faster.",
         ),
         (
-            (change("throughput", Outcome.WORSE, -0.98, 0.0),),
+            (change("throughput", ChangeVerdict.WORSE, -0.98, 0.0),),
             "new is worse than old: throughput 50 times slower.",
         ),
         (
-            (change("flops", Outcome.BETTER, -0.95, 0.0), change("parameters", Outcome.BETTER, 19.0, 0.0)),
+            (
+                change("flops", ChangeVerdict.BETTER, -0.95, 0.0),
+                change("parameters", ChangeVerdict.BETTER, 19.0, 0.0),
+            ),
             "new is better than old: flops 20 times less and parameters 20 times as much.",
         ),
         (
-            (change("latency.p50", Outcome.WORSE, 12.0, interval=Interval(low=3.0, high=50.0)),),
+            (change("latency.p50", ChangeVerdict.WORSE, 12.0, interval=Interval(low=3.0, high=50.0)),),
             "new is worse than old: latency.p50 13 times slower (+300% to 51x more).",
         ),
         (
-            (change("latency.p50", Outcome.WORSE, 4.0, interval=Interval(low=0.5, high=50.0)),),
+            (change("latency.p50", ChangeVerdict.WORSE, 4.0, interval=Interval(low=0.5, high=50.0)),),
             "new is worse than old: latency.p50 400% higher (+50.0% to 51x more).",
         ),
     ],
 )
 def test_the_verdict_is_one_sentence(changes: tuple[Change, ...], expected: str) -> None:
     """With figures, and what speaks against it."""
-    assert sentence(Contrast(candidate=a_result(), changes=changes), NAMES) == expected
+    assert sentence(CandidateComparison(candidate=a_result(), changes=changes), NAMES) == expected
 
 
 def test_only_what_differs_is_in_the_table() -> None:
     """What is the same, and what moves with others, is named below it."""
     comparison = compared(
         WORSE,
-        change("load_time", Outcome.SAME, 0.0),
-        change("parameters", Outcome.SAME, 0.0004, 0.0),
-        change("first_call", Outcome.UNDECIDED, 0.1, 0.2),
-        change("macs", Outcome.WORSE, 0.5, 0.0),
-        change("throughput", Outcome.UNDECIDED, 0.05, 0.01),
+        change("load_time", ChangeVerdict.SAME, 0.0),
+        change("parameters", ChangeVerdict.SAME, 0.0004, 0.0),
+        change("first_call", ChangeVerdict.UNDECIDED, 0.1, 0.2),
+        change("macs", ChangeVerdict.WORSE, 0.5, 0.0),
+        change("throughput", ChangeVerdict.UNDECIDED, 0.05, 0.01),
         judged=(P50,),
     )
 
-    blocks = contrasted(comparison)
+    blocks = comparison_blocks(comparison)
 
     assert [row[0] for row in table(blocks, "What has changed").rows] == ["latency.p50", "throughput"]
     (rest,) = said(blocks, Severity.NOTE)
@@ -220,7 +229,7 @@ def test_only_what_differs_is_in_the_table() -> None:
         "also changed: macs +50.0%; changed too little to matter: parameters +0.04%; unchanged: load_time; "
         "undecided: first_call"
     )
-    everything = table(contrasted(comparison, everything=True), "What has changed")
+    everything = table(comparison_blocks(comparison, everything=True), "What has changed")
     assert len(everything.rows) == 6
 
 
@@ -229,15 +238,15 @@ def test_a_row_has_both_values_the_change_and_the_verdict() -> None:
     rows = {
         row[0]: row[1:]
         for row in table(
-            contrasted(
+            comparison_blocks(
                 compared(
                     WORSE,
                     COUNT,
-                    change("load_time", Outcome.WORSE, 20.0, 1.0),
-                    change("first_call", Outcome.WORSE, 5.0, interval=Interval(low=-0.92, high=1005.0)),
-                    change("buffers", Outcome.WORSE, None, baseline=0.0, candidate=3.0),
-                    change("throughput", Outcome.WORSE, None, baseline=None),
-                    change("energy", Outcome.BETTER, 0.0, None),
+                    change("load_time", ChangeVerdict.WORSE, 20.0, 1.0),
+                    change("first_call", ChangeVerdict.WORSE, 5.0, interval=Interval(low=-0.92, high=1005.0)),
+                    change("buffers", ChangeVerdict.WORSE, None, baseline=0.0, candidate=3.0),
+                    change("throughput", ChangeVerdict.WORSE, None, baseline=None),
+                    change("energy", ChangeVerdict.BETTER, 0.0, None),
                 )
             ),
             "What has changed",
@@ -256,7 +265,9 @@ def test_a_row_has_both_values_the_change_and_the_verdict() -> None:
 def test_what_keeps_it_open_is_said() -> None:
     """Beside the metric that it is about."""
     (notice,) = (
-        b for b in contrasted(compared(OPEN)) if isinstance(b, Notice) and b.severity is Severity.UNDECIDED
+        b
+        for b in comparison_blocks(compared(OPEN))
+        if isinstance(b, Notice) and b.severity is Severity.UNDECIDED
     )
 
     assert (notice.code, notice.text) == ("latency.p50", "further processes are needed")
@@ -265,26 +276,26 @@ def test_what_keeps_it_open_is_said() -> None:
 def test_what_else_differs_stands_beside_it() -> None:
     """Settings but for those of the plan, software, hardware; --all has every one."""
     settings = (
-        Difference(name="model", baseline="old", candidate="new"),
-        Difference(name="content", baseline="ab", candidate="cd"),
-        Difference(name="plan.max_time", baseline=5.0, candidate=9.0),
-        *(Difference(name=f"knob{n}", baseline=n, candidate=None) for n in range(14)),
+        SettingDiff(name="model", baseline="old", candidate="new"),
+        SettingDiff(name="content", baseline="ab", candidate="cd"),
+        SettingDiff(name="plan.max_time", baseline=5.0, candidate=9.0),
+        *(SettingDiff(name=f"knob{n}", baseline=n, candidate=None) for n in range(14)),
     )
     comparison = compared(
         WORSE,
         settings=settings,
-        software=(Difference(name="torch", baseline="2.1", candidate="2.2"),),
-        hardware=(Difference(name="cores", baseline=2, candidate=8),),
+        software=(SettingDiff(name="torch", baseline="2.1", candidate="2.2"),),
+        hardware=(SettingDiff(name="cores", baseline=2, candidate=8),),
     )
 
-    shown_table = table(contrasted(comparison), "Other differences")
+    shown_table = table(comparison_blocks(comparison), "Other differences")
 
     assert shown_table.rows[0] == ("setting", "model", "old", "new")
     assert shown_table.rows[1] == ("setting", "knob0", "0", "—")
-    assert "3 more settings differ; --all shows them" in said(contrasted(comparison), Severity.NOTE)
+    assert "3 more settings differ; --all shows them" in said(comparison_blocks(comparison), Severity.NOTE)
     fewer = compared(WORSE, settings=settings[3:], software=comparison.contrasts[0].software)
-    assert "1 more setting differs; --all shows it" in said(contrasted(fewer), Severity.NOTE)
-    whole = table(contrasted(comparison, everything=True), "Other differences")
+    assert "1 more setting differs; --all shows it" in said(comparison_blocks(fewer), Severity.NOTE)
+    whole = table(comparison_blocks(comparison, everything=True), "Other differences")
     assert len(whole.rows) == 19
     assert whole.rows[-1] == ("hardware", "cores", "2", "8")
 
@@ -300,7 +311,7 @@ def test_outputs_are_told_by_their_differences() -> None:
         ),
     )
 
-    texts_shown = said(contrasted(comparison), Severity.NOTE)
+    texts_shown = said(comparison_blocks(comparison), Severity.NOTE)
 
     assert "the output 'y' is identical in both" in texts_shown
     assert (
@@ -311,10 +322,10 @@ def test_outputs_are_told_by_their_differences() -> None:
 
 
 PARTS = (
-    Part(scope="body.fc2", kind="Linear", baseline=4e-3, candidate=8e-3),
-    Part(scope="body.norm", kind="LayerNorm", baseline=0.0, candidate=1e-3),
-    *(Part(scope=f"l{n}", kind="Linear", baseline=1e-3, candidate=1.01e-3) for n in range(8)),
-    Part(scope="", kind="Net", baseline=2e-3, candidate=1.5e-3),
+    CausePart(scope="body.fc2", kind="Linear", baseline=4e-3, candidate=8e-3),
+    CausePart(scope="body.norm", kind="LayerNorm", baseline=0.0, candidate=1e-3),
+    *(CausePart(scope=f"l{n}", kind="Linear", baseline=1e-3, candidate=1.01e-3) for n in range(8)),
+    CausePart(scope="", kind="Net", baseline=2e-3, candidate=1.5e-3),
 )
 
 
@@ -322,7 +333,7 @@ def test_a_cause_sums_to_the_change() -> None:
     """The largest parts, the others together, and a rest that has its name."""
     cause = Cause(query=P50, by="layers", total=5e-3, parts=PARTS)
 
-    blocks = contrasted(compared(WORSE, causes=(cause,)))
+    blocks = comparison_blocks(compared(WORSE, causes=(cause,)))
 
     shown_table = table(blocks, "Where the change of latency.p50, +5.00 ms, comes from, by layer")
     assert shown_table.rows[0] == ("body.fc2 (Linear)", "4.00 ms", "8.00 ms", "+4.00 ms", "80.0%")
@@ -338,14 +349,14 @@ def test_a_cause_sums_to_the_change() -> None:
 
 def test_parts_that_cancel_each_other_out_have_no_shares() -> None:
     """A part that is more than the whole is told with what all the others come to."""
-    gone = Part(scope="b", kind="workspace", baseline=4e-3, candidate=0.0)
-    new = Part(scope="a", kind="workspace", baseline=0.0, candidate=2e-3)
-    some = Part(scope="a", kind="", baseline=1e-3, candidate=1.4e-3)
-    more = Part(scope="c", kind="", baseline=1e-3, candidate=1.4e-3)
+    gone = CausePart(scope="b", kind="workspace", baseline=4e-3, candidate=0.0)
+    new = CausePart(scope="a", kind="workspace", baseline=0.0, candidate=2e-3)
+    some = CausePart(scope="a", kind="", baseline=1e-3, candidate=1.4e-3)
+    more = CausePart(scope="c", kind="", baseline=1e-3, candidate=1.4e-3)
 
-    def shown(total: float, *parts: Part) -> tuple[Table, str]:
+    def shown(total: float, *parts: CausePart) -> tuple[Table, str]:
         cause = Cause(query=P50, by="places", total=total, parts=parts)
-        blocks = contrasted(compared(WORSE, causes=(cause,)))
+        blocks = comparison_blocks(compared(WORSE, causes=(cause,)))
         told = next(text for text in said(blocks, Severity.NOTE) if "place" in text)
         return table(blocks, "Where"), told
 
@@ -364,7 +375,7 @@ def test_parts_that_cancel_each_other_out_have_no_shares() -> None:
 
 def test_a_part_that_may_be_noise_is_told_as_one() -> None:
     """Be it the first of all, for nothing has surely moved, or a row of the table."""
-    noise = Part(
+    noise = CausePart(
         scope="fc", kind="Linear", baseline=4e-3, candidate=5e-3, interval=Interval(low=-1e-3, high=3e-3)
     )
     surely = replace(noise, scope="act", interval=Interval(low=0.5e-3, high=1.5e-3))
@@ -372,7 +383,7 @@ def test_a_part_that_may_be_noise_is_told_as_one() -> None:
         Cause(query=P50, by="layers", total=5e-3, parts=parts) for parts in ((noise,), (surely, noise))
     )
 
-    blocks = contrasted(compared(WORSE, causes=(one,)))
+    blocks = comparison_blocks(compared(WORSE, causes=(one,)))
     assert any(
         text.startswith(
             "no layer clearly explains the change of latency.p50 (+5.00 ms); the largest difference, in"
@@ -381,16 +392,16 @@ def test_a_part_that_may_be_noise_is_told_as_one() -> None:
     )
     assert table(blocks, "Where").rows[0][3] == "+1.00 ms (or noise)"
 
-    blocks = contrasted(compared(WORSE, causes=(other,)))
+    blocks = comparison_blocks(compared(WORSE, causes=(other,)))
     assert not any("noise" in text for text in said(blocks, Severity.NOTE))
     assert [row[3] for row in table(blocks, "Where").rows[:2]] == ["+1.00 ms", "+1.00 ms (or noise)"]
 
 
 def test_the_first_part_of_a_cause_is_shown_though_others_are_larger() -> None:
     """What surely contributes stands before larger ones that may be noise."""
-    first = Part(scope="first", kind="", baseline=0.0, candidate=1e-4)
+    first = CausePart(scope="first", kind="", baseline=0.0, candidate=1e-4)
 
-    blocks = contrasted(
+    blocks = comparison_blocks(
         compared(WORSE, causes=(Cause(query=P50, by="layers", total=5e-3, parts=(first, *PARTS)),))
     )
 
@@ -399,7 +410,7 @@ def test_the_first_part_of_a_cause_is_shown_though_others_are_larger() -> None:
 
 def test_counts_have_no_order_of_runs_and_no_intervals() -> None:
     """They are the same however often they are taken."""
-    counted, timed = (contrasted(compared(each))[-1] for each in (COUNT, WORSE))
+    counted, timed = (comparison_blocks(compared(each))[-1] for each in (COUNT, WORSE))
 
     assert [row[0] for row in _rows(counted)] == ["baseline", "candidate"]
     assert [row[0] for row in _rows(timed)] == ["baseline", "candidate", "runs", "intervals"]
@@ -409,7 +420,8 @@ def test_a_list_tells_the_verdict() -> None:
     """Of one candidate in a sentence with figures, of several in a word each."""
     assert headline(compared(COUNT)) == "new is worse than old: parameters 50.0% higher."
     both = [
-        Contrast(candidate=a_result(name=name), changes=(each,)) for name, each in (("b", COUNT), ("c", SAME))
+        CandidateComparison(candidate=a_result(name=name), changes=(each,))
+        for name, each in (("b", COUNT), ("c", SAME))
     ]
     assert headline(several(*both)) == "Compared with old, b is worse and c is the same."
 
@@ -431,20 +443,20 @@ def test_names_that_begin_alike_are_told_by_their_ends(
     names: tuple[str, str], expected: tuple[str, str]
 ) -> None:
     """What does not fit into a column is cut where the two are the same; equal names are numbered."""
-    assert called([a_result(name=name) for name in names]) == expected
+    assert short_model_names([a_result(name=name) for name in names]) == expected
 
 
 def test_operators_new_and_gone_are_told() -> None:
     """An operator has no class; what is new or gone is said so."""
-    new = Part(scope="aten::copy_", kind="operator", baseline=0.0, candidate=1e-3)
-    gone = Part(scope="aten::relu", kind="operator", baseline=1e-3, candidate=0.0)
+    new = CausePart(scope="aten::copy_", kind="operator", baseline=0.0, candidate=1e-3)
+    gone = CausePart(scope="aten::relu", kind="operator", baseline=1e-3, candidate=0.0)
     causes = (
         Cause(query=P50, by="operators", total=1e-3, parts=(new,)),
         Cause(query=P50, by="operators", total=-1e-3, parts=(gone,)),
         Cause(query=P50, by="operators", total=0.0, parts=(new,)),
     )
 
-    texts_shown = said(contrasted(compared(WORSE, causes=causes)), Severity.NOTE)
+    texts_shown = said(comparison_blocks(compared(WORSE, causes=causes)), Severity.NOTE)
 
     assert (
         "most of the change of latency.p50 is in operator aten::copy_, new: +1.00 ms of +1.00 ms"
@@ -455,27 +467,30 @@ def test_operators_new_and_gone_are_told() -> None:
 
 def test_counts_are_explained_in_a_sentence() -> None:
     """They have no table but with --all."""
-    part = Part(scope="fc", kind="Linear", baseline=1e6, candidate=4e6)
+    part = CausePart(scope="fc", kind="Linear", baseline=1e6, candidate=4e6)
     comparison = compared(
         COUNT, causes=(Cause(query=Query.parse("flops"), by="layers", total=3e6, parts=(part,)),)
     )
 
     assert any(
-        "fc (Linear): +3.00 M of +3.00 M" in text for text in said(contrasted(comparison), Severity.NOTE)
+        "fc (Linear): +3.00 M of +3.00 M" in text
+        for text in said(comparison_blocks(comparison), Severity.NOTE)
     )
-    assert not [b for b in contrasted(comparison) if isinstance(b, Table) and b.title.startswith("Where")]
-    assert table(contrasted(comparison, everything=True), "Where").rows[0][0] == "fc (Linear)"
+    assert not [
+        b for b in comparison_blocks(comparison) if isinstance(b, Table) and b.title.startswith("Where")
+    ]
+    assert table(comparison_blocks(comparison, everything=True), "Where").rows[0][0] == "fc (Linear)"
 
 
 def test_doubts_and_failures_are_told() -> None:
     """Those about the comparison with their advice, those about a side by their meaning."""
     own = Doubt(code="not-in-turns", seen="they ran apart", advice="run them in turns")
     many = tuple(Doubt(code=code, seen="s", advice="a") for code in ("drift", "steal", "mine", "other"))
-    contrast = Contrast(
+    contrast = CandidateComparison(
         candidate=replace(a_failed_result(id="b" * 12), doubts=many), changes=(), doubts=(own,)
     )
 
-    blocks = contrasted(several(contrast))
+    blocks = comparison_blocks(several(contrast))
 
     (failure,) = (b for b in blocks if isinstance(b, Notice) and b.severity is Severity.FAILURE)
     assert failure.text == "The child took 2 GiB."
@@ -488,16 +503,17 @@ def test_doubts_and_failures_are_told() -> None:
 def test_several_candidates_stand_side_by_side() -> None:
     """The reference is named, and each has its own verdict."""
     comparison = several(
-        Contrast(candidate=a_result(name="new"), changes=(WORSE, COUNT), judged=(P50,)),
-        Contrast(candidate=a_result(name="newer"), changes=(BETTER,)),
-        Contrast(
-            candidate=a_result(name="odd"), changes=(change("latency.p50", Outcome.UNDECIDED, None, why="x"),)
+        CandidateComparison(candidate=a_result(name="new"), changes=(WORSE, COUNT), judged=(P50,)),
+        CandidateComparison(candidate=a_result(name="newer"), changes=(BETTER,)),
+        CandidateComparison(
+            candidate=a_result(name="odd"),
+            changes=(change("latency.p50", ChangeVerdict.UNDECIDED, None, why="x"),),
         ),
         order="alternating",
         sequence=(0, 1, 2, 3, 3, 2, 1, 0, 30),
     )
 
-    blocks = contrasted(comparison)
+    blocks = comparison_blocks(comparison)
 
     verdict = said(blocks, Severity.VERDICT)[0]
     assert verdict == "Compared with old, new is worse, newer is better and odd is undecided."
@@ -516,7 +532,7 @@ def test_several_candidates_stand_side_by_side() -> None:
 
 def test_how_it_was_run_stands_at_the_end() -> None:
     """Ids, processes, order, and what the intervals hold."""
-    rows = contrasted(compared(WORSE))[-1]
+    rows = comparison_blocks(compared(WORSE))[-1]
 
     assert isinstance(rows, Table)
     assert rows.rows[0] == ("baseline", f"old: {'a' * 12}, 1 process, 2026-01-02 03:04:05 UTC")
@@ -526,29 +542,31 @@ def test_how_it_was_run_stands_at_the_end() -> None:
 
 def test_models_of_one_name_are_numbered() -> None:
     """So that a reader can tell them apart."""
-    comparison = several(Contrast(candidate=a_result(name="old"), changes=(WORSE,)))
+    comparison = several(CandidateComparison(candidate=a_result(name="old"), changes=(WORSE,)))
 
-    assert said(contrasted(comparison), Severity.VERDICT)[0].startswith("old (2) is worse than old (1): ")
+    assert said(comparison_blocks(comparison), Severity.VERDICT)[0].startswith(
+        "old (2) is worse than old (1): "
+    )
 
 
 def test_it_fits_eighty_columns_and_nothing_is_obeyed() -> None:
     """Whatever models, layers and outputs are called."""
     for text in HOSTILE:
-        part = Part(scope=text, kind=text, baseline=1e-3, candidate=2e-3)
+        part = CausePart(scope=text, kind=text, baseline=1e-3, candidate=2e-3)
         comparison = several(
-            Contrast(
+            CandidateComparison(
                 candidate=a_result(name=text),
-                changes=(WORSE, change("load_time", Outcome.WORSE, why=text)),
-                settings=(Difference(name=text, baseline=text, candidate=None),),
+                changes=(WORSE, change("load_time", ChangeVerdict.WORSE, why=text)),
+                settings=(SettingDiff(name=text, baseline=text, candidate=None),),
                 outputs=(Agreement(output=text, largest=0.1, relative=0.1, cosine=0.9),),
                 causes=(Cause(query=P50, by="layers", total=1e-3, parts=(part,)),),
             ),
             baseline=a_result(name=text),
         )
 
-        text_shown = terminal.text(contrasted(comparison, everything=True))
+        text_shown = terminal.text(comparison_blocks(comparison, everything=True))
 
-        assert max(map(terminal.cells, text_shown.splitlines())) <= 80
+        assert max(map(terminal.display_width, text_shown.splitlines())) <= 80
         assert not set(text_shown) & {"\x1b", "\x07", "\u202e"}
 
 
@@ -571,7 +589,7 @@ def test_an_interruption_is_said_first() -> None:
     pair, stored = compared(OPEN, baseline=cut), compared(OPEN, baseline=cut)
     pair = replace(pair, order="alternating")
 
-    first, other = contrasted(pair)[0], contrasted(replace(stored, order="stored"))[0]
+    first, other = comparison_blocks(pair)[0], comparison_blocks(replace(stored, order="stored"))[0]
     assert isinstance(first, Notice)
     assert isinstance(other, Notice)
     assert first.text == headline(pair)

@@ -8,9 +8,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from modeldyno.core.comparison.comparison import Change, Outcome
-from modeldyno.core.comparison.gate_report import Checked
-from modeldyno.core.comparison.gate_rule import Ruling
+from modeldyno.core.comparison.comparison import Change, ChangeVerdict
+from modeldyno.core.comparison.gate_report import GateReport
+from modeldyno.core.comparison.gate_rule import GateDecision
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
@@ -21,21 +21,21 @@ from modeldyno.views.comparison import ci_formats, gate
 
 WORSE = Change(
     query=Query.parse("latency.p50"), baseline=0.01, candidate=0.012, difference=0.2,
-    interval=Interval(low=0.15, high=0.25), outcome=Outcome.WORSE,
+    interval=Interval(low=0.15, high=0.25), outcome=ChangeVerdict.WORSE,
 )  # fmt: skip
 BETTER = replace(
     WORSE, query=Query.parse("process_memory.max"), candidate=0.008, difference=-0.2,
-    interval=Interval(low=-0.25, high=-0.15), outcome=Outcome.BETTER,
+    interval=Interval(low=-0.25, high=-0.15), outcome=ChangeVerdict.BETTER,
 )  # fmt: skip
-SAME = replace(WORSE, difference=0.0, interval=Interval(low=-0.01, high=0.01), outcome=Outcome.SAME)
-OPEN = replace(WORSE, difference=0.05, interval=Interval(low=-0.1, high=0.2), outcome=Outcome.UNDECIDED)
+SAME = replace(WORSE, difference=0.0, interval=Interval(low=-0.01, high=0.01), outcome=ChangeVerdict.SAME)
+OPEN = replace(WORSE, difference=0.05, interval=Interval(low=-0.1, high=0.2), outcome=ChangeVerdict.UNDECIDED)
 
 
-def found(verdict: Verdict, *changes: Change, name: str = "digits") -> Checked:
+def found(verdict: Verdict, *changes: Change, name: str = "digits") -> GateReport:
     """Make what a gate found."""
     why = "more rounds are needed than could be run" if verdict is Verdict.UNDECIDED else ""
-    ruling = Ruling(verdict=verdict, changes=changes, rounds=5, confirmation=changes, why=why)
-    return Checked(result=a_result(name=name), ruling=ruling, notes=("in turns",))
+    ruling = GateDecision(verdict=verdict, changes=changes, rounds=5, confirmation=changes, why=why)
+    return GateReport(result=a_result(name=name), ruling=ruling, notes=("in turns",))
 
 
 BROKEN = found(Verdict.BROKEN, WORSE, BETTER)
@@ -50,18 +50,18 @@ UNDECIDED = found(Verdict.UNDECIDED, OPEN)
         (HELD, "digits passes: no regression in latency.p50."),
         (UNDECIDED, "It is undecided whether digits passes: latency.p50"),
         (
-            Checked(result=a_failed_result()),
+            GateReport(result=a_failed_result()),
             "onnx:models/digits.onnx fails: load failed: The child took 2 GiB.",
         ),
         (
-            Checked(
+            GateReport(
                 result=a_result(), judgements=(a_result().judge(Constraint.parse("latency.p50.raw <= 2ms")),)
             ),
             "It is undecided whether digits passes: latency.p50.raw <= 2 ms",
         ),
     ],
 )
-def test_the_verdict_is_one_sentence(checked: Checked, start: str) -> None:
+def test_the_verdict_is_one_sentence(checked: GateReport, start: str) -> None:
     """It says what broke, with figures, or what held."""
     assert gate.sentence(checked).startswith(start)
 
@@ -97,7 +97,7 @@ def test_a_comment_tells_only_what_changed_and_ends_with_the_environment() -> No
         "latency.p50",
         "process_memory.max",
     ]
-    assert gate.mark(found(Verdict.HELD, SAME, name="a --> b")) == "<!-- modeldyno: a - -> b -->"
+    assert gate.comment_marker(found(Verdict.HELD, SAME, name="a --> b")) == "<!-- modeldyno: a - -> b -->"
 
 
 def test_junit_has_a_case_for_each_check() -> None:
@@ -110,7 +110,7 @@ def test_junit_has_a_case_for_each_check() -> None:
     assert "+20.0%" in str(failure.get("message"))
     skipped = ET.fromstring(ci_formats.junit(UNDECIDED))[0]
     assert skipped.get("skipped") == "1"
-    error = ET.fromstring(ci_formats.junit(Checked(result=a_failed_result())))[0]
+    error = ET.fromstring(ci_formats.junit(GateReport(result=a_failed_result())))[0]
     assert (error.get("errors"), error.get("failures")) == ("1", "0")
 
 

@@ -12,10 +12,10 @@ from modeldyno.adapters.reporters import terminal
 from modeldyno.core.metrics.measurement import Interval, Measurement
 from modeldyno.core.report.blocks import Column, Table
 from modeldyno.interfaces import Entry
-from modeldyno.testing.reporters import full
+from modeldyno.testing.reporters import full_result
 from modeldyno.testing.sample_results import a_failed_result, a_result, an_inspection
-from modeldyno.views.lists import filled
-from modeldyno.views.text import short
+from modeldyno.views.lists import drop_empty_columns
+from modeldyno.views.text import shorten_ids
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
@@ -67,11 +67,11 @@ def test_a_listing_takes_a_line_for_each() -> None:
 
 def test_ids_are_as_long_as_tells_them_apart() -> None:
     """Six characters, more where these are alike, and never more than there are."""
-    assert short(["0123456789ab", "ffffff000000"]) == ["012345", "ffffff"]
-    assert short(["0123456789ab", "0123457789ab"]) == ["0123456", "0123457"]
-    assert short(["0123456789ab", "0123456789ab"]) == ["012345", "012345"]
-    assert short(["0123456789ab", "0123456789ac", "0123"]) == ["0123456789ab", "0123456789ac", "0123"]
-    assert short([]) == []
+    assert shorten_ids(["0123456789ab", "ffffff000000"]) == ["012345", "ffffff"]
+    assert shorten_ids(["0123456789ab", "0123457789ab"]) == ["0123456", "0123457"]
+    assert shorten_ids(["0123456789ab", "0123456789ab"]) == ["012345", "012345"]
+    assert shorten_ids(["0123456789ab", "0123456789ac", "0123"]) == ["0123456789ab", "0123456789ac", "0123"]
+    assert shorten_ids([]) == []
 
 
 def test_a_sentence_from_before_is_told_without_its_name() -> None:
@@ -87,7 +87,7 @@ def test_numbers_of_modules_may_be_left_out() -> None:
     scopes = {row[1] for row in whole.rows}
 
     assert scopes == {"", "float32", "int64", "a100"}
-    assert {row[1] for row in views.numbers(full()).rows} >= {"baseline"}
+    assert {row[1] for row in views.numbers(full_result()).rows} >= {"baseline"}
 
 
 def test_columns_without_any_text_may_be_left_out() -> None:
@@ -95,7 +95,7 @@ def test_columns_without_any_text_may_be_left_out() -> None:
     table = Table(
         title="t", columns=tuple(Column(title=t) for t in "abc"), rows=(("1", "", "2"), ("", "", "3"))
     )
-    kept = filled(table)
+    kept = drop_empty_columns(table)
 
     assert [column.title for column in kept.columns] == ["a", "c"]
     assert kept.rows == (("1", "2"), ("", "3"))

@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import Search
-from modeldyno.core.load.capacity_steps import End
-from modeldyno.core.load.load_curve import Ladder, Rung
+from modeldyno.core.load.capacity_spec import CapacitySearch
+from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
@@ -23,7 +23,7 @@ def known(query: str, value: float | None) -> Answer:
     return Answer(query=Query.parse(query), value=value, interval=ends)
 
 
-def rung(load: float) -> Rung:
+def rung(load: float) -> LoadPoint:
     """Four workers of 10 ms in a closed loop; its slowest requests are no claim under one slot."""
     time = 0.01 * max(load, 4) / 4
     answers = (
@@ -35,16 +35,17 @@ def rung(load: float) -> Rung:
         known("compute_time", 0.008),
         known("service_time.mean", time + 0.001),
     )
-    return Rung(load=load, answers=answers, judgements=(BOUND.on(answers[3]),), result="0123")
+    return LoadPoint(load=load, answers=answers, judgements=(BOUND.on(answers[3]),), result="0123")
 
 
-LADDER = Ladder(
-    knob="concurrency", rungs=(*map(rung, (16, 1, 2, 4, 8)), Rung(load=32, failure="no answer", result="45"))
+LADDER = LoadCurve(
+    knob="concurrency",
+    rungs=(*map(rung, (16, 1, 2, 4, 8)), LoadPoint(load=32, failure="no answer", result="45")),
 )
 SEARCH = Capacity(
-    search=Search(bounds=(BOUND,)),
+    search=CapacitySearch(bounds=(BOUND,)),
     rungs=tuple(map(rung, (1, 4, 8))),
-    end=End.RESOLVED,
+    end=SearchEnd.RESOLVED,
     passed=4.0,
     failed=8.0,
 )

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from modeldyno.core.load.replicas_and_cost import Cost, Price, Provision
+from modeldyno.core.load.replicas_and_cost import Cost, Price, ReplicaPlan
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
@@ -9,7 +9,7 @@ from modeldyno.views.load.replicas import costs, money, provision
 
 PRICE = Price(per_hour=1.2, currency="EUR")
 EACH = Answer(query=Query.parse("request_rate"), value=300.0, interval=Interval(low=240.0, high=360.0))
-FOUR = Provision(demand=1000.0, load=8, each=EACH, replicas=4, fewest=3, most=5, closed=True)
+FOUR = ReplicaPlan(demand=1000.0, load=8, each=EACH, replicas=4, fewest=3, most=5, closed=True)
 
 
 def told(*blocks: object) -> str:
@@ -30,12 +30,12 @@ def test_replicas_are_told_with_what_they_rest_on() -> None:
 
 def test_what_is_sure_or_open_is_told_so() -> None:
     """No range where both ends agree, and a least where nothing bounds the most."""
-    sure = Provision(demand=10.0, load=1, each=EACH, replicas=1, fewest=1, most=1, closed=False)
+    sure = ReplicaPlan(demand=10.0, load=1, each=EACH, replicas=1, fewest=1, most=1, closed=False)
     text = told(*provision(sure))
     assert "10/s needs 1 replica: each" in text
     assert "closed loop" not in text
     assert "per hour" not in text
-    open_ = Provision(demand=10.0, load=1, each=EACH, replicas=1, fewest=1, most=None, closed=False)
+    open_ = ReplicaPlan(demand=10.0, load=1, each=EACH, replicas=1, fewest=1, most=None, closed=False)
     assert "(at least 1)" in told(*provision(open_))
 
 

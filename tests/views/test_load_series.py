@@ -7,17 +7,22 @@ import pytest
 
 from modeldyno.adapters.reporters import terminal
 from modeldyno.core.load.capacity import Capacity, propose
-from modeldyno.core.load.capacity_spec import RATE, Search
-from modeldyno.core.load.capacity_steps import End, Step
-from modeldyno.core.load.load_curve import CLIENT_LIMITED, Ladder, Rung
+from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
+from modeldyno.core.load.capacity_steps import NextLoad, SearchEnd
+from modeldyno.core.load.load_curve import CLIENT_LIMITED, LoadCurve, LoadPoint
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import SATURATED, Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.views.load.series import answer, climbed, ladder, search
+from modeldyno.views.load.series import (
+    capacity_blocks,
+    describe_capacity,
+    describe_load_curve,
+    load_curve_blocks,
+)
 
 BOUND = Constraint.parse("latency.p99 <= 50ms")
-SEARCH = Search(bounds=(BOUND,))
+SEARCH = CapacitySearch(bounds=(BOUND,))
 
 
 def known(query: str, value: float | None, error: float = 0.02) -> Answer:
@@ -27,7 +32,7 @@ def known(query: str, value: float | None, error: float = 0.02) -> Answer:
     return Answer(query=Query.parse(query), value=value, interval=Interval(low=low, high=high))
 
 
-def rung(load: float, **changes: object) -> Rung:
+def rung(load: float, **changes: object) -> LoadPoint:
     """Four workers of 10 ms in a closed loop."""
     time = 0.01 * max(load, 4) / 4
     latency = {name: known(f"latency.{name}", time * part) for name, part in PARTS.items()}
@@ -39,7 +44,7 @@ def rung(load: float, **changes: object) -> Rung:
         known("error_rate", 0.0),
         known("client_cpu", 0.12),
     )
-    one_rung = Rung(
+    one_rung = LoadPoint(
         load=load, answers=(*latency.values(), *others), judgements=(BOUND.on(latency["p99"]),), result="0123"
     )
     return replace(one_rung, **changes)  # type: ignore[arg-type]
@@ -48,13 +53,13 @@ def rung(load: float, **changes: object) -> Rung:
 PARTS = {"mean": 1.0, "p50": 0.9, "p95": 1.5, "p99": 2.0}
 
 
-def a_ladder(*more: Rung) -> Ladder:
-    return Ladder(knob="concurrency", rungs=(*map(rung, (1, 2, 4, 8, 16)), *more))
+def a_ladder(*more: LoadPoint) -> LoadCurve:
+    return LoadCurve(knob="concurrency", rungs=(*map(rung, (1, 2, 4, 8, 16)), *more))
 
 
-def a_search(wanted: Search = SEARCH) -> Capacity:
-    history: list[Rung] = []
-    while isinstance(step := propose(wanted, history), Step):
+def a_search(wanted: CapacitySearch = SEARCH) -> Capacity:
+    history: list[LoadPoint] = []
+    while isinstance(step := propose(wanted, history), NextLoad):
         history.append(rung(step.load, care=step.care))
     return step
 
@@ -71,7 +76,7 @@ def notices(blocks: object, severity: Severity) -> list[Notice]:
 class TestLadder:
     def test_each_load_is_a_row_with_its_figures(self) -> None:
         """In the order of the loads, the knee and the plateau named, the bound judged."""
-        curve = tables(ladder(a_ladder()))[0]
+        curve = tables(load_curve_blocks(a_ladder()))[0]
         rows = {row[0]: row for row in curve.rows}
 
         assert list(rows) == ["1", "2", "4", "8", "16"]
@@ -82,7 +87,7 @@ class TestLadder:
 
     def test_the_sentence_tells_the_knee_and_the_most(self) -> None:
         """With what the server gives there."""
-        clause = climbed(a_ladder())
+        clause = describe_load_curve(a_ladder())
 
         assert clause.startswith(
             "The knee is at concurrency 4 (between 2 and 8), with 400/s and a median of 9.0"
@@ -91,16 +96,19 @@ class TestLadder:
 
     def test_a_ladder_without_a_knee_says_so(self) -> None:
         """Nor does one that measured nothing pretend to."""
-        rising = Ladder(knob=RATE, rungs=(rung(1), rung(2.5)))
+        rising = LoadCurve(knob=RATE, rungs=(rung(1), rung(2.5)))
 
-        assert climbed(rising) == "The curve has no knee up to rate 2.5/s: at most 250/s, under rate 2.5/s."
-        assert climbed(Ladder(knob=RATE, rungs=())) == "No load was measured."
+        assert (
+            describe_load_curve(rising)
+            == "The curve has no knee up to rate 2.5/s: at most 250/s, under rate 2.5/s."
+        )
+        assert describe_load_curve(LoadCurve(knob=RATE, rungs=())) == "No load was measured."
 
     def test_a_knee_at_the_first_rung(self) -> None:
         """Lies between that and the next."""
-        first = Ladder(knob="concurrency", rungs=tuple(map(rung, (4, 8, 16))))
+        first = LoadCurve(knob="concurrency", rungs=tuple(map(rung, (4, 8, 16))))
 
-        assert climbed(first).startswith("The knee is at concurrency 4 (between 4 and 8)")
+        assert describe_load_curve(first).startswith("The knee is at concurrency 4 (between 4 and 8)")
 
     def test_what_spoils_a_load_stands_beside_it(self) -> None:
         """A limited client, an overload, a failure with its sentence."""
@@ -108,9 +116,9 @@ class TestLadder:
             rung(32, doubts=(CLIENT_LIMITED,)),
             rung(64, doubts=(SATURATED,)),
             rung(96, doubts=("interrupted",)),
-            Rung(load=128, failure="the server crashed"),
+            LoadPoint(load=128, failure="the server crashed"),
         )
-        laid = list(ladder(odd))
+        laid = list(load_curve_blocks(odd))
         marks = {row[0]: row[-1] for row in tables(laid)[0].rows}
 
         assert (marks["32"], marks["64"], marks["128"]) == (CLIENT_LIMITED, SATURATED, "failed")
@@ -119,28 +127,30 @@ class TestLadder:
 
     def test_what_nobody_measured_has_no_column(self) -> None:
         """The second table shows what there is."""
-        titles = [column.title for column in tables(ladder(a_ladder()))[1].columns]
-        bare = Ladder(knob="concurrency", rungs=(replace(rung(1), answers=rung(1).answers[:5]),))
+        titles = [column.title for column in tables(load_curve_blocks(a_ladder()))[1].columns]
+        bare = LoadCurve(knob="concurrency", rungs=(replace(rung(1), answers=rung(1).answers[:5]),))
 
-        unbound = Ladder(knob="concurrency", rungs=(rung(1, judgements=()),))
-        curve = [column.title for column in tables(ladder(unbound))[0].columns]
+        unbound = LoadCurve(knob="concurrency", rungs=(rung(1, judgements=()),))
+        curve = [column.title for column in tables(load_curve_blocks(unbound))[0].columns]
 
         assert titles == ["slots", "goodput", "lag p99", "queue", "errors", "client CPU"]
         assert curve == ["slots", "requests/s", "p50", "p95", "p99", ""]
-        assert len(tables(ladder(bare))) == 1
+        assert len(tables(load_curve_blocks(bare))) == 1
 
     def test_an_uncertified_percentile_shows_what_bounds_it(self) -> None:
         """At least so much; nothing where nothing is known."""
         none = replace(known("latency.p95", None), interval=Interval(low=float("-inf"), high=float("inf")))
         seen = rung(8, answers=(known("latency.p99", None), none, known("request_rate", 3.0, 0.0)))
-        row = tables(ladder(Ladder(knob="concurrency", rungs=(seen,))))[0].rows[0]
+        row = tables(load_curve_blocks(LoadCurve(knob="concurrency", rungs=(seen,))))[0].rows[0]
 
         assert row[1:5] == ("3.00/s", "—", "—", ">40.0 ms")
 
     def test_a_figure_that_is_hardly_known_says_no_more_than_that(self) -> None:
         """Twice its own size, or a half of a percent."""
         loose, tight = known("request_rate", 50.0, 2.0), known("latency.p50", 0.01, 0.005)
-        by_title = tables(ladder(Ladder(knob="concurrency", rungs=(rung(1, answers=(loose, tight)),))))[0]
+        by_title = tables(
+            load_curve_blocks(LoadCurve(knob="concurrency", rungs=(rung(1, answers=(loose, tight)),)))
+        )[0]
 
         assert by_title.rows[0][1].endswith(" ±>100%")
         assert by_title.rows[0][2].endswith(" ±0.5%")
@@ -149,14 +159,14 @@ class TestLadder:
         """A broken one before one that is undecided."""
         wide = Constraint.parse("latency.mean <= 20ms").on(known("latency.mean", 0.02))
         both = rung(16, judgements=(wide, *rung(16).judgements))
-        ladder_ = Ladder(knob="concurrency", rungs=(both, rung(1, judgements=())))
-        rows = tables(ladder(ladder_))[0].rows
+        ladder_ = LoadCurve(knob="concurrency", rungs=(both, rung(1, judgements=())))
+        rows = tables(load_curve_blocks(ladder_))[0].rows
 
         assert [row[5] for row in rows] == ["", "broken latency.p99"]
 
     def test_it_fits_into_80_columns(self) -> None:
         """A row is a line."""
-        text = terminal.text(ladder(a_ladder()))
+        text = terminal.text(load_curve_blocks(a_ladder()))
 
         assert all(len(line) <= 80 for line in text.splitlines())
         assert sum(line.rstrip().endswith("knee, plateau") for line in text.splitlines()) == 1
@@ -166,7 +176,7 @@ class TestSearch:
     def test_the_answer_is_a_sentence_with_both_ends(self) -> None:
         """What holds, what breaks it and by how much, and what the server gives there."""
         capacity = a_search()
-        clause = answer(capacity)
+        clause = describe_capacity(capacity)
 
         assert capacity.passed is not None
         assert capacity.failed is not None
@@ -177,7 +187,7 @@ class TestSearch:
     def test_every_measurement_is_a_row(self) -> None:
         """In its order, with the time it took and the verdict that the search took it for."""
         capacity = a_search()
-        (table,) = tables(search(capacity))
+        (table,) = tables(capacity_blocks(capacity))
 
         assert [row[1] for row in table.rows] == [f"{each.load:.0f}" for each in capacity.rungs]
         assert [row[0] for row in table.rows] == [f"{n}" for n in range(1, len(capacity.rungs) + 1)]
@@ -196,10 +206,10 @@ class TestSearch:
     def test_a_fresh_server_has_the_last_word(self, p99: float, severity: Severity, words: str) -> None:
         """Until it was asked, that is a doubt."""
         capacity = a_search()
-        fresh = Rung(load=capacity.passed or 0.0, judgements=(BOUND.on(known("latency.p99", p99)),))
-        (told,) = notices(search(capacity.with_verification(fresh)), severity)
+        fresh = LoadPoint(load=capacity.passed or 0.0, judgements=(BOUND.on(known("latency.p99", p99)),))
+        (told,) = notices(capacity_blocks(capacity.with_verification(fresh)), severity)
 
-        assert [n.code for n in notices(search(capacity), Severity.DOUBT)] == ["unverified"]
+        assert [n.code for n in notices(capacity_blocks(capacity), Severity.DOUBT)] == ["unverified"]
         assert told.text.startswith(words)
         assert "latency.p99 <= 50 ms: " in told.text
 
@@ -207,40 +217,42 @@ class TestSearch:
         """What could not be claimed is told as that, with what to do."""
         capacity = a_search()
         answer = Answer(query=BOUND.query, value=None, interval=Interval(low=0.003, high=inf))
-        few = Rung(load=capacity.passed or 0.0, judgements=(BOUND.on(answer),))
-        (told,) = notices(search(capacity.with_verification(few)), Severity.UNDECIDED)
+        few = LoadPoint(load=capacity.passed or 0.0, judgements=(BOUND.on(answer),))
+        (told,) = notices(capacity_blocks(capacity.with_verification(few)), Severity.UNDECIDED)
 
         assert "is undecided: too few answers to be sure; allow more time (" in told.text
 
     def test_the_server_of_others_is_not_started_anew(self) -> None:
         """Where we may not start the server, nothing is said of a start."""
         capacity = a_search()
-        broken = Rung(load=capacity.passed or 0.0, judgements=(BOUND.on(known("latency.p99", 0.09)),))
-        (told,) = notices(search(replace(capacity.with_verification(broken), ours=False)), Severity.BROKEN)
+        broken = LoadPoint(load=capacity.passed or 0.0, judgements=(BOUND.on(known("latency.p99", 0.09)),))
+        (told,) = notices(
+            capacity_blocks(replace(capacity.with_verification(broken), ours=False)), Severity.BROKEN
+        )
         assert told.text.startswith("another measurement broke it")
         assert "start" not in told.text
 
     def test_a_fresh_server_may_fail(self) -> None:
         """Then its failure is told."""
         capacity = a_search()
-        dead = capacity.with_verification(Rung(load=capacity.passed or 0.0, failure="it did not start"))
-        (told,) = notices(search(dead), Severity.BROKEN)
+        dead = capacity.with_verification(LoadPoint(load=capacity.passed or 0.0, failure="it did not start"))
+        (told,) = notices(capacity_blocks(dead), Severity.BROKEN)
 
         assert told.text.endswith("(it did not start)")
 
     def test_what_passed_nowhere_is_not_verified(self) -> None:
         """There is nothing to doubt."""
-        assert notices(search(replace(a_search(), passed=None)), Severity.DOUBT) == []
+        assert notices(capacity_blocks(replace(a_search(), passed=None)), Severity.DOUBT) == []
 
     def test_a_bound_that_no_load_meets_is_told(self) -> None:
         """More load would break the one, less load the other."""
         rate = Constraint.parse("request_rate >= 1000/s")
-        capacity = a_search(Search(bounds=(BOUND,)))
+        capacity = a_search(CapacitySearch(bounds=(BOUND,)))
         judged = tuple(
             replace(each, judgements=(*each.judgements, rate.on(known("request_rate", 400.0))))
             for each in capacity.rungs
         )
-        (told, *_) = notices(search(replace(capacity, rungs=judged)), Severity.BROKEN)
+        (told, *_) = notices(capacity_blocks(replace(capacity, rungs=judged)), Severity.BROKEN)
 
         assert told.text.endswith("no load meets every bound")
 
@@ -249,24 +261,24 @@ class TestSearch:
         [
             ({"passed": None, "failed": None},
              "No load was found that clearly holds or breaks latency.p99 <= 50 ms."),
-            ({"passed": None, "failed": 1.0, "broke": (), "rungs": (Rung(load=1.0, failure="dead"),)},
+            ({"passed": None, "failed": 1.0, "broke": (), "rungs": (LoadPoint(load=1.0, failure="dead"),)},
              "Concurrency 1 breaks it (dead); no smaller load was found that holds latency.p99 <= 50 ms."),
-            ({"failed": 1.0, "broke": (), "rungs": (Rung(load=1.0),)}, "breaks it (saturated)"),
-            ({"failed": None, "end": End.LARGEST}, "the largest load allowed"),
-            ({"failed": None, "end": End.CLIENT}, "and beyond it the client is the limit"),
-            ({"failed": None, "end": End.MEASUREMENTS}, "and no load was found that breaks it"),
+            ({"failed": 1.0, "broke": (), "rungs": (LoadPoint(load=1.0),)}, "breaks it (saturated)"),
+            ({"failed": None, "end": SearchEnd.LARGEST}, "the largest load allowed"),
+            ({"failed": None, "end": SearchEnd.CLIENT}, "and beyond it the client is the limit"),
+            ({"failed": None, "end": SearchEnd.MEASUREMENTS}, "and no load was found that breaks it"),
         ],
     )  # fmt: skip
     def test_an_open_answer_says_what_is_open(self, changes: dict[str, object], words: str) -> None:
         """No end is made up."""
-        assert words in answer(replace(a_search(), **changes))  # type: ignore[arg-type]
+        assert words in describe_capacity(replace(a_search(), **changes))  # type: ignore[arg-type]
 
     def test_among_several_bounds_the_broken_one_is_named(self) -> None:
         """The one that broke first."""
         other = Constraint.parse("error_rate <= 1%")
-        capacity = replace(a_search(), search=Search(bounds=(BOUND, other)))
+        capacity = replace(a_search(), search=CapacitySearch(bounds=(BOUND, other)))
 
-        assert " breaks latency.p99 <= 50 ms (" in answer(capacity)
+        assert " breaks latency.p99 <= 50 ms (" in describe_capacity(capacity)
 
     def test_a_bound_of_zero_is_exceeded_by_no_share(self) -> None:
         """By how much is told as it was seen; of a percentile that is no claim, by its lower end."""
@@ -274,14 +286,14 @@ class TestSearch:
         zero = replace(a_search(), broke=(none.on(known("error_rate", 0.02)),))
         open_ended = replace(a_search(), broke=(BOUND.on(replace(known("latency.p99", None))),))
 
-        assert "breaks it (2.00%);" in answer(zero)
-        assert "breaks it (20% beyond);" in answer(open_ended)
+        assert "breaks it (2.00%);" in describe_capacity(zero)
+        assert "breaks it (20% beyond);" in describe_capacity(open_ended)
 
-    @pytest.mark.parametrize("end", list(End))
-    def test_every_end_is_explained(self, end: End) -> None:
+    @pytest.mark.parametrize("end", list(SearchEnd))
+    def test_every_end_is_explained(self, end: SearchEnd) -> None:
         """With the number of measurements."""
         capacity = replace(a_search(), end=end)
-        (note,) = notices(search(capacity), Severity.NOTE)
+        (note,) = notices(capacity_blocks(capacity), Severity.NOTE)
 
         assert note.code == end
         assert note.text.startswith(f"ended after {len(capacity.rungs)} measurements: ")
@@ -290,11 +302,13 @@ class TestSearch:
         """With two bounds as well."""
         other = Constraint.parse("latency.mean <= 1s")
 
-        def both(each: Rung) -> Rung:
+        def both(each: LoadPoint) -> LoadPoint:
             return replace(each, judgements=(*each.judgements, other.on(known("latency.mean", 0.02))))
 
         capacity = a_search()
-        two = replace(capacity, search=Search(bounds=(BOUND, other)), rungs=tuple(map(both, capacity.rungs)))
-        lines = terminal.text((*search(capacity), *search(two))).splitlines()
+        two = replace(
+            capacity, search=CapacitySearch(bounds=(BOUND, other)), rungs=tuple(map(both, capacity.rungs))
+        )
+        lines = terminal.text((*capacity_blocks(capacity), *capacity_blocks(two))).splitlines()
 
         assert all(len(line) <= 80 for line in lines)

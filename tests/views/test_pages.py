@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import Bins, Forest, Parallel, Picture, Plot, Stack, Tree
 from modeldyno.core.spec.knob import Knob
 from modeldyno.core.study.ranking import ranking
-from modeldyno.testing.reporters import DOCUMENTS, full, judged
+from modeldyno.testing.reporters import DOCUMENTS, full_result, sample_judgements
 from modeldyno.testing.reports import a_large_study, a_measured_comparison
 from modeldyno.testing.sample_results import a_result, an_activity
 from modeldyno.views import page
-from modeldyno.views.combined_page import Page, together
+from modeldyno.views.combined_page import Page, combine_pages
 from modeldyno.views.comparison import page as comparison_page
 from modeldyno.views.pages import summary
-from modeldyno.views.result.charts import account, course, memory
+from modeldyno.views.result.charts import call_timeline, memory_chart, request_stage_chart
 from modeldyno.views.study import page as study_page
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def notices(blocks: Iterable[Block], severity: Severity) -> list[str]:
 class TestResult:
     def test_the_verdict_comes_first_then_bounds_then_doubts(self) -> None:
         """What must be known stands above the first heading, with the key figures right below the verdict."""
-        document = full()
-        blocks = list(page(document, judged(document)))
+        document = full_result()
+        blocks = list(page(document, sample_judgements(document)))
         first = next(place for place, block in enumerate(blocks) if isinstance(block, Heading))
         items = [block.severity for block in blocks[:first] if isinstance(block, Notice)]
 
@@ -55,8 +55,8 @@ class TestResult:
     def test_the_command_leaves_out_what_is_usual(self) -> None:
         """A knob that has the value of its default is no part of what to type again."""
         knob = Knob(name="device", kind=str, default="cpu", sentence="s")
-        settings = replace(full().job, config={"device": "cpu", "threads": 2})
-        (*_, last) = page(replace(full(), job=settings), knobs=(knob,))
+        settings = replace(full_result().job, config={"device": "cpu", "threads": 2})
+        (*_, last) = page(replace(full_result(), job=settings), knobs=(knob,))
 
         assert isinstance(last, Notice)
         assert "--set threads=2" in last.log
@@ -81,8 +81,8 @@ class TestResult:
     def test_calls_are_drawn_in_their_order_with_the_warm_up(self) -> None:
         """Few calls are drawn one by one, many by the median and the slowest of each few."""
         few = a_result(samples=[1e-3 + n * 1e-6 for n in range(50)])
-        (each,) = course(few)
-        (many,) = course(full())
+        (each,) = call_timeline(few)
+        (many,) = call_timeline(full_result())
 
         assert [len(series.x) for series in each.series] == [50]
         assert [series.name for series in many.series] == [
@@ -96,7 +96,7 @@ class TestResult:
         """Each process is a line, and those beyond six are counted."""
         runs = [[1e-3 + n * 1e-6 for n in range(30)] for _ in range(8)]
         document = a_result(measurements=(Measurement(metric="latency", value=Distribution.of(*runs)),))
-        (picture,) = course(document)
+        (picture,) = call_timeline(document)
 
         assert [series.name for series in picture.series[:2]] == [
             "process 1: each call",
@@ -108,21 +108,23 @@ class TestResult:
     def test_memory_is_drawn_beyond_what_was_given(self) -> None:
         """Weights and inputs are no part of the picture, and are named below it."""
         document = a_result(activity=an_activity())
-        (picture,) = memory(document)
+        (picture,) = memory_chart(document)
 
         assert picture.stacked
         assert not {"weights", "inputs"} & {series.name for series in picture.series}
 
     def test_stages_of_a_request_are_parts_of_a_bar(self) -> None:
         """The server's own account is one bar, in the order in which a request passes."""
-        document = a_result(measurements=(observed("queue_time", 0.002), observed("compute_time", 0.003)))
-        (picture,) = account([("request", document)])
+        document = a_result(
+            measurements=(observed_number("queue_time", 0.002), observed_number("compute_time", 0.003))
+        )
+        (picture,) = request_stage_chart([("request", document)])
 
         assert [(part.name, part.y) for part in picture.parts] == [
             ("queue", (0.002,)),
             ("compute: model", (0.003,)),
         ]
-        assert not list(account([("request", full())]))
+        assert not list(request_stage_chart([("request", full_result())]))
 
 
 class TestStudy:
@@ -152,7 +154,7 @@ class TestStudy:
         """Where the store has forgotten a trial's result, the page says so; else it shows it."""
         swept_study = a_large_study(50)
         gone = list(study_page.page(swept_study, ranking(swept_study), lambda _: None))
-        there = list(study_page.page(swept_study, ranking(swept_study), lambda _: full()))
+        there = list(study_page.page(swept_study, ranking(swept_study), lambda _: full_result()))
 
         assert len([text for text in notices(gone, Severity.NOTE) if "is not in the store" in text]) == 4
         assert not [text for text in notices(there, Severity.NOTE) if "is not in the store" in text]
@@ -207,8 +209,8 @@ class TestComparison:
 
 def test_several_documents_are_one_page() -> None:
     """Each document has a part of its own, and a line in the table at the top."""
-    pages = [Page(title=name, blocks=tuple(page(full()))) for name in ("one", "two")]
-    whole = together(pages)
+    pages = [Page(title=name, blocks=tuple(page(full_result()))) for name in ("one", "two")]
+    whole = combine_pages(pages)
 
     assert headings(whole.blocks) == ["one", "two"]
     assert "Results" in headings(whole.blocks, 2)

@@ -19,9 +19,9 @@ from modeldyno.core.spec.job import SERVED_PROBES
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.profiling import request
-from modeldyno.testing.reporters import HOSTILE, full
+from modeldyno.testing.reporters import HOSTILE, full_result
 from modeldyno.testing.sample_results import a_job, a_result, an_inspection
-from modeldyno.views.rerun_command import asked, command
+from modeldyno.views.rerun_command import format_input_option, rerun_command_line
 
 if TYPE_CHECKING:
     from typing import Any
@@ -51,13 +51,13 @@ def test_a_profile_is_asked_for_again(plan: Plan) -> None:
     job = replace(
         a_job(), plan=plan, config={"batch_size": 4, "io_binding": False}, probes=("latency", "ops")
     )
-    given = read(profile, command(a_result(job=job), [Constraint.parse("latency.p99 <= 50ms")]))
+    given = read(profile, rerun_command_line(a_result(job=job), [Constraint.parse("latency.p99 <= 50ms")]))
 
     assert given["model"] == str(job.model)
     assert given["backend"] == job.backend
-    assert request.settings(given["settings"]) == {"batch_size": "4", "io_binding": "false"}
-    assert cli_options.probes(given["probes"]) == job.probes
-    assert cli_options.plan_of(given) == plan
+    assert request.parse_settings(given["settings"]) == {"batch_size": "4", "io_binding": "false"}
+    assert cli_options.split_names(given["probes"]) == job.probes
+    assert cli_options.plan_from_options(given) == plan
     assert given["require"] == ("latency.p99 <= 50 ms",)
 
 
@@ -71,7 +71,7 @@ def test_a_profile_is_asked_for_again(plan: Plan) -> None:
 )  # fmt: skip
 def test_a_load_is_put_again(load_: Load) -> None:
     """Slots or rate, duration, requests, ramp, patience come back as they were."""
-    given = read(load, command(a_result(job=replace(a_job(), load=load_, probes=SERVED_PROBES))))
+    given = read(load, rerun_command_line(a_result(job=replace(a_job(), load=load_, probes=SERVED_PROBES))))
 
     assert given["concurrency"] == (str(load_.slots) if load_.closed else None)
     kind = {Arrivals.POISSON: ":poisson", Arrivals.BURST: f":burst={load_.burst}"}.get(load_.arrivals, "")
@@ -98,27 +98,27 @@ def test_a_load_is_put_again(load_: Load) -> None:
 )  # fmt: skip
 def test_an_input_is_asked_for_again(spec: InputSpec) -> None:
     """What is written for an input is read as the same."""
-    assert parse_input(asked(spec)) == spec
+    assert parse_input(format_input_option(spec)) == spec
 
 
 @pytest.mark.parametrize("text", HOSTILE[:-1], ids=range(len(HOSTILE) - 1))
 def test_a_shell_does_not_obey_names(text: str) -> None:
     """Whatever a model is called, it stays one word of the command."""
     job = replace(a_job(), name=text)
-    words = shlex.split(command(a_result(job=job)))
+    words = shlex.split(rerun_command_line(a_result(job=job)))
 
     assert words[words.index("--name") + 1] == text
 
 
 def test_an_inspection_is_asked_for_again() -> None:
     """What was looked at and not run is inspected."""
-    assert command(an_inspection()).startswith("modeldyno inspect ")
+    assert rerun_command_line(an_inspection()).startswith("modeldyno inspect ")
 
 
 def test_what_was_watched_is_watched_again() -> None:
     """Layers and tokens that were asked for stand in the command."""
     watched = Observation(layers=("attention", "mlp"), prompts=(32, 128), generated=(8,))
-    given = read(profile, command(a_result(job=replace(a_job(), observation=watched))))
+    given = read(profile, rerun_command_line(a_result(job=replace(a_job(), observation=watched))))
 
     assert (given["layers"], given["prompt"], given["generate"]) == ("attention,mlp", "32,128", "8")
-    assert "--layers" not in command(full())
+    assert "--layers" not in rerun_command_line(full_result())

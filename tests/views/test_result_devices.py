@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno import views
 from modeldyno.adapters.reporters import terminal
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table
 from modeldyno.testing.sample_results import SAMPLES, a_result
-from modeldyno.views import Look
+from modeldyno.views import ViewOptions
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
@@ -27,15 +27,18 @@ CARD = (
     spread("device_memory", GIB, 2 * GIB, 1.5 * GIB),
     spread("clock", 1.98e9),
     spread("temperature", 61),
-    observed("power", 250.0, scope="cuda:0", interval=Interval(low=240.0, high=260.0)),
-    observed("idle_power", 50.0, scope="cuda:0"),
-    observed("energy", 0.25, scope="cuda:0"),
+    observed_number("power", 250.0, scope="cuda:0", interval=Interval(low=240.0, high=260.0)),
+    observed_number("idle_power", 50.0, scope="cuda:0"),
+    observed_number("energy", 0.25, scope="cuda:0"),
 )
-PACKAGE = (observed("power", 30.0, scope="package-0"), observed("energy", 0.05, scope="package-0"))
+PACKAGE = (
+    observed_number("power", 30.0, scope="package-0"),
+    observed_number("energy", 0.05, scope="package-0"),
+)
 
 
 def blocks(*found: Measurement, verbose: bool = False) -> tuple[Block, ...]:
-    return views.blocks(measured(*found), (), Look(verbose=verbose))
+    return views.blocks(measured(*found), (), ViewOptions(verbose=verbose))
 
 
 def measured(*found: Measurement) -> Result:
@@ -67,7 +70,9 @@ def test_a_device_is_a_row() -> None:
 
 def test_what_no_device_tells_has_no_column() -> None:
     """A processor package knows its power and nothing else; the energies of several are summed."""
-    by_title = tables(*PACKAGE, observed("power", 2.0, scope="dram-0"), observed("energy", 0.06))
+    by_title = tables(
+        *PACKAGE, observed_number("power", 2.0, scope="dram-0"), observed_number("energy", 0.06)
+    )
     table = by_title["Devices in the timed pass"]
 
     assert [column.title for column in table.columns] == ["device", "power", "energy"]
@@ -80,7 +85,11 @@ def test_what_no_device_tells_has_no_column() -> None:
 
 def test_devices_are_in_no_other_table() -> None:
     """The results of the model stay what they were, and nothing is shown where nothing was watched."""
-    traffic = (observed("disk_read", 5.0), observed("network_sent", 5.0), spread("device_used", 5.0))
+    traffic = (
+        observed_number("disk_read", 5.0),
+        observed_number("network_sent", 5.0),
+        spread("device_used", 5.0),
+    )
 
     assert tables(*CARD, *traffic)["Measured"] == tables()["Measured"]
     assert list(tables()) == ["Measured", "How it was measured"]
@@ -88,7 +97,7 @@ def test_devices_are_in_no_other_table() -> None:
 
 def test_the_floor_is_told_beside_the_energy() -> None:
     """A reader knows what was subtracted."""
-    assert any("above the idle power" in note for note in notes(*CARD, observed("energy", 0.25)))
+    assert any("above the idle power" in note for note in notes(*CARD, observed_number("energy", 0.25)))
     assert not any("idle power" in note for note in notes(*CARD[:5]))
 
 
@@ -97,7 +106,7 @@ def test_memory_that_only_grew_is_marked() -> None:
     items = (
         spread("gpu_utilization", 0.5),
         spread("device_used", 2 * GIB, 3 * GIB),
-        observed("device_used", GIB, scope="cuda:0 baseline"),
+        observed_number("device_used", GIB, scope="cuda:0 baseline"),
     )
 
     assert tables(*items)["Devices in the timed pass"].rows[0][2] == "+2.00 GiB"
@@ -106,17 +115,29 @@ def test_memory_that_only_grew_is_marked() -> None:
 
 def test_a_baseline_alone_is_no_growth() -> None:
     """What cannot be subtracted is not shown."""
-    items = (spread("gpu_utilization", 0.5), observed("device_used", GIB, scope="cuda:0 baseline"))
+    items = (spread("gpu_utilization", 0.5), observed_number("device_used", GIB, scope="cuda:0 baseline"))
 
     assert tables(*items)["Devices in the timed pass"].rows == (("cuda:0", "50.0%"),)
 
 
 def test_traffic_is_told_where_there_was_any() -> None:
     """Next to nothing read, nothing said; what everybody sent through the network is for those who ask."""
-    quiet = (observed("disk_read", 0), observed("disk_written", 0), observed("major_faults", 0))
-    little = (observed("disk_read", 4096), observed("disk_written", 0), observed("major_faults", 1))
-    busy = (observed("disk_read", 3 << 20), observed("disk_written", 0), observed("major_faults", 11))
-    network = (observed("network_received", 2048), observed("network_sent", 0))
+    quiet = (
+        observed_number("disk_read", 0),
+        observed_number("disk_written", 0),
+        observed_number("major_faults", 0),
+    )
+    little = (
+        observed_number("disk_read", 4096),
+        observed_number("disk_written", 0),
+        observed_number("major_faults", 1),
+    )
+    busy = (
+        observed_number("disk_read", 3 << 20),
+        observed_number("disk_written", 0),
+        observed_number("major_faults", 11),
+    )
+    network = (observed_number("network_received", 2048), observed_number("network_sent", 0))
 
     assert notes(*quiet, *network) == notes(*little, *network) == []
     assert notes(*busy, *network) == ["the timed pass read 3.00 MiB from disks, had 11 major page faults"]
@@ -133,12 +154,14 @@ def test_what_is_unknown_is_told_to_those_who_ask() -> None:
         "power and energy are unknown",
         "disk traffic is unknown",
     ]
-    assert notes(*CARD[:5], observed("disk_read", 0), verbose=True) == ["the timed pass read 0 B from disks"]
+    assert notes(*CARD[:5], observed_number("disk_read", 0), verbose=True) == [
+        "the timed pass read 0 B from disks"
+    ]
 
 
 def test_a_device_fits_a_terminal() -> None:
     """All columns are seen at 80 characters."""
-    text_shown = terminal.render(measured(*CARD, *PACKAGE, observed("energy", 0.3)))
+    text_shown = terminal.render(measured(*CARD, *PACKAGE, observed_number("energy", 0.3)))
     lines = str(text_shown).splitlines()
     (title,) = (line for line in lines if line.startswith("device "))
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import views
 from modeldyno.adapters.reporters import html, markdown, terminal
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.report.blocks import Notice, Table
-from modeldyno.core.result.static_data import Module, Outline
-from modeldyno.core.result.trace_data import Activity, Layer
+from modeldyno.core.result.static_data import Module, StaticReport
+from modeldyno.core.result.trace_data import Layer, TraceReport
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.testing.sample_results import a_job, a_result
-from modeldyno.views import Look
+from modeldyno.views import ViewOptions
 from modeldyno.views.result.layers import layers
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def watched(factors: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0), **changes: Any) -
     """Make a Result of a network whose layers were watched."""
     measured = [m for path in NET for m in of(path, factors)]
     measured += [
-        observed("pass_overhead", 1.12, scope="layers"),
-        observed("unattributed", 0.03, scope="layers"),
+        observed_number("pass_overhead", 1.12, scope="layers"),
+        observed_number("unattributed", 0.03, scope="layers"),
     ]
     peaks = [
         Measurement(metric="peak_flops", scope="here", value=8e9),
@@ -72,11 +72,11 @@ def watched(factors: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0), **changes: Any) -
         Measurement(metric="macs", value=49e6),
         Measurement(metric="flops", value=98e6),
     ]
-    made: dict[str, Any] = {"measurements": (*measured, *peaks), "activity": Activity(layers=LAYERS)}
+    made: dict[str, Any] = {"measurements": (*measured, *peaks), "activity": TraceReport(layers=LAYERS)}
     return a_result(**(made | changes))
 
 
-def shown(result: Result, look: Look = views.PLAIN) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+def shown(result: Result, look: ViewOptions = views.PLAIN) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Return the rows of the table by their first cell, and the sentences."""
     blocks = list(layers(result, look))
     rows = {row[0]: row[1:] for block in blocks if isinstance(block, Table) for row in block.rows}
@@ -131,7 +131,7 @@ def test_a_layer_that_is_a_mere_number_is_named_with_its_class() -> None:
         if path or metric == "self_time"
     ]
     made = tuple(Layer(path=path, kind="Linear" if path else "Sequential") for path in times)
-    _, texts = shown(a_result(measurements=tuple(items), activity=Activity(layers=made)))
+    _, texts = shown(a_result(measurements=tuple(items), activity=TraceReport(layers=made)))
 
     assert texts[0].startswith("the layer 2 (Linear) takes ")
 
@@ -187,9 +187,9 @@ def test_what_ran_on_a_device_is_not_held_to_the_processor() -> None:
 
 def test_layers_that_are_light_or_deep_are_left_out_and_counted() -> None:
     """Who asks for a depth gets all of it."""
-    rows, _ = shown(watched(), Look(depth=1))
+    rows, _ = shown(watched(), ViewOptions(depth=1))
     assert list(rows) == ["Net", "· layer.0-2 (3 x Block)", "· head (Linear)"]
-    _, texts = shown(watched(), Look(depth=1))
+    _, texts = shown(watched(), ViewOptions(depth=1))
     assert "left out: 2 layers, deeper; `show --get latency.p50@PATH` shows any of them" in texts
 
     tiny = {"latency": 1e-9, "self_time": 1e-9}
@@ -216,7 +216,7 @@ def test_layers_that_were_asked_for_by_name_are_joined_across_their_numbers() ->
     trust = tuple(m for m in document.measurements if m.scope == "layers")
     job = replace(document.job, observation=Observation(layers=("wide",)))
     watched_some = replace(
-        document, job=job, activity=Activity(layers=wide), measurements=(*measured, *trust)
+        document, job=job, activity=TraceReport(layers=wide), measurements=(*measured, *trust)
     )
     rows, texts = shown(watched_some)
 
@@ -229,11 +229,11 @@ def test_the_class_of_what_holds_layers_comes_from_the_analysis() -> None:
     """A runtime that knows no modules is told their classes by the model's file."""
     document = watched()
     kinds = {path: kind for path, (kind, _, _) in NET.items()} | {"layer": "List"}
-    outline = Outline(modules=tuple(Module(path=path, kind=kind) for path, kind in kinds.items()))
+    outline = StaticReport(modules=tuple(Module(path=path, kind=kind) for path, kind in kinds.items()))
     two = tuple(layer for layer in LAYERS if layer.path not in {"layer.1", "layer.2"})
     two = tuple(layer for layer in two if not layer.path.startswith(("layer.1.", "layer.2.")))
     two += (Layer(path="layer.odd", kind="Odd"),)
-    rows, _ = shown(replace(document, outline=outline, activity=Activity(layers=two)))
+    rows, _ = shown(replace(document, outline=outline, activity=TraceReport(layers=two)))
 
     assert "· layer (List)" in rows
 
@@ -242,14 +242,14 @@ def test_nothing_watched_is_nothing_shown() -> None:
     """A Result without layers, or without their times, has no table of them."""
     assert list(layers(a_result(), views.PLAIN)) == []
     assert list(layers(watched(measurements=()), views.PLAIN)) == []
-    lonely = Activity(layers=(Layer(path="a", kind="Linear"),))
+    lonely = TraceReport(layers=(Layer(path="a", kind="Linear"),))
     assert list(layers(watched(activity=lonely), views.PLAIN)) == []
 
 
 def test_the_whole_itself_may_take_most() -> None:
     """Work in no layer is named as the model's own."""
-    only = Activity(layers=(Layer(path="", kind="Net"), Layer(path="head", kind="Linear")))
-    bare = Activity(layers=(Layer(path="", kind="Net"),))
+    only = TraceReport(layers=(Layer(path="", kind="Net"), Layer(path="head", kind="Linear")))
+    bare = TraceReport(layers=(Layer(path="", kind="Net"),))
     assert list(layers(watched(activity=bare), views.PLAIN)) == []
     _, texts = shown(watched(activity=only))
 

@@ -9,11 +9,11 @@ import pytest
 
 from modeldyno import views
 from modeldyno.adapters.reporters import csv, html, markdown, terminal
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed, pack
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number, pack
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.result.static_data import Held
-from modeldyno.core.result.trace_data import Activity, Course
+from modeldyno.core.result.static_data import MemoryItem
+from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.testing.reporters import HOSTILE
 from modeldyno.testing.sample_results import a_job, a_small_result
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 KIB, MIB = 2**10, 2**20
 HELD = (
-    Held(scope="encoder.layer.0.intermediate", role="activations", bytes=30 * MIB),
-    Held(scope="encoder.layer.1.intermediate", role="activations", bytes=30 * MIB),
-    Held(scope="embeddings", role="weights", bytes=20 * MIB),
-    Held(scope="head", role="weights", bytes=5 * MIB),
-    Held(scope="head", role="workspace", bytes=40 * MIB),
-    Held(scope="ids", role="inputs", bytes=KIB),
+    MemoryItem(scope="encoder.layer.0.intermediate", role="activations", bytes=30 * MIB),
+    MemoryItem(scope="encoder.layer.1.intermediate", role="activations", bytes=30 * MIB),
+    MemoryItem(scope="embeddings", role="weights", bytes=20 * MIB),
+    MemoryItem(scope="head", role="weights", bytes=5 * MIB),
+    MemoryItem(scope="head", role="workspace", bytes=40 * MIB),
+    MemoryItem(scope="ids", role="inputs", bytes=KIB),
 )
-COURSE = Course(
+COURSE = MemoryTimeline(
     times=pack([0.0, 0.25, 0.5, 1.0]),
     levels={
         "weights": pack([9e9] * 4),
@@ -47,26 +47,26 @@ def steady(seconds: float, n: int = 40) -> Distribution:
     return Distribution.of([seconds * (1 + i % 5 / 1000) for i in range(n)])
 
 
-def result(*found: Measurement, activity: Activity | None = None, **job: Any) -> Result:
+def result(*found: Measurement, activity: TraceReport | None = None, **job: Any) -> Result:
     """Make a Result of what a probe gave."""
     return a_small_result(measurements=found, activity=activity, job=replace(a_job(), **job))
 
 
 WATCHED = result(
-    observed("allocated_peak", 100 * MIB),
+    observed_number("allocated_peak", 100 * MIB),
     Measurement(metric="activation_peak", value=80 * MIB),
     Measurement(metric="weight_bytes", value=25 * MIB),
-    observed("memory_growth", 0.0),
-    activity=Activity(course=COURSE, held=HELD, held_in="head"),
+    observed_number("memory_growth", 0.0),
+    activity=TraceReport(course=COURSE, held=HELD, held_in="head"),
 )
 TRAINED = result(
     Measurement(metric="step_time", value=steady(0.010)),
     Measurement(metric="step_time", value=steady(0.002), scope="forward"),
     Measurement(metric="step_time", value=steady(0.005), scope="backward"),
-    observed("allocated_peak", 9 * MIB),
-    observed("allocated_peak", 3 * MIB, scope="forward"),
-    observed("gradient_bytes", 2 * MIB, scope="measured"),
-    observed("optimizer_bytes", 4 * MIB, scope="measured"),
+    observed_number("allocated_peak", 9 * MIB),
+    observed_number("allocated_peak", 3 * MIB, scope="forward"),
+    observed_number("gradient_bytes", 2 * MIB, scope="measured"),
+    observed_number("optimizer_bytes", 4 * MIB, scope="measured"),
     Measurement(metric="gradient_bytes", value=2 * MIB),
     inspection=Inspection(mode=Mode.TRAIN, optimizer="sgd"),
 )
@@ -118,8 +118,8 @@ def test_the_contents_of_the_peak_are_listed() -> None:
         "weights": ("25.0 MiB", "—"),
         "inputs": ("1.00 KiB", "—"),
     }
-    many = tuple(Held(scope=f"part{chr(97 + n)}", role="activations", bytes=MIB) for n in range(9))
-    cells = rows(result(activity=Activity(held=many)), "Memory at the measured peak")
+    many = tuple(MemoryItem(scope=f"part{chr(97 + n)}", role="activations", bytes=MIB) for n in range(9))
+    cells = rows(result(activity=TraceReport(held=many)), "Memory at the measured peak")
     assert cells["3 more"] == ("3.00 MiB", "33.3%")
 
 
@@ -135,15 +135,17 @@ def test_the_course_is_drawn_without_what_is_always_there() -> None:
     "course",
     [
         None,
-        Course(times=b"", levels={}),
-        Course(times=pack([0.0]), levels={"activations": pack([5.0])}),
-        Course(times=pack([0.0, 1.0]), levels={"weights": pack([5.0, 5.0])}),
-        Course(times=pack([0.0, 1.0]), levels={"activations": pack([0.0, 0.0])}),
+        MemoryTimeline(times=b"", levels={}),
+        MemoryTimeline(times=pack([0.0]), levels={"activations": pack([5.0])}),
+        MemoryTimeline(times=pack([0.0, 1.0]), levels={"weights": pack([5.0, 5.0])}),
+        MemoryTimeline(times=pack([0.0, 1.0]), levels={"activations": pack([0.0, 0.0])}),
     ],
 )
-def test_a_course_without_a_course_is_not_drawn(course: Course | None) -> None:
+def test_a_course_without_a_course_is_not_drawn(course: MemoryTimeline | None) -> None:
     """There is nothing to see."""
-    document = result(observed("allocated_peak", 0.0), activity=Activity(course=course, held=HELD[2:3]))
+    document = result(
+        observed_number("allocated_peak", 0.0), activity=TraceReport(course=course, held=HELD[2:3])
+    )
     assert notes(document) == []
 
 
@@ -163,7 +165,7 @@ def test_a_step_is_shown_by_its_stages() -> None:
 def test_a_run_that_watched_memory_alone_says_so() -> None:
     """Where the size of the model is known, the verdict is about that."""
     assert "takes 100 MiB at the peak of a call, in addition to weights and inputs." in verdict(WATCHED)
-    sized = result(observed("allocated_peak", 1.0), Measurement(metric="parameters", value=5))
+    sized = result(observed_number("allocated_peak", 1.0), Measurement(metric="parameters", value=5))
     assert "has 5 parameters" in verdict(sized)
 
 
@@ -174,17 +176,17 @@ def test_few_steps_are_told_as_such() -> None:
     )
     assert "takes about 10.0 ms (median) for a training step without an optimiser" in verdict(document)
     assert [len(row) for row in rows(document, "A training step").values()] == [3]
-    assert views.headline(result(observed("step_time", 1.0))) == views.headline(result())
+    assert views.headline(result(observed_number("step_time", 1.0))) == views.headline(result())
 
 
 def test_a_device_has_its_reserve_and_the_process_its_own() -> None:
     """Each number by its own name."""
     document = result(
-        observed("allocated_peak", MIB),
-        observed("fragmentation", 0.25),
-        observed("allocator_reserved", 2 * MIB),
+        observed_number("allocated_peak", MIB),
+        observed_number("fragmentation", 0.25),
+        observed_number("allocator_reserved", 2 * MIB),
         Measurement(metric="process_memory", value=Distribution.of([MIB, 3 * MIB])),
-        observed("memory_growth", 512.0),
+        observed_number("memory_growth", 512.0),
         inspection=Inspection(mode=Mode.TRAIN),
     )
     cells = rows(document, "Memory of a training step")
@@ -215,12 +217,12 @@ def test_a_share_is_one_of_the_medians_that_stand_beside_it() -> None:
 def test_the_largest_batch_is_told_with_its_limit() -> None:
     """A count, beside the prediction."""
     document = result(
-        observed("largest_batch", 4096, scope="measured"),
+        observed_number("largest_batch", 4096, scope="measured"),
         Measurement(metric="largest_batch", value=4000),
         plan=Plan(memory_limit=2**30),
     )
     assert rows(document, "Memory of a call")["largest batch within 1 GiB"] == ("4,096", "4,000", "102.4%")
-    unbound = result(observed("largest_batch", 7, scope="measured"))
+    unbound = result(observed_number("largest_batch", 7, scope="measured"))
     assert rows(unbound, "Memory of a call")["largest batch"] == ("7", "—", "—")
 
 
@@ -228,7 +230,7 @@ def test_the_largest_batch_that_was_predicted_has_its_base() -> None:
     """It stands beside the measured one, and how much memory it was predicted for is said."""
     room = Measurement(metric="largest_batch", value=4000, scope=f"room={3 * 2**30}")
     document = result(
-        observed("largest_batch", 4096, scope="measured"), room, plan=Plan(memory_limit=4 * 2**30)
+        observed_number("largest_batch", 4096, scope="measured"), room, plan=Plan(memory_limit=4 * 2**30)
     )
 
     assert rows(document, "Memory of a call")["largest batch within 4 GiB"] == ("4,096", "4,000", "102.4%")
@@ -237,7 +239,7 @@ def test_the_largest_batch_that_was_predicted_has_its_base() -> None:
 
 def test_the_largest_batch_is_the_verdict_where_nothing_was_timed() -> None:
     """It was measured, so nobody says that nothing was; a timed step comes first."""
-    most = observed("largest_batch", 4096, scope="measured")
+    most = observed_number("largest_batch", 4096, scope="measured")
     limited = result(most, plan=Plan(memory_limit=2**30))
     trained = result(most, inspection=Inspection(mode=Mode.TRAIN))
     timed = result(most, Measurement(metric="step_time", value=steady(0.01)))
@@ -250,13 +252,13 @@ def test_the_largest_batch_is_the_verdict_where_nothing_was_timed() -> None:
 def test_training_has_names_for_what_it_holds() -> None:
     """State that was there before is no part of the peak; what no module made is told so."""
     held = (
-        Held(scope="a", role="optimizer", bytes=90),
-        Held(scope="a", role="gradients", bytes=5),
-        Held(scope="b", role="gradients", bytes=5),
-        Held(scope="", role="workspace", bytes=4),
-        Held(scope="", role="new kind", bytes=1),
+        MemoryItem(scope="a", role="optimizer", bytes=90),
+        MemoryItem(scope="a", role="gradients", bytes=5),
+        MemoryItem(scope="b", role="gradients", bytes=5),
+        MemoryItem(scope="", role="workspace", bytes=4),
+        MemoryItem(scope="", role="new kind", bytes=1),
     )
-    document = result(observed("allocated_peak", 15.0), activity=Activity(held=held))
+    document = result(observed_number("allocated_peak", 15.0), activity=TraceReport(held=held))
     assert "at the peak, 66.7% of 15 B is gradients of parameters" in notes(document)
     assert set(rows(document, "Memory at the measured peak")) == {
         "optimiser state", "gradients of parameters", "workspace outside of any module", "new kind",
@@ -271,9 +273,10 @@ def test_nothing_is_shown_of_what_was_not_measured() -> None:
 def hostile() -> Iterable[Result]:
     """Names that want to break the page."""
     for text in HOSTILE:
-        held = (Held(scope=text, role="activations", bytes=5), Held(scope="", role=text, bytes=4))
+        held = (MemoryItem(scope=text, role="activations", bytes=5), MemoryItem(scope="", role=text, bytes=4))
         yield result(
-            observed("allocated_peak", 9.0), activity=Activity(held=held, held_in=text, course=COURSE)
+            observed_number("allocated_peak", 9.0),
+            activity=TraceReport(held=held, held_in=text, course=COURSE),
         )
 
 

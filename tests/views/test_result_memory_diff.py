@@ -11,13 +11,13 @@ from modeldyno.adapters.reporters import terminal
 from modeldyno.core.metrics.measurement import Measurement, pack
 from modeldyno.core.report.blocks import Notice, Severity, Table
 from modeldyno.core.result.result import Environment
-from modeldyno.core.result.static_data import Held
-from modeldyno.core.result.trace_data import Activity, Course
+from modeldyno.core.result.static_data import MemoryItem
+from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RunFailed
 from modeldyno.testing.reporters import HOSTILE
 from modeldyno.testing.sample_results import a_job, a_small_result
-from modeldyno.views import memory_changed
+from modeldyno.views import memory_diff_blocks
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 MIB = 2**20
 
 
-def course(*levels: float) -> Course:
+def course(*levels: float) -> MemoryTimeline:
     """Make activations over a second."""
     moments = [place / (len(levels) - 1) for place in range(len(levels))]
-    return Course(
+    return MemoryTimeline(
         times=pack(moments), levels={"weights": pack([9e9] * len(levels)), "activations": pack(levels)}
     )
 
 
 def snapshot(
-    *held: tuple[str, str, float], over: Course | None = None, held_in: str = "", **changes: Any
+    *held: tuple[str, str, float], over: MemoryTimeline | None = None, held_in: str = "", **changes: Any
 ) -> Result:
     """Make a Result that holds so many MiB at its peak."""
-    parts = tuple(Held(scope=scope, role=role, bytes=int(size * MIB)) for scope, role, size in held)
-    activity = Activity(held=parts, course=over or course(0, 0), held_in=held_in)
+    parts = tuple(MemoryItem(scope=scope, role=role, bytes=int(size * MIB)) for scope, role, size in held)
+    activity = TraceReport(held=parts, course=over or course(0, 0), held_in=held_in)
     return a_small_result(activity=activity, **changes)
 
 
@@ -56,13 +56,13 @@ NEW = snapshot(
 
 def text(baseline: Result, candidate: Result, severity: Severity = Severity.VERDICT) -> list[str]:
     """Return what is said with such weight."""
-    blocks = memory_changed(baseline, candidate)
+    blocks = memory_diff_blocks(baseline, candidate)
     return [block.text for block in blocks if isinstance(block, Notice) and block.severity is severity]
 
 
 def rows(baseline: Result, candidate: Result) -> dict[str, tuple[str, ...]]:
     """Return the rows of the one table by their first cell."""
-    (table,) = (block for block in memory_changed(baseline, candidate) if isinstance(block, Table))
+    (table,) = (block for block in memory_diff_blocks(baseline, candidate) if isinstance(block, Table))
     return {row[0]: row[1:] for row in table.rows}
 
 
@@ -161,7 +161,7 @@ def test_training_steps_tell_of_their_optimiser() -> None:
 def test_a_result_without_a_snapshot_cannot_be_compared() -> None:
     """The error names it."""
     with pytest.raises(RunFailed, match="has no memory snapshot"):
-        memory_changed(OLD, a_small_result())
+        memory_diff_blocks(OLD, a_small_result())
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
@@ -171,7 +171,7 @@ def test_names_from_outside_fit_eighty_columns(hostile: str) -> None:
         (hostile + "x" * 200, "activations", 5), ("y" * 200, hostile, 4), name=hostile * 20,
         over=course(0, MIB),
     )  # fmt: skip
-    text_shown = terminal.text(memory_changed(OLD, long))
+    text_shown = terminal.text(memory_diff_blocks(OLD, long))
 
     assert max(map(len, text_shown.splitlines())) <= 80
     assert "\x1b" not in text_shown

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modeldyno.core.load.multi_model import at
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.load.multi_model import with_model_scope
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.testing.sample_results import a_result
-from modeldyno.views.result.multi_model import alone, neighbours
+from modeldyno.views.result.multi_model import cohosted_table, without_cohosted
 
 
 def test_each_model_is_a_row_with_its_own_figures() -> None:
@@ -26,11 +26,11 @@ def test_each_model_is_a_row_with_its_own_figures() -> None:
         ),
     )
     theirs = [
-        at("b", observed("throughput", 50.0)), at("b", few), at("b", observed("queue_time", 0.001)),
-        at("c", void), at("d", observed("latency", 0.5)),
+        with_model_scope("b", observed_number("throughput", 50.0)), with_model_scope("b", few), with_model_scope("b", observed_number("queue_time", 0.001)),
+        with_model_scope("c", void), with_model_scope("d", observed_number("latency", 0.5)),
     ]  # fmt: skip
     result = replace(own, job=job, measurements=(*own.measurements, *theirs))
-    (table,) = neighbours(result)
+    (table,) = cohosted_table(result)
 
     rows = {row[0]: row[1:] for row in table.rows}
     assert list(rows) == [own.name, "b", "c", "d"]
@@ -38,10 +38,10 @@ def test_each_model_is_a_row_with_its_own_figures() -> None:
     assert rows["b"] == ("concurrency 2", "50.0/s", "about 2.0 ms", "about 2.0 ms", "1.00 ms", "")
     assert rows["c"] == ("", "", "saturated", "saturated", "", "")
     assert rows["d"][2] == ""
-    assert alone(result).measurements == own.measurements
+    assert without_cohosted(result).measurements == own.measurements
 
 
 def test_one_model_has_no_table() -> None:
     """A result of one model is laid out as ever."""
-    assert not list(neighbours(a_result()))
-    assert alone(a_result()).measurements == a_result().measurements
+    assert not list(cohosted_table(a_result()))
+    assert without_cohosted(a_result()).measurements == a_result().measurements

@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import views
 from modeldyno.adapters.reporters import terminal
-from modeldyno.core.metrics.measurement import observed
+from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.report.blocks import Notice, Table
 from modeldyno.core.result.result import Artifact
-from modeldyno.core.result.trace_data import Activity, Executed, Happening, Waste, WasteKind
+from modeldyno.core.result.trace_data import EventKind, ExecutedOp, RedundancyKind, RedundantOp, TraceReport
 from modeldyno.testing.sample_results import a_result
-from modeldyno.views.result.operators import operated, operations
+from modeldyno.views.result.operators import operations, operator_time_clause
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 
-def row(name: str, self_time: float, scope: str = "", **more: Any) -> Executed:
+def row(name: str, self_time: float, scope: str = "", **more: Any) -> ExecutedOp:
     """One call of an operator."""
-    return Executed(name=name, scope=scope, calls=1.0, self_time=self_time, total_time=self_time, **more)
+    return ExecutedOp(name=name, scope=scope, calls=1.0, self_time=self_time, total_time=self_time, **more)
 
 
-def waste(scope: str, time: float, **more: Any) -> Waste:
+def waste(scope: str, time: float, **more: Any) -> RedundantOp:
     """A needless clone."""
-    return Waste(
+    return RedundantOp(
         **{
-            "kind": WasteKind.COPY, "name": "Tensor.clone", "scope": scope, "calls": 1.0, "time": time,
+            "kind": RedundancyKind.COPY, "name": "Tensor.clone", "scope": scope, "calls": 1.0, "time": time,
             "bytes": 1024.0, "reason": "Tensor.clone copies 2x3 float32; use the original.", **more,
         }
     )  # fmt: skip
@@ -41,9 +41,9 @@ EXECUTED = (
 )
 
 
-def watched(*executed: Executed, wastes: tuple[Waste, ...] | None = None, **changes: Any) -> Result:
+def watched(*executed: ExecutedOp, wastes: tuple[RedundantOp, ...] | None = None, **changes: Any) -> Result:
     """A Result of nothing but what was watched."""
-    activity = Activity(executed=executed, wastes=wastes)
+    activity = TraceReport(executed=executed, wastes=wastes)
     return replace(a_result(), measurements=(), doubts=(), activity=activity, **changes)
 
 
@@ -59,10 +59,10 @@ def notes(result: Result) -> list[str]:
 
 def test_nothing_is_shown_where_nobody_looked() -> None:
     """A Result without a second pass has no such part, nor words for it."""
-    for activity in (None, Activity()):
+    for activity in (None, TraceReport()):
         bare = replace(a_result(), activity=activity)
         assert list(operations(bare)) == []
-        assert operated(bare) == ""
+        assert operator_time_clause(bare) == ""
 
 
 def test_the_costliest_come_first_by_name_and_by_module() -> None:
@@ -86,9 +86,9 @@ def test_a_sentence_leads() -> None:
     result = watched(*EXECUTED)
     (text,) = notes(result)
     assert text == ("one call runs 4 operators, which take 10.0 ms of operator time; aten::addmm has 60.0%")
-    told = replace(result, measurements=(observed("pass_overhead", 1.25, scope="ops"),))
+    told = replace(result, measurements=(observed_number("pass_overhead", 1.25, scope="ops"),))
     assert notes(told)[0].endswith("; recording them slowed the call by 25%")
-    noisy = replace(result, measurements=(observed("pass_overhead", 0.9, scope="ops"),))
+    noisy = replace(result, measurements=(observed_number("pass_overhead", 0.9, scope="ops"),))
     assert notes(noisy)[0].endswith("; recording them did not slow the call measurably")
     assert notes(watched(row("none", 0.0))) == ["one call runs 1 operator"]
 
@@ -103,10 +103,10 @@ def test_on_a_device_its_time_counts() -> None:
     result = watched(
         row("aten::mm", 1e-3, "fc", device_time=8e-3),
         row("aten::copy_", 5e-3, device_time=2e-3),
-        row("gemm", 0.0, "fc", device_time=8e-3, kind=Happening.KERNEL),
-        row("Memcpy DtoH", 0.0, device_time=2e-3, kind=Happening.TRANSFER),
-        row("cudaStreamSynchronize", 4e-3, kind=Happening.SYNCHRONISATION),
-        row("my range", 1e-3, "fc", kind=Happening.RANGE),
+        row("gemm", 0.0, "fc", device_time=8e-3, kind=EventKind.KERNEL),
+        row("Memcpy DtoH", 0.0, device_time=2e-3, kind=EventKind.TRANSFER),
+        row("cudaStreamSynchronize", 4e-3, kind=EventKind.SYNCHRONISATION),
+        row("my range", 1e-3, "fc", kind=EventKind.RANGE),
     )
     by_title = tables(result)
 
@@ -135,7 +135,9 @@ def test_only_the_costliest_are_shown_and_how_many_there_are() -> None:
 
 def test_needless_steps_are_shown_with_their_reason() -> None:
     """Alike ones in alike modules are one row; the costliest comes first, and the title has the sum."""
-    cast = waste("head", 5e-3, kind=WasteKind.CAST, name="Tensor.float", reason="leave it out.", bytes=0.0)
+    cast = waste(
+        "head", 5e-3, kind=RedundancyKind.CAST, name="Tensor.float", reason="leave it out.", bytes=0.0
+    )
     by_title = tables(watched(wastes=(waste("layer.0", 1e-3), waste("layer.1", 1e-3), cast, waste("", 1e-6))))
 
     (table,) = by_title.values()
@@ -174,7 +176,7 @@ def test_it_fits_eighty_columns_whatever_it_is_called() -> None:
     result = watched(
         replace(row(long, 1e-3, "layer." + "y" * 200), calls=1.5),
         row(hostile, 1e-3, hostile),
-        row("k" * 90, 0.0, device_time=1e-3, kind=Happening.KERNEL),
+        row("k" * 90, 0.0, device_time=1e-3, kind=EventKind.KERNEL),
         wastes=(waste("z" * 200, 1e-3, name=hostile + "n" * 90, reason="r" * 2000),),
     )
     text = terminal.text(operations(result))

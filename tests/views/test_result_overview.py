@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from modeldyno import views
 from modeldyno.adapters.reporters import terminal
-from modeldyno.core.metrics.measurement import observed
+from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.result.trace_data import Activity, Waste, WasteKind
-from modeldyno.testing.reporters import full, judged
+from modeldyno.core.result.trace_data import RedundancyKind, RedundantOp, TraceReport
+from modeldyno.testing.reporters import full_result, sample_judgements
 from modeldyno.testing.sample_results import an_inspection
 from modeldyno.views.result.overview import overview
 from modeldyno.views.result.table import COMPUTED, MEASURED, reached_flops
@@ -17,7 +17,7 @@ from modeldyno.views.result.table import COMPUTED, MEASURED, reached_flops
 
 def test_it_fits_a_screen_and_keeps_what_is_asked_first() -> None:
     """At most 36 lines at 80 columns, with the figures that a reader looks for first."""
-    lines = terminal.text(overview(full())).splitlines()
+    lines = terminal.text(overview(full_result())).splitlines()
     names = [line.split()[0] for line in lines if line.startswith(("latency", "throughput", "process_"))]
 
     assert len(lines) <= 36
@@ -30,17 +30,17 @@ def test_it_fits_a_screen_and_keeps_what_is_asked_first() -> None:
 
 def test_a_doubt_keeps_what_was_seen_and_loses_its_advice() -> None:
     """Every doubt is told; the last one points to the option that tells what to do."""
-    doubts = [b for b in overview(full()) if isinstance(b, Notice) and b.severity is Severity.DOUBT]
+    doubts = [b for b in overview(full_result()) if isinstance(b, Notice) and b.severity is Severity.DOUBT]
 
-    assert [doubt.code for doubt in doubts] == [doubt.code for doubt in full().doubts]
+    assert [doubt.code for doubt in doubts] == [doubt.code for doubt in full_result().doubts]
     assert [bool(doubt.advice) for doubt in doubts] == [False, True]
     assert "-v" in doubts[-1].advice
 
 
 def test_a_bound_is_shown_with_its_figure() -> None:
     """A metric that is not among the usual ones is shown where a bound is of it."""
-    document = full()
-    text_shown = terminal.text(overview(document, judged(document)))
+    document = full_result()
+    text_shown = terminal.text(overview(document, sample_judgements(document)))
 
     assert "latency.p50 < 400 us" in text_shown
     assert "latency.p99.9" in text_shown
@@ -53,8 +53,8 @@ def test_an_inspection_is_shown_whole() -> None:
 
 def test_what_was_measured_stands_apart_from_what_was_computed() -> None:
     """No metric of the analysis stands among the measured ones."""
-    counted = observed("macs", 1e6)
-    document = replace(full(), measurements=(*full().measurements, counted))
+    counted = observed_number("macs", 1e6)
+    document = replace(full_result(), measurements=(*full_result().measurements, counted))
     tables = {b.title: b for b in views.blocks(document) if isinstance(b, Table)}
 
     assert "macs" in {row[0] for row in tables[COMPUTED].rows}
@@ -63,22 +63,30 @@ def test_what_was_measured_stands_apart_from_what_was_computed() -> None:
 
 def test_operations_per_second_are_told_with_their_share_of_the_peak() -> None:
     """The operations of a call over its median, and over the peak of this machine where that is known."""
-    document = replace(full(), measurements=(*full().measurements, observed("flops", 413e3)))
+    document = replace(
+        full_result(), measurements=(*full_result().measurements, observed_number("flops", 413e3))
+    )
     known = replace(
-        document, measurements=(*document.measurements, observed("peak_flops", 1e10, scope="here"))
+        document, measurements=(*document.measurements, observed_number("peak_flops", 1e10, scope="here"))
     )
 
-    assert reached_flops(full()) == ""
+    assert reached_flops(full_result()) == ""
     assert reached_flops(document) == "1.00 GFLOP/s in the median call"
     assert reached_flops(known) == "1.00 GFLOP/s in the median call, 10.0% of this machine's peak"
 
 
 def test_the_headline_names_what_is_needless() -> None:
     """The cost of needless steps follows the speed in the one sentence that everybody reads."""
-    waste = Waste(
-        kind=WasteKind.COPY, name="Tensor.clone", scope="norm", calls=1.0, time=1e-3, bytes=1.0, reason="r"
+    waste = RedundantOp(
+        kind=RedundancyKind.COPY,
+        name="Tensor.clone",
+        scope="norm",
+        calls=1.0,
+        time=1e-3,
+        bytes=1.0,
+        reason="r",
     )
-    document = replace(full(), activity=Activity(wastes=(waste,)))
+    document = replace(full_result(), activity=TraceReport(wastes=(waste,)))
 
     assert views.headline(document).endswith(
         "samples/s. Unnecessary copies and waits take 1.00 ms of a call, Tensor.clone in norm."

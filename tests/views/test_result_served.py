@@ -6,22 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.report.blocks import Notice, Table
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
-from modeldyno.views.result.served import breakdown, spoken
+from modeldyno.views.result.served import breakdown, server_clause
 from modeldyno.views.result.table import results
 
 STAGES = (
-    observed("queue_time", 0.004),
-    observed("compute_time", 0.005),
-    observed("network_time", 0.001),
-    observed("formed_batch", 3.5),
-    observed("executions", 7, scope="batch 4"),
-    observed("executions", 2, scope="batch 1"),
+    observed_number("queue_time", 0.004),
+    observed_number("compute_time", 0.005),
+    observed_number("network_time", 0.001),
+    observed_number("formed_batch", 3.5),
+    observed_number("executions", 7, scope="batch 4"),
+    observed_number("executions", 2, scope="batch 1"),
 )
 
 
@@ -44,31 +44,31 @@ def spread(metric: str, count: int = 2000, **more: str) -> Measurement:
     )
 
 
-RATE = observed("request_rate", 1234.0, interval=Interval(low=1230, high=1238))
+RATE = observed_number("request_rate", 1234.0, interval=Interval(low=1230, high=1238))
 
 
 def test_the_sentence_gives_rate_and_latency_at_the_load() -> None:
     """One sentence says how much, at which load, and how fast."""
-    clause = spoken(result(RATE, spread("latency")))
+    clause = server_clause(result(RATE, spread("latency")))
     assert clause.startswith("answers 1,234 requests/s at concurrency 16 on triton: latency ")
     assert clause.endswith(" (p99)")
 
 
 def test_a_void_latency_is_not_told() -> None:
     """Where the load was too much, the sentence says so in the place of a number."""
-    clause = spoken(result(RATE, spread("latency", void="saturated"), load=None))
+    clause = server_clause(result(RATE, spread("latency", void="saturated"), load=None))
     assert clause.endswith("under load on triton, but was saturated, so its latency is not meaningful")
 
 
 @pytest.mark.parametrize(("count", "tail"), [(20, False), (2000, True)])
 def test_a_tail_that_is_no_claim_is_left_out(count: int, tail: bool) -> None:
     """The p99 is told once there are samples enough."""
-    assert ("p99" in spoken(result(RATE, spread("latency", count)))) is tail
+    assert ("p99" in server_clause(result(RATE, spread("latency", count)))) is tail
 
 
 STREAM = (
     RATE,
-    observed("token_rate", 4936.0, interval=Interval(low=4930, high=4942)),
+    observed_number("token_rate", 4936.0, interval=Interval(low=4930, high=4942)),
     spread("time_to_first_token"),
     spread("time_per_output_token"),
     spread("inter_chunk_latency"),
@@ -78,11 +78,11 @@ STREAM = (
 
 def test_the_sentence_of_a_language_model_is_of_its_tokens() -> None:
     """How many, when the first one comes, and how fast the others follow; then the requests."""
-    clause = spoken(result(*STREAM))
+    clause = server_clause(result(*STREAM))
     begin = "generates 4,936 tokens/s (1,234 requests/s) at concurrency 16 on triton: first token after "
     assert clause.startswith(begin)
     assert " (p99), then one every " in clause
-    few = spoken(
+    few = server_clause(
         result(*STREAM[:2], spread("time_to_first_token", 5), spread("time_per_output_token", 5), STREAM[-1])
     )
     assert "first token after about" in few
@@ -91,10 +91,10 @@ def test_the_sentence_of_a_language_model_is_of_its_tokens() -> None:
 
 def test_a_stream_whose_tokens_nobody_counts_has_its_first_token() -> None:
     """The rate is that of requests then; where there is no time of a token, none is told."""
-    clause = spoken(result(RATE, STREAM[2], STREAM[-1]))
+    clause = server_clause(result(RATE, STREAM[2], STREAM[-1]))
     assert clause.startswith("answers 1,234 requests/s at concurrency 16 on triton: first token after ")
     assert "every" not in clause
-    void = spoken(result(*STREAM[:3], spread("latency", void="saturated")))
+    void = server_clause(result(*STREAM[:3], spread("latency", void="saturated")))
     assert void.startswith("generates 4,936 tokens/s (1,234 requests/s) at ")
     assert void.endswith("was saturated, so its latency is not meaningful")
 
@@ -115,8 +115,8 @@ def test_tokens_come_first_in_the_table() -> None:
 
 def test_without_a_rate_nothing_was_served() -> None:
     """A run within a process has another sentence; a load that nobody answered has no latency."""
-    assert spoken(result(spread("latency"))) == ""
-    assert spoken(result(RATE)) == "answers 1,234 requests/s at concurrency 16 on triton"
+    assert server_clause(result(spread("latency"))) == ""
+    assert server_clause(result(RATE)) == "answers 1,234 requests/s at concurrency 16 on triton"
 
 
 def test_the_stages_of_a_request_sum_to_the_whole() -> None:

@@ -13,23 +13,23 @@ from modeldyno.adapters.reporters import csv, html, markdown, terminal
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval, Measurement
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table
-from modeldyno.core.result.static_data import Held, Module, Operator, Outline, Point
-from modeldyno.testing.reporters import HOSTILE, full
+from modeldyno.core.result.static_data import MemoryItem, Module, Operator, SizePoint, StaticReport
+from modeldyno.testing.reporters import HOSTILE, full_result
 from modeldyno.testing.sample_results import a_job, an_inspection, an_outline
-from modeldyno.views import Look, numbers
-from modeldyno.views.result.module_tree import leaves, ranged, tree
+from modeldyno.views import ViewOptions, numbers
+from modeldyno.views.result.module_tree import build_module_tree, leaves, name_range
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.static_options import Inspection
 
 
-def table(result: Result, title: str, look: Look = views.PLAIN) -> Table:
+def table(result: Result, title: str, look: ViewOptions = views.PLAIN) -> Table:
     """Find a table by how its title begins."""
     return next(b for b in tables(result, look) if b.title.startswith(title))
 
 
-def tables(result: Result, look: Look = views.PLAIN) -> list[Table]:
+def tables(result: Result, look: ViewOptions = views.PLAIN) -> list[Table]:
     """Return all tables."""
     return [block for block in views.blocks(result, (), look) if isinstance(block, Table)]
 
@@ -39,7 +39,7 @@ def notes(blocks: tuple[Block, ...]) -> list[str]:
     return [b.text for b in blocks if isinstance(b, Notice) and b.severity is Severity.NOTE]
 
 
-def rows(result: Result, title: str, look: Look = views.PLAIN) -> dict[str, tuple[str, ...]]:
+def rows(result: Result, title: str, look: ViewOptions = views.PLAIN) -> dict[str, tuple[str, ...]]:
     """Return the rows of a table by their first cell."""
     return {row[0]: row[1:] for row in table(result, title, look).rows}
 
@@ -52,7 +52,7 @@ def outlined(**changes: object) -> Result:
 def network(modules: dict[str, tuple[str, int]]) -> Result:
     """Make an inspection of modules: path to class and MACs."""
     return an_inspection(
-        outline=Outline(modules=tuple(Module(path=p, kind=kind) for p, (kind, _) in modules.items())),
+        outline=StaticReport(modules=tuple(Module(path=p, kind=kind) for p, (kind, _) in modules.items())),
         measurements=tuple(
             Measurement(metric="macs", value=macs, scope=p) for p, (_, macs) in modules.items()
         ),
@@ -120,9 +120,9 @@ class TestSentence:
 
 def views_train() -> Inspection:
     """Make what asks for a training step."""
-    from modeldyno.profiling.request import inspection
+    from modeldyno.profiling.request import make_inspection
 
-    return inspection(mode="train", optimizer="adam")
+    return make_inspection(mode="train", optimizer="adam")
 
 
 class TestTotals:
@@ -209,10 +209,10 @@ class TestTotals:
         static = an_inspection()
         assert static.outline is not None
         both = replace(
-            full(),
+            full_result(),
             outline=replace(static.outline, modules=static.outline.modules),
             measurements=(
-                *full().measurements,
+                *full_result().measurements,
                 *(m for m in static.measurements if m.metric != "parameters"),
             ),
         )
@@ -237,7 +237,9 @@ class TestModules:
 
     def test_sorted_by_weights_they_are_shown(self) -> None:
         """The bytes of the weights take the place of the parameters where the rows are sorted by them."""
-        (shown,) = (t for t in tables(an_inspection(), Look(sort="weight_bytes")) if t.title == "Modules")
+        (shown,) = (
+            t for t in tables(an_inspection(), ViewOptions(sort="weight_bytes")) if t.title == "Modules"
+        )
 
         assert [column.title for column in shown.columns] == ["module", "output", "weights", "MACs", "share"]
         assert shown.rows[0][2] == "86.6 MiB"
@@ -258,7 +260,7 @@ class TestModules:
         assert result.outline is not None
         modules = tuple(replace(each, output=output) for each in result.outline.modules)
         made = replace(result, outline=replace(result.outline, modules=modules))
-        (found,) = (t for t in tables(made, Look()) if t.title == "Modules")
+        (found,) = (t for t in tables(made, ViewOptions()) if t.title == "Modules")
 
         assert (found.rows[0][1] if found.columns[1].title == "output" else None) == shown
 
@@ -270,7 +272,7 @@ class TestModules:
             "a.9": ("B", 1), "a.9.x": ("D", 1), "a.10": ("B", 1), "a.10.y": ("D", 1),
         })  # fmt: skip
 
-        assert [row[0] for row in table(document, "Modules", Look(depth=9)).rows][1:] == [
+        assert [row[0] for row in table(document, "Modules", ViewOptions(depth=9)).rows][1:] == [
             "· a (List)", "· · 0-1 (2 x B)", "· · 2 (B)", "· · 3-4 (2 x C)", "· · 6 (C)", "· · 7x (C)",
             "· · 8 (B)", "· · 9.x (D)", "· · 10.y (D)",
         ]  # fmt: skip
@@ -279,7 +281,7 @@ class TestModules:
         """An exporter need not tell the class of what only holds others."""
         document = network({"": ("N", 9), "a": ("", 9), "a.x": ("B", 5), "a.y": ("", 4)})
 
-        assert [row[0] for row in table(document, "Modules", Look(depth=9)).rows] == [
+        assert [row[0] for row in table(document, "Modules", ViewOptions(depth=9)).rows] == [
             "N", "· a", "· · x (B)", "· · y",
         ]  # fmt: skip
         alike = network({"": ("N", 8), "a.0": ("", 4), "a.1": ("", 4)})
@@ -310,8 +312,8 @@ class TestModules:
 
         assert len(table(found, "Modules, to depth 1").rows) == 10
         assert "18 more modules below these; --depth 2 goes deeper" in notes(views.blocks(found))
-        assert len(table(found, "Modules", Look(depth=2)).rows) == 28
-        assert len(table(found, "Modules", Look(depth=0)).rows) == 1
+        assert len(table(found, "Modules", ViewOptions(depth=2)).rows) == 28
+        assert len(table(found, "Modules", ViewOptions(depth=0)).rows) == 1
 
     def test_a_wide_network_is_cut(self) -> None:
         """More than 25 modules at the first level are cut, and the note says how to see them."""
@@ -319,7 +321,7 @@ class TestModules:
 
         assert len(table(document, "Modules").rows) == 25
         assert "16 more modules at this depth; --depth 1 shows all" in notes(views.blocks(document))
-        assert len(table(document, "Modules", Look(depth=1)).rows) == 41
+        assert len(table(document, "Modules", ViewOptions(depth=1)).rows) == 41
 
     def test_what_weighs_nothing_is_left_out(self) -> None:
         """A module with neither parameters nor MACs is shown only where a depth is asked for."""
@@ -331,26 +333,27 @@ class TestModules:
         assert "1 module with neither parameters nor MACs left out; --depth shows all" in notes(
             views.blocks(document)
         )
-        assert list(rows(document, "Modules", Look(depth=1))) == ["N", "· a (L)", "· act (Tanh)"]
+        assert list(rows(document, "Modules", ViewOptions(depth=1))) == ["N", "· a (L)", "· act (Tanh)"]
 
     def test_siblings_are_sorted(self) -> None:
         """Sorted by a number the largest comes first, each below its parent."""
-        names = [row[0] for row in table(an_inspection(), "Modules", Look(sort="macs", depth=1)).rows]
+        names = [row[0] for row in table(an_inspection(), "Modules", ViewOptions(sort="macs", depth=1)).rows]
 
         assert names[1].startswith("· encoder")
         assert (
-            table(an_inspection(), "Most expensive", Look(sort="parameters")).rows[0][0] == "embeddings.word"
+            table(an_inspection(), "Most expensive", ViewOptions(sort="parameters")).rows[0][0]
+            == "embeddings.word"
         )
 
     def test_modules_are_filtered(self) -> None:
         """Only those whose path or class holds the text are shown, by their whole path."""
-        cells = rows(an_inspection(), "Modules with 'ATTENTION'", Look(filter="ATTENTION"))
+        cells = rows(an_inspection(), "Modules with 'ATTENTION'", ViewOptions(filter="ATTENTION"))
 
         assert list(cells)[1] == "encoder.layer.0-5.attention.query"
         assert len(cells) == 5
-        assert len(rows(an_inspection(), "Modules with", Look(filter="attention", depth=2))) == 1
+        assert len(rows(an_inspection(), "Modules with", ViewOptions(filter="attention", depth=2))) == 1
         assert "no module has 'conv' in its path or class" in notes(
-            views.blocks(an_inspection(), (), Look(filter="conv"))
+            views.blocks(an_inspection(), (), ViewOptions(filter="conv"))
         )
 
     def test_the_costliest_are_leaves(self) -> None:
@@ -362,7 +365,7 @@ class TestModules:
 
     def test_work_between_modules_is_some_ones(self) -> None:
         """What a module does beside its children is told as its own."""
-        root = tree(an_inspection())
+        root = build_module_tree(an_inspection())
         assert root is not None
         (own,) = (work for work in leaves(root) if work.kind == "Attention itself")
 
@@ -399,8 +402,8 @@ class TestModules:
 
     def test_modules_need_not_be_there(self) -> None:
         """Without modules, or with a part alone, there is no tree."""
-        assert tree(an_inspection(outline=None)) is None
-        assert tree(outlined(modules=())) is None
+        assert build_module_tree(an_inspection(outline=None)) is None
+        assert build_module_tree(outlined(modules=())) is None
         assert not any(t.title.startswith("Modules") for t in tables(outlined(modules=())))
 
     def test_a_network_may_be_absurdly_deep(self) -> None:
@@ -427,7 +430,7 @@ class TestModules:
 )
 def test_paths_of_one_pattern_are_named_together(paths: tuple[str, ...], name: str) -> None:
     """A range where the numbers follow each other, and a star where they do not."""
-    assert ranged(paths) == name
+    assert name_range(paths) == name
 
 
 class TestPeak:
@@ -443,7 +446,7 @@ class TestPeak:
 
     def test_the_rest_is_summed(self) -> None:
         """Beyond six rows the rest is one."""
-        held = tuple(Held(scope=f"m{i}x", role="activation", bytes=10 - i) for i in range(9))
+        held = tuple(MemoryItem(scope=f"m{i}x", role="activation", bytes=10 - i) for i in range(9))
         shown_table = table(outlined(peak=held, peak_scope="", peak_operator=""), "Memory at the peak")
 
         assert shown_table.rows[-1] == ("3 more", "9 B", "16.7%")
@@ -452,7 +455,7 @@ class TestPeak:
     def test_other_roles_keep_their_names(self) -> None:
         """Gradients and state have words; a role that nobody knows is told as it is."""
         roles = ("gradient", "optimizer state", "novel", "activation")
-        held = tuple(Held(scope="", role=role, bytes=8) for role in roles)
+        held = tuple(MemoryItem(scope="", role=role, bytes=8) for role in roles)
 
         assert list(rows(outlined(peak=held), "Memory at")) == [
             "gradients of parameters", "optimiser state", "novel", "activations",
@@ -479,25 +482,27 @@ class TestOperators:
         assert table(outlined(operators=many), "Not counted").rows[-1] == (
             "8 more", "16", "0 to 8,000", "-v lists them",
         )  # fmt: skip
-        assert len(table(outlined(operators=many), "Not counted", Look(verbose=True)).rows) == 20
+        assert len(table(outlined(operators=many), "Not counted", ViewOptions(verbose=True)).rows) == 20
 
     def test_what_has_no_shape_has_no_bound(self) -> None:
         """Operators of unknown shapes may take any number of MACs, and the title says what is wanting."""
         document = unbounded()
 
         assert rows(document, "Not counted: no formula, or unknown shapes")["own.Magic"][1] == "0 or more"
-        assert rows(document, "Operators", Look(verbose=True))["own.Magic"][1] == "0 or more"
+        assert rows(document, "Operators", ViewOptions(verbose=True))["own.Magic"][1] == "0 or more"
         many = tuple(Operator(kind=f"x.{i}", calls=1, counted=False, most=None) for i in range(13))
         assert table(outlined(operators=many), "Not counted").rows[-1][2] == "0 or more"
 
     def test_all_operators_are_listed_when_asked_for(self) -> None:
         """Verbose adds the table of operators, the costliest first."""
-        cells = rows(an_inspection(), "Operators", Look(verbose=True))
+        cells = rows(an_inspection(), "Operators", ViewOptions(verbose=True))
 
         assert cells["aten.addmm"] == ("36", "1.36 G", "0")
         assert cells["custom.rotate"] == ("6", "0 to 30.0 M", "—")
         assert not any(t.title == "Operators" for t in tables(an_inspection()))
-        assert not any(t.title == "Operators" for t in tables(outlined(operators=()), Look(verbose=True)))
+        assert not any(
+            t.title == "Operators" for t in tables(outlined(operators=()), ViewOptions(verbose=True))
+        )
 
     def test_assumptions_are_notes(self) -> None:
         """What was taken for granted is said."""
@@ -531,8 +536,8 @@ class TestEstimates:
     def test_what_a_point_lacks_is_a_dash(self) -> None:
         """Points need not have the same sizes or values."""
         points = (
-            Point(sizes={"batch": 1}, values={"macs": 5.0}),
-            Point(sizes={"seq": 2}, values={"flops": 7.0}),
+            SizePoint(sizes={"batch": 1}, values={"macs": 5.0}),
+            SizePoint(sizes={"seq": 2}, values={"flops": 7.0}),
         )
         shown_table = table(outlined(points=points), "At other sizes")
 
@@ -540,7 +545,7 @@ class TestEstimates:
 
     def test_many_points_are_cut(self) -> None:
         """Forty rows are shown; the document has all."""
-        points = tuple(Point(sizes={"batch": i + 1}, values={"macs": 1.0}) for i in range(50))
+        points = tuple(SizePoint(sizes={"batch": i + 1}, values={"macs": 1.0}) for i in range(50))
         analysed = outlined(points=points, formulas={}, traced=True)
 
         assert len(table(analysed, "At other sizes").rows) == 40
@@ -624,7 +629,7 @@ def test_names_do_not_act(text: str) -> None:
             Measurement(metric="macs", value=1, scope=text),
             Measurement(metric="roofline_latency", value=1.0, scope=text),
         ),
-        outline=Outline(
+        outline=StaticReport(
             sizes={text: 1},
             modules=(
                 Module(path="", kind=text),
@@ -632,17 +637,20 @@ def test_names_do_not_act(text: str) -> None:
                 Module(path=f"{text}.0", kind=text),
             ),
             operators=(Operator(kind=text, calls=1, counted=False, most=9, shapes=text, scope=text),),
-            peak=(Held(scope=text, role=text, bytes=5), Held(scope=text, role="activation", bytes=5)),
+            peak=(
+                MemoryItem(scope=text, role=text, bytes=5),
+                MemoryItem(scope=text, role="activation", bytes=5),
+            ),
             peak_scope=text,
             peak_operator=text,
-            points=(Point(sizes={text: 1}, values={"macs": 1.0, f"roofline_latency@{text}": 1.0}),),
+            points=(SizePoint(sizes={text: 1}, values={"macs": 1.0, f"roofline_latency@{text}": 1.0}),),
             formulas={text: text},
             assumptions=(text,),
         ),
     )
-    written = terminal.text(views.blocks(analysed, (), Look(filter=text, verbose=True))) + terminal.render(
-        analysed
-    )
+    written = terminal.text(
+        views.blocks(analysed, (), ViewOptions(filter=text, verbose=True))
+    ) + terminal.render(analysed)
 
     assert "\x1b" not in written
     assert "\u202e" not in written

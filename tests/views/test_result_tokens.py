@@ -11,7 +11,7 @@ from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.trace.token_metrics import Extent, measured
+from modeldyno.core.trace.token_metrics import GenerationLength, token_measurements
 from modeldyno.testing.sample_results import a_result
 from modeldyno.views import blocks, headline
 from modeldyno.views.result.tokens import generation
@@ -22,18 +22,20 @@ if TYPE_CHECKING:
 HOW = Distribution.of([1.0])
 
 
-def times(extent: Extent, sequences: int, *, first: float = 0.08) -> np.ndarray:
+def times(extent: GenerationLength, sequences: int, *, first: float = 0.08) -> np.ndarray:
     """Take 80 ms for the first token and 10 ms for each after it, a per cent more or less."""
     made = 0.01 * (1 + 0.01 * np.random.default_rng(2).standard_normal((sequences, extent.generated)))
     made[:, 0] *= first / 0.01
     return made
 
 
-def a_generation(*extents: Extent, sequences: int = 400, more: tuple[Measurement, ...] = ()) -> Result:
+def a_generation(
+    *extents: GenerationLength, sequences: int = 400, more: tuple[Measurement, ...] = ()
+) -> Result:
     """Return the Result of a run that generated, and timed no calls."""
     found: list[Measurement] = []
     for extent in extents:
-        found += measured(times(extent, sequences), extent, 1, HOW)
+        found += token_measurements(times(extent, sequences), extent, 1, HOW)
         found.append(Measurement(metric="kv_cache_bytes", value=5_000_000, scope=extent.scope))
     return a_result(measurements=(*found, *more), doubts=())
 
@@ -48,7 +50,7 @@ def notes(result: Result) -> dict[str, str]:
     return {block.code: block.text for block in generation(result) if isinstance(block, Notice)}
 
 
-TWO = (Extent(prompt=32, generated=16), Extent(prompt=1024, generated=16))
+TWO = (GenerationLength(prompt=32, generated=16), GenerationLength(prompt=1024, generated=16))
 
 
 def test_the_verdict_is_about_tokens_where_no_call_was_timed() -> None:
@@ -108,28 +110,28 @@ def test_a_mean_that_differs_from_its_tokens_is_explained() -> None:
     extent = TWO[0]
     steps = times(extent, 50)
     steps[:, [4, 9]] += 0.1
-    held_up = a_result(measurements=tuple(measured(steps, extent, 1, HOW)), doubts=())
+    held_up = a_result(measurements=tuple(token_measurements(steps, extent, 1, HOW)), doubts=())
 
     assert notes(held_up)["stalls"].startswith(
         "the mean time per token is 23.3 ms, but most tokens take 10.0 ms"
     )
     assert "stalls" not in notes(a_generation(*TWO))
-    assert "stalls" not in notes(a_generation(Extent(prompt=8, generated=1)))
+    assert "stalls" not in notes(a_generation(GenerationLength(prompt=8, generated=1)))
 
 
 def test_a_single_token_has_no_row_by_place() -> None:
     """Of one token there is the first one only."""
-    by_title = tables(a_generation(Extent(prompt=8, generated=1)))
+    by_title = tables(a_generation(GenerationLength(prompt=8, generated=1)))
     (row,) = by_title["Generated tokens, batch 8: medians"].rows
 
     assert len(by_title) == 1
     assert row[3:6] == ("—", "—", "—")
-    assert "then" not in headline(a_generation(Extent(prompt=8, generated=1)))
+    assert "then" not in headline(a_generation(GenerationLength(prompt=8, generated=1)))
 
 
 def test_what_reads_no_text_has_its_input_as_prompt() -> None:
     """A model of sound has no length of a prompt."""
-    result = a_generation(Extent(prompt=None, generated=16))
+    result = a_generation(GenerationLength(prompt=None, generated=16))
 
     assert {row[0] for table in tables(result).values() for row in table.rows} == {"its input"}
     assert "prompt" not in headline(result)
@@ -137,11 +139,11 @@ def test_what_reads_no_text_has_its_input_as_prompt() -> None:
 
 def test_quarters_tell_how_a_token_depends_on_its_place() -> None:
     """A token that takes longer the later it comes is seen in the row."""
-    extent = Extent(prompt=8, generated=17)
+    extent = GenerationLength(prompt=8, generated=17)
     made = times(extent, 60)
     made[:, 1:] += 1e-3 * np.arange(16)
     items = (
-        *measured(made, extent, 1, HOW),
+        *token_measurements(made, extent, 1, HOW),
         Measurement(metric="kv_cache_bytes", value=4096, scope=extent.scope),
     )
     _, places = tables(a_result(measurements=items)).values()
@@ -182,7 +184,7 @@ def test_the_bound_of_this_machine_shows_what_was_reached() -> None:
     assert "2.50 ms" in texts_shown
     assert "25.0%" in texts_shown
     assert "bound" not in notes(a_generation(*TWO, more=(other,)))
-    assert "bound" not in notes(a_generation(Extent(prompt=8, generated=1), more=(here,)))
+    assert "bound" not in notes(a_generation(GenerationLength(prompt=8, generated=1), more=(here,)))
 
 
 def test_the_table_of_results_leaves_them_to_these() -> None:

@@ -16,14 +16,14 @@ from modeldyno.core.report.charts import Parallel, Plot
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.study.goal import Goal, Objective, Rank
 from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.study import Stage, State, Trial
+from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
 from modeldyno.errors import RunFailed
-from modeldyno.sweeps.loop import sweep
-from modeldyno.testing.studies import Bench, a_served_study, a_study
-from modeldyno.testing.trials import a_trial, an_answer, log
+from modeldyno.sweeps.loop import run_trials
+from modeldyno.testing.studies import SimulatedTrials, a_served_study, a_study
+from modeldyno.testing.trials import a_trial, add_trials, an_answer
 from modeldyno.views.study.blocks import brief, sentence, study
 from modeldyno.views.study.charts import charts
-from modeldyno.views.study.rows import curve
+from modeldyno.views.study.rows import configuration_load_table
 from modeldyno.views.study.tables import trials
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def swept(found: Study, rate: Any, **bench: Any) -> Study:
     """Carry a study out, with figures that are a function of the point."""
     try:
-        for after, _, _ in sweep(found, rooms=Bench(rate=rate, **bench)):
+        for after, _, _ in run_trials(found, rooms=SimulatedTrials(rate=rate, **bench)):
             found = after
     except RunFailed:
         pass
@@ -96,11 +96,11 @@ def test_nothing_of_what_is_to_be_smaller_is_told_against_the_default() -> None:
     swept_study = a_served_study("instances=1,2", goal=aim, default={"instances": 1})
     trials = (
         a_trial({"instances": n}, an_answer("error_rate", share), stage=stage)
-        for stage in (Stage.SEARCH, Stage.VERIFY, Stage.VERIFY)
+        for stage in (TrialPurpose.SEARCH, TrialPurpose.VERIFY, TrialPurpose.VERIFY)
         for n, share in ((1, 0.5), (2, 0.0))
     )
 
-    text = said(log(swept_study, trials))
+    text = said(add_trials(swept_study, trials))
     assert "instances=2 gives error_rate 0%, compared with 50.0% for the default; " in text
 
 
@@ -121,7 +121,7 @@ def test_beside_a_best_that_may_break_its_bound_stands_one_that_does_not() -> No
         for n, rate, mean in ((1, 100.0, 0.004), (2, 200.0, 0.006), (4, 400.0, 0.0098))
     ]
     bounded = goal("latency.mean <= 10ms")
-    text = said(log(a_study("batch_size=1,2,4", goal=bounded, default={"batch_size": 1}), trials))
+    text = said(add_trials(a_study("batch_size=1,2,4", goal=bounded, default={"batch_size": 1}), trials))
 
     assert "batch_size=4 gives throughput 400/s" in text
     assert "9.80 ms not certainly <= 10 ms" in text
@@ -139,7 +139,7 @@ def test_so_it_does_where_only_the_load_varies() -> None:
         for n, mean in ((1, 0.004), (2, 0.006), (4, 0.0098))
     ]
     bounded = goal("latency.mean <= 10ms")
-    text = said(log(a_served_study("concurrency=1,2,4", goal=bounded, default={}), trials))
+    text = said(add_trials(a_served_study("concurrency=1,2,4", goal=bounded, default={}), trials))
 
     assert "concurrency=4 gives throughput 400/s, at latency.mean 9.80 ms not certainly <= 10 ms; " in text
     assert text.endswith("; certain to hold the bounds: concurrency=2, which gives throughput 200/s.")
@@ -158,7 +158,7 @@ def test_nothing_is_said_to_hold_a_bound_only_where_it_is_broken() -> None:
     """Of a percentile that wants for samples it is not shown, whatever its plain quantile."""
     p99 = an_answer("latency.p99", None, size=50, interval=Interval(low=0.004, high=math.inf))
     for raw, hint in ((0.005, ""), (2.0, ", which seems to miss by 100%")):
-        swept_study = log(
+        swept_study = add_trials(
             a_study("batch_size=1,2", goal=goal("latency.p99 <= 1s")),
             [
                 a_trial(
@@ -203,7 +203,7 @@ def test_nothing_measured_is_said_with_the_reason() -> None:
     """Where no configuration can be, that is the answer."""
     swept_study = a_study("batch_size=1", goal=goal())
     none = swept_study.add(
-        Trial(number=1, point={"batch_size": 1}, state=State.SKIPPED, failure="it cannot be")
+        Trial(number=1, point={"batch_size": 1}, state=TrialState.SKIPPED, failure="it cannot be")
     )
 
     assert said(swept_study) == "Nothing was measured."
@@ -246,10 +246,12 @@ def test_failures_are_counted_by_their_reason() -> None:
     """What cannot be and what went wrong is grouped, the most frequent first, with an example."""
     swept_study = a_study("batch_size=1..8*2", goal=goal())
     oom = (
-        Trial(number=n, point={"batch_size": n}, state=State.FAILED, failure="load: too much", kind="oom")
+        Trial(
+            number=n, point={"batch_size": n}, state=TrialState.FAILED, failure="load: too much", kind="oom"
+        )
         for n in (4, 8)
     )
-    odd = Trial(number=3, point={"batch_size": 3}, state=State.SKIPPED, failure="odd")
+    odd = Trial(number=3, point={"batch_size": 3}, state=TrialState.SKIPPED, failure="odd")
     skipped = swept_study.add(odd, *oom)
     rows = tables(skipped)[-1].rows
 
@@ -263,7 +265,7 @@ def test_few_reasons_stand_for_many() -> None:
     swept_study = a_study("batch_size=1..20", goal=goal())
     many = swept_study.add(
         *(
-            Trial(number=n, point={"batch_size": n}, state=State.SKIPPED, failure=f"why {n}")
+            Trial(number=n, point={"batch_size": n}, state=TrialState.SKIPPED, failure=f"why {n}")
             for n in range(1, 11)
         )
     )
@@ -284,7 +286,7 @@ def test_the_best_is_shown_under_each_of_its_loads() -> None:
     assert table.rows[1][1].startswith("400/s")
     assert table.rows[1][2].endswith("✓")
     open_ = replace(swept_study, goal=goal("latency.p99 <= 1s"))
-    unknown = next(iter(curve(open_, ranking(open_).rows[0])))
+    unknown = next(iter(configuration_load_table(open_, ranking(open_).rows[0])))
     assert [row[2][-1] for row in unknown.rows] == ["?", "?"]
 
 
@@ -321,7 +323,7 @@ def test_doubts_about_the_best_are_told() -> None:
     """A winner that was not measured again is a rumour, and what its trials doubt is said."""
     swept_study = batches()
     searched = replace(
-        swept_study, trials=tuple(t for t in swept_study.trials if t.stage is not Stage.VERIFY)
+        swept_study, trials=tuple(t for t in swept_study.trials if t.stage is not TrialPurpose.VERIFY)
     )
     doubted = replace(searched, trials=tuple(replace(t, doubts=("interference",)) for t in searched.trials))
     codes = [
@@ -345,7 +347,7 @@ def test_a_doubt_says_how_many_measurements_it_is_about() -> None:
     swept_study = batches()
     best = ranking(swept_study).best
     assert best is not None
-    *_, last = (t for t in swept_study.trials if t.point in best.promising and t.stage is Stage.VERIFY)
+    *_, last = (t for t in swept_study.trials if t.point in best.promising and t.stage is TrialPurpose.VERIFY)
     trials = tuple(
         replace(t, doubts=("drift",), result="abcdef123456") if t is last else t for t in swept_study.trials
     )
@@ -361,7 +363,7 @@ def test_what_a_model_says_is_harmless(name: str) -> None:
     """A failure's text from outside stays in its cell."""
     swept_study = a_study("batch_size=1,2", goal=goal())
     told = swept_study.add(
-        Trial(number=1, point={"batch_size": 1}, state=State.FAILED, failure=name, kind="odd")
+        Trial(number=1, point={"batch_size": 1}, state=TrialState.FAILED, failure=name, kind="odd")
     )
 
     assert "\x1b" not in terminal.text(study(told, ranking(told)))

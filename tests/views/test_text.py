@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.views.text import lasting
+from modeldyno.views.text import format_rough_duration
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from modeldyno.views.text import lasting
 )
 def test_a_limit_is_told_as_it_was_given(seconds: float, told: str) -> None:
     """A limit of less than ten minutes is told to the second: 100 s are not 2 min."""
-    assert lasting(seconds) == told
+    assert format_rough_duration(seconds) == told

@@ -8,7 +8,7 @@ import pytest
 from modeldyno import views
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table
 from modeldyno.core.report.charts import Bins
@@ -17,15 +17,15 @@ from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.interfaces import Entry
 from modeldyno.testing.reporters import (
     HOSTILE,
-    calls,
-    empty,
-    failed,
-    full,
-    hostile,
-    judged,
-    partly_failed,
-    static_only,
-    uncertified,
+    call_times,
+    failed_result,
+    full_result,
+    hostile_result,
+    partly_failed_result,
+    result_without_measurements,
+    sample_judgements,
+    static_result,
+    uncertified_result,
 )
 from modeldyno.views.result.table import COMPUTED, MEASURED
 from modeldyno.views.text import LOG_LINES
@@ -33,7 +33,7 @@ from modeldyno.views.text import LOG_LINES
 
 def measured(*measurements: Measurement) -> Result:
     """Make a run that gave these measurements."""
-    return replace(full(), doubts=(), measurements=measurements)
+    return replace(full_result(), doubts=(), measurements=measurements)
 
 
 def results(document: Result, *bounds: str) -> dict[str, tuple[str, ...]]:
@@ -59,33 +59,33 @@ class TestHeadline:
         ("document", "sentence"),
         [
             (
-                full(),
+                full_result(),
                 (
                     "digits.onnx answers in 413 us (median, 95 % interval 411 to 415 us) at batch 32 "
                     "on onnxruntime; on average 77,600 samples/s."
                 ),
             ),
             (
-                uncertified(),
+                uncertified_result(),
                 "digits.onnx answers in about 389 us (median of only 5 calls) at batch 32 on onnxruntime.",
             ),
-            (static_only(), "digits.onnx has 22.7 M parameters (86.6 MiB)."),
+            (static_result(), "digits.onnx has 22.7 M parameters (86.6 MiB)."),
             (
-                failed(),
+                failed_result(),
                 (
                     "onnx:models/digits.onnx failed in load (out of memory): "
                     "tried to allocate 2.00 GiB, 1.21 GiB were free."
                 ),
             ),
             (
-                partly_failed(),
+                partly_failed_result(),
                 (
                     "digits.onnx answers in 413 us (median, 95 % interval 411 to 415 us) at batch 32 "
                     "on onnxruntime; on average 77,600 samples/s, but failed in throughput (crash): "
                     "signal 11 (SIGSEGV)."
                 ),
             ),
-            (empty(), "onnx:models/digits.onnx was not measured."),
+            (result_without_measurements(), "onnx:models/digits.onnx was not measured."),
             (measured(Measurement(metric="file_bytes", value=2048)), "digits.onnx takes 2.00 KiB on disk."),
             (measured(Measurement(metric="parameters", value=4810)), "digits.onnx has 4,810 parameters."),
         ],
@@ -97,9 +97,9 @@ class TestHeadline:
 
     def test_bounds_that_are_not_held_are_named(self) -> None:
         """Bounds that are broken or undecided follow the verdict; held ones do not."""
-        document = full()
+        document = full_result()
 
-        assert views.headline(document, judged(document)).endswith(
+        assert views.headline(document, sample_judgements(document)).endswith(
             "samples/s. Broken: latency.p50 < 400 us. Undecided: latency.p99.9 <= 1 ms."
         )
 
@@ -108,7 +108,7 @@ class TestHeadline:
         failure = Failure(where="latency", kind=FailureKind.TIMEOUT, message="")
 
         assert "failed in latency (time-out, and 1 more)." in views.headline(
-            replace(empty(), failures=(failure, failure))
+            replace(result_without_measurements(), failures=(failure, failure))
         )
 
     def test_a_median_without_interval_is_told_plainly(self) -> None:
@@ -124,7 +124,7 @@ class TestHeadline:
         """A throughput that was measured in blocks is told by their mean."""
         blocks = Distribution.of([990.0, 1000.0, 1010.0] * 20)
         document = measured(
-            Measurement(metric="latency", value=Distribution.of(calls())),
+            Measurement(metric="latency", value=Distribution.of(call_times())),
             Measurement(metric="throughput", value=blocks),
         )
 
@@ -134,7 +134,7 @@ class TestHeadline:
     @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
     def test_names_are_cut_and_cleaned(self, text: str) -> None:
         """A name of any length and content gives one printable line."""
-        line = views.headline(hostile(text), judged(hostile(text)))
+        line = views.headline(hostile_result(text), sample_judgements(hostile_result(text)))
 
         assert len(line) < 1000
         assert "\n" not in line
@@ -144,7 +144,7 @@ class TestHeadline:
 class TestResults:
     def test_rows_come_in_the_order_of_interest(self) -> None:
         """Latency comes first, what the model is comes last, and evidence of noise is no result."""
-        names = list(results(full()))
+        names = list(results(full_result()))
 
         assert names == [
             "latency.p50", "latency.p90", "latency.p95", "latency.p99", "latency.p99.9", "latency.mean",
@@ -155,29 +155,29 @@ class TestResults:
 
     def test_an_uncertified_percentile_has_no_value(self) -> None:
         """Below its floor a percentile shows what is missing instead of a number."""
-        assert results(full())["latency.p99.9"] == (
+        assert results(full_result())["latency.p99.9"] == (
             "—", "at least 710 us", "4,236 more effective samples needed",
         )  # fmt: skip
 
     def test_a_percentile_of_a_bound_is_shown(self) -> None:
         """A percentile that was asked for is in the table, in its place."""
-        names = list(results(full(), "latency.p75 <= 1s"))
+        names = list(results(full_result(), "latency.p75 <= 1s"))
 
         assert names[:3] == ["latency.p50", "latency.p75", "latency.p90"]
 
     def test_a_statistic_of_a_bound_is_no_second_row(self) -> None:
         """A bound on the mean adds nothing to the rows that are there."""
-        assert list(results(full(), "latency.mean <= 1s")) == list(results(full()))
+        assert list(results(full_result(), "latency.mean <= 1s")) == list(results(full_result()))
 
     def test_the_first_row_says_what_it_rests_on(self) -> None:
         """The median's note has the number of calls and why measuring ended."""
-        assert results(full())["latency.p50"][2] == "2,400 calls, converged"
-        assert results(full())["latency.p90"][2] == ""
+        assert results(full_result())["latency.p50"][2] == "2,400 calls, converged"
+        assert results(full_result())["latency.p90"][2] == ""
 
     def test_what_was_seen_once_is_marked(self) -> None:
         """A time of one process has no interval; over processes it has one."""
-        once = observed("load_time", 0.125)
-        twice = once.pooled(observed("load_time", 0.135))
+        once = observed_number("load_time", 0.125)
+        twice = once.pooled(observed_number("load_time", 0.135))
 
         assert results(measured(once))["load_time"] == ("125 ms", "", "measured once")
         assert results(measured(twice))["load_time"] == ("130 ms", "125 to 135 ms", "")
@@ -195,8 +195,11 @@ class TestResults:
 
     def test_the_time_to_load_is_told_in_parts(self) -> None:
         """The stages of loading stand beside their sum, and have no rows of their own."""
-        stages = (observed("load_time", 0.125, scope="load"), observed("load_time", 0.5, scope="import"))
-        tables_shown = results(measured(observed("load_time", 0.625), *stages))
+        stages = (
+            observed_number("load_time", 0.125, scope="load"),
+            observed_number("load_time", 0.5, scope="import"),
+        )
+        tables_shown = results(measured(observed_number("load_time", 0.625), *stages))
 
         assert tables_shown == {"load_time": ("625 ms", "", "measured once, import 500 ms, load 125 ms")}
 
@@ -205,20 +208,20 @@ class TestResults:
         memory = Measurement(metric="process_memory", value=Distribution.of([2048.0, 4096.0]))
         plain = Measurement(metric="process_memory", value=2048, scope="worker")
 
-        assert results(full())["process_memory.max"] == ("41.2 MiB", "", "peak above baseline")
-        assert results(full())["process_memory@baseline"][2] == "before loading"
+        assert results(full_result())["process_memory.max"] == ("41.2 MiB", "", "peak above baseline")
+        assert results(full_result())["process_memory@baseline"][2] == "before loading"
         assert results(measured(memory))["process_memory.max"] == ("4.00 KiB", "", "peak")
         assert results(measured(plain))["process_memory@worker"] == ("2.00 KiB", "", "")
 
     def test_nothing_measured_gives_no_table(self) -> None:
         """A run without measurements has no empty table."""
         assert not any(
-            isinstance(block, Table) and block.title == "Measured" for block in views.blocks(failed())
+            isinstance(block, Table) and block.title == "Measured" for block in views.blocks(failed_result())
         )
 
     def test_an_unusual_metric_has_a_row(self) -> None:
         """A metric at a scope is shown under the query that gives it."""
-        layer = Measurement(metric="latency", value=Distribution.of(calls(100)), scope="encoder.layer.3")
+        layer = Measurement(metric="latency", value=Distribution.of(call_times(100)), scope="encoder.layer.3")
 
         assert "latency.p50@encoder.layer.3" in results(measured(layer))
 
@@ -226,22 +229,22 @@ class TestResults:
 class TestNotices:
     def test_the_verdict_comes_first(self) -> None:
         """The first block is the verdict."""
-        first = views.blocks(full())[0]
+        first = views.blocks(full_result())[0]
 
         assert isinstance(first, Notice)
         assert first.severity is Severity.VERDICT
 
     def test_bounds_come_with_their_figures(self) -> None:
         """Each bound is told with its verdict."""
-        document = full()
-        items = [b for b in views.blocks(document, judged(document)) if isinstance(b, Notice)][1:5]
+        document = full_result()
+        items = [b for b in views.blocks(document, sample_judgements(document)) if isinstance(b, Notice)][1:5]
 
         assert [str(notice.severity) for notice in items] == ["held", "broken", "undecided", "held"]
         assert items[0].text == "latency.p99 <= 50 ms: held (520 us, 95 % interval 510 to 580 us)"
 
     def test_a_failure_comes_with_the_end_of_its_log(self) -> None:
         """A failure shows where and what, and the last lines of the log; its message is not told twice."""
-        verdict, failure = (block for block in views.blocks(failed()) if isinstance(block, Notice))
+        verdict, failure = (block for block in views.blocks(failed_result()) if isinstance(block, Notice))
 
         assert verdict.text == "onnx:models/digits.onnx failed in load (out of memory)."
         assert failure.code == "load: out of memory"
@@ -256,7 +259,7 @@ class TestNotices:
 
         def shown(lines: list[str]) -> list[str]:
             failure = Failure(where="latency", kind=FailureKind.CRASH, message="m", log="\n".join(lines))
-            blocks = views.blocks(replace(full(), failures=(failure,)))
+            blocks = views.blocks(replace(full_result(), failures=(failure,)))
             (told,) = (b for b in blocks if isinstance(b, Notice) and b.severity is Severity.FAILURE)
             return told.log.splitlines()
 
@@ -268,11 +271,13 @@ class TestNotices:
         """No kind of failure is without a name for people."""
         failure = Failure(where="load", kind=kind, message="m")
 
-        assert "failed in load (" in views.headline(replace(empty(), failures=(failure,)))
+        assert "failed in load (" in views.headline(
+            replace(result_without_measurements(), failures=(failure,))
+        )
 
     def test_a_doubt_comes_with_advice(self) -> None:
         """A doubt of any code is told with what was seen and what to do."""
-        document = replace(full(), doubts=(Doubt(code="new", seen="s", advice="a"),))
+        document = replace(full_result(), doubts=(Doubt(code="new", seen="s", advice="a"),))
         (told,) = (
             b for b in views.blocks(document) if isinstance(b, Notice) and b.severity is Severity.DOUBT
         )
@@ -283,7 +288,7 @@ class TestNotices:
 class TestHistogram:
     def test_it_shows_the_bulk_and_names_the_rest(self) -> None:
         """The picture has all calls but those that it says it leaves out; its last bin is the tail."""
-        (chart,) = (block for block in views.blocks(full()) if isinstance(block, Bins))
+        (chart,) = (block for block in views.blocks(full_result()) if isinstance(block, Bins))
 
         assert sum(chart.counts) == 2400 - 1
         assert chart.note == (
@@ -303,13 +308,13 @@ class TestHistogram:
 
     def test_few_calls_have_no_picture(self) -> None:
         """Five calls have no shape."""
-        assert not any(isinstance(block, Bins) for block in views.blocks(uncertified()))
+        assert not any(isinstance(block, Bins) for block in views.blocks(uncertified_result()))
 
 
 class TestFooter:
     def test_it_tells_what_the_figures_depend_on(self) -> None:
         """Model, inputs, settings, machine and the way of measuring are told in a line each."""
-        facts = footer(full())
+        facts = footer(full_result())
 
         assert list(facts) == [
             "model", "inputs", "backend", "measured", "noise", "hardware", "software", "conditions", "result",
@@ -319,8 +324,10 @@ class TestFooter:
             "image 32x64 float32, random in 0..16, 16 distinct; scale scalar int64"
         )
         assert facts["backend"] == "onnxruntime, batch_size 32, device cpu, threads 2, io_binding off"
-        constant = replace(full().inputs[0], low=1, high=1)
-        assert footer(replace(full(), inputs=(constant,)))["inputs"].startswith("image 32x64 float32, all 1")
+        constant = replace(full_result().inputs[0], low=1, high=1)
+        assert footer(replace(full_result(), inputs=(constant,)))["inputs"].startswith(
+            "image 32x64 float32, all 1"
+        )
         assert facts["noise"] == "others 0.121 cores, stolen 0 cores, preemptions 31"
         assert facts["hardware"].endswith("x86_64, cores 8, cores allowed 2, cpu quota 2, memory 8.00 GiB")
         assert facts["conditions"] == "load average 0.25, governor performance, turbo off"
@@ -341,14 +348,14 @@ class TestFooter:
     def test_what_is_unknown_is_left_out(self) -> None:
         """A model that never loaded has no digest, and inputs without a shape have none to show."""
         inputs = (InputSpec(name="text", source="README.md"), InputSpec(name="x"))
-        facts = footer(replace(empty(), inputs=inputs))
+        facts = footer(replace(result_without_measurements(), inputs=inputs))
 
         assert list(facts) == ["model", "inputs", "backend", "result"]
         assert facts["inputs"] == "text, from README.md; x"
 
     def test_a_digest_without_a_scheme_is_cut(self) -> None:
         """A digest is shown by its first twelve digits, with its scheme where it has one."""
-        document = full()
+        document = full_result()
         assert document.model is not None
         bare = replace(document, model=replace(document.model, digest="5a" * 32))
 
@@ -360,7 +367,8 @@ class TestNumbers:
         """A number has one row, a distribution one for each statistic."""
         numbers_table = views.numbers(
             measured(
-                Measurement(metric="latency", value=Distribution.of(calls(100))), observed("load_time", 2.0)
+                Measurement(metric="latency", value=Distribution.of(call_times(100))),
+                observed_number("load_time", 2.0),
             )
         )
 
@@ -408,8 +416,8 @@ def test_a_store_is_listed() -> None:
 def test_requested_percentiles_belong_to_latency() -> None:
     """A percentile that the plan asks for is a row of latency and of nothing else."""
     document = measured(
-        Measurement(metric="latency", value=Distribution.of(calls(100))),
-        Measurement(metric="throughput", value=Distribution.of(calls(100))),
+        Measurement(metric="latency", value=Distribution.of(call_times(100))),
+        Measurement(metric="throughput", value=Distribution.of(call_times(100))),
     )
     document = replace(document, job=replace(document.job, plan=Plan(percentiles=("p97",))))
     names = list(results(document))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modeldyno.core.result.trace_data import WasteKind
+from modeldyno.core.result.trace_data import RedundancyKind
 
 WIDTH = 16
 
@@ -18,7 +18,7 @@ WIDTH = 16
 class Planted:
     """What was planted, and where."""
 
-    kind: WasteKind
+    kind: RedundancyKind
     scope: str
     build: Callable[[], tuple[nn.Module, tuple[Any, ...]]]
 
@@ -220,8 +220,8 @@ def _chosen(self: Any, x: Tensor) -> Tensor:
     return self.fc(x[:, found[:, 0]])  # type: ignore[no-any-return]
 
 
-COPY, CAST, LAYOUT = WasteKind.COPY, WasteKind.CAST, WasteKind.LAYOUT
-TRANSFER, WAIT = WasteKind.TRANSFER, WasteKind.SYNCHRONISATION
+COPY, CAST, LAYOUT = RedundancyKind.COPY, RedundancyKind.CAST, RedundancyKind.LAYOUT
+TRANSFER, WAIT = RedundancyKind.TRANSFER, RedundancyKind.SYNCHRONISATION
 
 PLANTED: dict[str, Planted] = {
     "clone of a residual": Planted(kind=COPY, scope="body.1", build=cloned_residual),

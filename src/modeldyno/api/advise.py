@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.api.error_wording import in_python
-from modeldyno.api.profile import check_settings, several
+from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.profile import as_tuple, check_settings
 from modeldyno.comparison import advise as comparison_advise
 from modeldyno.comparison import history
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
@@ -16,7 +16,7 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
 from modeldyno.progress import showing_progress
-from modeldyno.runtime.session import campaign
+from modeldyno.runtime.session import open_run_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _PLAN = Plan(max_time=2.0, min_time=0.3)
 
 
-@in_python
+@reword_errors
 def advise(  # noqa: PLR0913 - one function per command, one parameter per option
     model: str | Path,
     *,
@@ -65,7 +65,7 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
         settings: the knobs of the baseline, such as ``batch_size=8``.
 
     Returns:
-        The Advice: ``advice.best`` is the best setting or None, ``advice.tried`` all settings tried, and
+        The Advice: ``advice.best_finalist`` is the best setting or None, ``advice.tried`` all settings tried, and
         ``advice.command`` the command to type.
 
     Raises:
@@ -81,19 +81,19 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
         model=str(model),
         backend=backend,
         settings=settings,
-        inputs=several(inputs, "inputs"),
+        inputs=as_tuple(inputs, "inputs"),
         plan=plan or _PLAN,
         name=name,
         trust=trust,
     )
-    options = comparison_advise.Wish(
+    options = comparison_advise.AdviseOptions(
         query=Query.parse(metric), max_time=max_time, tolerance=tolerance, space=not findings_only
     )
-    with showing_progress(watch, progress=progress) as on_event, campaign(on_event) as bench:
+    with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event) as bench:
         return list(comparison_advise.advise(request.job(), options, bench))[-1]
 
 
-@in_python
+@reword_errors
 def trend(
     model: str,
     *,

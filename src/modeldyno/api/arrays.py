@@ -32,18 +32,18 @@ def is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def host(data: Any) -> Any:
+def to_host(data: Any) -> Any:
     """Copy tensors to the host, also within mappings, tuples and lists."""
     if hasattr(data, "detach"):
         return data.detach().cpu()
     if isinstance(data, Mapping):
-        return {name: host(item) for name, item in data.items()}
+        return {name: to_host(item) for name, item in data.items()}
     if isinstance(data, tuple | list) and all(map(is_array, data)):
-        return tuple(map(host, data))
+        return tuple(map(to_host, data))
     return data
 
 
-def array(value: Any) -> ndarray:
+def to_array(value: Any) -> ndarray:
     """Convert a value to a NumPy array of numbers.
 
     Raises:
@@ -51,7 +51,7 @@ def array(value: Any) -> ndarray:
     """
     import numpy as np  # noqa: PLC0415 - slow at start-up
 
-    tensor = host(value)
+    tensor = to_host(value)
     if hasattr(tensor, "numpy"):
         tensor = (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
     try:
@@ -66,7 +66,7 @@ def array(value: Any) -> ndarray:
     return result
 
 
-def saved(arrays: Mapping[str, ndarray], folder: Path) -> Iterator[InputSpec]:
+def save_arrays(arrays: Mapping[str, ndarray], folder: Path) -> Iterator[InputSpec]:
     """Write each array to a file, and yield its InputSpec."""
     import numpy as np  # noqa: PLC0415 - slow at start-up
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.api.result_dict import Figures, value
+from modeldyno.api.result_dict import Figures, read_number
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.errors import RequestError
-from modeldyno.views.configurations import Tried, lay_out, tabulate
+from modeldyno.views.configurations import ConfigurationRun, lay_out_configurations, tabulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,10 +43,10 @@ class Benchmark(list[Figures]):
         """Return a text table with a row for each configuration."""
         return str(plugins.resolve("reporter", "terminal").text([tabulate(list(self.tried()))])).rstrip("\n")
 
-    def tried(self) -> Iterator[Tried]:
+    def tried(self) -> Iterator[ConfigurationRun]:
         """Yield each configuration with its result, for reports."""
         for figures in self:
-            yield Tried(
+            yield ConfigurationRun(
                 configuration=figures.configuration, result=figures.result, failure=figures.failure or ""
             )
 
@@ -54,7 +54,9 @@ class Benchmark(list[Figures]):
         return self.table()
 
     def _repr_html_(self) -> str:
-        return str(plugins.resolve("reporter", "html").fragment_of(lay_out(list(self.tried()))))
+        return str(
+            plugins.resolve("reporter", "html").fragment_of(lay_out_configurations(list(self.tried())))
+        )
 
     def _first_failure(self) -> str:
         return next((figures.failure for figures in self if figures.failure), "nothing was measured")
@@ -67,4 +69,4 @@ def _number(figures: Figures, query: Query) -> float | None:
     default_statistic = (
         "p50" if measurement is not None and isinstance(measurement.value, Distribution) else "mean"
     )
-    return value(figures.result, query.metric, query.statistic or default_statistic, query.scope)
+    return read_number(figures.result, query.metric, query.statistic or default_statistic, query.scope)

@@ -10,21 +10,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins
-from modeldyno.api.error_wording import in_python
-from modeldyno.api.profile import check_settings, several
-from modeldyno.comparison.explain import carried_out
-from modeldyno.comparison.operands import sides
-from modeldyno.comparison.run import comparison
-from modeldyno.core.comparison.build import Question, smallest_effects
+from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.profile import as_tuple, check_settings
+from modeldyno.comparison.explain import run_comparison
+from modeldyno.comparison.operands import resolve_operands
+from modeldyno.comparison.run import build_comparison
+from modeldyno.core.comparison.build import CompareOptions, parse_smallest_effects
 from modeldyno.core.comparison.comparison import Comparison
-from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS, PLAN, Turns
+from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS, PLAN, RoundSchedule
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
 from modeldyno.errors import RunFailed
-from modeldyno.profiling.request import Request, inspection
+from modeldyno.profiling.request import Request, make_inspection
 from modeldyno.progress import showing_progress
-from modeldyno.runtime.inline import inline
-from modeldyno.runtime.session import campaign
+from modeldyno.runtime.inline import run_inline
+from modeldyno.runtime.session import open_run_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import KnobValue
 
 
-@in_python
+@reword_errors
 def compare(  # noqa: PLR0913 - one function per command, one parameter per option
     baseline: Any,
     candidate: Any,
@@ -106,21 +106,24 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         RunFailed: it was interrupted before anything could be compared.
     """
     check_settings(settings)
-    question = Question(
-        metrics=several(metrics, "metrics"), smallest=_parse_smallest(smallest), force=force, why=why
+    question = CompareOptions(
+        metrics=as_tuple(metrics, "metrics"), smallest=_parse_smallest(smallest), force=force, why=why
     )
     shared = Request(
         model="",
         backend=backend,
         settings={},
-        inputs=several(inputs, "inputs"),
-        probes=several(probes, "probes"),
+        inputs=as_tuple(inputs, "inputs"),
+        probes=as_tuple(probes, "probes"),
         plan=plan or PLAN,
-        inspection=inspection(mode=mode, optimizer=optimizer, modules=False),
+        inspection=make_inspection(mode=mode, optimizer=optimizer, modules=False),
         trust=trust,
     )
     own_settings = (baseline_settings or {}, candidate_settings or {})
-    own_inputs = (several(baseline_inputs, "baseline_inputs"), several(candidate_inputs, "candidate_inputs"))
+    own_inputs = (
+        as_tuple(baseline_inputs, "baseline_inputs"),
+        as_tuple(candidate_inputs, "candidate_inputs"),
+    )
     with ExitStack() as stack:
         requests = [
             _resolve_side(
@@ -135,12 +138,12 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
             )
             for index, side in enumerate((baseline, candidate, *more))
         ]
-        operands = sides(requests, run=run)
+        operands = resolve_operands(requests, run=run)
         results = [side for side in operands if isinstance(side, Result)]
         if results:
-            return comparison(results, question)
+            return build_comparison(results, question)
         jobs = [side for side in operands if not isinstance(side, Result)]
-        turns = Turns(
+        turns = RoundSchedule(
             sides=len(jobs),
             first=min(min_rounds, max_rounds),
             most=max_rounds,
@@ -148,13 +151,13 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
             block=block,
         )
         on_event = stack.enter_context(showing_progress(watch, progress=progress))
-        bench = stack.enter_context(campaign(on_event))
+        bench = stack.enter_context(open_run_session(on_event))
         live = any(job.model.scheme == "object" for job in jobs)
-        result = carried_out(
+        result = run_comparison(
             jobs,
             turns,
             question,
-            replace(bench, execute=inline, together=None) if live else bench,
+            replace(bench, execute=run_inline, together=None) if live else bench,
         )
     if result is None:
         raise RunFailed("It was interrupted before anything could be compared.")
@@ -176,8 +179,10 @@ def _resolve_side(side: Any, shared: Request, example: Any, stack: ExitStack) ->
 def _parse_smallest(smallest: float | str | Mapping[str, float | str]) -> dict[str, float]:
     """Parse the smallest changes that matter: one for all metrics, or one per metric."""
     if isinstance(smallest, Mapping):
-        return smallest_effects(f"{name}={size}" if name else str(size) for name, size in smallest.items())
-    return smallest_effects((str(smallest),))
+        return parse_smallest_effects(
+            f"{name}={size}" if name else str(size) for name, size in smallest.items()
+        )
+    return parse_smallest_effects((str(smallest),))
 
 
 def read_comparison(path: str | Path) -> Comparison:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from modeldyno.regions.recorder import MOST_REGIONS, OTHERS, Mark, Profiled, profiled
+from modeldyno.regions.recorder import MOST_REGIONS, OTHERS, Profiled, RegionMark, profiled
 
-__all__ = ["MOST_REGIONS", "OTHERS", "Mark", "Profiled", "profiled"]
+__all__ = ["MOST_REGIONS", "OTHERS", "Profiled", "RegionMark", "profiled"]

@@ -29,7 +29,7 @@ class _Text:
         return self._text
 
 
-def in_python(function: Callable[P, R]) -> Callable[P, R]:
+def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function whose first argument is a model: reword its errors for Python."""
 
     @wraps(function)
@@ -38,7 +38,7 @@ def in_python(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         except RequestError as error:
             model = args[0] if args else kwargs.get("model")
-            error.args = (worded(str(error), live=not isinstance(model, str | Path)),)
+            error.args = (reword_for_python(str(error), live=not isinstance(model, str | Path)),)
             raise
 
     wrapper.__signature__ = readable_signature(function)  # type: ignore[attr-defined]
@@ -61,7 +61,7 @@ def readable_signature(function: Callable[..., Any]) -> Signature:
     )
 
 
-def worded(text: str, *, live: bool) -> str:
+def reword_for_python(text: str, *, live: bool) -> str:
     """Write options as arguments (``--vary`` as ``vary=``); mention ``example=`` for a live object."""
     reworded = use_python_words(text)
     return f"{reworded} {_EXAMPLE_HINT}" if live and "--input" in text else reworded

@@ -6,40 +6,40 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.api.error_wording import in_python
-from modeldyno.api.profile import check_settings, several
+from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.profile import as_tuple, check_settings
 from modeldyno.api.result_dict import Figures
-from modeldyno.comparison.gate import baseline_of, checked, gated
-from modeldyno.core.comparison.build import Question
+from modeldyno.comparison.gate import check_stored, find_baseline, run_gate
+from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.comparison.comparison import Change
 from modeldyno.core.comparison.default_metrics import ALL, SMALLEST
-from modeldyno.core.comparison.gate_rule import Rule
+from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.comparison.schedule import PLAN
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.doubt import FEW_PROCESSES
 from modeldyno.errors import RunFailed, UndecidedWarning
 from modeldyno.profiling.request import Request
-from modeldyno.profiling.run import judged
-from modeldyno.runtime.session import campaign
+from modeldyno.profiling.run import judge_result
+from modeldyno.runtime.session import open_run_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from modeldyno.core.comparison.gate_report import Checked
+    from modeldyno.core.comparison.gate_report import GateReport
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.knob import KnobValue
 
 
-@in_python
+@reword_errors
 def load_baseline(source: str | Path) -> Result:
     """Read a baseline: a file, an id or a tag of the store, or ``"@main"`` for the newest of a branch.
 
     Raises:
         RequestError: there is none, or it cannot be read.
     """
-    return baseline_of(str(source))
+    return find_baseline(str(source))
 
 
 class Regressions(list[Change]):
@@ -49,7 +49,7 @@ class Regressions(list[Change]):
     ``interval``. ``str`` lists them with their figures, and what is undecided.
     """
 
-    def __init__(self, report: Checked) -> None:
+    def __init__(self, report: GateReport) -> None:
         """Sort the checks by verdict."""
         checked_changes = [(check, check.change) for check in report.checks if check.change is not None]
         super().__init__(change for check, change in checked_changes if check.verdict is Verdict.BROKEN)
@@ -83,7 +83,7 @@ class Regressions(list[Change]):
         return f"<Regressions ({self.verdict}): {self}>"
 
 
-@in_python
+@reword_errors
 def detect_regressions(
     baseline: Result | Figures | str | Path,
     current: Result | Figures | str | Path,
@@ -115,10 +115,10 @@ def detect_regressions(
         RunFailed: the model failed when one of them was measured.
     """
     before, after = (_resolve_result(document) for document in (baseline, current))
-    question = Question(
-        metrics=several(metrics, "metrics"), smallest=_parse_max_regression(max_regression), force=force
+    question = CompareOptions(
+        metrics=as_tuple(metrics, "metrics"), smallest=_parse_max_regression(max_regression), force=force
     )
-    regressions = Regressions(checked(before, after, question))
+    regressions = Regressions(check_stored(before, after, question))
     if regressions.verdict is Verdict.UNDECIDED:
         fewest = min(before.processes, after.processes)
         advice = (
@@ -137,7 +137,7 @@ _MEASURE_MORE = (
 )
 
 
-@in_python
+@reword_errors
 def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     model: str | Path,
     baseline: Result | str | Path,
@@ -154,7 +154,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     name: str | None = None,
     trust: bool = False,
     **settings: KnobValue,
-) -> Checked:
+) -> GateReport:
     """Measure a model against a baseline, as ``modeldyno profile --baseline`` does.
 
     Args:
@@ -185,20 +185,20 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
         model=str(model),
         backend=backend,
         settings=settings,
-        inputs=several(inputs, "inputs"),
-        probes=several(probes, "probes"),
-        require=several(require, "require"),
+        inputs=as_tuple(inputs, "inputs"),
+        probes=as_tuple(probes, "probes"),
+        require=as_tuple(require, "require"),
         plan=plan or PLAN,
         name=name,
         trust=trust,
     )
-    question = Question(
-        metrics=several(metrics, "metrics"), smallest=_parse_max_regression(max_regression), force=force
+    question = CompareOptions(
+        metrics=as_tuple(metrics, "metrics"), smallest=_parse_max_regression(max_regression), force=force
     )
     constraints, job, before = request.constraints(), request.job(), _resolve_result(baseline)
-    with campaign() as bench:
-        report = gated(before, job, question, Rule(), bench, max_time=budget)
-    return report.judged_by(judged(report.result, constraints).judgements)
+    with open_run_session() as bench:
+        report = run_gate(before, job, question, GateRule(), bench, max_time=budget)
+    return report.with_bounds(judge_result(report.result, constraints).judgements)
 
 
 def _resolve_result(source: Result | Figures | str | Path) -> Result:
@@ -208,7 +208,7 @@ def _resolve_result(source: Result | Figures | str | Path) -> Result:
         RequestError: there is none.
         RunFailed: the model failed.
     """
-    result = baseline_of(str(source)) if isinstance(source, str | Path) else source
+    result = find_baseline(str(source)) if isinstance(source, str | Path) else source
     if isinstance(result, Figures):
         if result.result is None:
             raise RunFailed(f"Nothing was measured that could be compared: {result.failure}")

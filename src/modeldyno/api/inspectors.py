@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.errors import RequestError
-from modeldyno.loadgen.single_request import once
+from modeldyno.loadgen.single_request import send_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -202,7 +202,7 @@ class ServerInspector(BaseModelInspector):
 
     def infer(self, input_batch: Target) -> dict[str, ndarray]:
         """Send a request, and decode the answer."""
-        return plugins.client(self.protocol).arrays(once(input_batch))
+        return plugins.client(self.protocol).arrays(send_once(input_batch))
 
     def check_model_status(self) -> bool:
         """Ask the server for the model's status; a protocol without a status request counts as ready.
@@ -216,7 +216,7 @@ class ServerInspector(BaseModelInspector):
             return True
         self.refused = ""
         try:
-            status = once(question, timeout=_STATUS_TIMEOUT).status
+            status = send_once(question, timeout=_STATUS_TIMEOUT).status
             ready = status in _SUCCESS or (status in _NOT_FOUND and self._answers_request())
         except OSError:
             return False
@@ -230,13 +230,13 @@ class ServerInspector(BaseModelInspector):
             request = self.make_request([self._preprocess_item()] * self.batch_size)
         except ValueError:  # the server describes no model inputs
             return False
-        return once(request, timeout=_STATUS_TIMEOUT).status in _SUCCESS
+        return send_once(request, timeout=_STATUS_TIMEOUT).status in _SUCCESS
 
     def input_name(self) -> str:
         """Return the server's name of the only input."""
         client, endpoint = plugins.client(self.protocol), self._endpoint()
         question = client.described(endpoint)
-        declared = client.inputs(None if question is None else once(question), endpoint)
+        declared = client.inputs(None if question is None else send_once(question), endpoint)
         return declared[0].name if declared else "input"
 
     def _endpoint(self) -> Endpoint:

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.api.error_wording import in_python
-from modeldyno.api.profile import held, several, split_plan, store_if
+from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.profile import as_tuple, result_or_raise, split_plan, store_if
 from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request, server_for
-from modeldyno.profiling.run import measure
+from modeldyno.profiling.run import run_request
 from modeldyno.progress import showing_progress
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import KnobValue
 
 
-@in_python
+@reword_errors
 def load(  # noqa: PLR0913 - one function per command, one parameter per option
     model: str | Path,
     *,
@@ -102,7 +102,7 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         model=reference,
         backend=backend or server_for(reference),
         settings=settings,
-        inputs=several(inputs, "inputs"),
+        inputs=as_tuple(inputs, "inputs"),
         probes=tuple(probes),
         load=Load(
             **_arrivals(rate, replay),
@@ -114,17 +114,17 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
             retries=retries,
             drivers=drivers,
         ),
-        require=several(require, "require"),
-        percentiles=several(percentiles, "percentiles"),
+        require=as_tuple(require, "require"),
+        percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan,
         observation=Observation(records=None if records is None else str(Path(records).absolute())),
         name=name,
         trust=trust,
     )
     with _headers_in_environment(headers or {}), showing_progress(watch, progress=progress) as on_event:
-        outcome = measure(request, watch=on_event)
+        outcome = run_request(request, watch=on_event)
     store_if(outcome.result, wanted=store, tags=tags)
-    return held(outcome)
+    return result_or_raise(outcome)
 
 
 def _check_reference(model: Any) -> str:

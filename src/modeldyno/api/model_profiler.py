@@ -10,19 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins
-from modeldyno.api.arrays import array, array_folder, host, is_array, saved, without_files
+from modeldyno.api.arrays import array_folder, is_array, save_arrays, to_array, to_host, without_files
 from modeldyno.api.benchmark import Benchmark
 from modeldyno.api.compare import compare
 from modeldyno.api.profile import profile, store_if
-from modeldyno.api.profiler_session import Step, encode, lay_out_session, results_of, tabulate
+from modeldyno.api.profiler_session import (
+    SessionStep,
+    encode_session,
+    lay_out_session,
+    results_of,
+    tabulate_session,
+)
 from modeldyno.api.result_dict import Figures
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Loaded
-from modeldyno.core.result.trace_data import Happening
+from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.spec.job import DEFAULT_PROBES
 from modeldyno.core.spec.knob import configure
 from modeldyno.errors import ModelDynoError, RequestError, RunFailed
-from modeldyno.profiling.resolve_model import reference
+from modeldyno.profiling.resolve_model import resolve_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,7 +89,7 @@ class ModelProfiler:
         """
         self.model = model_path if not isinstance(model_path, Path) else str(model_path)
         self.backend = backend or _default_backend(self.model)
-        self.steps: list[Step] = []
+        self.steps: list[SessionStep] = []
         """All measurements, with the names of their methods; reports and exports include all of them."""
         self._trust, self._store, self._progress = trust, store, progress
         self._plan = Plan(max_time=max_time, min_time=0.0, seed=seed, precision=_ANY_PRECISION)
@@ -164,7 +170,7 @@ class ModelProfiler:
             for configuration, settings in requested
         )
         results = tuple(figures.result for figures in benchmark if figures.result is not None)
-        self.steps.append(Step(name="benchmark", results=results, tried=tuple(benchmark.tried())))
+        self.steps.append(SessionStep(name="benchmark", results=results, tried=tuple(benchmark.tried())))
         return benchmark
 
     def profile_layers(
@@ -205,7 +211,7 @@ class ModelProfiler:
             "allocations": [step for step in steps if step["bytes"] > 0] if track_allocations else [],
             "deallocations": [step for step in steps if step["bytes"] < 0] if track_deallocations else [],
         }
-        return figures.having(wanted if memory_snapshots else {**wanted, "held": [], "timeline": {}})
+        return figures.with_sections(wanted if memory_snapshots else {**wanted, "held": [], "timeline": {}})
 
     def gpu_profile(
         self,
@@ -229,14 +235,14 @@ class ModelProfiler:
         self._input = self._resolve_inputs(input_data)
         figures = self._record("gpu_profile", self._measure(("latency", "ops"), num_runs=20))
         sections = (
-            ("kernels", Happening.KERNEL, track_kernels),
-            ("transfers", Happening.TRANSFER, track_memory_transfers),
-            ("ranges", Happening.RANGE, profile_nvtx),
+            ("kernels", EventKind.KERNEL, track_kernels),
+            ("transfers", EventKind.TRANSFER, track_memory_transfers),
+            ("ranges", EventKind.RANGE, profile_nvtx),
         )
         rows = figures.get("operators", [])
-        return figures.having(
+        return figures.with_sections(
             {name: [row for row in rows if row["kind"] == kind] for name, kind, wanted in sections if wanted}
-            | {"operators": [row for row in rows if row["kind"] == Happening.OPERATOR]}
+            | {"operators": [row for row in rows if row["kind"] == EventKind.OPERATOR]}
         )
 
     def export_json(self, path: str | Path) -> str:
@@ -247,7 +253,7 @@ class ModelProfiler:
         Raises:
             RequestError: nothing was measured yet, or the file cannot be written.
         """
-        document = encode(self._require_steps())
+        document = encode_session(self._require_steps())
         codec.write(Path(path), document)
         return document.decode()
 
@@ -257,7 +263,7 @@ class ModelProfiler:
         Raises:
             RequestError: nothing was measured yet, or the file cannot be written.
         """
-        text = plugins.resolve("reporter", "csv").table(tabulate(self._require_steps()))
+        text = plugins.resolve("reporter", "csv").table(tabulate_session(self._require_steps()))
         codec.write(Path(path), text.encode())
 
     def generate_html_report(
@@ -304,7 +310,7 @@ class ModelProfiler:
         self._require_steps()
         return self.results[-1]
 
-    def _require_steps(self) -> list[Step]:
+    def _require_steps(self) -> list[SessionStep]:
         if not self.results:
             raise RequestError("Nothing was measured yet; call profile() first.")
         return self.steps
@@ -312,7 +318,7 @@ class ModelProfiler:
     def _record(self, name: str, figures: Figures) -> Figures:
         """Add a measurement to the session."""
         assert figures.result is not None
-        self.steps.append(Step(name=name, results=(figures.result,)))
+        self.steps.append(SessionStep(name=name, results=(figures.result,)))
         return figures
 
     def _check_settings(self, settings: Mapping[str, Any]) -> dict[str, KnobValue]:
@@ -418,21 +424,21 @@ class ModelProfiler:
         elif isinstance(data, str):
             yield {**settings, "inputs": (data,)}
         elif not isinstance(self.model, str):
-            yield {**settings, "example": host(data)}
+            yield {**settings, "example": to_host(data)}
         else:
             arrays = self._name_arrays(data)
             rows = {array.shape[0] for array in arrays.values() if array.ndim}
             if len(rows) == 1 and not {"batch_size", "batch"} & settings.keys():
                 settings = {**settings, "batch_size": rows.pop()}
             with array_folder() as folder:
-                yield {**settings, "inputs": tuple(saved(arrays, folder))}
+                yield {**settings, "inputs": tuple(save_arrays(arrays, folder))}
 
     def _name_arrays(self, data: Any) -> dict[str, ndarray]:
         """Map arrays to the input names, in the order in which the model declares them."""
         if isinstance(data, Mapping):
-            return {str(name): array(item) for name, item in data.items()}
+            return {str(name): to_array(item) for name, item in data.items()}
         items = data if isinstance(data, tuple | list) and all(map(is_array, data)) else (data,)
-        arrays = [array(item) for item in items]
+        arrays = [to_array(item) for item in items]
         declared = self._declared = self._declared or self._read_input_names()
         if len(arrays) > len(declared):
             names = f" ({', '.join(declared)})" if declared else ""
@@ -472,14 +478,14 @@ class ModelProfiler:
 
 def _default_backend(model: Any) -> str:
     if isinstance(model, str):
-        return plugins.loader(reference(model).scheme).backend
+        return plugins.loader(resolve_reference(model).scheme).backend
     return str(plugins.resolve("loader", "object").backend_of(model))
 
 
 def _is_model(text: str) -> bool:
     """Check whether a text names a model, rather than a data file or a shape."""
     try:
-        return reference(text).scheme in plugins.names("loader")
+        return resolve_reference(text).scheme in plugins.names("loader")
     except RequestError:
         return False
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins
 from modeldyno.api.arrays import with_batches
-from modeldyno.api.error_wording import in_python
+from modeldyno.api.error_wording import reword_errors
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.probe_options import Observation, tokens
+from modeldyno.core.spec.probe_options import Observation, parse_token_counts
 from modeldyno.documents import lookup as documents_lookup
 from modeldyno.errors import NotStoredWarning, RequestError, RunFailed, StoreError
-from modeldyno.profiling.request import Request, inspection
-from modeldyno.profiling.run import Outcome, measure
+from modeldyno.profiling.request import Request, make_inspection
+from modeldyno.profiling.run import JudgedResult, run_request
 from modeldyno.progress import showing_progress
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import KnobValue
 
 
-@in_python
+@reword_errors
 def profile(  # noqa: PLR0913 - one function per command, one parameter per option
     model: Any,
     example: Any = None,
@@ -102,15 +102,15 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     """
     plan, settings = split_plan(plan, settings)
     example, settings = with_batches(model, example, settings, mode)
-    inspection_options = inspection(mode=mode, optimizer=optimizer, modules=False)
+    inspection_options = make_inspection(mode=mode, optimizer=optimizer, modules=False)
     request = Request(
         model="",
         backend=backend,
         settings=settings,
-        inputs=several(inputs, "inputs"),
+        inputs=as_tuple(inputs, "inputs"),
         probes=() if probes is None else _parse_names(probes, "probes"),
-        require=several(require, "require"),
-        percentiles=several(percentiles, "percentiles"),
+        require=as_tuple(require, "require"),
+        percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan,
         inspection=inspection_options,
         observation=Observation(
@@ -122,15 +122,15 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         ),
         name=name,
         trust=trust,
-        beside=several(beside, "beside"),
+        beside=as_tuple(beside, "beside"),
     )
     with showing_progress(watch, progress=progress) as on_event:
-        outcome = carried_out(request, model, example, inline=inline, watch=on_event)
+        outcome = measure_request(request, model, example, inline=inline, watch=on_event)
     store_if(outcome.result, wanted=store, tags=tags)
-    return held(outcome)
+    return result_or_raise(outcome)
 
 
-@in_python
+@reword_errors
 def inspect(  # noqa: PLR0913 - one function per command, one parameter per option
     model: Any,
     example: Any = None,
@@ -191,41 +191,41 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
     request = Request(
         model="",
         settings=settings,
-        inputs=several(inputs, "inputs"),
+        inputs=as_tuple(inputs, "inputs"),
         probes=("static",),
         plan=plan or Plan(),
-        inspection=inspection(
+        inspection=make_inspection(
             mode=mode,
             optimizer=optimizer,
             vary=vary,
-            devices=(*several(devices, "devices"), *several(device, "device")),
+            devices=(*as_tuple(devices, "devices"), *as_tuple(device, "device")),
             memory=memory,
         ),
         name=name,
         trust=trust,
     )
     with showing_progress(watch, progress=progress) as on_event:
-        result = carried_out(request, model, example, inline=inline, watch=on_event).result
+        result = measure_request(request, model, example, inline=inline, watch=on_event).result
     store_if(result, wanted=store, tags=tags)
     return result
 
 
-def carried_out(
+def measure_request(
     request: Request, model: Any, example: Any, *, inline: bool, watch: Callable[[Event], None]
-) -> Outcome:
+) -> JudgedResult:
     """Run a Request: a referenced model in a child process, a live object in this one."""
     if isinstance(model, str | Path):
-        return measure(replace(request, model=str(model)), in_process=inline, watch=watch)
+        return run_request(replace(request, model=str(model)), in_process=inline, watch=watch)
     objects = plugins.resolve("loader", "object")
     ref = objects.offer(model, name=request.name, example=example)
     backend = request.backend or objects.backend_of(model)
     try:
-        return measure(replace(request, model=str(ref), backend=backend), in_process=True, watch=watch)
+        return run_request(replace(request, model=str(ref), backend=backend), in_process=True, watch=watch)
     finally:
         objects.withdraw(ref)
 
 
-def several(values: Any, name: str) -> tuple[Any, ...]:
+def as_tuple(values: Any, name: str) -> tuple[Any, ...]:
     """Return a sequence as a tuple, and one string as a tuple of one; refuse other types."""
     items = (values,) if isinstance(values, str | InputSpec) else tuple(values)
     for item in items:
@@ -239,14 +239,14 @@ def several(values: Any, name: str) -> tuple[Any, ...]:
 
 def _parse_names(names: str | Sequence[str], name: str) -> tuple[str, ...]:
     """Parse names: one, several, or text with commas as on the command line."""
-    texts = several(names, name)
+    texts = as_tuple(names, name)
     return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
 
 
 def _parse_token_counts(counts: int | str | Sequence[int], name: str) -> tuple[int, ...]:
     """Parse token counts: one, several, or text as on the command line."""
     numbers = (counts,) if isinstance(counts, int | str) else counts
-    return tokens(",".join(map(str, numbers)), name)
+    return parse_token_counts(",".join(map(str, numbers)), name)
 
 
 def split_plan(plan: Plan | None, settings: Mapping[str, Any]) -> tuple[Plan, dict[str, KnobValue]]:
@@ -286,7 +286,7 @@ class BoundBroken(RunFailed):
         self.result = result
 
 
-def held(outcome: Outcome) -> Result:
+def result_or_raise(outcome: JudgedResult) -> Result:
     """Return the Result; raise BoundBroken if a bound is broken."""
     broken = [j.sentence() for j in outcome.judgements if j.verdict is Verdict.BROKEN]
     if broken:
@@ -303,7 +303,7 @@ def store(result: Result, tags: str | Sequence[str] = ()) -> str:
     Raises:
         StoreError: the store cannot be written.
     """
-    documents_lookup.keep([result], several(tags, "tags"))
+    documents_lookup.store_results([result], as_tuple(tags, "tags"))
     return result.id
 
 

@@ -9,8 +9,8 @@ from modeldyno import codec, plugins
 from modeldyno.core.report.blocks import Align, Column, Picture, Table
 from modeldyno.core.result.result import Result
 from modeldyno.views import headline, numbers, page
-from modeldyno.views.combined_page import Page, together
-from modeldyno.views.configurations import Tried, describe, lay_out, summarize
+from modeldyno.views.combined_page import Page, combine_pages
+from modeldyno.views.configurations import ConfigurationRun, describe, lay_out_configurations, summarize
 from modeldyno.views.pages import summary
 from modeldyno.views.python_wording import translate_doubts
 from modeldyno.views.text import count
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class SessionStep:
     """One measurement of a session, or all of a benchmark."""
 
     name: str
     """The method that was called: profile, benchmark, profile_layers ..."""
     results: tuple[Result, ...]
-    tried: tuple[Tried, ...] = field(default=())
+    tried: tuple[ConfigurationRun, ...] = field(default=())
     """For a benchmark: each configuration, including failed ones."""
 
 
-def results_of(steps: Sequence[Step]) -> tuple[Result, ...]:
+def results_of(steps: Sequence[SessionStep]) -> tuple[Result, ...]:
     """Return all Results in the order of measuring."""
     return tuple(result for step in steps for result in step.results)
 
 
-def encode(steps: Sequence[Step]) -> bytes:
+def encode_session(steps: Sequence[SessionStep]) -> bytes:
     """Encode a single Result as a document, several as an array."""
     results = results_of(steps)
     return codec.encode(results[0]) if len(results) == 1 else codec.encode_several(results)
 
 
-def tabulate(steps: Sequence[Step]) -> Table:
+def tabulate_session(steps: Sequence[SessionStep]) -> Table:
     """Tabulate all numbers in base units; several Results are labelled by step and configuration."""
     results = results_of(steps)
     if len(results) == 1:
@@ -61,10 +61,10 @@ def tabulate(steps: Sequence[Step]) -> Table:
     )
 
 
-def lay_out_session(steps: Sequence[Step], *, graphs: bool, details: bool) -> Page:
+def lay_out_session(steps: Sequence[SessionStep], *, graphs: bool, details: bool) -> Page:
     """Lay out the steps below each other on one page."""
     pages = [page for step in steps for page in _pages(step, details=details)]
-    combined = pages[0] if len(pages) == 1 else together(pages)
+    combined = pages[0] if len(pages) == 1 else combine_pages(pages)
     if len(pages) > 1:
         name = results_of(steps)[0].name
         combined = replace(combined, title=f"{name}: {count(len(pages), 'measurement')}")
@@ -72,9 +72,11 @@ def lay_out_session(steps: Sequence[Step], *, graphs: bool, details: bool) -> Pa
     return replace(combined, blocks=blocks)
 
 
-def _pages(step: Step, *, details: bool) -> Iterator[Page]:
+def _pages(step: SessionStep, *, details: bool) -> Iterator[Page]:
     if step.tried:
-        yield Page(title=f"{step.name}: {summarize(step.tried)}", blocks=tuple(lay_out(step.tried)))
+        yield Page(
+            title=f"{step.name}: {summarize(step.tried)}", blocks=tuple(lay_out_configurations(step.tried))
+        )
         return
     for result in step.results:
         shown = replace(result, doubts=translate_doubts(result.doubts))
@@ -88,6 +90,6 @@ def _blocks(result: Result, *, details: bool) -> Iterator[Block]:
         yield from summary(result)
 
 
-def _configuration(step: Step, result: Result) -> str:
+def _configuration(step: SessionStep, result: Result) -> str:
     """Describe the configuration of a Result, if it is of a benchmark."""
     return next((describe(tried.configuration) for tried in step.tried if tried.result is result), "")

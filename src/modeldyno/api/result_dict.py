@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.stats.statistics import unpack
+from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.errors import UncertifiedWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from modeldyno.core.result.result import Result
-    from modeldyno.core.result.trace_data import Executed
+    from modeldyno.core.result.trace_data import ExecutedOp
 
 _MS = 1e3
 _PERCENTILES = ("p50", "p90", "p95", "p99")
@@ -35,7 +35,7 @@ _TOKEN_INPUT = re.compile(r"(?:^|_)(?:ids|tokens?)$")
 """End of the name of an input whose second axis counts tokens."""
 
 
-class Absent(KeyError):
+class NotMeasured(KeyError):
     """A number that was not measured; the message says why."""
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Section(dict[str, Any]):
         return super().__getitem__(name)
 
     def __missing__(self, name: str) -> Any:
-        raise Absent(f"'{name}' was not measured; only {', '.join(self)} was.")
+        raise NotMeasured(f"'{name}' was not measured; only {', '.join(self)} was.")
 
 
 class Figures(Mapping[str, Any]):
@@ -105,7 +105,7 @@ class Figures(Mapping[str, Any]):
         """The configuration, in a benchmark."""
         self._sections = {} if result is None else sections(result)
 
-    def having(self, sections: Mapping[str, Any]) -> Figures:
+    def with_sections(self, sections: Mapping[str, Any]) -> Figures:
         """Return a copy with other sections; empty ones are dropped."""
         copy = Figures(self.result, failure=self.failure, configuration=self.configuration)
         copy._sections = {name: part for name, part in {**self._sections, **sections}.items() if part}
@@ -119,7 +119,7 @@ class Figures(Mapping[str, Any]):
             )
             measured = f"only {', '.join(self._sections)}" if self._sections else "nothing"
             why = self.failure or explanation or f"{measured} was measured"
-            raise Absent(f"'{name}' was not measured: {why.rstrip('.')}.")
+            raise NotMeasured(f"'{name}' was not measured: {why.rstrip('.')}.")
         return self._sections[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -152,7 +152,7 @@ def sections(result: Result) -> dict[str, Any]:
 # --- numbers ----------------------------------------------------------------------------------
 
 
-def value(result: Result, metric: str, statistic: str = "mean", scope: str = "") -> float | None:
+def read_number(result: Result, metric: str, statistic: str = "mean", scope: str = "") -> float | None:
     """Return a number in base units, uncertified; None if it was not measured."""
     measurement = result.find(metric, scope)
     if measurement is None:
@@ -188,15 +188,15 @@ def _times(distribution: Distribution, statistics: Iterable[str]) -> dict[str, f
 
 
 def _throughput(result: Result) -> Section:
-    samples = value(result, "throughput")
+    samples = read_number(result, "throughput")
     tokens = _tokens_per_sample(result)
     return Section(
         _drop_missing(
             {
                 "samples_per_second": samples,
-                "batches_per_second": value(result, "batch_rate"),
+                "batches_per_second": read_number(result, "batch_rate"),
                 "tokens_per_second": samples * tokens if samples is not None and tokens else None,
-                "generated_tokens_per_second": value(result, "token_rate"),
+                "generated_tokens_per_second": read_number(result, "token_rate"),
             }
         )
     )
@@ -213,7 +213,10 @@ def _tokens_per_sample(result: Result) -> int | None:
 
 
 def _memory(result: Result) -> Section:
-    reserved, process = value(result, "allocator_reserved"), value(result, "process_memory", "max")
+    reserved, process = (
+        read_number(result, "allocator_reserved"),
+        read_number(result, "process_memory", "max"),
+    )
     peak = process if reserved is None else reserved
     samples = _samples_per_call(result)
     return Section(
@@ -226,14 +229,14 @@ def _memory(result: Result) -> Section:
                 if reserved is None
                 else "allocator_reserved",
                 "per_sample": None if peak is None or not samples else peak / samples,
-                "average": value(result, "process_memory", "mean"),
-                "weights": value(result, "weight_bytes"),
+                "average": read_number(result, "process_memory", "mean"),
+                "weights": read_number(result, "weight_bytes"),
                 "process_peak": process,
-                "process_baseline": value(result, "process_memory", scope="baseline"),
+                "process_baseline": read_number(result, "process_memory", scope="baseline"),
                 "allocator_reserved": reserved,
-                "allocated_peak": value(result, "allocated_peak"),
-                "growth_per_call": value(result, "memory_growth"),
-                "fragmentation": value(result, "fragmentation"),
+                "allocated_peak": read_number(result, "allocated_peak"),
+                "growth_per_call": read_number(result, "memory_growth"),
+                "fragmentation": read_number(result, "fragmentation"),
             }
         )
     )
@@ -241,7 +244,7 @@ def _memory(result: Result) -> Section:
 
 def _samples_per_call(result: Result) -> int:
     """Return the samples in one call: samples per second divided by batches per second."""
-    samples, batches = value(result, "throughput"), value(result, "batch_rate")
+    samples, batches = read_number(result, "throughput"), read_number(result, "batch_rate")
     if samples and batches:
         return round(samples / batches)
     return int(result.job.config.get("batch_size") or 0)
@@ -263,7 +266,7 @@ _RESOURCES = (
 
 
 def _compute(result: Result) -> Section:
-    return Section(_drop_missing({name: value(result, metric) for name, metric in _COMPUTE.items()}))
+    return Section(_drop_missing({name: read_number(result, metric) for name, metric in _COMPUTE.items()}))
 
 
 def _resources(result: Result) -> Section:
@@ -294,7 +297,7 @@ def _layers(result: Result) -> dict[str, dict[str, Any]]:
     mean and share include child layers; self and self_share do not.
     """
     layers = result.activity.layers if result.activity is not None else ()
-    self_times = {layer.path: value(result, "self_time", scope=layer.path) or 0.0 for layer in layers}
+    self_times = {layer.path: read_number(result, "self_time", scope=layer.path) or 0.0 for layer in layers}
     total = sum(self_times.values())
     return {
         layer.path: _drop_missing(
@@ -304,9 +307,9 @@ def _layers(result: Result) -> dict[str, dict[str, Any]]:
                 "output": layer.output or None,
                 **_layer_times(result, layer.path),
                 "self": _MS * self_times[layer.path],
-                "share": _share(value(result, "latency", scope=layer.path), total),
+                "share": _share(read_number(result, "latency", scope=layer.path), total),
                 "self_share": _share(self_times[layer.path], total),
-                **{metric: value(result, metric, scope=layer.path) for metric in _OF_LAYER},
+                **{metric: read_number(result, metric, scope=layer.path) for metric in _OF_LAYER},
             }
         )
         for layer in layers
@@ -334,7 +337,7 @@ def _operators(result: Result) -> list[dict[str, Any]]:
     return [_executed(operator) for operator in executed]
 
 
-def _executed(operator: Executed) -> dict[str, Any]:
+def _executed(operator: ExecutedOp) -> dict[str, Any]:
     return {
         "name": operator.name,
         "kind": str(operator.kind),
@@ -354,9 +357,10 @@ def _timeline(result: Result) -> dict[str, Any]:
     if course is None:
         return {}
     return {
-        "time": [_MS * float(moment) for moment in unpack(course.times)],
+        "time": [_MS * float(moment) for moment in unpack_samples(course.times)],
         **{
-            category: [float(level) for level in unpack(levels)] for category, levels in course.levels.items()
+            category: [float(level) for level in unpack_samples(levels)]
+            for category, levels in course.levels.items()
         },
     }
 

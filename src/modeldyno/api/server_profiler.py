@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.inspectors import ENGINES, STAGES, BaseModelInspector, ServerInspector
 from modeldyno.api.load import load
-from modeldyno.api.profile import carried_out, store_if
+from modeldyno.api.profile import measure_request, store_if
 from modeldyno.api.result_dict import Section
-from modeldyno.core.load.endpoint_url import parse
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.endpoint_url import parse_endpoint
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement import Distribution
@@ -189,7 +189,7 @@ class Profiler:
             name=self._read_info("name", "architecture") or None,
         )
         with showing_progress(progress=self.progress) as on_event:
-            result = carried_out(request, inspector, None, inline=True, watch=on_event).result
+            result = measure_request(request, inspector, None, inline=True, watch=on_event).result
         store_if(result, wanted=self.store)
         return result
 
@@ -208,7 +208,7 @@ class Profiler:
             self.server_name or (self.model_info if isinstance(self.model_info, str) else "") or LOOPBACK
         )
         if "://" in address:
-            endpoint, _ = parse(address)
+            endpoint, _ = parse_endpoint(address)
             return replace(endpoint, model=endpoint.model or name)
         assert isinstance(self.inspector, ServerInspector)
         engine = self._read_info("engine").lower().rpartition(".")[2]
@@ -321,7 +321,10 @@ def _judge_agreement(inspector: BaseModelInspector, result: Result, times: Distr
     }
 
 
-_FAILED = {outcome.word for outcome in Outcome} - {Outcome.OK.word, Outcome.CANCELLED.word}
+_FAILED = {outcome.word for outcome in RequestOutcome} - {
+    RequestOutcome.OK.word,
+    RequestOutcome.CANCELLED.word,
+}
 
 
 _HIGHEST_PERCENTILE = 99.999

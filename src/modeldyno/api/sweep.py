@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins
-from modeldyno.api.error_wording import in_python
+from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import check_settings
 from modeldyno.core.study.study import Study
 from modeldyno.errors import RequestError
 from modeldyno.progress import showing_progress
-from modeldyno.runtime.inline import inline
+from modeldyno.runtime.inline import run_inline
 from modeldyno.sweeps import build
-from modeldyno.sweeps.run import carried_out
+from modeldyno.sweeps.run import run_study
 from modeldyno.sweeps.schema import KEYS
-from modeldyno.sweeps.yaml_file import Words
+from modeldyno.sweeps.yaml_file import SweepConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ Aims = str | Sequence[str] | Mapping[str, float]
 """One metric, several, or a mapping from metric to weight."""
 
 
-@in_python
+@reword_errors
 def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     model: Any = None,
     *,
@@ -114,24 +114,22 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     }  # fmt: skip
     tree = {key: _as_list(value) for key, value in options.items() if value not in (None, (), "", {}, [])}
     if resume is not None:
-        study = _study_to_resume(model, resume, Words(tree=tree))
+        study = _study_to_resume(model, resume, SweepConfig(tree=tree))
         with showing_progress(watch, progress=progress) as on_event:
-            return carried_out(study, store=store, watch=on_event, force=force)[0]
+            return run_study(study, store=store, watch=on_event, force=force)[0]
     if model is None:
         raise RequestError("A sweep needs a model, or resume= with the id or name of a study.")
     if isinstance(model, str | Path):
-        study, _ = build.study(Words(tree={**tree, "model": str(model)}), trust=trust)
+        study, _ = build.build_study(SweepConfig(tree={**tree, "model": str(model)}), trust=trust)
         with showing_progress(watch, progress=progress) as on_event:
-            return carried_out(_with_plan(study, plan), store=store, watch=on_event, force=force)[0]
+            return run_study(_with_plan(study, plan), store=store, watch=on_event, force=force)[0]
     objects = plugins.resolve("loader", "object")
     ref = objects.offer(model, name=name, example=example)
     live = {"backend": objects.backend_of(model), **tree, "model": str(ref)}
     try:
-        study, _ = build.study(Words(tree=live), trust=trust)
+        study, _ = build.build_study(SweepConfig(tree=live), trust=trust)
         with showing_progress(watch, progress=progress) as on_event:
-            return carried_out(_with_plan(study, plan), store=store, watch=on_event, rooms=_inline_executor)[
-                0
-            ]
+            return run_study(_with_plan(study, plan), store=store, watch=on_event, rooms=_inline_executor)[0]
     finally:
         objects.withdraw(ref)
 
@@ -139,10 +137,10 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
 def _inline_executor(job: Job, *, fresh: bool) -> Executor:
     """Run every Job inside this process, which has the live object."""
     del job, fresh
-    return inline
+    return run_inline
 
 
-def _study_to_resume(model: Any, resume: str | Path | Study, config: Words) -> Study:
+def _study_to_resume(model: Any, resume: str | Path | Study, config: SweepConfig) -> Study:
     """Return the study to resume, with the new budget."""
     unchangeable = sorted(({"model"} if model is not None else set()) | (config.tree.keys() - {"budget"}))
     if unchangeable:
@@ -151,7 +149,7 @@ def _study_to_resume(model: Any, resume: str | Path | Study, config: Words) -> S
             "certain can change."
         )
     study = resume if isinstance(resume, Study) else read_study(resume)
-    return replace(study, budget=build.budget(config, study.budget))
+    return replace(study, budget=build.read_budget(config, study.budget))
 
 
 def read_study(source: str | Path) -> Study:

@@ -120,7 +120,7 @@ def _print_versions(ctx: click.Context, _parameter: click.Parameter, requested: 
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Profile machine-learning models: cost, speed, and how far to trust each number."""
-    from modeldyno.cli.config_file import defaults  # noqa: PLC0415 - --help does not read the file
+    from modeldyno.cli.config_file import read_defaults  # noqa: PLC0415 - --help does not read the file
 
     command = ctx.command.get_command(ctx, ctx.invoked_subcommand or "")  # type: ignore[attr-defined]
     if command is not None:
@@ -130,7 +130,7 @@ def cli(ctx: click.Context) -> None:
             for flag in parameter.opts
             if flag.startswith("--") and flag not in _NEVER_DEFAULTED
         }
-        ctx.default_map = {command.name: defaults(command.name, options, tuple(COMMANDS))}
+        ctx.default_map = {command.name: read_defaults(command.name, options, tuple(COMMANDS))}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -157,18 +157,18 @@ def _run_command(words: Sequence[str]) -> Any:
     if next((word for word in words if not word.startswith("-")), "") not in _MEASURING:
         return cli.main(words, prog_name="modeldyno", standalone_mode=False)
     from modeldyno.runtime.interrupts import (  # noqa: PLC0415 - only measuring needs it
-        terminable,
-        told_to_end,
+        sigterm_as_interrupt,
+        sigterm_received,
     )
 
-    with terminable():
+    with sigterm_as_interrupt():
         try:
             code = cli.main(words, prog_name="modeldyno", standalone_mode=False)
         except (KeyboardInterrupt, click.Abort):
-            if told_to_end():
+            if sigterm_received():
                 return _print_interrupted(_TERMINATED_CODE)
             raise
-        return _TERMINATED_CODE if code == _INTERRUPTED_CODE and told_to_end() else code
+        return _TERMINATED_CODE if code == _INTERRUPTED_CODE and sigterm_received() else code
 
 
 def _print_interrupted(code: int) -> int:
@@ -204,7 +204,7 @@ def _print_error(error: Exception, words: Sequence[str] = ()) -> int:
         case click.ClickException():
             text, code = error.format_message(), error.exit_code
         case BrokenPipeError():
-            nobody_listens()
+            silence_stdout()
             return 0
         case OSError(errno=errno.ENOSPC):
             where = " to standard output" if _stdout_is_broken() else ""
@@ -279,19 +279,21 @@ def _stdout_is_broken() -> bool:
         sys.stdout.write("\n")
         sys.stdout.flush()
     except OSError:
-        nobody_listens()
+        silence_stdout()
         return True
     return False
 
 
-def nobody_listens() -> None:
+def silence_stdout() -> None:
     """Send further output to the null device once its reader is gone, as in ``modeldyno list | head``."""
     import os  # noqa: PLC0415 - rarely needed
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def quantity(unit: str, *, bound: bool = False, zero: bool = False, below: float = float("inf")) -> Any:
+def quantity_callback(
+    unit: str, *, bound: bool = False, zero: bool = False, below: float = float("inf")
+) -> Any:
     """Return a click callback that parses an option with a unit, such as ``30s`` or ``2GiB``.
 
     Args:

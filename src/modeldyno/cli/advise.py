@@ -8,25 +8,25 @@ import click
 
 from modeldyno import codec
 from modeldyno.cli import options as cli_options
-from modeldyno.cli import quantity
-from modeldyno.cli.help_pages import Command
-from modeldyno.cli.output_options import Places, limit_options
-from modeldyno.cli.printing import listened, print_blocks
+from modeldyno.cli import quantity_callback
+from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.output_options import OutputTargets, limit_options
+from modeldyno.cli.printing import ignore_broken_pipe, print_blocks
 from modeldyno.cli.progress import Progress
-from modeldyno.comparison.advise import TOLERANCE, Wish, advise
+from modeldyno.comparison.advise import TOLERANCE, AdviseOptions, advise
 from modeldyno.core.metrics.metric import Query
 from modeldyno.profiling import request
 from modeldyno.profiling.run import INTERRUPTED, OK
-from modeldyno.runtime.session import campaign
+from modeldyno.runtime.session import open_run_session
 from modeldyno.views.advice.blocks import advice, sentence
-from modeldyno.views.text import lasting
+from modeldyno.views.text import format_rough_duration
 
 if TYPE_CHECKING:
     from modeldyno.core.advice.advice import Advice
     from modeldyno.core.spec.job import Job
 
 
-@click.command(name="advise", cls=Command)
+@click.command(name="advise", cls=HelpCommand)
 @click.argument("model")
 @click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
 @cli_options.knob_options
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     "--max-time",
     default="3m",
     show_default=True,
-    callback=quantity("s"),
+    callback=quantity_callback("s"),
     help="Time limit of the whole command; the model is run at least once.",
 )
 @click.option(
-    "--run-time", default="2s", show_default=True, callback=quantity("s"),
+    "--run-time", default="2s", show_default=True, callback=quantity_callback("s"),
     help="Maximum measuring time per probe and process.",
 )  # fmt: skip
 @click.option(
-    "--tolerance", default=f"{TOLERANCE:.0%}", show_default=True, callback=quantity("1", zero=True),
+    "--tolerance", default=f"{TOLERANCE:.0%}", show_default=True, callback=quantity_callback("1", zero=True),
     help="Largest accepted difference of the outputs, relative to the largest output.",
 )  # fmt: skip
 @click.option("--findings-only", is_flag=True, help="Try only what the findings suggest.")
-@cli_options.care_options(min_time="0.3s", precision="2%")
-@cli_options.place_options
+@cli_options.precision_options(min_time="0.3s", precision="2%")
+@cli_options.seed_and_pin_options
 @limit_options
 @cli_options.NAME
 @cli_options.TRUST
@@ -65,7 +65,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     then measured in turns with the unchanged model, in fresh processes; those that help are combined and
     measured together.
     """
-    advise_options = Wish(
+    advise_options = AdviseOptions(
         query=Query.parse(options["metric"]),
         max_time=options["max_time"],
         tolerance=options["tolerance"],
@@ -74,17 +74,17 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     model_request = request.Request(
         model=options["model"],
         backend=options["backend"],
-        settings=request.settings(options["settings"]),
+        settings=request.parse_settings(options["settings"]),
         inputs=options["inputs"],
-        plan=cli_options.plan_of({**options, "max_time": options["run_time"]}),
+        plan=cli_options.plan_from_options({**options, "max_time": options["run_time"]}),
         name=options["name"],
         trust=options["trust"],
     )
-    targets = Places(json=options["json_path"], store=False)
+    targets = OutputTargets(json=options["json_path"], store=False)
     result, interrupted = _run_advice(model_request.job(), advise_options, quiet=options["quiet"])
     targets.write(codec.encode_document(result))
     if not targets.silent:
-        with listened():
+        with ignore_broken_pipe():
             if options["quiet"]:
                 click.echo(sentence(result))
             else:
@@ -95,11 +95,13 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     ctx.exit(INTERRUPTED if interrupted else OK)
 
 
-def _run_advice(job: Job, advise_options: Wish, *, quiet: bool) -> tuple[Advice, bool]:
+def _run_advice(job: Job, advise_options: AdviseOptions, *, quiet: bool) -> tuple[Advice, bool]:
     """Return the final Advice, and whether it was interrupted."""
     result: Advice | None = None
-    with Progress(quiet=quiet) as progress, campaign(progress.watch) as bench:
-        progress.announce(f"Trying optimizations, within {lasting(advise_options.max_time)} (--max-time).")
+    with Progress(quiet=quiet) as progress, open_run_session(progress.watch) as bench:
+        progress.announce(
+            f"Trying optimizations, within {format_rough_duration(advise_options.max_time)} (--max-time)."
+        )
         for result in advise(job, advise_options, bench):  # noqa: B007 - the last one is final
             pass
     assert result is not None

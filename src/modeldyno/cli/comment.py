@@ -19,5 +19,5 @@ def command(file: str) -> None:
     It replaces the comment of an earlier run. It needs GITHUB_TOKEN or GITLAB_TOKEN; give the token to this
     step only, which runs no model.
     """
-    text = codec.content(Path(file)).decode("utf-8", "replace")
-    click.echo(f"modeldyno {pr_comment.comment(text, pr_comment.Thread.of(os.environ))}.")
+    text = codec.read_document_bytes(Path(file)).decode("utf-8", "replace")
+    click.echo(f"modeldyno {pr_comment.post_comment(text, pr_comment.CommentThread.of(os.environ))}.")

@@ -9,25 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno.cli import compare_output, quantity
+from modeldyno.cli import compare_output, quantity_callback
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.help_pages import Command
-from modeldyno.cli.output_options import Places, keeping_options, limit_options, optimizer
+from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.output_options import (
+    OutputTargets,
+    limit_options,
+    requested_optimizer,
+    result_output_options,
+)
 from modeldyno.cli.progress import Progress
-from modeldyno.comparison.explain import carried_out
-from modeldyno.comparison.operands import sides
-from modeldyno.comparison.run import comparison, failed
-from modeldyno.core.comparison.build import Question, smallest_effects
-from modeldyno.core.comparison.comparison import Outcome
-from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS, Turns
+from modeldyno.comparison.explain import run_comparison
+from modeldyno.comparison.operands import resolve_operands
+from modeldyno.comparison.run import any_failed, build_comparison
+from modeldyno.core.comparison.build import CompareOptions, parse_smallest_effects
+from modeldyno.core.comparison.comparison import ChangeVerdict
+from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS, RoundSchedule
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.static_options import OPTIMIZERS, Mode
-from modeldyno.documents.write import check
+from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
-from modeldyno.runtime.session import campaign
-from modeldyno.views.text import lasting
+from modeldyno.runtime.session import open_run_session
+from modeldyno.views.text import format_rough_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +45,7 @@ if TYPE_CHECKING:
 def side_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options of what to measure, shared by both sides or for one of them."""
     knob = "KNOB=VALUE"
-    return cli_options.together(
+    return cli_options.combine_options(
         click.option("--backend", help="What runs the models; see `modeldyno plugins`."),
         cli_options.knob_options,
         click.option(
@@ -50,8 +55,8 @@ def side_options(command: cli_options.Command) -> cli_options.Command:
             "--candidate-set", multiple=True, metavar=knob, help="Like --set, for the candidates only."
         ),
         cli_options.INPUTS,
-        cli_options.own_inputs("--baseline-input", "baseline"),
-        cli_options.own_inputs("--candidate-input", "candidates"),
+        cli_options.side_inputs_option("--baseline-input", "baseline"),
+        cli_options.side_inputs_option("--candidate-input", "candidates"),
         click.option(
             "--probe", "probes", multiple=True, metavar="PROBE,...",
             help="What to measure; by default the same as profile.",
@@ -69,7 +74,7 @@ def side_options(command: cli_options.Command) -> cli_options.Command:
 
 def verdict_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options of the verdict: metrics, thresholds, exit code."""
-    return cli_options.together(
+    return cli_options.combine_options(
         click.option(
             "--metric", "metrics", multiple=True, metavar="METRIC,...",
             help="Metrics to judge, such as latency.p99,throughput; by default latency and memory.",
@@ -87,7 +92,7 @@ def verdict_options(command: cli_options.Command) -> cli_options.Command:
 
 def round_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options of the measurement rounds."""
-    return cli_options.together(
+    return cli_options.combine_options(
         click.option("--run", is_flag=True, help="Measure the jobs of stored results again, in turns."),
         click.option(
             "--min-rounds", default=FEWEST_ROUNDS, show_default=True, type=click.IntRange(1),
@@ -98,11 +103,11 @@ def round_options(command: cli_options.Command) -> cli_options.Command:
             help="Maximum rounds while a verdict is undecided.",
         ),
         click.option(
-            "--max-time", default="10m", show_default=True, callback=quantity("s"),
+            "--max-time", default="10m", show_default=True, callback=quantity_callback("s"),
             help="Time limit of the command, search for causes included; one round is always run.",
         ),
         click.option(
-            "--run-time", default="5s", show_default=True, callback=quantity("s"),
+            "--run-time", default="5s", show_default=True, callback=quantity_callback("s"),
             help="Maximum measuring time per probe and process.",
         ),
         click.option("--block", is_flag=True, help="Run one side after the other, not in turns."),
@@ -110,7 +115,7 @@ def round_options(command: cli_options.Command) -> cli_options.Command:
     )(command)  # fmt: skip
 
 
-@click.command(name="compare", cls=Command)
+@click.command(name="compare", cls=HelpCommand)
 @click.argument("baseline")
 @click.argument("candidate")
 @click.argument("more", nargs=-1)
@@ -118,12 +123,12 @@ def round_options(command: cli_options.Command) -> cli_options.Command:
 @verdict_options
 @round_options
 @cli_options.PERCENTILES
-@cli_options.care_options(min_time="0.5s", precision="2%")
-@cli_options.place_options
+@cli_options.precision_options(min_time="0.5s", precision="2%")
+@cli_options.seed_and_pin_options
 @limit_options
 @cli_options.TRUST
 @click.option("--all", "everything", is_flag=True, help="Also show what is equal in both.")
-@keeping_options
+@result_output_options
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Compare CANDIDATE with BASELINE: better or worse, by how much, how surely, and why.
@@ -132,16 +137,16 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     ids, tags, or studies (which stand for their best configuration). With several candidates, each is
     compared with BASELINE.
     """
-    question = Question(
-        metrics=cli_options.probes(options["metrics"]),
-        smallest=smallest_effects(options["smallest"]),
+    question = CompareOptions(
+        metrics=cli_options.split_names(options["metrics"]),
+        smallest=parse_smallest_effects(options["smallest"]),
         force=options["force"],
         why=not options["no_why"],
     )
     cli_options.check_order(options, "min_rounds", "max_rounds")
-    operands = sides(_requests(ctx, options), run=options["run"])
+    operands = resolve_operands(_requests(ctx, options), run=options["run"])
     targets = _output_targets(options)
-    turns = Turns(
+    turns = RoundSchedule(
         sides=len(operands),
         first=min(options["min_rounds"], options["max_rounds"]),
         most=options["max_rounds"],
@@ -150,13 +155,13 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     )
     stored = [side for side in operands if isinstance(side, Result)]
     if stored:
-        comparison_result, interrupted = comparison(stored, question), False
+        comparison_result, interrupted = build_comparison(stored, question), False
     else:
         jobs = [side for side in operands if not isinstance(side, Result)]
         comparison_result, interrupted = _run(jobs, turns, question, options)
-        compare_output.keep(comparison_result, targets)
+        compare_output.store_comparison(comparison_result, targets)
     is_stored = targets.store and not stored
-    compare_output.tell(
+    compare_output.report_comparison(
         comparison_result, targets, everything=options["everything"], quiet=options["quiet"], kept=is_stored
     )
     ctx.exit(INTERRUPTED if interrupted else exit_code(comparison_result, options["fail_on"]))
@@ -170,14 +175,16 @@ def _requests(ctx: click.Context, options: dict[str, Any]) -> list[request.Reque
         backend=options["backend"],
         settings={},
         inputs=options["inputs"],
-        probes=cli_options.probes(options["probes"]),
+        probes=cli_options.split_names(options["probes"]),
         percentiles=options["percentiles"],
-        plan=cli_options.plan_of(plan),
-        inspection=request.inspection(mode=options["mode"], optimizer=optimizer(ctx), modules=False),
+        plan=cli_options.plan_from_options(plan),
+        inspection=request.make_inspection(
+            mode=options["mode"], optimizer=requested_optimizer(ctx), modules=False
+        ),
         trust=options["trust"],
     )
-    shared_settings = request.settings(options["settings"])
-    own_settings = [request.settings(options[name]) for name in ("baseline_set", "candidate_set")]
+    shared_settings = request.parse_settings(options["settings"])
+    own_settings = [request.parse_settings(options[name]) for name in ("baseline_set", "candidate_set")]
     own_inputs = [options[name] for name in ("baseline_input", "candidate_input")]
     models = (options["baseline"], options["candidate"], *options["more"])
     return [
@@ -197,25 +204,25 @@ def _merge_settings(shared: dict[str, KnobValue], own: dict[str, KnobValue]) -> 
     return {**shared, **own}
 
 
-def _output_targets(options: dict[str, Any]) -> Places:
+def _output_targets(options: dict[str, Any]) -> OutputTargets:
     """Check before measuring that the outputs can be stored and written."""
-    targets = Places.of(options)
+    targets = OutputTargets.of(options)
     if targets.report:
-        check(Path(targets.report))
+        check_format(Path(targets.report))
     return targets
 
 
 def _run(
-    jobs: Sequence[Job], turns: Turns, question: Question, options: dict[str, Any]
+    jobs: Sequence[Job], turns: RoundSchedule, question: CompareOptions, options: dict[str, Any]
 ) -> tuple[Comparison, bool]:
     """Run the models in turns; return the comparison, and whether it was interrupted."""
-    with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
+    with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch) as bench:
         rounds = f"{turns.first} to {turns.most}" if turns.first < turns.most else f"{turns.most}"
-        longest = lasting(turns.max_time or inf)
+        longest = format_rough_duration(turns.max_time or inf)
         progress.announce(
             f"Comparing in {rounds} rounds of {len(jobs)} fresh processes, within {longest} (--max-time)."
         )
-        result = carried_out(jobs, turns, question, bench)
+        result = run_comparison(jobs, turns, question, bench)
     interrupted = bool(bench.interrupted())
     if result is None:
         raise KeyboardInterrupt if interrupted else RunFailed("No round was completed.")
@@ -224,11 +231,11 @@ def _run(
 
 def exit_code(result: Comparison, fail_on: str | None) -> int:
     """Return the exit code; only ``--fail-on`` makes a verdict fail."""
-    if failed(result):
+    if any_failed(result):
         return FAILED
     outcomes = {contrast.outcome for contrast in result.contrasts}
     if fail_on is None:
         return OK
-    if Outcome.WORSE in outcomes:
+    if ChangeVerdict.WORSE in outcomes:
         return BROKEN
-    return UNDECIDED if Outcome.UNDECIDED in outcomes else OK
+    return UNDECIDED if ChangeVerdict.UNDECIDED in outcomes else OK

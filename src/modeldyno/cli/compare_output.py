@@ -8,24 +8,26 @@ from typing import TYPE_CHECKING
 import click
 
 from modeldyno import codec
-from modeldyno.cli.printing import listened, print_blocks
+from modeldyno.cli.printing import ignore_broken_pipe, print_blocks
 from modeldyno.documents.write import write
-from modeldyno.profiling.run import Outcome
+from modeldyno.profiling.run import JudgedResult
 from modeldyno.views.comparison import blocks as comparison_blocks
 
 if TYPE_CHECKING:
-    from modeldyno.cli.output_options import Places
+    from modeldyno.cli.output_options import OutputTargets
     from modeldyno.core.comparison.comparison import Comparison
 
 
-def keep(comparison: Comparison, targets: Places) -> None:
+def store_comparison(comparison: Comparison, targets: OutputTargets) -> None:
     """Store the Results of both sides, and the comparison."""
     for result in (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)):
-        targets.store_only(Outcome(result=result))
-    targets.conclude(comparison, comparison_blocks.headline(comparison))
+        targets.store_only(JudgedResult(result=result))
+    targets.store_conclusion(comparison, comparison_blocks.headline(comparison))
 
 
-def tell(comparison: Comparison, targets: Places, *, everything: bool, quiet: bool, kept: bool) -> None:
+def report_comparison(
+    comparison: Comparison, targets: OutputTargets, *, everything: bool, quiet: bool, kept: bool
+) -> None:
     """Write and print a comparison.
 
     Args:
@@ -40,8 +42,8 @@ def tell(comparison: Comparison, targets: Places, *, everything: bool, quiet: bo
         write(comparison, Path(targets.report))
     if targets.silent:
         return
-    with listened():
-        blocks = comparison_blocks.contrasted(comparison, everything=everything)
+    with ignore_broken_pipe():
+        blocks = comparison_blocks.comparison_blocks(comparison, everything=everything)
         print_blocks(*(blocks[:1] if quiet else blocks))
         if kept and not quiet:
             click.echo(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FILE = "modeldyno.toml"
 
 
-def defaults(
+def read_defaults(
     command: str | None,
     options: Mapping[str, str | None],
     commands: Sequence[str],

@@ -6,28 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno.cli import gate_options, quantity
+from modeldyno.cli import gate_options, quantity_callback
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.help_pages import Command
-from modeldyno.cli.output_options import Places, keeping_options
-from modeldyno.cli.printing import listened, print_blocks
+from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.output_options import OutputTargets, result_output_options
+from modeldyno.cli.printing import ignore_broken_pipe, print_blocks
 from modeldyno.cli.progress import Progress
 from modeldyno.comparison.calibrate import (
     FEWEST_PROCESSES,
     PLAN,
     SPECIMEN,
     TAG,
-    advice,
-    against_itself,
-    calibration,
-    told,
+    describe_calibration,
+    rehearse_gate,
+    run_against_itself,
+    suggest_improvements,
 )
-from modeldyno.core.comparison.gate_rule import Rule
+from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.report.blocks import Notice, Severity
 from modeldyno.profiling import request
-from modeldyno.profiling.run import Outcome
-from modeldyno.runtime.session import campaign
-from modeldyno.views.text import count, lasting
+from modeldyno.profiling.run import JudgedResult
+from modeldyno.runtime.session import open_run_session
+from modeldyno.views.text import count, format_rough_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,10 +39,14 @@ if TYPE_CHECKING:
 _SIMULATED_GATES = 1000
 
 
-@click.command(name="doctor", cls=Command)
+@click.command(name="doctor", cls=HelpCommand)
 @click.argument("model", required=False)
 @click.option(
-    "--budget", default="2m", show_default=True, callback=quantity("s"), help="Time budget of a gate."
+    "--budget",
+    default="2m",
+    show_default=True,
+    callback=quantity_callback("s"),
+    help="Time budget of a gate.",
 )
 @click.option(
     "--max-regression",
@@ -56,7 +60,7 @@ _SIMULATED_GATES = 1000
 @cli_options.INPUTS
 @cli_options.NAME
 @cli_options.TRUST
-@keeping_options
+@result_output_options
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Run MODEL against itself to see how often a gate would be wrong here, and what it can detect.
@@ -64,11 +68,11 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     Without MODEL, a small built-in network is used. The result is stored with the tag doctor; modeldyno
     profile --baseline quotes its figures.
     """
-    smallest = gate_options.regressions(options["regressions"])
+    smallest = gate_options.parse_regressions(options["regressions"])
     job = request.Request(
         model=options["model"] or SPECIMEN,
         backend=options["backend"],
-        settings=request.settings(options["settings"]),
+        settings=request.parse_settings(options["settings"]),
         inputs=options["inputs"],
         probes=("latency",),
         plan=PLAN,
@@ -76,20 +80,24 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         trust=options["trust"],
     ).job()
     options["tags"] = (*options["tags"], TAG)
-    targets = Places.of(options)
-    with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
+    targets = OutputTargets.of(options)
+    with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch) as bench:
         progress.announce(
-            f"Running it against itself for {lasting(options['budget'])} (--budget), in at least "
+            f"Running it against itself for {format_rough_duration(options['budget'])} (--budget), in at least "
             f"{FEWEST_PROCESSES} processes."
         )
-        result = against_itself(job, bench, budget=options["budget"])
-    problem = targets.keep(Outcome(result=result))
+        result = run_against_itself(job, bench, budget=options["budget"])
+    problem = targets.keep(JudgedResult(result=result))
     rounds = result.processes // 2
-    calibrated = calibration(result, Rule(), rounds=rounds, comparisons=_SIMULATED_GATES, smallest=smallest)
+    calibrated = rehearse_gate(
+        result, GateRule(), rounds=rounds, comparisons=_SIMULATED_GATES, smallest=smallest
+    )
     if not targets.silent:
         verdict = f"{result.name} against itself, {count(result.processes, 'process', 'processes')}: "
-        head = Notice(severity=Severity.VERDICT, text=verdict + told(calibrated, rounds) + ".")
-        with listened():
+        head = Notice(
+            severity=Severity.VERDICT, text=verdict + describe_calibration(calibrated, rounds) + "."
+        )
+        with ignore_broken_pipe():
             print_blocks(head, *([] if options["quiet"] else _blocks(result, calibrated)))
             targets.told()
     if problem is not None:
@@ -108,7 +116,7 @@ def _blocks(result: Result, calibrated: Calibration) -> Iterator[Block]:
         text=f"{passing}; {calibrated.undecided / calibrated.comparisons:.1%} of such gates stay undecided; "
         f"{calibrated.margin / calibrated.comparisons:.1%} pass a slowdown as large as allowed",
     )
-    changes = list(advice(result))
+    changes = list(suggest_improvements(result))
     for change in changes:
         yield Notice(severity=Severity.DOUBT, code=change.code, text=change.seen, advice=change.advice)
     if not changes:

@@ -26,7 +26,7 @@ def _install_engine(name: str, options: tuple[str, ...]) -> None:
     """
     from modeldyno.servers import install  # noqa: PLC0415 - --help needs none of it
 
-    engine = install.install(name, options, lambda line: click.echo(f"  {line}", err=True))
+    engine = install.install_server(name, options, lambda line: click.echo(f"  {line}", err=True))
     click.echo(f"{name}: {_format_versions(engine.versions)}")
 
 
@@ -34,16 +34,16 @@ def _install_engine(name: str, options: tuple[str, ...]) -> None:
 def _list_engines() -> None:
     """List the installed engines, with versions and sizes."""
     from modeldyno.servers import install  # noqa: PLC0415 - --help needs none of it
-    from modeldyno.servers.triton import CONTAINERS, elsewhere  # noqa: PLC0415
+    from modeldyno.servers.triton import CONTAINERS, find_other_tritonserver  # noqa: PLC0415
 
     for name, recipe in install.RECIPES.items():
-        engine = install.find(name)
+        engine = install.find_installed(name)
         if engine is None:
             click.echo(f"{name:<12}not installed; modeldyno engine install {name}")
             continue
-        size = format_quantity(install.size(engine.folder), BYTES, 3)
+        size = format_quantity(install.directory_size(engine.folder), BYTES, 3)
         click.echo(f"{name:<12}{recipe.title}, {_format_versions(engine.versions)}; {size}")
-    if foreign := elsewhere():
+    if foreign := find_other_tritonserver():
         click.echo(f"{'triton':<12}also {foreign}, not installed by modeldyno")
     for program in CONTAINERS:
         if found_at := shutil.which(program):
@@ -56,7 +56,7 @@ def _print_path(name: str) -> None:
     """Print the directory of the engine NAME; removing it uninstalls it."""
     from modeldyno.servers import install  # noqa: PLC0415 - --help needs none of it
 
-    click.echo(install.need(name).folder)
+    click.echo(install.require_installed(name).folder)
 
 
 def _format_versions(versions: dict[str, str]) -> str:

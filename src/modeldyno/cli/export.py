@@ -25,7 +25,7 @@ def command(document: str, places: tuple[str, ...]) -> None:
     Percentiles that the samples do not certify are exported under names with .raw, or left out.
     """
     for target in places:
-        documents_export.resolved(target)  # check all targets before the first is written
+        documents_export.resolve_target(target)  # check all targets before the first is written
     source = find_any(document)
     if not isinstance(source, Result | Study):
         raise RequestError(f"'{document}' is a {kind_of(source)}; export its results by their ids.")

@@ -13,12 +13,12 @@ from click.core import ParameterSource
 
 from modeldyno import codec, plugins
 from modeldyno.cli import options as cli_options
-from modeldyno.cli import quantity
-from modeldyno.cli.help_pages import Command
-from modeldyno.cli.printing import listened, print_blocks, write_report
-from modeldyno.comparison.calibrate import kept_calibration, told_calibration
+from modeldyno.cli import quantity_callback
+from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.printing import ignore_broken_pipe, print_blocks, write_report
+from modeldyno.comparison.calibrate import describe_stored_calibration, find_calibration_run
 from modeldyno.comparison.gate import BRANCH
-from modeldyno.core.comparison.build import Question
+from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.comparison.default_metrics import ALL, SMALLEST
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import METRICS, Better, Query
@@ -30,10 +30,10 @@ from modeldyno.views.comparison import ci_formats, gate
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from modeldyno.cli.output_options import Places
-    from modeldyno.core.comparison.gate_report import Checked
+    from modeldyno.cli.output_options import OutputTargets
+    from modeldyno.core.comparison.gate_report import GateReport
     from modeldyno.core.spec.job import Job
-    from modeldyno.profiling.run import Outcome
+    from modeldyno.profiling.run import JudgedResult
 
 CODES = {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}
 _SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -41,7 +41,7 @@ _SUMMARY = "GITHUB_STEP_SUMMARY"
 
 def gate_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options of the baseline, the allowed regressions and the verdict files."""
-    return cli_options.together(
+    return cli_options.combine_options(
         click.option(
             "--baseline", metavar="RESULT",
             help="Compare with this result: a file, an id, a tag, or @branch.",
@@ -62,15 +62,15 @@ def gate_options(command: cli_options.Command) -> cli_options.Command:
     )(command)  # fmt: skip
 
 
-class Bounded(Command):
+class BoundsCommand(HelpCommand):
     """A command whose bound options take several words: ``--require 'a <= 1' 'b >= 2'``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Repeat the flag before each further word that is a bound."""
-        return super().parse_args(ctx, spelled_out(args))
+        return super().parse_args(ctx, repeat_bound_flags(args))
 
 
-def spelled_out(words: Sequence[str]) -> list[str]:
+def repeat_bound_flags(words: Sequence[str]) -> list[str]:
     """Repeat a bound flag before each further word that is a bound."""
     expanded: list[str] = []
     flag = ""
@@ -101,7 +101,7 @@ def _is_bound(word: str) -> bool:
     return short["query"].partition(".")[0] in METRICS or _AMOUNT.fullmatch(short["bound"]) is not None
 
 
-def bounds(texts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def expand_bounds(texts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Expand bounds from their short form: ``latency:100ms`` is ``latency.p95 <= 100ms``.
 
     Returns:
@@ -143,16 +143,16 @@ def check_baseline(ctx: click.Context) -> None:
             raise RequestError(f"{flag} needs a baseline to compare with; name one with --baseline.")
 
 
-def question(options: Mapping[str, Any]) -> Question:
+def compare_options_from(options: Mapping[str, Any]) -> CompareOptions:
     """Build the comparison options from the command line."""
-    return Question(
-        metrics=cli_options.probes(options["metrics"]),
-        smallest=regressions(options["regressions"]),
+    return CompareOptions(
+        metrics=cli_options.split_names(options["metrics"]),
+        smallest=parse_regressions(options["regressions"]),
         force=options["force"],
     )
 
 
-def regressions(texts: tuple[str, ...]) -> Mapping[str, float]:
+def parse_regressions(texts: tuple[str, ...]) -> Mapping[str, float]:
     """Parse allowed regressions: ``5%``, or ``latency=5%`` for one metric.
 
     Raises:
@@ -169,7 +169,7 @@ def regressions(texts: tuple[str, ...]) -> Mapping[str, float]:
     return by_metric if ALL in by_metric else {**SMALLEST, **by_metric}
 
 
-def check_places(options: Mapping[str, Any]) -> None:
+def check_output_paths(options: Mapping[str, Any]) -> None:
     """Check before measuring that the verdict files can be written.
 
     Raises:
@@ -185,46 +185,46 @@ def check_places(options: Mapping[str, Any]) -> None:
             codec.check_directory(Path(options[flag]))
 
 
-def write(report: Checked, options: Mapping[str, Any]) -> None:
+def write_verdict(report: GateReport, options: Mapping[str, Any]) -> None:
     """Write the verdict to the files that were asked for."""
-    formats: dict[str, Callable[[Checked], str]] = {
+    formats: dict[str, Callable[[GateReport], str]] = {
         "junit": ci_formats.junit,
         "sarif": ci_formats.sarif,
-        "markdown": comment,
+        "markdown": render_comment,
     }
     for flag, render in formats.items():
         if options[flag]:
             codec.write(Path(options[flag]), render(report).encode())
     if options["github"]:
-        with listened():
+        with ignore_broken_pipe():
             click.echo(ci_formats.github(report), nl=False)
         summary = os.environ.get(_SUMMARY)
         if summary:
             with Path(summary).open("a", encoding="utf-8") as stream:
-                stream.write(comment(report))
+                stream.write(render_comment(report))
 
 
-def comment(report: Checked) -> str:
+def render_comment(report: GateReport) -> str:
     """Render a comment; a later run finds and replaces it by its first line."""
     body = plugins.resolve("reporter", "markdown").lay_out(gate.comment(report), title=report.result.name)
-    return f"{gate.mark(report)}\n{body}"
+    return f"{gate.comment_marker(report)}\n{body}"
 
 
-def tell(report: Checked, *, quiet: bool) -> None:
+def print_verdict(report: GateReport, *, quiet: bool) -> None:
     """Print the verdict."""
-    with listened():
+    with ignore_broken_pipe():
         if quiet:
             click.echo(gate.sentence(report))
         else:
             print_blocks(*gate.blocks(report))
 
 
-def exit_code(report: Checked) -> int:
+def exit_code(report: GateReport) -> int:
     """Return the exit code of a gate."""
     return FAILED if report.result.failures else CODES[report.verdict]
 
 
-def with_judgements(report: Checked, outcome: Outcome) -> Checked:
+def with_judgements(report: GateReport, outcome: JudgedResult) -> GateReport:
     """Add the judgements of the requested bounds, and their doubts."""
     return replace(report, result=outcome.result, judgements=outcome.judgements)
 
@@ -232,11 +232,11 @@ def with_judgements(report: Checked, outcome: Outcome) -> Checked:
 # --- only for profile --------------------------------------------------------------------------------
 
 
-def live_options(command: cli_options.Command) -> cli_options.Command:
+def gate_run_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options of a gate that measures."""
-    return cli_options.together(
+    return cli_options.combine_options(
         click.option(
-            "--budget", default="10m", show_default=True, callback=quantity("s"),
+            "--budget", default="10m", show_default=True, callback=quantity_callback("s"),
             help="With --baseline: start no further round after it; --max-time then defaults to 5s.",
         ),
         click.option(
@@ -246,7 +246,7 @@ def live_options(command: cli_options.Command) -> cli_options.Command:
     )(command)  # fmt: skip
 
 
-def one_model(options: Mapping[str, Any]) -> str:
+def selected_model(options: Mapping[str, Any]) -> str:
     """Return the model, given as the argument or as an option."""
     models = [model for model in (options["model"], options["model_path"]) if model]
     if len(models) != 1:
@@ -259,7 +259,7 @@ def one_model(options: Mapping[str, Any]) -> str:
     return str(models[0])
 
 
-def tags(options: Mapping[str, Any]) -> tuple[str, ...]:
+def baseline_tags(options: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the tag of the baseline to save for a branch, if any."""
     branch = options["branch"]
     if not branch:
@@ -269,12 +269,12 @@ def tags(options: Mapping[str, Any]) -> tuple[str, ...]:
     return (branch if branch.startswith(BRANCH) else BRANCH + branch,)
 
 
-def no_baseline(targets: Places) -> Places:
+def without_baseline_tags(targets: OutputTargets) -> OutputTargets:
     """Drop the baseline tags: a result that fails the gate is stored, but not as a baseline."""
     return replace(targets, tags=tuple(tag for tag in targets.tags if not tag.startswith(BRANCH)))
 
 
-def names_of(job: Job) -> tuple[str, ...]:
+def possible_names(job: Job) -> tuple[str, ...]:
     """List the names that an unnamed model may have, before it is loaded."""
     path, _, attribute = job.model.locator.rpartition(":")
     module = Path(path).stem if path.endswith(".py") else path.rpartition(".")[2]
@@ -282,16 +282,16 @@ def names_of(job: Job) -> tuple[str, ...]:
     return (f"{module}.{attribute}", attribute, model_path.stem, model_path.name)
 
 
-def known(report: Checked) -> tuple[str, ...]:
+def error_rate_notes(report: GateReport) -> tuple[str, ...]:
     """Return a note on how often a gate errs on this machine and what it can detect."""
     with plugins.store() as store:
-        stored = kept_calibration(store, report.result)
+        stored = find_calibration_run(store, report.result)
     if stored is None:
         return ("how often a gate is wrong on this machine is not known; modeldyno doctor measures it",)
-    return (told_calibration(stored),)
+    return (describe_stored_calibration(stored),)
 
 
-def write_folder(outcome: Outcome, options: Mapping[str, Any]) -> None:
+def write_output_dir(outcome: JudgedResult, options: Mapping[str, Any]) -> None:
     """Write the document and its reports into --output-dir."""
     if not options["output_dir"]:
         return

@@ -114,7 +114,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 _ALL = "modeldyno.help_all"
 
 
-class Command(click.Command):
+class HelpCommand(click.Command):
     """A click command whose help shows the most-used options first."""
 
     def __init__(self, *args: object, **settings: object) -> None:

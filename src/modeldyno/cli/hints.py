@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 
-def point(result: Result) -> None:
+def print_hint(result: Result) -> None:
     """Print a pointer to the findings of a result, if there are any."""
     hint = pointer(result, findings(result, plugins.knobs(result.job.backend)))
     if hint is not None:

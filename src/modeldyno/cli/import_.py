@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.output_options import Places, keeping_options, verdict
-from modeldyno.cli.printing import draw, listened
+from modeldyno.cli.output_options import OutputTargets, result_output_options, verdict_line
+from modeldyno.cli.printing import ignore_broken_pipe, print_result
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.documents import import_
-from modeldyno.profiling.run import judged
+from modeldyno.profiling.run import judge_result
 
 
 @click.command(name="import")
@@ -20,8 +20,8 @@ from modeldyno.profiling.run import judged
 @click.option(
     "--from", "tool", metavar="TOOL", help="Tool that wrote it: aiperf, guidellm, perf_analyzer, vllm."
 )
-@cli_options.bounds()
-@keeping_options
+@cli_options.require_option()
+@result_output_options
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Import measurements of another load generator, and store them as results.
@@ -30,18 +30,20 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     content. Where its metrics are defined differently, the result has a doubt.
     """
     constraints = tuple(map(Constraint.parse, options["require"]))
-    targets = Places.of(options)
-    outcomes = [judged(result, constraints) for result in import_.read(options["file"], options["tool"])]
+    targets = OutputTargets.of(options)
+    outcomes = [
+        judge_result(result, constraints) for result in import_.read(options["file"], options["tool"])
+    ]
     if len(outcomes) > 1:
         targets.refuse_report(f"{options['file']} has {len(outcomes)} loads, and a report shows one")
     problem = targets.keep(*outcomes)
     if not targets.silent:
-        with listened():
+        with ignore_broken_pipe():
             if options["quiet"] or len(outcomes) > 1:
                 for outcome in outcomes:
-                    click.echo(f"{outcome.result.id}  {verdict(outcome)}")
+                    click.echo(f"{outcome.result.id}  {verdict_line(outcome)}")
             else:
-                draw(outcomes[0].result, outcomes[0].judgements)
+                print_result(outcomes[0].result, outcomes[0].judgements)
             targets.told()
     if problem is not None:
         raise problem

@@ -8,30 +8,36 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno import views
-from modeldyno.cli import compare_output, quantity
+from modeldyno.cli import compare_output, quantity_callback
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.help_pages import Command
-from modeldyno.cli.output_options import Places, keeping_options, limit_options, optimizer, verdict
-from modeldyno.cli.printing import draw, listened, look_options, print_blocks
+from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.output_options import (
+    OutputTargets,
+    limit_options,
+    requested_optimizer,
+    result_output_options,
+    verdict_line,
+)
+from modeldyno.cli.printing import ignore_broken_pipe, module_view_options, print_blocks, print_result
 from modeldyno.cli.progress import Progress
-from modeldyno.comparison.run import comparison
-from modeldyno.core.comparison.build import Question
+from modeldyno.comparison.run import build_comparison
+from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.static_options import OPTIMIZERS, Mode
 from modeldyno.errors import RequestError
 from modeldyno.profiling import request
-from modeldyno.profiling.run import INTERRUPTED, measure
+from modeldyno.profiling.run import INTERRUPTED, run_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.profiling.run import Outcome
+    from modeldyno.profiling.run import JudgedResult
 
 _SIZES = re.compile(r"\w+=[\d.,]+")
 """A further word of ``--vary``; not a file name."""
 
 
-class _Command(Command):
+class _Command(HelpCommand):
     """Accepts ``--vary batch=1..256 seq=128,512`` without quotation marks."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -71,12 +77,15 @@ def _repeat_vary(words: Iterable[str]) -> Iterator[str]:
     "--device", "devices", multiple=True, metavar="NAME", help="Estimate lower time bounds on this device."
 )
 @click.option(
-    "--memory", metavar="SIZE", callback=quantity("B"), help="Find the largest batch that fits: 24GiB."
+    "--memory",
+    metavar="SIZE",
+    callback=quantity_callback("B"),
+    help="Find the largest batch that fits: 24GiB.",
 )
-@look_options
+@module_view_options
 @click.option("--compare", "other", metavar="OTHER", help="Compare with another model.")
-@cli_options.own_inputs("--baseline-input", "first model")
-@cli_options.own_inputs("--candidate-input", "other model")
+@cli_options.side_inputs_option("--baseline-input", "first model")
+@cli_options.side_inputs_option("--candidate-input", "other model")
 @click.option("--table", is_flag=True, help="Print the five-row table of model-compression reports.")
 @click.option("--name", help="Name of the model in results.")
 @click.option(
@@ -86,7 +95,7 @@ def _repeat_vary(words: Iterable[str]) -> Iterator[str]:
     help="Load files that run code when loaded (in the child process).",
 )
 @limit_options
-@keeping_options
+@result_output_options
 @click.option(
     "-v", "--verbose", is_flag=True, help="Print every operator, and the numbers of the whole model."
 )
@@ -99,7 +108,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
     With --compare, a comparison is stored, and written by --json and -o, as by modeldyno compare.
     """
-    options["optimizer"] = optimizer(ctx)
+    options["optimizer"] = requested_optimizer(ctx)
     own_inputs = [options["baseline_input"], options["candidate_input"]]
     if any(own_inputs) and options["other"] is None:
         raise RequestError(
@@ -108,16 +117,16 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     requests = [_request(options, options["model"], options["name"], own_inputs[0])]
     if options["other"] is not None:
         requests.append(_request(options, options["other"], None, own_inputs[1]))
-    targets = Places.of(options)
+    targets = OutputTargets.of(options)
     for model_request in requests:
         model_request.job()  # find a mistake in the second before analysing the first
     with Progress(quiet=options["quiet"]) as progress:
         outcomes = list(_measure_all(requests, progress))
     code = max(outcome.exit_code for outcome in outcomes)
     if len(outcomes) > 1 and not options["table"]:
-        comparison_result = comparison([outcome.result for outcome in outcomes], Question())
-        compare_output.keep(comparison_result, targets)
-        compare_output.tell(
+        comparison_result = build_comparison([outcome.result for outcome in outcomes], CompareOptions())
+        compare_output.store_comparison(comparison_result, targets)
+        compare_output.report_comparison(
             comparison_result,
             targets,
             everything=options["verbose"],
@@ -126,7 +135,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         )
         ctx.exit(code)
     problem = targets.keep(*outcomes)
-    with listened():
+    with ignore_broken_pipe():
         _print_outcomes(outcomes, targets, options)
     if problem is not None:
         raise problem
@@ -138,11 +147,11 @@ def _request(
 ) -> request.Request:
     return request.Request(
         model=model,
-        settings=request.settings(options["settings"]),
+        settings=request.parse_settings(options["settings"]),
         inputs=(*options["inputs"], *own_inputs),
         probes=("static",),
         plan=Plan(timeout=options["timeout"], memory_limit=options["memory_limit"]),
-        inspection=request.inspection(
+        inspection=request.make_inspection(
             mode=options["mode"],
             optimizer=options["optimizer"],
             vary=options["vary"],
@@ -154,30 +163,32 @@ def _request(
     )
 
 
-def _measure_all(requests: Iterable[request.Request], progress: Progress) -> Iterator[Outcome]:
+def _measure_all(requests: Iterable[request.Request], progress: Progress) -> Iterator[JudgedResult]:
     for model_request in requests:
-        outcome = measure(model_request, watch=progress.watch)
+        outcome = run_request(model_request, watch=progress.watch)
         yield outcome
         if outcome.exit_code == INTERRUPTED:
             return
 
 
-def _print_outcomes(outcomes: Sequence[Outcome], targets: Places, options: dict[str, Any]) -> None:
+def _print_outcomes(
+    outcomes: Sequence[JudgedResult], targets: OutputTargets, options: dict[str, Any]
+) -> None:
     """Print the verdict, the requested table, or the whole report."""
     results = [outcome.result for outcome in outcomes]
     if targets.silent:
         return
     if options["quiet"]:
-        click.echo("\n".join(map(verdict, outcomes)))
+        click.echo("\n".join(map(verdict_line, outcomes)))
         return
     if options["table"]:
         print_blocks(views.summary(results))
     else:
-        view_options = views.Look(
+        view_options = views.ViewOptions(
             depth=options["depth"],
             sort=options["sort"],
             filter=options["filter"],
             verbose=options["verbose"],
         )
-        draw(results[0], look=view_options, verbose=options["verbose"])
+        print_result(results[0], look=view_options, verbose=options["verbose"])
     targets.told()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from modeldyno import plugins
-from modeldyno.cli.help_pages import Command
+from modeldyno.cli.help_pages import HelpCommand
 from modeldyno.cli.printing import print_tables
 from modeldyno.views import listing
 from modeldyno.views.lists import conclusions
@@ -16,7 +16,7 @@ _MORE = 5
 _NO_MATCH = "The store has no such results; modeldyno list shows all."
 
 
-@click.command(name="list", cls=Command)
+@click.command(name="list", cls=HelpCommand)
 @click.option("--name", help="Only models of this name.")
 @click.option("--tag", help="Only results with this tag.")
 @click.option(

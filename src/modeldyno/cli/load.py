@@ -11,39 +11,39 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno.cli import options as cli_options
-from modeldyno.cli import quantity
-from modeldyno.cli.help_pages import Command
-from modeldyno.cli.output_options import Places, keeping_options, limit_options
-from modeldyno.cli.printing import listened
-from modeldyno.cli.profile import tell
+from modeldyno.cli import quantity_callback
+from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.output_options import OutputTargets, limit_options, result_output_options
+from modeldyno.cli.printing import ignore_broken_pipe
+from modeldyno.cli.profile import print_outcome
 from modeldyno.cli.progress import Progress
-from modeldyno.cli.replica_options import Planned, Provided
+from modeldyno.cli.replica_options import CostAnswer, CostOptions
 from modeldyno.codec import series as codec_series
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import RATE, Search
+from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
 from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE, parse_headers
 from modeldyno.core.load.load_curve import parse_ladder
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import Notice, Severity
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
-from modeldyno.documents.write import check, write
+from modeldyno.documents.write import check_format, write
 from modeldyno.errors import RequestError
 from modeldyno.profiling import request
-from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, Outcome, measure
+from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, JudgedResult, run_request
 from modeldyno.views.load import page as load_page
-from modeldyno.views.text import count, lasting
+from modeldyno.views.text import count, format_rough_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.load.load_curve import Ladder
+    from modeldyno.core.load.load_curve import LoadCurve
     from modeldyno.core.report.blocks import Block
 
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 
 
-@click.command(name="load", cls=Command)
+@click.command(name="load", cls=HelpCommand)
 @click.argument("model")
 @click.option("--backend", help="What serves the model: triton by default; not needed for a URL.")
 @cli_options.knob_options
@@ -61,13 +61,13 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 @click.option(
     "--replay", metavar="FILE", type=click.Path(dir_okay=False), help="Replay request times from a file."
 )
-@click.option("--duration", callback=quantity("s"), help="Length of the steady window, such as 30s.")
+@click.option("--duration", callback=quantity_callback("s"), help="Length of the steady window, such as 30s.")
 @click.option("--requests", type=click.IntRange(1), help="Requests to measure, after the warm-up.")
 @click.option(
-    "--ramp", default="0s", callback=quantity("s", zero=True), help="Ramp-up time to the full load."
+    "--ramp", default="0s", callback=quantity_callback("s", zero=True), help="Ramp-up time to the full load."
 )
 @click.option(
-    "--request-timeout", default="60s", show_default=True, callback=quantity("s"),
+    "--request-timeout", default="60s", show_default=True, callback=quantity_callback("s"),
     help="Timeout of a request.",
 )  # fmt: skip
 @click.option(
@@ -99,14 +99,14 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 )
 @click.option("--records", type=click.Path(dir_okay=False), help="Write every request: .csv .jsonl .npz")
 @click.option("--probe", "probes_", multiple=True, metavar="PROBE,...", help="By default static,load.")
-@cli_options.bounds()
+@cli_options.require_option()
 @cli_options.PERCENTILES
 @cli_options.plan_options
 @limit_options
 @cli_options.BESIDE
 @cli_options.NAME
 @cli_options.TRUST
-@keeping_options
+@result_output_options
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
@@ -115,8 +115,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     MODEL is what `modeldyno profile` takes, served during the measurement, or the URL of a running server:
     http://host:8000#model.
     """
-    targets = Places.of(options)
-    planned = Planned.of(options)
+    targets = OutputTargets.of(options)
+    planned = CostOptions.of(options)
     steps = _parse_concurrency(options["concurrency"])
     model_request = _request(options, steps[0] if steps else None)
     if len(steps) > 1 and options["find_load"]:
@@ -126,15 +126,15 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     planned.check(options["require"], several=len(steps) > 1 or options["find_load"])
     if len(steps) > 1 or options["find_load"]:
         if targets.report:
-            check(Path(targets.report))
+            check_format(Path(targets.report))
         if options["records"]:
             raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
         ctx.exit(_measure_several(model_request, steps, targets, planned, options))
     with Progress(quiet=options["quiet"]) as progress:
-        outcome = measure(model_request, watch=progress.watch)
+        outcome = run_request(model_request, watch=progress.watch)
     provided = planned.of_result(outcome.result, model_request.constraints())
     problem = replace(targets, derived=provided.derived()).keep(outcome)
-    tell(outcome, targets, options)
+    print_outcome(outcome, targets, options)
     if not (targets.silent or options["quiet"]):
         provided.tell()
     if problem is not None:
@@ -145,8 +145,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 def _measure_several(
     model_request: request.Request,
     steps: tuple[int, ...],
-    targets: Places,
-    planned: Planned,
+    targets: OutputTargets,
+    planned: CostOptions,
     options: dict[str, Any],
 ) -> int:
     """Measure several loads, and store each before the next; return the exit code."""
@@ -157,10 +157,10 @@ def _measure_several(
     if not (targets.silent or options["quiet"]):
         click.echo(_describe_duration(options, model_request, len(steps)))
     with Progress(quiet=options["quiet"]) as progress:
-        series: Iterator[tuple[Outcome, Any]] = (
-            loads.search(model_request, _search(options, model_request), watch=progress.watch)
+        series: Iterator[tuple[JudgedResult, Any]] = (
+            loads.search_capacity(model_request, _search(options, model_request), watch=progress.watch)
             if options["find_load"]
-            else loads.climb(
+            else loads.run_load_ladder(
                 model_request, steps, all_of_them=":" not in options["concurrency"], watch=progress.watch
             )
         )
@@ -184,23 +184,25 @@ def _measure_several(
 def _describe_duration(options: dict[str, Any], model_request: request.Request, steps: int) -> str:
     """Estimate how long several loads take: a search measures longer while a bound is undecided."""
     if not options["find_load"]:
-        loads, longest = count(steps, "load"), lasting(model_request.plan.max_time * steps)
+        loads, longest = count(steps, "load"), format_rough_duration(model_request.plan.max_time * steps)
         return f"At most {loads}, about {longest}; --max-time shortens it."
     search = _search(options, model_request)
     loads = count(search.measurements, "load")
-    longest = lasting(model_request.plan.max_time * search.measurements * search.patience)
+    longest = format_rough_duration(model_request.plan.max_time * search.measurements * search.patience)
     return f"At most {loads}, about {longest}; --measurements and --max-time shorten it."
 
 
-def _report_series(series: Ladder | Capacity, provided: Provided, targets: Places, *, quiet: bool) -> None:
+def _report_series(
+    series: LoadCurve | Capacity, provided: CostAnswer, targets: OutputTargets, *, quiet: bool
+) -> None:
     """Store, write and print a load series, with replicas and costs."""
-    targets.conclude(series, load_page.brief(series))
+    targets.store_conclusion(series, load_page.brief(series))
     targets.write(codec_series.encode(series, **provided.derived()))
     if targets.report:
         write(series, Path(targets.report))
     if targets.silent:
         return
-    with listened():
+    with ignore_broken_pipe():
         from modeldyno.cli.printing import print_blocks  # noqa: PLC0415 - only printing needs rich
 
         blocks = [*load_page.lines(series), *provided.blocks()]
@@ -216,7 +218,7 @@ def _is_verdict(block: Block) -> bool:
     return isinstance(block, Notice) and block.severity in deciding
 
 
-def _search(options: dict[str, Any], model_request: request.Request) -> Search:
+def _search(options: dict[str, Any], model_request: request.Request) -> CapacitySearch:
     bounds = model_request.constraints()
     if not bounds:
         raise RequestError("--find-load needs a bound, such as --require 'latency.p99 <= 50ms'.")
@@ -224,8 +226,8 @@ def _search(options: dict[str, Any], model_request: request.Request) -> Search:
     limits = {"most": options["most"], "measurements": options["measurements"]}
     set_limits = {name: value for name, value in limits.items() if value is not None}
     if rate:
-        return Search(bounds=bounds, knob=RATE, start=rate, **{"most": 1024 * rate, **set_limits})
-    return Search(
+        return CapacitySearch(bounds=bounds, knob=RATE, start=rate, **{"most": 1024 * rate, **set_limits})
+    return CapacitySearch(
         bounds=bounds,
         start=float(model_request.load.concurrency or 1) if model_request.load else 1.0,
         **set_limits,
@@ -243,13 +245,13 @@ def _request(options: dict[str, Any], concurrency: int | None) -> request.Reques
     return request.Request(
         model=options["model"],
         backend=options["backend"] or request.server_for(options["model"]),
-        settings=request.settings(options["settings"]),
+        settings=request.parse_settings(options["settings"]),
         inputs=options["inputs"],
-        probes=cli_options.probes(options["probes_"]),
+        probes=cli_options.split_names(options["probes_"]),
         load=_load(options, concurrency),
         require=options["require"],
         percentiles=options["percentiles"],
-        plan=cli_options.plan_of(options),
+        plan=cli_options.plan_from_options(options),
         observation=Observation(records=options["records"] and str(Path(options["records"]).absolute())),
         name=options["name"],
         trust=options["trust"],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from modeldyno.cli import quantity
+from modeldyno.cli import quantity_callback
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import canonical_statistic
 from modeldyno.errors import RequestError
@@ -28,7 +28,7 @@ INPUTS = click.option(
 )  # fmt: skip
 
 
-def own_inputs(flag: str, whose: str) -> Option:
+def side_inputs_option(flag: str, whose: str) -> Option:
     """Return the option of the inputs of one side of a comparison."""
     return click.option(flag, multiple=True, metavar="INPUT", help=f"Like --input, for the {whose} only.")
 
@@ -53,7 +53,9 @@ TRUST = click.option(
 _POSITIVE, _NON_NEGATIVE = click.IntRange(1), click.IntRange(0)
 
 
-def bounds(sentence: str = "Such as 'latency.p99 <= 50ms'; exit 1 if broken, 5 if undecided.") -> Option:
+def require_option(
+    sentence: str = "Such as 'latency.p99 <= 50ms'; exit 1 if broken, 5 if undecided.",
+) -> Option:
     """Return the option ``--require`` with its aliases."""
     return click.option(
         "--require", "--sla", "--threshold", "--subject-to", "require", multiple=True, metavar="BOUND",
@@ -62,7 +64,7 @@ def bounds(sentence: str = "Such as 'latency.p99 <= 50ms'; exit 1 if broken, 5 i
 
 
 def _parse_cores(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
-    return request.cores(value or "")
+    return request.parse_cores(value or "")
 
 
 def _parse_statistic(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -75,7 +77,7 @@ def _option(flag: str, default: Any, sentence: str, **more: Any) -> Option:
 
 def knob_options(command: Command) -> Command:
     """Add ``--set``, and ``--batch-size`` as a shortcut for its most common knob."""
-    return together(
+    return combine_options(
         click.option(
             "--set", "settings", multiple=True, metavar="KNOB=VALUE", callback=_append_batch_size,
             help="Set a knob, such as threads=2; `modeldyno plugins BACKEND` lists them.",
@@ -104,24 +106,32 @@ def _append_batch_size(
 
 def plan_options(command: Command) -> Command:
     """Add the options of the measurement plan."""
-    return together(
-        _option("--max-time", "20s", "Maximum measuring time per probe and process.", callback=quantity("s")),
-        care_options(min_time="1s", precision="2%"),
+    return combine_options(
+        _option(
+            "--max-time",
+            "20s",
+            "Maximum measuring time per probe and process.",
+            callback=quantity_callback("s"),
+        ),
+        precision_options(min_time="1s", precision="2%"),
         _option(
             "--processes",
             1,
             "Number of fresh processes: 1 for a quick look, 5 for a reliable result.",
             type=_POSITIVE,
         ),
-        place_options,
+        seed_and_pin_options,
     )(command)
 
 
-def care_options(*, min_time: str, precision: str) -> Option:
+def precision_options(*, min_time: str, precision: str) -> Option:
     """Add the options of sample counts, warm-up and precision, with these defaults."""
-    return together(
+    return combine_options(
         _option(
-            "--min-time", min_time, "Minimum measuring time after warm-up.", callback=quantity("s", zero=True)
+            "--min-time",
+            min_time,
+            "Minimum measuring time after warm-up.",
+            callback=quantity_callback("s", zero=True),
         ),
         _option(
             "--min-runs",
@@ -151,20 +161,20 @@ def care_options(*, min_time: str, precision: str) -> Option:
             "--precision",
             precision,
             "Relative half-width of that interval to reach.",
-            callback=quantity("1", below=1.0),
+            callback=quantity_callback("1", below=1.0),
         ),
     )
 
 
-def place_options(command: Command) -> Command:
+def seed_and_pin_options(command: Command) -> Command:
     """Add ``--seed`` and ``--pin``."""
-    return together(
+    return combine_options(
         _option("--seed", 0, "Seed of random inputs and weights.", type=_NON_NEGATIVE),
         _option("--pin", None, "CPU cores to run on, such as 0,1 or 0-3.", callback=_parse_cores),
     )(command)
 
 
-def together(*options: Option) -> Option:
+def combine_options(*options: Option) -> Option:
     """Combine decorators into one, in the order of the help."""
 
     def add(command: Command) -> Command:
@@ -175,7 +185,7 @@ def together(*options: Option) -> Option:
     return add
 
 
-def plan_of(options: Mapping[str, Any]) -> Plan:
+def plan_from_options(options: Mapping[str, Any]) -> Plan:
     """Build a Plan from the options.
 
     Raises:
@@ -207,6 +217,6 @@ def check_order(options: Mapping[str, Any], fewest: str, most: str) -> None:
         raise RequestError(f"{low} is more than {high}; lower the first or raise the second.")
 
 
-def probes(texts: tuple[str, ...]) -> tuple[str, ...]:
+def split_names(texts: tuple[str, ...]) -> tuple[str, ...]:
     """Split names that are separated by commas, and drop duplicates."""
     return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",")))

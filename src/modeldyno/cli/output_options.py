@@ -11,10 +11,10 @@ import click
 from click.core import ParameterSource
 
 from modeldyno import codec, plugins
-from modeldyno.cli import quantity
-from modeldyno.cli.printing import listened, print_document, write_report
+from modeldyno.cli import quantity_callback
+from modeldyno.cli.printing import ignore_broken_pipe, print_document, write_report
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.documents.lookup import keep as keep_results
+from modeldyno.documents.lookup import store_results as keep_results
 from modeldyno.documents.write import write_several
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
 from modeldyno.views import headline
@@ -22,11 +22,11 @@ from modeldyno.views import headline
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from modeldyno.core.comparison.saved_kinds import Conclusion
-    from modeldyno.profiling.run import Outcome
+    from modeldyno.core.comparison.saved_kinds import SeriesDocument
+    from modeldyno.profiling.run import JudgedResult
 
 
-def keeping_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def result_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of where a result is stored and written, and how much is printed."""
     options = (
         click.option("--tag", "tags", multiple=True, help="Tag the stored result."),
@@ -45,7 +45,7 @@ _LEAST_MEMORY = 64 * 2**20
 
 
 def _parse_memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    number: int | None = quantity("B")(ctx, parameter, value)
+    number: int | None = quantity_callback("B")(ctx, parameter, value)
     if number is not None and number < _LEAST_MEMORY:
         bare = str(value).strip().isdecimal()
         hint = f"it was read as bytes; write {value}GiB" if bare else "a child process needs at least 64 MiB"
@@ -59,12 +59,12 @@ def limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--memory-limit", callback=_parse_memory, help="Memory limit of a child process, such as 2GiB."
     )(command)
     return click.option(
-        "--timeout", callback=quantity("s"), help="Time limit of a child process, such as 10m."
+        "--timeout", callback=quantity_callback("s"), help="Time limit of a child process, such as 10m."
     )(command)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class OutputTargets:
     """Where results are stored and written; checked before anything is measured."""
 
     json: str | None = None
@@ -104,7 +104,7 @@ class Places:
         """Whether standard output is reserved for the document."""
         return self.json == "-"
 
-    def keep(self, *outcomes: Outcome) -> ModelDynoError | None:
+    def keep(self, *outcomes: JudgedResult) -> ModelDynoError | None:
         """Save to every target, even if one fails; return the first error."""
         problem: ModelDynoError | None = None
         for save in (self._to_json, self._to_report, self._to_store):
@@ -119,11 +119,11 @@ class Places:
         if self.report:
             raise RequestError(f"{why}; drop -o {self.report}, and save the document with --json.")
 
-    def store_only(self, outcome: Outcome) -> None:
+    def store_only(self, outcome: JudgedResult) -> None:
         """Store one of several Outcomes; their common document is written at the end."""
         self._to_store((outcome,))
 
-    def conclude(self, conclusion: Conclusion, headline: str) -> None:
+    def store_conclusion(self, conclusion: SeriesDocument, headline: str) -> None:
         """Store a conclusion from several Results, which are stored already."""
         if not self.store:
             return
@@ -136,12 +136,12 @@ class Places:
     def write(self, document: bytes) -> None:
         """Write a JSON document to --json: a file or standard output."""
         if self.json == "-":
-            with listened():
+            with ignore_broken_pipe():
                 print_document(document)
         elif self.json:
             codec.write(Path(self.json), document)
 
-    def _to_json(self, outcomes: Sequence[Outcome]) -> None:
+    def _to_json(self, outcomes: Sequence[JudgedResult]) -> None:
         """Write one Result with its derived data, or several as an array."""
         self.write(
             codec.encode_several([outcome.result for outcome in outcomes])
@@ -149,13 +149,13 @@ class Places:
             else codec.encode(outcomes[0].result, **_judgements(outcomes[0]), **self.derived)
         )
 
-    def _to_report(self, outcomes: Sequence[Outcome]) -> None:
+    def _to_report(self, outcomes: Sequence[JudgedResult]) -> None:
         if self.report and len(outcomes) == 1:
             write_report(outcomes[0].result, Path(self.report), outcomes[0].judgements)
         elif self.report:
             write_several([outcome.result for outcome in outcomes], Path(self.report))
 
-    def _to_store(self, outcomes: Sequence[Outcome]) -> None:
+    def _to_store(self, outcomes: Sequence[JudgedResult]) -> None:
         if not self.store:
             return
         try:
@@ -177,18 +177,18 @@ def warn_not_stored(error: StoreError) -> None:
     click.echo(f"modeldyno: warning: {text}", err=True)
 
 
-def _judgements(outcome: Outcome) -> dict[str, Any]:
+def _judgements(outcome: JudgedResult) -> dict[str, Any]:
     return {"judgements": outcome.judgements} if outcome.judgements else {}
 
 
-def optimizer(ctx: click.Context) -> str | None:
+def requested_optimizer(ctx: click.Context) -> str | None:
     """Return the requested optimizer; outside training, only if it was typed on the command line."""
     typed = ctx.get_parameter_source("optimizer") is ParameterSource.COMMANDLINE
     requested: str = ctx.params["optimizer"]
     return requested if typed or ctx.params["mode"] == Mode.TRAIN else None
 
 
-def verdict(outcome: Outcome) -> str:
+def verdict_line(outcome: JudgedResult) -> str:
     """Return the headline of an outcome in one line, with the codes of its doubts."""
     doubts = ", ".join(dict.fromkeys(doubt.code for doubt in outcome.result.doubts))
     return headline(outcome.result, outcome.judgements) + (f" Doubts: {doubts}." if doubts else "")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from modeldyno import plugins
-from modeldyno.cli.help_pages import Command
+from modeldyno.cli.help_pages import HelpCommand
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.errors import MissingExtra, UnknownName
 
@@ -33,7 +33,7 @@ _USES = {
 _NARROWEST, _WIDEST = 60, 110
 
 
-@click.command(name="plugins", cls=Command)
+@click.command(name="plugins", cls=HelpCommand)
 @click.argument("name", required=False)
 def command(name: str | None) -> None:
     """List the installed plugins, the knobs of a backend, or all metrics.

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno import codec, plugins
-from modeldyno.cli import nobody_listens
+from modeldyno.cli import silence_stdout
 from modeldyno.core.study.ranking import ranking
-from modeldyno.views import PLAIN, SORTS, Look, blocks, numbers, overview
+from modeldyno.views import PLAIN, SORTS, ViewOptions, blocks, numbers, overview
 from modeldyno.views.comparison import blocks as comparison_blocks
-from modeldyno.views.lists import filled
+from modeldyno.views.lists import drop_empty_columns
 from modeldyno.views.study.blocks import study as study_blocks
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def print_study(study: Study, *, as_json: bool = False) -> None:
     """Print a study, or its JSON document."""
     ranked = ranking(study)
-    with listened():
+    with ignore_broken_pipe():
         if as_json:
             print_document(codec.encode_study(study, ranking=ranked))
         else:
@@ -49,13 +49,13 @@ def write_report(result: Result, path: Path, judgements: Sequence[Judgement] = (
     codec.write(path, data.encode() if isinstance(data, str) else data)
 
 
-def print_contrast(comparison: Comparison, *, as_json: bool = False, everything: bool = False) -> None:
+def print_comparison(comparison: Comparison, *, as_json: bool = False, everything: bool = False) -> None:
     """Print a Comparison as a report, or its JSON document."""
-    with listened():
+    with ignore_broken_pipe():
         if as_json:
             print_document(codec.encode_comparison(comparison))
         else:
-            print_blocks(*comparison_blocks.contrasted(comparison, everything=everything))
+            print_blocks(*comparison_blocks.comparison_blocks(comparison, everything=everything))
 
 
 def print_document(data: bytes) -> None:
@@ -65,24 +65,24 @@ def print_document(data: bytes) -> None:
 
 
 @contextmanager
-def listened() -> Iterator[None]:
+def ignore_broken_pipe() -> Iterator[None]:
     """Ignore a broken pipe within the block, so that the exit code is still returned."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        nobody_listens()
+        silence_stdout()
 
 
-def draw(
-    result: Result, judgements: Sequence[Judgement] = (), look: Look = PLAIN, *, verbose: bool = False
+def print_result(
+    result: Result, judgements: Sequence[Judgement] = (), look: ViewOptions = PLAIN, *, verbose: bool = False
 ) -> None:
     """Print a Result as a report, in colour where the terminal has it; `verbose` shows everything."""
     if not verbose:
         print_blocks(*overview(result, judgements, look))
         return
     print_blocks(*blocks(result, judgements, look))
-    print_blocks(filled(numbers(result, modules=False)))
+    print_blocks(drop_empty_columns(numbers(result, modules=False)))
 
 
 def print_blocks(*blocks: Block) -> None:
@@ -95,7 +95,7 @@ def print_tables(*tables: Table) -> None:
     print_blocks(*tables)
 
 
-def look_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def module_view_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select the modules to show."""
     options = (
         click.option("--depth", type=click.IntRange(min=0), help="Levels of modules to show."),

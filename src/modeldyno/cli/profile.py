@@ -10,25 +10,31 @@ from click.core import ParameterSource
 
 from modeldyno.cli import gate_options
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.hints import point
-from modeldyno.cli.output_options import Places, keeping_options, limit_options, optimizer, verdict
-from modeldyno.cli.printing import listened
+from modeldyno.cli.hints import print_hint
+from modeldyno.cli.output_options import (
+    OutputTargets,
+    limit_options,
+    requested_optimizer,
+    result_output_options,
+    verdict_line,
+)
+from modeldyno.cli.printing import ignore_broken_pipe
 from modeldyno.cli.progress import Progress
-from modeldyno.comparison.gate import baseline_of
-from modeldyno.comparison.gate import gated as measure_gate
-from modeldyno.core.comparison.gate_report import Checked
-from modeldyno.core.comparison.gate_rule import Rule
+from modeldyno.comparison.gate import find_baseline
+from modeldyno.comparison.gate import run_gate as measure_gate
+from modeldyno.core.comparison.gate_report import GateReport
+from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.comparison.schedule import PLAN
-from modeldyno.core.spec.probe_options import Observation, tokens
+from modeldyno.core.spec.probe_options import Observation, parse_token_counts
 from modeldyno.core.spec.static_options import OPTIMIZERS, Mode
 from modeldyno.errors import RequestError
 from modeldyno.profiling import request
-from modeldyno.profiling.run import INTERRUPTED, OK, Outcome, judged, measure
-from modeldyno.runtime.session import campaign
-from modeldyno.views.text import lasting
+from modeldyno.profiling.run import INTERRUPTED, OK, JudgedResult, judge_result, run_request
+from modeldyno.runtime.session import open_run_session
+from modeldyno.views.text import format_rough_duration
 
 
-@click.command(name="profile", cls=gate_options.Bounded)
+@click.command(name="profile", cls=gate_options.BoundsCommand)
 @click.argument("model", required=False)
 @click.option("--model-path", metavar="MODEL", help="MODEL as an option.")
 @click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
@@ -58,7 +64,7 @@ from modeldyno.views.text import lasting
 @click.option("--generate", default="32", show_default=True, help="Tokens to generate: 32,128.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a trace of a few calls for Perfetto.")
 @click.option("--outputs", type=click.Path(dir_okay=False), help="Write the outputs of one call: .npz")
-@cli_options.bounds()
+@cli_options.require_option()
 @cli_options.PERCENTILES
 @cli_options.plan_options
 @limit_options
@@ -67,8 +73,8 @@ from modeldyno.views.text import lasting
 @cli_options.TRUST
 @click.option("--inline", is_flag=True, help="Run in this process, for a debugger.")
 @gate_options.gate_options
-@gate_options.live_options
-@keeping_options
+@gate_options.gate_run_options
+@result_output_options
 @click.option("--output-dir", metavar="DIR", help="Write result.json, report.html and report.md there.")
 @click.option("-v", "--verbose", is_flag=True, help="Print everything: all figures, tables and advice.")
 @click.pass_context
@@ -78,24 +84,26 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     MODEL is a path (model.onnx, a directory with config.json and safetensors) or scheme:locator, such as
     torch:file.py:factory, hf-config:DIR or call:package.module:function.
     """
-    model = gate_options.one_model(options)
+    model = gate_options.selected_model(options)
     if options["baseline"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
         options["max_time"] = PLAN.max_time
-    require, notes = gate_options.bounds(options["require"])
+    require, notes = gate_options.expand_bounds(options["require"])
     model_request = request.Request(
         model=model,
         backend=options["backend"],
-        settings=request.settings(options["settings"]),
+        settings=request.parse_settings(options["settings"]),
         inputs=options["inputs"],
-        probes=cli_options.probes(options["probes"]),
+        probes=cli_options.split_names(options["probes"]),
         require=require,
         percentiles=options["percentiles"],
-        plan=cli_options.plan_of(options),
-        inspection=request.inspection(mode=options["mode"], optimizer=optimizer(ctx), modules=False),
+        plan=cli_options.plan_from_options(options),
+        inspection=request.make_inspection(
+            mode=options["mode"], optimizer=requested_optimizer(ctx), modules=False
+        ),
         observation=Observation(
             layers=tuple(part.strip() for part in (options["layers"] or "").split(",") if part.strip()),
-            prompts=tokens(options["prompt"], "--prompt"),
-            generated=tokens(options["generate"], "--generate"),
+            prompts=parse_token_counts(options["prompt"], "--prompt"),
+            generated=parse_token_counts(options["generate"], "--generate"),
             trace=options["trace"] and str(Path(options["trace"]).absolute()),
             outputs=options["outputs"] and str(Path(options["outputs"]).absolute()),
         ),
@@ -104,65 +112,71 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         beside=options["beside"],
     )
     gate_options.check_baseline(ctx)
-    gate_options.check_places(options)
-    options["tags"] = (*options["tags"], *gate_options.tags(options))
-    targets = Places.of(options)
+    gate_options.check_output_paths(options)
+    options["tags"] = (*options["tags"], *gate_options.baseline_tags(options))
+    targets = OutputTargets.of(options)
     if options["baseline"] is not None:
-        ctx.exit(gated(model_request, targets, options, notes))
+        ctx.exit(profile_against_baseline(model_request, targets, options, notes))
     with Progress(quiet=options["quiet"]) as progress:
-        outcome = measure(model_request, in_process=options["inline"], watch=progress.watch)
+        outcome = run_request(model_request, in_process=options["inline"], watch=progress.watch)
     problem = targets.keep(outcome)
-    report = Checked(result=outcome.result, judgements=outcome.judgements)
-    gate_options.write(report, options)
-    gate_options.write_folder(outcome, options)
-    tell(outcome, targets, options, notes)
+    report = GateReport(result=outcome.result, judgements=outcome.judgements)
+    gate_options.write_verdict(report, options)
+    gate_options.write_output_dir(outcome, options)
+    print_outcome(outcome, targets, options, notes)
     if problem is not None:
         raise problem
     ctx.exit(outcome.exit_code)
 
 
-def gated(
-    model_request: request.Request, targets: Places, options: dict[str, Any], notes: tuple[str, ...]
+def profile_against_baseline(
+    model_request: request.Request, targets: OutputTargets, options: dict[str, Any], notes: tuple[str, ...]
 ) -> int:
     """Measure against a baseline and report the verdict; return the exit code."""
     if options["inline"]:
         raise RequestError("A gate measures in fresh processes; drop --inline or --baseline.")
     question, constraints, job = (
-        gate_options.question(options),
+        gate_options.compare_options_from(options),
         model_request.constraints(),
         model_request.job(),
     )
-    names = (options["name"],) if options["name"] else gate_options.names_of(job)
-    baseline = baseline_of(options["baseline"], *names)
-    with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
-        progress.announce(f"Measuring rounds of both models, within {lasting(options['budget'])} (--budget).")
-        report = measure_gate(baseline, job, question, Rule(), bench, max_time=options["budget"])
-    outcome = judged(report.result, constraints)
-    report = gate_options.with_judgements(report, outcome).with_notes(*notes, *gate_options.known(report))
+    names = (options["name"],) if options["name"] else gate_options.possible_names(job)
+    baseline = find_baseline(options["baseline"], *names)
+    with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch) as bench:
+        progress.announce(
+            f"Measuring rounds of both models, within {format_rough_duration(options['budget'])} (--budget)."
+        )
+        report = measure_gate(baseline, job, question, GateRule(), bench, max_time=options["budget"])
+    outcome = judge_result(report.result, constraints)
+    report = gate_options.with_judgements(report, outcome).with_notes(
+        *notes, *gate_options.error_rate_notes(report)
+    )
     code = INTERRUPTED if bench.interrupted() else gate_options.exit_code(report)
-    problem = (targets if code == OK else gate_options.no_baseline(targets)).keep(outcome)
-    gate_options.write(report, options)
-    gate_options.write_folder(outcome, options)
+    problem = (targets if code == OK else gate_options.without_baseline_tags(targets)).keep(outcome)
+    gate_options.write_verdict(report, options)
+    gate_options.write_output_dir(outcome, options)
     if not targets.silent:
-        gate_options.tell(report, quiet=options["quiet"])
+        gate_options.print_verdict(report, quiet=options["quiet"])
         targets.told()
     if problem is not None:
         raise problem
     return code
 
 
-def tell(outcome: Outcome, targets: Places, options: dict[str, Any], notes: tuple[str, ...] = ()) -> None:
+def print_outcome(
+    outcome: JudgedResult, targets: OutputTargets, options: dict[str, Any], notes: tuple[str, ...] = ()
+) -> None:
     """Print the report, unless standard output is reserved for the document."""
     if targets.silent:
         return
-    with listened():
+    with ignore_broken_pipe():
         for note in notes:
             click.echo(f"{note}.")
         if options["quiet"]:
-            click.echo(verdict(outcome))
+            click.echo(verdict_line(outcome))
             return
-        from modeldyno.cli.printing import draw  # noqa: PLC0415 - only printing needs rich
+        from modeldyno.cli.printing import print_result  # noqa: PLC0415 - only printing needs rich
 
-        draw(outcome.result, outcome.judgements, verbose=options["verbose"])
-        point(outcome.result)
+        print_result(outcome.result, outcome.judgements, verbose=options["verbose"])
+        print_hint(outcome.result)
         targets.told()

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from modeldyno.cli.printing import listened, print_blocks
-from modeldyno.core.load.load_curve import Rung
+from modeldyno.cli.printing import ignore_broken_pipe, print_blocks
+from modeldyno.core.load.load_curve import LoadPoint
 from modeldyno.core.load.replicas_and_cost import (
     Cost,
     Price,
-    Provision,
+    ReplicaPlan,
     bounds_of,
     costs,
-    expense,
-    holding,
+    largest_holding_load,
     parse_demand,
-    provision,
+    plan_replicas,
+    running_cost,
 )
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.report.blocks import Notice, Severity
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.load.capacity import Capacity
-    from modeldyno.core.load.load_curve import Ladder
+    from modeldyno.core.load.load_curve import LoadCurve
     from modeldyno.core.report.blocks import Block
     from modeldyno.core.result.result import Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Provided:
+class CostAnswer:
     """Replicas and costs of a result, as report blocks and as data for its document."""
 
     price: Price | None = None
     bounds: tuple[Constraint, ...] = ()
-    provision: Provision | None = None
+    provision: ReplicaPlan | None = None
     costs: tuple[Cost, ...] | None = None
     why: str = ""
     """Why the number of replicas is unknown, if one was requested."""
@@ -60,19 +60,19 @@ class Provided:
         if self.provision is not None:
             data["provision"] = {**asdict(self.provision), "used": self.provision.used}
             if self.price is not None:
-                data["expense"] = asdict(expense(self.provision, self.price))
+                data["expense"] = asdict(running_cost(self.provision, self.price))
         if self.costs is not None and self.price is not None:
             data["costs"] = [{**asdict(cost), "currency": self.price.currency} for cost in self.costs]
         return data
 
     def tell(self) -> None:
         """Print the blocks."""
-        with listened():
+        with ignore_broken_pipe():
             print_blocks(*self.blocks())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class CostOptions:
     """The values of ``--demand`` and ``--price``; parsed before anything is measured."""
 
     demand: float | None = None
@@ -106,7 +106,7 @@ class Planned:
                 "--demand needs a bound that each replica must hold: --require 'latency.p99 <= 50ms'."
             )
 
-    def of_result(self, result: Result, bounds: Sequence[Constraint] = ()) -> Provided:
+    def of_result(self, result: Result, bounds: Sequence[Constraint] = ()) -> CostAnswer:
         """Compute replicas and costs for one Result.
 
         Raises:
@@ -114,33 +114,33 @@ class Planned:
         """
         if self.demand is None:
             result_costs = None if self.price is None else costs(result, self.price)
-            return Provided(price=self.price, costs=result_costs)
+            return CostAnswer(price=self.price, costs=result_costs)
         load = result.job.load
         if load is None:
             raise RequestError("--demand needs a result of modeldyno load: a server's rate within bounds.")
-        rung = Rung.of(result, load.slots or load.rate or 0.0, bounds)
+        rung = LoadPoint.of(result, load.slots or load.rate or 0.0, bounds)
         not_held = next((j for j in rung.judgements if j.verdict is not Verdict.HELD), None)
         if not_held is not None:
             advice = "measure a smaller load" if not_held.verdict is Verdict.BROKEN else "measure it longer"
-            return Provided(
+            return CostAnswer(
                 why=f"The number of replicas is unknown, because {not_held.sentence()}; {advice}."
             )
         return self._provide(rung, tuple(bounds), closed=load.closed)
 
-    def of_several(self, curve: Ladder | Capacity, *, closed: bool) -> Provided:
+    def of_several(self, curve: LoadCurve | Capacity, *, closed: bool) -> CostAnswer:
         """Compute replicas and costs for a load curve, at the largest load that holds every bound."""
         if self.demand is None:
-            return Provided()
+            return CostAnswer()
         try:
-            rung = holding(curve)
+            rung = largest_holding_load(curve)
         except RequestError as error:  # the measurements are reported anyway
-            return Provided(why=str(error))
+            return CostAnswer(why=str(error))
         return self._provide(rung, bounds_of(curve), closed=closed)
 
-    def _provide(self, rung: Rung, bounds: tuple[Constraint, ...], *, closed: bool) -> Provided:
+    def _provide(self, rung: LoadPoint, bounds: tuple[Constraint, ...], *, closed: bool) -> CostAnswer:
         assert self.demand is not None
         try:
-            needed = provision(self.demand, rung, closed=closed)
+            needed = plan_replicas(self.demand, rung, closed=closed)
         except RequestError as error:
-            return Provided(why=str(error))
-        return Provided(price=self.price, bounds=bounds, provision=needed)
+            return CostAnswer(why=str(error))
+        return CostAnswer(price=self.price, bounds=bounds, provision=needed)

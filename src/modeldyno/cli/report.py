@@ -7,19 +7,19 @@ from pathlib import Path
 import click
 
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.help_pages import Command
+from modeldyno.cli.help_pages import HelpCommand
 from modeldyno.core.result.result import Result
 from modeldyno.documents.lookup import find_any
 from modeldyno.documents.write import write, write_several
 from modeldyno.errors import RequestError
 
 
-@click.command(name="report", cls=Command)
+@click.command(name="report", cls=HelpCommand)
 @click.argument("documents", nargs=-1, required=True)
 @click.option(
     "-o", "--output", required=True, metavar="FILE", help=".html .pdf .md, or only the numbers: .csv .json"
 )
-@cli_options.bounds("Bounds to judge the result by; shown with their verdicts.")
+@cli_options.require_option("Bounds to judge the result by; shown with their verdicts.")
 def command(documents: tuple[str, ...], output: str, require: tuple[str, ...]) -> None:
     """Write DOCUMENTS as a report, in the format of FILE's suffix; several go into one file.
 

@@ -83,13 +83,13 @@ def _print_summary(process: int, json_path: Path | None) -> None:
     if os.getpid() != process:
         return
     from modeldyno import codec  # noqa: PLC0415 - not before the script is over
-    from modeldyno.regions.summary import text  # noqa: PLC0415
+    from modeldyno.regions.summary import render_text  # noqa: PLC0415
 
     profiled.disable()
     result = profiled.result()
     with suppress(ValueError, OSError):  # the script may have closed it
         sys.stdout.flush()
-    click.echo(f"\n{text(result)}", err=True, nl=False)
+    click.echo(f"\n{render_text(result)}", err=True, nl=False)
     if json_path is None:
         return
     try:

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno import codec, plugins
-from modeldyno.cli.help_pages import Command
+from modeldyno.cli.help_pages import HelpCommand
 from modeldyno.cli.printing import (
-    draw,
-    listened,
-    look_options,
+    ignore_broken_pipe,
+    module_view_options,
     print_blocks,
-    print_contrast,
+    print_comparison,
     print_document,
+    print_result,
     print_study,
 )
-from modeldyno.cli.replica_options import Planned, Provided
+from modeldyno.cli.replica_options import CostAnswer, CostOptions
 from modeldyno.codec import series as codec_series
 from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.load.capacity_spec import RATE
-from modeldyno.core.load.load_curve import Ladder
+from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
@@ -30,19 +30,19 @@ from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import find, find_any
 from modeldyno.errors import RequestError
-from modeldyno.profiling.run import judged
-from modeldyno.views import Look, memory_changed
+from modeldyno.profiling.run import judge_result
+from modeldyno.views import ViewOptions, memory_diff_blocks
 from modeldyno.views.advice.findings import findings_of
 from modeldyno.views.load import page as load_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.comparison.saved_kinds import Conclusion
+    from modeldyno.core.comparison.saved_kinds import SeriesDocument
     from modeldyno.core.load.capacity import Capacity
 
 
-@click.command(name="show", cls=Command)
+@click.command(name="show", cls=HelpCommand)
 @click.argument("result")
 @click.option(
     "--get",
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     "--price", help="Price of a replica, such as 1.20/h or '876 EUR/month': show what the work costs."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON document.")
-@look_options
+@module_view_options
 @click.option("-v", "--verbose", is_flag=True, help="Print everything: all figures, tables and advice.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
@@ -77,42 +77,42 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     if options["baseline"] is not None and (query or constraints or options["as_json"]):
         raise RequestError("--baseline cannot be combined with --get, --require or --json; give one of them.")
     document = find_any(options["result"])
-    planned = Planned.of(options)
+    planned = CostOptions.of(options)
     if not isinstance(document, Result):
         _print_other(document, planned, options)
         return
     if query is not None:
         answer = document.ask(query)
-        click.echo(number(answer))
+        click.echo(format_answer(answer))
         if answer.value is None and query.part is None:
             click.echo(f"modeldyno: {answer.why}", err=True)
     elif options["as_json"]:
         judgements = tuple(bound.judge(document.measurements) for bound in constraints)
         provided = _cost_answer(document, planned, constraints)
         derived = {"judgements": judgements} if judgements else {}
-        with listened():
+        with ignore_broken_pipe():
             print_document(codec.encode(document, **derived, **provided.derived()))
     elif options["as_findings"]:
-        with listened():
+        with ignore_broken_pipe():
             print_blocks(*findings_of(document, plugins.knobs(document.job.backend)))
     elif planned.asked:
         _cost_answer(document, planned, constraints).tell()
     elif options["baseline"] is not None:
-        changed = memory_changed(find(options["baseline"]), document)
-        with listened():
+        changed = memory_diff_blocks(find(options["baseline"]), document)
+        with ignore_broken_pipe():
             print_blocks(*changed)
     else:
-        outcome = judged(document, constraints)
+        outcome = judge_result(document, constraints)
         verbose = options["verbose"]
-        view_options = Look(
+        view_options = ViewOptions(
             depth=options["depth"], sort=options["sort"], filter=options["filter"], verbose=verbose
         )
-        with listened():
-            draw(outcome.result, outcome.judgements, view_options, verbose=verbose)
+        with ignore_broken_pipe():
+            print_result(outcome.result, outcome.judgements, view_options, verbose=verbose)
         ctx.exit(outcome.exit_code if constraints else 0)
 
 
-def _cost_answer(result: Result, planned: Planned, constraints: Sequence[Constraint]) -> Provided:
+def _cost_answer(result: Result, planned: CostOptions, constraints: Sequence[Constraint]) -> CostAnswer:
     """Compute replicas and costs of a result; raise if the number of replicas is unknown."""
     cost_answer = planned.of_result(result, constraints)
     if cost_answer.why:
@@ -120,7 +120,7 @@ def _cost_answer(result: Result, planned: Planned, constraints: Sequence[Constra
     return cost_answer
 
 
-def _print_other(document: Study | Conclusion, planned: Planned, options: dict[str, Any]) -> None:
+def _print_other(document: Study | SeriesDocument, planned: CostOptions, options: dict[str, Any]) -> None:
     """Print a study, a comparison or a load series."""
     match document:
         case Study():
@@ -128,17 +128,17 @@ def _print_other(document: Study | Conclusion, planned: Planned, options: dict[s
             print_study(document, as_json=options["as_json"])
         case Comparison():
             _refuse(options, "a comparison; show one of its results")
-            print_contrast(document, as_json=options["as_json"], everything=options["verbose"])
+            print_comparison(document, as_json=options["as_json"], everything=options["verbose"])
         case _:
             _refuse(options, "a load series; show one of its results", planned=True)
             _print_loads(document, planned, as_json=options["as_json"])
 
 
-def _print_loads(series: Ladder | Capacity, planned: Planned, *, as_json: bool) -> None:
+def _print_loads(series: LoadCurve | Capacity, planned: CostOptions, *, as_json: bool) -> None:
     """Print a load series, or its JSON document."""
-    knob = series.knob if isinstance(series, Ladder) else series.search.knob
+    knob = series.knob if isinstance(series, LoadCurve) else series.search.knob
     provided = planned.of_several(series, closed=knob != RATE)
-    with listened():
+    with ignore_broken_pipe():
         if as_json:
             print_document(codec_series.encode(series, **provided.derived()))
         else:
@@ -159,7 +159,7 @@ def _refuse(options: dict[str, Any], kind: str, *, planned: bool = False) -> Non
         raise RequestError(f"{', '.join(refused)} applies to a result, and this is {kind}.")
 
 
-def number(answer: Answer) -> str:
+def format_answer(answer: Answer) -> str:
     """Format an answer for a script: a number, or the two ends of its interval; ``null`` for none."""
     if answer.query.part == "ci":
         interval = answer.interval or (

@@ -9,12 +9,12 @@ import click
 from click.core import ParameterSource
 
 from modeldyno.cli import options as cli_options
-from modeldyno.cli import quantity
-from modeldyno.cli.help_pages import Command
-from modeldyno.cli.output_options import keeping_options, limit_options
+from modeldyno.cli import quantity_callback
+from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.output_options import limit_options, result_output_options
 from modeldyno.errors import RequestError
 from modeldyno.sweeps.schema import AIMS, GOALS, KEYS
-from modeldyno.sweeps.yaml_file import SUFFIXES, Tree, Words, read
+from modeldyno.sweeps.yaml_file import SUFFIXES, SweepConfig, Tree, read_sweep_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +39,7 @@ _SECTIONS = {
 def goal_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options of the goal."""
     aim = "METRIC[:WEIGHT]"
-    return cli_options.together(
+    return cli_options.combine_options(
         click.option(
             "--objective", "objectives", multiple=True, metavar=aim,
             help="Metric to improve, in its own direction; throughput by default."
@@ -50,16 +50,16 @@ def goal_options(command: cli_options.Command) -> cli_options.Command:
         click.option(
             "--minimize", multiple=True, metavar=aim, help="Metric to minimize, such as latency.p99."
         ),
-        cli_options.bounds("Such as 'latency.p99 <= 50ms'; exit 1 if nothing holds it, 5 if undecided."),
+        cli_options.require_option("Such as 'latency.p99 <= 50ms'; exit 1 if nothing holds it, 5 if undecided."),
         click.option(
             "--mode", type=click.Choice(KEYS["mode"]["enum"]), help="Preset: maximum throughput of a server."
         ),
         click.option(
-            "--latency-budget", callback=quantity("s", bound=True),
+            "--latency-budget", callback=quantity_callback("s", bound=True),
             help="Such as 10ms; same as --require 'latency.p99 <= 10ms'."
         ),
         click.option(
-            "--min-throughput", callback=quantity("1/s", zero=True),
+            "--min-throughput", callback=quantity_callback("1/s", zero=True),
             help="Such as 500; same as --require 'throughput >= 500/s'."
         ),
         click.option(
@@ -70,19 +70,19 @@ def goal_options(command: cli_options.Command) -> cli_options.Command:
 
 
 def _check_certainty(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    from modeldyno.sweeps.value_parsers import CERTAIN, certainty  # noqa: PLC0415 - --help needs none of it
+    from modeldyno.sweeps.value_parsers import CERTAIN, parse_certainty  # noqa: PLC0415 - --help needs none of it
 
-    if value is not None and not 0 < certainty(value) < 1:
+    if value is not None and not 0 < parse_certainty(value) < 1:
         raise RequestError(f"--until '{value}': it must be {CERTAIN}.")
     return value
 
 
 def budget_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options of the search strategy and its budget."""
-    return cli_options.together(
+    return cli_options.combine_options(
         click.option("--strategy", help="Search strategy: quick (the default), grid, ladder or optuna."),
         click.option(
-            "--max-time", callback=quantity("s"), help="Time limit of the whole sweep, such as 10m."
+            "--max-time", callback=quantity_callback("s"), help="Time limit of the whole sweep, such as 10m."
         ),
         click.option(
             "--max-trials",
@@ -101,7 +101,7 @@ def budget_options(command: cli_options.Command) -> cli_options.Command:
 
 def stored_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options that work on a stored study."""
-    return cli_options.together(
+    return cli_options.combine_options(
         click.option(
             "--resume", is_flag=False, flag_value="", metavar="[ID]",
             help="Continue a study; the newest by default.",
@@ -126,7 +126,7 @@ def stored_options(command: cli_options.Command) -> cli_options.Command:
 
 def load_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options of a fixed load."""
-    return cli_options.together(
+    return cli_options.combine_options(
         click.option(
             "--concurrency",
             "-c",
@@ -138,11 +138,15 @@ def load_options(command: cli_options.Command) -> cli_options.Command:
             metavar="R[:KIND]",
             help="Open loop at a fixed rate: 100, 100:poisson; -c limits concurrency.",
         ),
-        click.option("--duration", callback=quantity("s"), help="Length of the steady window, such as 5s."),
-        click.option("--requests", type=click.IntRange(1), help="Requests to measure, after the warm-up."),
-        click.option("--ramp", callback=quantity("s", zero=True), help="Ramp-up time to the full load."),
         click.option(
-            "--request-timeout", callback=quantity("s"), help="Timeout of a request; 60s by default."
+            "--duration", callback=quantity_callback("s"), help="Length of the steady window, such as 5s."
+        ),
+        click.option("--requests", type=click.IntRange(1), help="Requests to measure, after the warm-up."),
+        click.option(
+            "--ramp", callback=quantity_callback("s", zero=True), help="Ramp-up time to the full load."
+        ),
+        click.option(
+            "--request-timeout", callback=quantity_callback("s"), help="Timeout of a request; 60s by default."
         ),
         click.option(
             "--retries", type=click.IntRange(0), help="Retries of a request that the server did not answer."
@@ -151,7 +155,7 @@ def load_options(command: cli_options.Command) -> cli_options.Command:
     )(command)
 
 
-@click.command(name="sweep", cls=Command)
+@click.command(name="sweep", cls=HelpCommand)
 @click.argument("model", required=False, metavar="[MODEL|SWEEP.yaml]")
 @click.option("--backend", help="What runs or serves the model; see `modeldyno plugins`.")
 @cli_options.knob_options
@@ -175,16 +179,16 @@ def load_options(command: cli_options.Command) -> cli_options.Command:
     "--trial-time",
     default="10s",
     show_default=True,
-    callback=quantity("s"),
+    callback=quantity_callback("s"),
     help="Maximum measuring time of a trial.",
 )
-@cli_options.care_options(min_time="1s", precision="2%")
-@cli_options.place_options
+@cli_options.precision_options(min_time="1s", precision="2%")
+@cli_options.seed_and_pin_options
 @limit_options
 @cli_options.BESIDE
 @cli_options.NAME
 @cli_options.TRUST
-@keeping_options
+@result_output_options
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Find the best configuration of MODEL within bounds, and report how sure that is.
@@ -203,21 +207,21 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         )
     typed = {name: value for name, value in options.items() if _is_typed(ctx, name)}
     if options["rerank"] is not None:  # modeldyno.toml only applies to new sweeps
-        ctx.exit(sweep_actions.rerank(words(ctx, typed), options))
+        ctx.exit(sweep_actions.rerank(merge_config(ctx, typed), options))
     if options["resume"] is not None:
-        ctx.exit(sweep_actions.resume(words(ctx, typed), options))
+        ctx.exit(sweep_actions.resume(merge_config(ctx, typed), options))
     if options["model"] is None:
         raise RequestError("A sweep needs a MODEL or a file SWEEP.yaml; see modeldyno sweep --help.")
-    ctx.exit(sweep_actions.begin(words(ctx, options), options))
+    ctx.exit(sweep_actions.begin(merge_config(ctx, options), options))
 
 
-def words(ctx: click.Context, options: dict[str, Any]) -> Words:
+def merge_config(ctx: click.Context, options: dict[str, Any]) -> SweepConfig:
     """Merge the sweep file and the options: typed options override the file, defaults do not."""
     path = Path(options.get("model") or "")
     if path.suffix not in SUFFIXES:
         tree = _to_tree(options, (name for name, value in options.items() if _is_given(ctx, name, value)))
-        return Words(tree={**({"model": options["model"]} if options.get("model") else {}), **tree})
-    file = read(path)
+        return SweepConfig(tree={**({"model": options["model"]} if options.get("model") else {}), **tree})
+    file = read_sweep_file(path)
     defaulted = (
         name for name, value in options.items() if _is_given(ctx, name, value) and not _is_typed(ctx, name)
     )
@@ -225,10 +229,10 @@ def words(ctx: click.Context, options: dict[str, Any]) -> Words:
     tree = file.tree
     if AIMS.keys() & set(typed):  # a typed aim replaces those of the file
         tree = {name: value for name, value in tree.items() if name not in AIMS}
-    merged = Words(tree=tree, lines=file.lines, origin=file.origin).over(
-        Words(tree=_to_tree(options, defaulted))
+    merged = SweepConfig(tree=tree, lines=file.lines, origin=file.origin).over(
+        SweepConfig(tree=_to_tree(options, defaulted))
     )
-    return Words(tree=_to_tree(options, typed)).over(merged)
+    return SweepConfig(tree=_to_tree(options, typed)).over(merged)
 
 
 def _is_given(ctx: click.Context, name: str, value: Any) -> bool:

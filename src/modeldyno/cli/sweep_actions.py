@@ -13,8 +13,8 @@ import click
 
 from modeldyno import codec, plugins
 from modeldyno.cli import sweep_dry_run
-from modeldyno.cli.output_options import Places
-from modeldyno.cli.printing import listened, print_blocks
+from modeldyno.cli.output_options import OutputTargets
+from modeldyno.cli.printing import ignore_broken_pipe, print_blocks
 from modeldyno.cli.progress import Progress
 from modeldyno.core.load import multi_model
 from modeldyno.core.metrics.constraints import Verdict
@@ -23,17 +23,17 @@ from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study import resume_guard
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import Ranking, ranking
-from modeldyno.core.study.rerank import reranked
-from modeldyno.core.study.study import State
+from modeldyno.core.study.rerank import rerank_study
+from modeldyno.core.study.study import TrialState
 from modeldyno.documents.lookup import find_study
-from modeldyno.documents.write import check, write
+from modeldyno.documents.write import check_format, write
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
 from modeldyno.sweeps import build, export_configs, loop
-from modeldyno.sweeps.run import carried_out
+from modeldyno.sweeps.run import run_study
 from modeldyno.sweeps.schema import GOALS
 from modeldyno.views.study import blocks as study_blocks
-from modeldyno.views.text import count, lasting
+from modeldyno.views.text import count, format_rough_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,25 +41,25 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.search_space import Axis
     from modeldyno.core.study.study import Budget, Study
-    from modeldyno.sweeps.yaml_file import Words
+    from modeldyno.sweeps.yaml_file import SweepConfig
 
 
-def begin(config: Words, options: dict[str, Any]) -> int:
+def begin(config: SweepConfig, options: dict[str, Any]) -> int:
     """Start a study from its configuration and run it; return the exit code."""
-    study, chosen_axes = build.study(config, trust=options["trust"])
+    study, chosen_axes = build.build_study(config, trust=options["trust"])
     if options["dry_run"]:
-        return sweep_dry_run.plan(study, chosen_axes)
+        return sweep_dry_run.print_plan(study, chosen_axes)
     targets = _check_targets(options)
-    loop.check(study)  # find mistakes before printing or storing anything
+    loop.check_study(study)  # find mistakes before printing or storing anything
     if not targets.silent and not options["quiet"]:
-        with listened():
+        with ignore_broken_pipe():
             print_blocks(
                 Notice(severity=Severity.NOTE, text=_describe_start(study, chosen_axes, stored=targets.store))
             )
     return _run_study(study, targets, options)
 
 
-def resume(config: Words, options: dict[str, Any]) -> int:
+def resume(config: SweepConfig, options: dict[str, Any]) -> int:
     """Resume a study where it ended, perhaps with another budget; return the exit code.
 
     With another goal, it continues as a new study that has all trials of the first: the search goes on
@@ -77,18 +77,18 @@ def resume(config: Words, options: dict[str, Any]) -> int:
     study = find_study(options["resume"])
     if config.tree.keys() & GOALS:
         study, unknown = _rerank_stored(study, config)
-        if unknown and unknown == sum(trial.state is State.DONE for trial in study.measured):
+        if unknown and unknown == sum(trial.state is TrialState.DONE for trial in study.measured):
             raise RequestError(
                 f"No trial of study {study.id[:6]} measured {', '.join(map(str, study.goal.queries))}; "
                 "start a new sweep."
             )
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         study = replace(study, id=secrets.token_hex(6), created=now)
-    budget = build.budget(config, study.budget)
+    budget = build.read_budget(config, study.budget)
     return _run_study(replace(study, budget=budget), targets, options)
 
 
-def rerank(config: Words, options: dict[str, Any]) -> int:
+def rerank(config: SweepConfig, options: dict[str, Any]) -> int:
     """Rank a stored study by other goals without measuring; return the exit code."""
     targets = _check_targets(options)
     unused = config.tree.keys() - GOALS
@@ -113,9 +113,9 @@ def rerank(config: Words, options: dict[str, Any]) -> int:
     return code
 
 
-def _rerank_stored(stored: Study, config: Words) -> tuple[Study, int]:
+def _rerank_stored(stored: Study, config: SweepConfig) -> tuple[Study, int]:
     """Rank a study by another goal; return it, and how many trials lack a metric of the goal."""
-    goal = build.goal_over(config, stored.goal, stored.job)
+    goal = build.override_goal(config, stored.goal, stored.job)
     with plugins.store() as store:
 
         def load_result(identifier: str) -> Result | None:
@@ -124,17 +124,17 @@ def _rerank_stored(stored: Study, config: Words) -> tuple[Study, int]:
             except ModelDynoError:
                 return None
 
-        return reranked(stored, goal, load_result)
+        return rerank_study(stored, goal, load_result)
 
 
 # --- running ----------------------------------------------------------------------------------
 
 
-def _run_study(study: Study, targets: Places, options: dict[str, Any]) -> int:
+def _run_study(study: Study, targets: OutputTargets, options: dict[str, Any]) -> int:
     """Run a study until it ends, and report it; return the exit code."""
     before = len(study.trials)
     with Progress(quiet=options["quiet"]) as progress:
-        study, interrupted = carried_out(
+        study, interrupted = run_study(
             study, store=targets.store, watch=progress.watch, force=options["force"]
         )
     code = _report_study(study, targets, options)
@@ -145,7 +145,7 @@ def _run_study(study: Study, targets: Places, options: dict[str, Any]) -> int:
     return INTERRUPTED if interrupted else code
 
 
-def _report_study(study: Study, targets: Places, options: dict[str, Any]) -> int:
+def _report_study(study: Study, targets: OutputTargets, options: dict[str, Any]) -> int:
     """Store, write and print a study; return the exit code."""
     study_ranking = ranking(study)
     if targets.store and options["rerank"] is None:
@@ -155,12 +155,14 @@ def _report_study(study: Study, targets: Places, options: dict[str, Any]) -> int
     if targets.report:
         write(study, Path(targets.report))
     written = (
-        export_configs.export(study, study_ranking, Path(options["export_configs"]), options["top"])
+        export_configs.export_configurations(
+            study, study_ranking, Path(options["export_configs"]), options["top"]
+        )
         if options["export_configs"]
         else ()
     )
     if not targets.silent:
-        with listened():
+        with ignore_broken_pipe():
             blocks = list(study_blocks.study(study, study_ranking, top=options["top"], stored=targets.store))
             print_blocks(*(blocks[:1] if options["quiet"] else blocks))
             for line in (*written, *(() if options["quiet"] else _next_commands(study, targets))):
@@ -182,13 +184,13 @@ def exit_code(ranked: Ranking) -> int:
 # --- outputs ------------------------------------------------------------------------------
 
 
-def _check_targets(options: dict[str, Any]) -> Places:
+def _check_targets(options: dict[str, Any]) -> OutputTargets:
     """Check before measuring that the outputs can be stored and written."""
-    targets = Places.of(options)
+    targets = OutputTargets.of(options)
     if targets.tags:
         raise RequestError("A study has no tags; drop --tag, and name it with --name.")
     if targets.report:
-        check(Path(targets.report))
+        check_format(Path(targets.report))
     if options["export_configs"]:
         export_configs.check_folder(Path(options["export_configs"]), overwrite=options["overwrite"])
     if options["export_configs"] and not targets.store:
@@ -201,10 +203,11 @@ def _goal_options(study: Study) -> Iterator[str]:
     own_name = str(study.job.name) if study.job.beside else ""
     for objective in study.goal.objectives:
         weight = f":{objective.weight:g}" if objective.weight != 1 else ""
-        aim = f"{multi_model.told(objective.query, own_name)}{weight}"
+        aim = f"{multi_model.with_model_named(objective.query, own_name)}{weight}"
         yield f"--{'maximize' if objective.maximize else 'minimize'} {aim}"
     bounds = (
-        replace(bound, query=multi_model.told(bound.query, own_name)) for bound in study.goal.constraints
+        replace(bound, query=multi_model.with_model_named(bound.query, own_name))
+        for bound in study.goal.constraints
     )
     yield from (f"--require '{bound}'" for bound in bounds)
     yield from () if study.goal.rank is Rank.BEST else (f"--rank {study.goal.rank}",)
@@ -214,11 +217,13 @@ def _explain_end(study: Study) -> str:
     """Explain why a study makes no further trial: its budget, or nothing left to learn."""
     budget = study.budget
     boundless = replace(study, budget=replace(budget, max_time=None, max_trials=None))
-    if loop.next_ask(boundless, study.spent) is None:
+    if loop.next_trial(boundless, study.spent) is None:
         return "no remaining trial would make the answer more certain"
     if budget.max_trials is not None and len(study.measured) >= budget.max_trials:
         return f"the limit of {count(budget.max_trials, 'trial')} is reached; raise it with --max-trials"
-    spent, per_trial = (format_quantity(s, SECONDS, 2) for s in (study.spent, resume_guard.usual(study)))
+    spent, per_trial = (
+        format_quantity(s, SECONDS, 2) for s in (study.spent, resume_guard.mean_trial_seconds(study))
+    )
     of_budget = "" if budget.max_time is None else f" of {format_quantity(budget.max_time, SECONDS)}"
     return (
         f"{spent}{of_budget} are spent, and a trial takes about {per_trial}; raise the limit with --max-time"
@@ -243,18 +248,18 @@ def _describe_start(study: Study, chosen_axes: tuple[Axis, ...], *, stored: bool
 
 def _describe_budget(budget: Budget) -> str:
     """Describe the budget of a study."""
-    time = [f"{lasting(budget.max_time)} (--max-time)"] if budget.max_time is not None else []
+    time = [f"{format_rough_duration(budget.max_time)} (--max-time)"] if budget.max_time is not None else []
     trials = [f"{count(budget.max_trials, 'trial')} (--max-trials)"] if budget.max_trials is not None else []
     if not time and not trials:
         return "It ends when nothing more can be learned; --max-time sets a limit."
     return f"At most {', '.join((*time, *trials))}."
 
 
-def _next_commands(study: Study, targets: Places) -> Iterator[str]:
+def _next_commands(study: Study, targets: OutputTargets) -> Iterator[str]:
     """Yield the commands that continue from a study."""
     if not targets.store:
         return
     name = study.id[:6]
     yield f"Study {study.id}; to show it again: modeldyno show {name}"
     yield f"With another goal: modeldyno sweep --rerank {name} --require 'latency.p99 <= 5ms'"
-    yield from export_configs.hint(study, name)
+    yield from export_configs.export_hint(study, name)

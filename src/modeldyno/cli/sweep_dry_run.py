@@ -8,17 +8,17 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from modeldyno.cli.printing import listened, print_blocks
+from modeldyno.cli.printing import ignore_broken_pipe, print_blocks
 from modeldyno.core.report.blocks import Align, Column, Notice, Severity, Table, shorten
 from modeldyno.core.study import trial_effort
 from modeldyno.core.study.default_baseline import MOST as DEFAULT_LOADS
 from modeldyno.core.study.verification import RIVALS, ROUNDS
 from modeldyno.errors import RequestError
 from modeldyno.runtime.engine import serves
-from modeldyno.sweeps.loop import check
-from modeldyno.sweeps.point_to_job import placed
-from modeldyno.views.study.rows import point
-from modeldyno.views.text import count, lasting
+from modeldyno.sweeps.loop import check_study
+from modeldyno.sweeps.point_to_job import job_at_point
+from modeldyno.views.study.rows import format_point
+from modeldyno.views.text import count, format_rough_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,14 +35,14 @@ _START = {True: (2.0, 6.0), False: (0.5, 3.0)}
 """Seconds until a server (True) or a process is ready, for a small and a larger model."""
 
 
-def plan(study: Study, chosen: tuple[Axis, ...]) -> int:
+def print_plan(study: Study, chosen: tuple[Axis, ...]) -> int:
     """Print what a sweep would do; return the exit code.
 
     Raises:
         RequestError: the study is invalid.
     """
-    check(study)
-    with listened():
+    check_study(study)
+    with ignore_broken_pipe():
         print_blocks(*_blocks(study, chosen))
     return 0
 
@@ -58,16 +58,18 @@ def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
     if refused:
         summary += f"; {refused:,} of {'them' if checked == size else f'the first {checked:,}'} impossible"
     possible = max(1, round(size * (1 - refused / checked)))
-    trials, (least, most) = measurements(study, possible), seconds(study, possible)
+    trials, (least, most) = describe_measurements(study, possible), estimate_seconds(study, possible)
     yield Notice(
         severity=Severity.VERDICT,
-        text=f"{summary}. The strategy {study.strategy} measures {trials}, which takes {lasting(least)} to "
-        f"{lasting(most)}, or more if the model loads slowly. Nothing was measured.",
+        text=f"{summary}. The strategy {study.strategy} measures {trials}, which takes {format_rough_duration(least)} to "
+        f"{format_rough_duration(most)}, or more if the model loads slowly. Nothing was measured.",
     )
     goal = (*map(str, study.goal.objectives), *(f"require {bound}" for bound in study.goal.constraints))
     yield Notice(severity=Severity.NOTE, code="goal", text="; ".join(goal))
     yield Notice(
-        severity=Severity.NOTE, code="default", text=point(study.default) or "the backend's own settings"
+        severity=Severity.NOTE,
+        code="default",
+        text=format_point(study.default) or "the backend's own settings",
     )
     names = {axis.name for axis in chosen}
     rows = tuple(
@@ -101,7 +103,7 @@ def _count_refused(study: Study) -> tuple[int, Counter[str]]:
     for candidate in islice(study.space.points(), _MOST_CHECKED):
         checked += 1
         try:
-            placed(study, candidate)
+            job_at_point(study, candidate)
         except RequestError as error:
             reasons[shorten(str(error), _REASON)] += 1
         if time.monotonic() - start > _PATIENCE:
@@ -109,7 +111,7 @@ def _count_refused(study: Study) -> tuple[int, Counter[str]]:
     return checked, reasons
 
 
-def measurements(study: Study, possible: int) -> str:
+def describe_measurements(study: Study, possible: int) -> str:
     """Describe how many measurements a strategy makes, including default and verification."""
     default, search, verification = _count_trials(study, possible)
     most = default + search + verification
@@ -128,7 +130,7 @@ def _count_trials(study: Study, possible: int) -> tuple[int, int, int]:
     return default, search, ROUNDS * (RIVALS + 1)
 
 
-def seconds(study: Study, possible: int) -> tuple[float, float]:
+def estimate_seconds(study: Study, possible: int) -> tuple[float, float]:
     """Estimate the minimum and maximum time of a sweep in seconds, limited by its budget."""
     default, search, verification = _count_trials(study, possible)
     loads = math.prod(len(axis.values) for axis in study.space.axes if axis.name in study.loads)

@@ -12,13 +12,13 @@ import click
 
 from modeldyno import codec
 from modeldyno.cli import options as cli_options
-from modeldyno.cli import quantity
-from modeldyno.cli.help_pages import Command
-from modeldyno.cli.output_options import Places
-from modeldyno.cli.printing import listened, print_blocks
+from modeldyno.cli import quantity_callback
+from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.output_options import OutputTargets
+from modeldyno.cli.printing import ignore_broken_pipe, print_blocks
 from modeldyno.comparison.history import trend_of
 from modeldyno.core.comparison.trend import LONGEST
-from modeldyno.documents.write import check, write
+from modeldyno.documents.write import check_format, write
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, OK
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.trend import Trend
 
 
-@click.command(name="trend", cls=Command)
+@click.command(name="trend", cls=HelpCommand)
 @click.argument("model")
 @click.option("--metric", metavar="QUERY", help="Such as latency.p99; by default the typical latency.")
 @click.option("--backend", help="Only results of this backend.")
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     "--smallest",
     default="3%",
     show_default=True,
-    callback=quantity("1"),
+    callback=quantity_callback("1"),
     help="Smallest change that matters.",
 )
 @click.option("--fail-on-regression", is_flag=True, help="Exit 1 if a regression persists.")
@@ -70,14 +70,14 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     if not 0 < options["smallest"] < 1:
         raise RequestError("--smallest takes a fraction below 100%, such as 3%.")
     hook = _split_command(options["hook"])
-    targets = Places(json=options["json_path"], store=False)
+    targets = OutputTargets(json=options["json_path"], store=False)
     if options["output"]:
-        check(Path(options["output"]))
+        check_format(Path(options["output"]))
     history = trend_of(
         options["model"],
         metric=options["metric"],
         backend=options["backend"],
-        settings=request.settings(options["settings"]),
+        settings=request.parse_settings(options["settings"]),
         limit=options["limit"],
         smallest=options["smallest"],
     )
@@ -86,7 +86,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     if options["output"]:
         write(history, Path(options["output"]))
     if not targets.silent:
-        with listened():
+        with ignore_broken_pipe():
             _print_trend(history, quiet=options["quiet"])
             targets.told()
     if history.regressions and hook:

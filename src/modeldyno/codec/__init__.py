@@ -67,7 +67,7 @@ def _with_certificates(result: Result) -> dict[str, Any]:
 
 def encode_several(results: Iterable[Result]) -> bytes:
     """Encode Results as a JSON array, in their order."""
-    return array(map(encode, results))
+    return json_array(map(encode, results))
 
 
 def encode_document(document: Any) -> bytes:
@@ -75,7 +75,7 @@ def encode_document(document: Any) -> bytes:
     return msgspec.json.format(_to_json(document), indent=1) + b"\n"
 
 
-def array(documents: Iterable[bytes]) -> bytes:
+def json_array(documents: Iterable[bytes]) -> bytes:
     """Join encoded documents to one JSON array."""
     return b"[\n" + b",\n".join(document.rstrip() for document in documents) + b"\n]\n"
 
@@ -274,7 +274,7 @@ def read(path: Path) -> Result:
     Raises:
         RequestError: the file cannot be read, or is not a Result.
     """
-    return decode(content(path), origin=str(path))
+    return decode(read_document_bytes(path), origin=str(path))
 
 
 def read_all(path: Path) -> tuple[Result, ...]:
@@ -283,7 +283,7 @@ def read_all(path: Path) -> tuple[Result, ...]:
     Raises:
         RequestError: the file cannot be read, or one of them is not a Result.
     """
-    data = content(path)
+    data = read_document_bytes(path)
     if not data.lstrip().startswith(b"["):
         return (decode(data, origin=str(path)),)
     try:
@@ -301,7 +301,7 @@ def read_study(path: Path) -> Study:
     Raises:
         RequestError: the file cannot be read, or is not a Study.
     """
-    return decode_study(content(path), origin=str(path))
+    return decode_study(read_document_bytes(path), origin=str(path))
 
 
 def read_comparison(path: Path) -> Comparison:
@@ -310,23 +310,23 @@ def read_comparison(path: Path) -> Comparison:
     Raises:
         RequestError: the file cannot be read, or is not a Comparison.
     """
-    return decode_comparison(content(path), origin=str(path))
+    return decode_comparison(read_document_bytes(path), origin=str(path))
 
 
-def kind_of(path: Path) -> str:
+def read_kind(path: Path) -> str:
     """Return the ``kind`` of a document file, such as ``study`` or ``comparison``; empty for a Result.
 
     Raises:
         RequestError: the file cannot be read.
     """
-    match = _KIND.match(content(path))
+    match = _KIND.match(read_document_bytes(path))
     return match[1].decode() if match else ""
 
 
 _KIND = re.compile(rb'\s*\{\s*"kind"\s*:\s*"(\w+)"')
 
 
-def content(path: Path) -> bytes:
+def read_document_bytes(path: Path) -> bytes:
     """Read a file that was named by the user.
 
     Raises:

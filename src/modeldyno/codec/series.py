@@ -9,7 +9,7 @@ import msgspec
 
 from modeldyno import codec
 from modeldyno.core.comparison.comparison import Comparison
-from modeldyno.core.comparison.saved_kinds import KINDS, Conclusion, kind_of
+from modeldyno.core.comparison.saved_kinds import KINDS, SeriesDocument, kind_of
 from modeldyno.core.load.load_curve import SCHEMA
 from modeldyno.errors import RequestError, UnreadableDocument
 
@@ -20,7 +20,7 @@ _MALFORMED = (msgspec.MsgspecError, AttributeError, LookupError, RecursionError,
 """Errors that reading a damaged document may raise."""
 
 
-def encode(conclusion: Conclusion, **derived: Any) -> bytes:
+def encode(conclusion: SeriesDocument, **derived: Any) -> bytes:
     """Encode a Conclusion as JSON; an unbounded end of an interval is null.
 
     Data derived from a load series, such as the replicas that a demand takes, is for other programs, and
@@ -32,7 +32,7 @@ def encode(conclusion: Conclusion, **derived: Any) -> bytes:
     return codec.encode_document(plain)
 
 
-def decode(data: bytes | str, *, origin: str = "the document") -> Conclusion:
+def decode(data: bytes | str, *, origin: str = "the document") -> SeriesDocument:
     """Decode a Conclusion of any schema version.
 
     Raises:
@@ -80,10 +80,10 @@ def _restore_infinite_ends(part: Any) -> Any:
             return part
 
 
-def read(path: Path) -> Conclusion:
+def read(path: Path) -> SeriesDocument:
     """Read a Conclusion from a file.
 
     Raises:
         RequestError: the file cannot be read, or is not a Conclusion.
     """
-    return decode(codec.content(path), origin=str(path))
+    return decode(codec.read_document_bytes(path), origin=str(path))

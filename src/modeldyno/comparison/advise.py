@@ -11,39 +11,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.comparison.advise_session import BASELINE, FEWEST, MAX_TIME, TIMED, TOLERANCE, Trial, Wish
+from modeldyno.comparison.advise_session import (
+    BASELINE,
+    FEWEST,
+    MAX_TIME,
+    TIMED,
+    TOLERANCE,
+    AdviseOptions,
+    AdviseSession,
+)
 from modeldyno.core.advice.advice import (
     Advice,
-    Tried,
-    best,
+    TriedSetting,
+    best_finalist,
     candidates,
-    combinations,
-    gain,
-    helped,
-    promising,
+    final_candidates,
+    relative_gain,
+    which_helped,
+    worth_rounds,
 )
 from modeldyno.core.advice.bottleneck import bottleneck
 from modeldyno.core.advice.finding import Case
 from modeldyno.core.advice.rules import findings
-from modeldyno.core.comparison.build import enriched
+from modeldyno.core.comparison.build import with_second_pass
 from modeldyno.core.spec.static_options import HERE, Mode
 from modeldyno.core.study.search_space import parse_axis
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.interfaces import HasSpace
 from modeldyno.runtime.engine import serves
-from modeldyno.views.advice.findings import typed
+from modeldyno.views.advice.findings import command_for_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.advice.advice import Candidate
+    from modeldyno.core.advice.advice import CandidateSettings
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.job import Job
     from modeldyno.core.study.search_space import Axis
-    from modeldyno.runtime.session import Campaign
+    from modeldyno.runtime.session import RunSession
 
-__all__ = ["MAX_TIME", "TOLERANCE", "Wish", "advise"]
+__all__ = ["MAX_TIME", "TOLERANCE", "AdviseOptions", "advise"]
 
 _WATCH_PROBES = {("static", "ops", "layers"): 4.0, ("static", "ops"): 3.0, ("static",): 1.5}
 """Probes added to the timed ones, with the run time relative to a run without them. The first entry that the
@@ -61,7 +69,7 @@ _PROBE_SHARE, _MIN_PROBE_TIME = 1 / 60, 0.3
 """Share of the time that a probe of a run may measure, and its minimum in seconds."""
 
 
-def advise(job: Job, wish: Wish, campaign: Campaign) -> Iterator[Advice]:
+def advise(job: Job, wish: AdviseOptions, campaign: RunSession) -> Iterator[Advice]:
     """Try what may help; yield the Advice so far after each stage, the last one being the answer.
 
     The baseline is run, watched if there is time, and findings are derived from it. Each candidate is run
@@ -81,7 +89,7 @@ def advise(job: Job, wish: Wish, campaign: Campaign) -> Iterator[Advice]:
     """
     _check(job, wish)
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(
+        trial = AdviseSession(
             job=replace(job, plan=replace(job.plan, processes=1, max_time=_probe_time(job, wish))),
             wish=wish,
             campaign=campaign,
@@ -91,12 +99,12 @@ def advise(job: Job, wish: Wish, campaign: Campaign) -> Iterator[Advice]:
         yield from _run_stages(trial)
 
 
-def _probe_time(job: Job, wish: Wish) -> float:
+def _probe_time(job: Job, wish: AdviseOptions) -> float:
     """Return how many seconds a probe may measure, so that there is time for several candidates."""
     return min(job.plan.max_time, max(_MIN_PROBE_TIME, _PROBE_SHARE * wish.max_time))
 
 
-def _run_stages(trial: Trial) -> Iterator[Advice]:
+def _run_stages(trial: AdviseSession) -> Iterator[Advice]:
     advice = _inspect_baseline(trial)
     yield advice
     all_candidates = candidates(advice.findings, _axes(trial), advice.baseline, trial.wish.query.metric)
@@ -105,34 +113,38 @@ def _run_stages(trial: Trial) -> Iterator[Advice]:
     advice = replace(advice, tried=looked, left_out=left_out)
     yield advice
     measured = trial.in_turns(
-        promising(looked), _CANDIDATE_ROUNDS, trial.left - (1 - _ROUNDS_SHARE) * remaining
+        worth_rounds(looked), _CANDIDATE_ROUNDS, trial.left - (1 - _ROUNDS_SHARE) * remaining
     )
     advice = replace(advice, tried=_merge_measured(looked, measured))
     yield advice
-    finalists = combinations(helped(advice.tried, trial.wish.tolerance))
+    finalists = final_candidates(which_helped(advice.tried, trial.wish.tolerance))
     if not measured:  # there was no time for both: confirm the most promising candidate at once
         finalists = _most_promising(looked, trial.wish.tolerance)
     if not finalists or trial.campaign.interrupted():
         return
     finals = _measure_finalists(trial, advice, finalists)
-    chosen = best(finals, trial.wish.tolerance)
+    chosen = best_finalist(finals, trial.wish.tolerance)
     command = "" if chosen is None else _command(trial, advice, chosen.candidate)
     yield replace(advice, finals=finals, best=chosen, command=command)
 
 
-def _reserve(trial: Trial, whole: float) -> float:
+def _reserve(trial: AdviseSession, whole: float) -> float:
     """Return the seconds reserved for rounds: enough to confirm one candidate, or else none."""
     reserve = max((1 - _FIRST_LOOK_SHARE) * whole, 2 * FEWEST * trial.cost)
     return reserve if whole - reserve >= _MIN_FIRST_LOOKS * trial.cost else 0.0
 
 
-def _most_promising(looked: Sequence[Tried], tolerance: float) -> tuple[Candidate, ...]:
+def _most_promising(looked: Sequence[TriedSetting], tolerance: float) -> tuple[CandidateSettings, ...]:
     """Return the candidate with the largest gain at its first look, if any gained."""
-    gained = [tried for tried in promising(looked) if gain(tried.change) > 0 and tried.error <= tolerance]
+    gained = [
+        tried
+        for tried in worth_rounds(looked)
+        if relative_gain(tried.change) > 0 and tried.error <= tolerance
+    ]
     return tuple(tried.candidate for tried in gained[:1])
 
 
-def _check(job: Job, wish: Wish) -> None:
+def _check(job: Job, wish: AdviseOptions) -> None:
     if serves(job.backend):
         raise RequestError(
             "modeldyno advise runs a model within a process; for a server, see what modeldyno show RESULT "
@@ -146,14 +158,14 @@ def _check(job: Job, wish: Wish) -> None:
         )
 
 
-def _command(trial: Trial, advice: Advice, candidate: Candidate) -> str:
-    return typed(advice.baseline, trial.of(candidate), plugins.backend(trial.job.backend).knobs)
+def _command(trial: AdviseSession, advice: Advice, candidate: CandidateSettings) -> str:
+    return command_for_job(advice.baseline, trial.of(candidate), plugins.backend(trial.job.backend).knobs)
 
 
 # --- the stages ------------------------------------------------------------------------------------
 
 
-def _inspect_baseline(trial: Trial) -> Advice:
+def _inspect_baseline(trial: AdviseSession) -> Advice:
     """Run the baseline, then watch it with further probes.
 
     Raises:
@@ -176,7 +188,7 @@ def _inspect_baseline(trial: Trial) -> Advice:
     )
 
 
-def _with_watched_run(trial: Trial, result: Result) -> Result:
+def _with_watched_run(trial: AdviseSession, result: Result) -> Result:
     """Add the observations of as many probes as the backend supports and as there is time for."""
     job = replace(trial.job, inspection=replace(trial.job.inspection, devices=(HERE,), modules=True))
     for probes, times in _WATCH_PROBES.items():
@@ -186,11 +198,11 @@ def _with_watched_run(trial: Trial, result: Result) -> Result:
             watched = trial.look(job, "watched", "baseline, watched", probes=probes, timeout=trial.left)
         except RequestError:
             continue  # the backend cannot be watched with these probes
-        return enriched(result, watched)
+        return with_second_pass(result, watched)
     return result
 
 
-def _axes(trial: Trial) -> tuple[Axis, ...]:
+def _axes(trial: AdviseSession) -> tuple[Axis, ...]:
     """Return the axes that the backend suggests trying."""
     backend = plugins.backend(trial.job.backend)
     if not trial.wish.space or not isinstance(backend, HasSpace):
@@ -200,13 +212,13 @@ def _axes(trial: Trial) -> tuple[Axis, ...]:
 
 
 def _first_looks(
-    trial: Trial, baseline: Result, all_candidates: tuple[Candidate, ...], reserve: float
-) -> tuple[tuple[Tried, ...], tuple[Candidate, ...]]:
+    trial: AdviseSession, baseline: Result, all_candidates: tuple[CandidateSettings, ...], reserve: float
+) -> tuple[tuple[TriedSetting, ...], tuple[CandidateSettings, ...]]:
     """Run each candidate once while time allows; return what was tried, and what was left out.
 
     `reserve` is the time in seconds to leave for the later stages.
     """
-    looked: list[Tried] = []
+    looked: list[TriedSetting] = []
     for number, candidate in enumerate(all_candidates):
         if trial.campaign.interrupted():
             break
@@ -220,13 +232,17 @@ def _first_looks(
     return tuple(looked), ()
 
 
-def _merge_measured(looked: Sequence[Tried], measured: Sequence[Tried]) -> tuple[Tried, ...]:
+def _merge_measured(
+    looked: Sequence[TriedSetting], measured: Sequence[TriedSetting]
+) -> tuple[TriedSetting, ...]:
     """Replace first looks by measurements in rounds where there are any."""
     by_candidate = {id(tried.candidate): tried for tried in measured}
     return tuple(by_candidate.get(id(tried.candidate), tried) for tried in looked)
 
 
-def _measure_finalists(trial: Trial, advice: Advice, finalists: Sequence[Candidate]) -> tuple[Tried, ...]:
+def _measure_finalists(
+    trial: AdviseSession, advice: Advice, finalists: Sequence[CandidateSettings]
+) -> tuple[TriedSetting, ...]:
     """Measure the finalists again; a combination is first run once."""
     already_tried = {id(tried.candidate): tried for tried in advice.tried}
     runnable = [

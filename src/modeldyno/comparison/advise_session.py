@@ -9,20 +9,20 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from modeldyno.comparison.run import in_turns
-from modeldyno.core.advice.advice import Candidate, Tried, with_outputs
-from modeldyno.core.comparison.build import Question, contrast
-from modeldyno.core.comparison.schedule import Turns
+from modeldyno.comparison.run import run_rounds
+from modeldyno.core.advice.advice import CandidateSettings, TriedSetting, with_outputs
+from modeldyno.core.comparison.build import CompareOptions, compare_results
+from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.job import Job
 from modeldyno.data import outputs
 from modeldyno.errors import ModelDynoError
-from modeldyno.runtime.session import Campaign
+from modeldyno.runtime.session import RunSession
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.comparison.comparison import Contrast
+    from modeldyno.core.comparison.comparison import CandidateComparison
     from modeldyno.core.result.result import Result
 
 TOLERANCE = 0.01
@@ -39,11 +39,11 @@ _FIRST_LOOK_TIMEOUT_SHARE = 1 / 3
 _MIN_TIMEOUT = 1.0
 """Seconds granted to a look at least."""
 _MIN_COST = 1e-6
-_UNCHANGED = Candidate(codes=(), settings={})
+_UNCHANGED = CandidateSettings(codes=(), settings={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class AdviseOptions:
     """Options of an advise session."""
 
     query: Query
@@ -55,12 +55,12 @@ class Wish:
 
 
 @dataclass(slots=True, kw_only=True)
-class Trial:
+class AdviseSession:
     """One advise session; it times its runs, to estimate what the next would take."""
 
     job: Job
-    wish: Wish
-    campaign: Campaign
+    wish: AdviseOptions
+    campaign: RunSession
     folder: Path
     begun: float
     """Start of the session, in monotonic seconds."""
@@ -84,7 +84,7 @@ class Trial:
             _MIN_TIMEOUT, 2 * max(self.times, default=0.0), _FIRST_LOOK_TIMEOUT_SHARE * self.wish.max_time
         )
 
-    def of(self, candidate: Candidate) -> Job:
+    def of(self, candidate: CandidateSettings) -> Job:
         """Return the Job with the settings of a candidate."""
         return self.job.at(candidate.settings)
 
@@ -107,7 +107,7 @@ class Trial:
             observation=replace(job.observation, outputs=str(self.folder / f"{name}.npz")),
         )
         started = time.monotonic()
-        result = self.campaign.execute(look_job, watch=self.campaign.labelled(label))
+        result = self.campaign.execute(look_job, watch=self.campaign.label_progress(label))
         if not probes:
             self.times.append(time.monotonic() - started)
         artifacts = tuple(
@@ -115,7 +115,9 @@ class Trial:
         )
         return replace(result, job=replace(result.job, observation=job.observation), artifacts=artifacts)
 
-    def first_look(self, baseline: Result, candidate: Candidate, name: str, label: str) -> Tried:
+    def first_look(
+        self, baseline: Result, candidate: CandidateSettings, name: str, label: str
+    ) -> TriedSetting:
         """Run a candidate once, to see whether it works, about how fast, and what it does to the outputs.
 
         Args:
@@ -128,20 +130,22 @@ class Trial:
             timeout = max(_MIN_TIMEOUT, min(self.patience, self.left))
             result = self.look(self.of(candidate), name, label, timeout=timeout)
         except ModelDynoError as error:  # this model or machine does not support the setting
-            return Tried(candidate=candidate, failure=str(error))
+            return TriedSetting(candidate=candidate, failure=str(error))
         if result.failures:
-            return Tried(candidate=candidate, failure=result.failures[0].message)
-        change, *others = contrast(baseline, result, self.question).changes
-        tried = Tried(candidate=candidate, change=change, beside=tuple(others))
+            return TriedSetting(candidate=candidate, failure=result.failures[0].message)
+        change, *others = compare_results(baseline, result, self.question).changes
+        tried = TriedSetting(candidate=candidate, change=change, beside=tuple(others))
         return _with_output_agreement(tried, self.folder / f"{BASELINE}.npz", self.folder / f"{name}.npz")
 
     @property
-    def question(self) -> Question:
+    def question(self) -> CompareOptions:
         """What is compared: the requested metric, and the time of a call."""
         metrics = tuple(dict.fromkeys((str(self.wish.query), _SECONDARY_METRIC)))
-        return Question(metrics=metrics, why=False)
+        return CompareOptions(metrics=metrics, why=False)
 
-    def in_turns(self, chosen: Sequence[Tried], rounds: int, seconds: float) -> tuple[Tried, ...]:
+    def in_turns(
+        self, chosen: Sequence[TriedSetting], rounds: int, seconds: float
+    ) -> tuple[TriedSetting, ...]:
         """Measure candidates in rounds with the baseline; if time is short, only the first ones.
 
         Args:
@@ -157,9 +161,9 @@ class Trial:
             return ()
         settings = (_UNCHANGED, *(tried.candidate for tried in affordable_candidates))
         comparisons = tuple(
-            in_turns(
+            run_rounds(
                 [self._timed_job(candidate) for candidate in settings],
-                Turns(sides=sides, first=round_count, most=round_count, max_time=seconds),
+                RoundSchedule(sides=sides, first=round_count, most=round_count, max_time=seconds),
                 self.question,
                 self.campaign,
             )
@@ -172,16 +176,16 @@ class Trial:
             for tried, comparison in zip(affordable_candidates, latest.contrasts, strict=True)
         )
 
-    def _timed_job(self, candidate: Candidate) -> Job:
+    def _timed_job(self, candidate: CandidateSettings) -> Job:
         job = self.of(candidate)
         return replace(job, probes=TIMED, plan=replace(job.plan, timeout=job.plan.timeout or self.patience))
 
 
-def _with_output_agreement(tried: Tried, baseline: Path, candidate: Path) -> Tried:
+def _with_output_agreement(tried: TriedSetting, baseline: Path, candidate: Path) -> TriedSetting:
     """Compare the outputs with those of the baseline; with another batch size, the samples in both."""
     with suppress(OSError):
         try:
-            before, after = outputs.load(baseline), outputs.load(candidate)
+            before, after = outputs.load_call(baseline), outputs.load_call(candidate)
             agreement = outputs.agreement(*outputs.shared_samples(before, after))
             return with_outputs(tried, agreement)
         except ValueError as error:
@@ -189,7 +193,7 @@ def _with_output_agreement(tried: Tried, baseline: Path, candidate: Path) -> Tri
     return with_outputs(tried, (), "the outputs were not saved")
 
 
-def _with_changes(tried: Tried, comparison: Contrast, rounds: int) -> Tried:
+def _with_changes(tried: TriedSetting, comparison: CandidateComparison, rounds: int) -> TriedSetting:
     failures = comparison.candidate.failures
     if failures:
         return replace(tried, failure=failures[0].message)

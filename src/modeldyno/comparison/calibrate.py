@@ -10,17 +10,17 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.change_test import numbers
-from modeldyno.core.comparison.default_metrics import SMALLEST, exact, headlines
+from modeldyno.core.comparison.change_test import process_numbers
+from modeldyno.core.comparison.default_metrics import SMALLEST, headline_queries, is_count
 from modeldyno.core.comparison.gate_calibration import POWER, Calibration, calibrate
-from modeldyno.core.comparison.gate_rule import Rule
+from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Progressed, merge
 from modeldyno.core.stats.statistics import share_interval
 from modeldyno.errors import ModelDynoError, RequestError, RunFailed
 from modeldyno.runtime.engine import INTERRUPTED
-from modeldyno.runtime.session import silent
+from modeldyno.runtime.session import ignore_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces import Store
-    from modeldyno.runtime.session import Campaign
+    from modeldyno.runtime.session import RunSession
 
 TAG = "doctor"
 """Tag of the runs of a model against itself, from which a machine is judged."""
@@ -42,7 +42,7 @@ _BUSY_LOAD = 0.5
 """Load average per core above which the machine counts as busy with something else."""
 
 
-def against_itself(job: Job, campaign: Campaign, *, budget: float) -> Result:
+def run_against_itself(job: Job, campaign: RunSession, *, budget: float) -> Result:
     """Run a Job in fresh processes until time is up; return them pooled, in the order in which they ran.
 
     Raises:
@@ -55,7 +55,7 @@ def against_itself(job: Job, campaign: Campaign, *, budget: float) -> Result:
         if len(results) >= FEWEST_PROCESSES and spent + _SIDES * spent / len(results) > budget:
             break
         campaign.watch(Progressed(stage=f"process {len(results) + 1} and {len(results) + 2}"))
-        pair = replace(campaign, watch=silent).play([("", job)] * _SIDES)
+        pair = replace(campaign, watch=ignore_event).run_round([("", job)] * _SIDES)
         completed = [result for result in map(_completed, pair) if result is not None]
         if len(completed) < _SIDES:
             break
@@ -83,8 +83,8 @@ def _completed(result: Result | ModelDynoError) -> Result | None:
     return None if any(doubt.code == INTERRUPTED.code for doubt in result.doubts) else result
 
 
-def calibration(
-    result: Result, rule: Rule, *, rounds: int, comparisons: int, smallest: Mapping[str, float] = SMALLEST
+def rehearse_gate(
+    result: Result, rule: GateRule, *, rounds: int, comparisons: int, smallest: Mapping[str, float] = SMALLEST
 ) -> Calibration:
     """Rehearse a gate on the processes of a Result, in the order in which they ran.
 
@@ -92,7 +92,9 @@ def calibration(
         RequestError: it has too few processes, or no metric that a gate could judge.
     """
     values_by_query = {
-        query: values for query in headlines(result, result) if (values := _varying_numbers(result, query))
+        query: values
+        for query in headline_queries(result, result)
+        if (values := _varying_numbers(result, query))
     }
     if not values_by_query or result.processes < FEWEST_PROCESSES:
         raise RequestError(
@@ -106,11 +108,11 @@ def _varying_numbers(result: Result, query: Query) -> list[float]:
     """Return the values by process if they vary and are positive, otherwise none."""
     measurement = result.find(query.metric, query.scope)
     assert measurement is not None
-    values = [] if exact(measurement) else numbers(query, measurement)
+    values = [] if is_count(measurement) else process_numbers(query, measurement)
     return values if values and min(values) > 0 else []
 
 
-def kept_calibration(store: Store, result: Result) -> Result | None:
+def find_calibration_run(store: Store, result: Result) -> Result | None:
     """Return the newest run of a model against itself on the hardware of a Result."""
     for entry in store.find(tag=TAG, limit=_STORED_LIMIT):
         stored = store.get(entry.id)
@@ -119,14 +121,14 @@ def kept_calibration(store: Store, result: Result) -> Result | None:
     return None
 
 
-def told_calibration(kept: Result) -> str:
+def describe_stored_calibration(kept: Result) -> str:
     """Describe the gate's error rate on the machine from a stored run of a model against itself."""
     rounds = max(1, kept.processes // _SIDES)
-    rehearsed = calibration(kept, Rule(), rounds=rounds, comparisons=_REHEARSAL_COUNT)
-    return f"on this machine (doctor of {kept.created[:10]}, {kept.name}): {told(rehearsed, rounds)}"
+    rehearsed = rehearse_gate(kept, GateRule(), rounds=rounds, comparisons=_REHEARSAL_COUNT)
+    return f"on this machine (doctor of {kept.created[:10]}, {kept.name}): {describe_calibration(rehearsed, rounds)}"
 
 
-def told(rehearsed: Calibration, rounds: int) -> str:
+def describe_calibration(rehearsed: Calibration, rounds: int) -> str:
     """Describe how often the gate is wrong, and what it detects."""
     upper_bound = share_interval(rehearsed.alarms, rehearsed.comparisons)[1]
     detectable = (
@@ -141,7 +143,7 @@ def told(rehearsed: Calibration, rounds: int) -> str:
     )
 
 
-def advice(result: Result) -> Iterator[Doubt]:
+def suggest_improvements(result: Result) -> Iterator[Doubt]:
     """Yield what to change on the machine, or in its use, so that the gate detects smaller changes."""
     conditions, hardware = result.environment.conditions, result.environment.hardware
     governor = str(conditions.get("governor", "performance"))

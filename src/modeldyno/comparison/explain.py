@@ -13,10 +13,10 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.comparison.run import called, comparison, failed, in_turns
-from modeldyno.core.comparison.build import Question, enriched
-from modeldyno.core.comparison.comparison import Comparison, Contrast, Outcome
-from modeldyno.core.comparison.schedule import Turns
+from modeldyno.comparison.run import any_failed, build_comparison, run_rounds, side_label
+from modeldyno.core.comparison.build import CompareOptions, with_second_pass
+from modeldyno.core.comparison.comparison import CandidateComparison, ChangeVerdict, Comparison
+from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import merge
 from modeldyno.core.spec.input_spec import InputSpec
@@ -26,7 +26,7 @@ from modeldyno.core.spec.static_options import Mode
 from modeldyno.data import outputs
 from modeldyno.errors import RequestError
 from modeldyno.runtime.engine import serves
-from modeldyno.runtime.session import silent
+from modeldyno.runtime.session import ignore_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces import Feed
-    from modeldyno.runtime.session import Campaign
+    from modeldyno.runtime.session import RunSession
 
 _WATCH_PROBES = (("static", "layers", "ops", "memory"), ("static", "layers", "ops"), ("static",), ())
 """Probes that show where time and memory go; the first entry that the backends support is used."""
@@ -63,8 +63,8 @@ CLOSE, COSINE = 0.01, 0.999
 """Outputs that differ by more, relative to their largest value, or have a lower cosine, are doubted."""
 
 
-def carried_out(
-    jobs: Sequence[Job], turns: Turns, question: Question, campaign: Campaign
+def run_comparison(
+    jobs: Sequence[Job], turns: RoundSchedule, question: CompareOptions, campaign: RunSession
 ) -> Comparison | None:
     """Run Jobs in turns until there is a verdict, then look for causes; None if nothing was finished.
 
@@ -76,17 +76,17 @@ def carried_out(
     limit = turns.max_time
     first = replace(turns, max_time=limit * _ROUNDS_SHARE) if why and limit is not None else turns
     jobs = _shorten_probes(jobs, first)
-    for latest in in_turns(jobs, first, question, campaign):
+    for latest in run_rounds(jobs, first, question, campaign):
         last = latest
-    if last is None or not why or failed(last) or campaign.interrupted():
+    if last is None or not why or any_failed(last) or campaign.interrupted():
         return last
     budget = _Budget(
         run=(time.monotonic() - started) / len(last.sequence), end=inf if limit is None else started + limit
     )
-    return explained(last, jobs, turns, question, campaign, budget)
+    return explain_comparison(last, jobs, turns, question, campaign, budget)
 
 
-def _shorten_probes(jobs: Sequence[Job], turns: Turns) -> Sequence[Job]:
+def _shorten_probes(jobs: Sequence[Job], turns: RoundSchedule) -> Sequence[Job]:
     """Shorten the probes so that enough rounds for a verdict fit into the time; at least one is run."""
     if turns.max_time is None:
         return jobs
@@ -123,12 +123,12 @@ class _Budget:
         return self.left // seconds if isfinite(self.left) and seconds else inf
 
 
-def explained(
+def explain_comparison(
     compared: Comparison,
     jobs: Sequence[Job],
-    turns: Turns,
-    question: Question,
-    campaign: Campaign,
+    turns: RoundSchedule,
+    question: CompareOptions,
+    campaign: RunSession,
     budget: _Budget,
 ) -> Comparison:
     """Add how far the outputs agree, and if anything changed, how layers, operators and memory differ.
@@ -141,10 +141,12 @@ def explained(
         changed = _changed_metrics(compared)
         watched, complete = _watch_each(jobs, paths, changed, campaign, budget)
         merged = [
-            result if watched_result is None else enriched(result, _without_output_file(watched_result, path))
+            result
+            if watched_result is None
+            else with_second_pass(result, _without_output_file(watched_result, path))
             for result, watched_result, path in zip(results, watched, paths, strict=True)
         ]
-        explained_comparison = comparison(
+        explained_comparison = build_comparison(
             merged, question, turns=turns, order=compared.order, sequence=compared.sequence
         )
         contrasts = tuple(
@@ -161,13 +163,13 @@ def explained(
 
 def _changed_metrics(compared: Comparison) -> set[str]:
     """Return the metrics that are better or worse."""
-    outcomes = {Outcome.BETTER, Outcome.WORSE}
+    outcomes = {ChangeVerdict.BETTER, ChangeVerdict.WORSE}
     changes = (change for side in compared.contrasts for change in side.changes)
     return {change.query.metric for change in changes if change.outcome in outcomes}
 
 
 def _watch_each(
-    jobs: Sequence[Job], paths: Sequence[Path], changed: set[str], campaign: Campaign, budget: _Budget
+    jobs: Sequence[Job], paths: Sequence[Path], changed: set[str], campaign: RunSession, budget: _Budget
 ) -> tuple[list[Result | None], bool]:
     """Watch each model with the same probes: as many as all backends support and as there is time for.
 
@@ -184,11 +186,13 @@ def _watch_each(
             continue
         runs_by_side: list[list[Result]] = [[] for _ in jobs]
         try:
-            sides = [side for _, order in Turns(sides=len(jobs)).rounds(0, int(times)) for side in order]
+            sides = [
+                side for _, order in RoundSchedule(sides=len(jobs)).rounds(0, int(times)) for side in order
+            ]
             for number, side in enumerate(sides, 1):
-                label = f"looking for causes, {number} of {len(sides)}, {called(side, len(jobs))}"
+                label = f"looking for causes, {number} of {len(sides)}, {side_label(side, len(jobs))}"
                 job = _watch_job(jobs[side], paths[side], probes, budget.left)
-                runs_by_side[side].append(campaign.execute(job, watch=campaign.labelled(label)))
+                runs_by_side[side].append(campaign.execute(job, watch=campaign.label_progress(label)))
                 if campaign.interrupted() or budget.left <= 0:
                     break
         except RequestError:
@@ -220,15 +224,20 @@ def _without_output_file(watched: Result, path: Path) -> Result:
 
 
 def _with_outputs(
-    compared: Contrast, job: Job, baseline: Path, candidate: Path, campaign: Campaign, budget: _Budget
-) -> Contrast:
+    compared: CandidateComparison,
+    job: Job,
+    baseline: Path,
+    candidate: Path,
+    campaign: RunSession,
+    budget: _Budget,
+) -> CandidateComparison:
     """Compare the outputs, or add a doubt that says why that is impossible."""
     if not baseline.is_file() or not candidate.is_file():
         return compared
-    expected_inputs, expected_outputs = outputs.load(baseline)
+    expected_inputs, expected_outputs = outputs.load_call(baseline)
     try:
-        actual_inputs, actual_outputs = outputs.load(candidate)
-        if not outputs.alike(expected_inputs, actual_inputs):
+        actual_inputs, actual_outputs = outputs.load_call(candidate)
+        if not outputs.same_values(expected_inputs, actual_inputs):
             actual_inputs, actual_outputs = _run_with_inputs(
                 job, expected_inputs, actual_inputs, candidate, campaign, budget
             )
@@ -249,7 +258,7 @@ def _with_outputs(
 
 
 def _run_with_inputs(
-    job: Job, expected: Feed, original: Feed, path: Path, campaign: Campaign, budget: _Budget
+    job: Job, expected: Feed, original: Feed, path: Path, campaign: RunSession, budget: _Budget
 ) -> tuple[Feed, Feed]:
     """Call a candidate with the inputs of the baseline, by its own names; return its inputs and outputs.
 
@@ -261,17 +270,17 @@ def _run_with_inputs(
     kinds = [[(values.shape, values.dtype) for values in feed.values()] for feed in (expected, original)]
     if kinds[0] != kinds[1]:
         raise ValueError("their inputs differ in number, shape or dtype")
-    files = outputs.save(expected, path.parent)
+    files = outputs.save_inputs(expected, path.parent)
     names = original if expected.keys() != original.keys() else expected
     inputs = tuple(InputSpec(name=name, source=str(file)) for name, file in zip(names, files, strict=True))
     rows = {values.shape[0] for values in expected.values() if values.shape}
     rerun = job.at({BATCH_SIZE.name: rows.pop()}) if len(rows) == 1 else job
     path.unlink()
-    campaign.execute(replace(_watch_job(rerun, path, (), budget.left), inputs=inputs), watch=silent)
+    campaign.execute(replace(_watch_job(rerun, path, (), budget.left), inputs=inputs), watch=ignore_event)
     if not path.is_file():
         raise ValueError("the candidate failed with the inputs of the baseline")
-    actual, returned = outputs.load(path)
-    if not outputs.alike(expected, actual):
+    actual, returned = outputs.load_call(path)
+    if not outputs.same_values(expected, actual):
         raise ValueError("the candidate was not run with the inputs of the baseline")
     return actual, returned
 

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.comparison.history import scatter_of
-from modeldyno.comparison.operands import again
-from modeldyno.comparison.run import called
-from modeldyno.core.comparison.build import Question, contrast, other_shapes, selected
-from modeldyno.core.comparison.change_test import changes
-from modeldyno.core.comparison.default_metrics import headlines
-from modeldyno.core.comparison.gate_report import Checked
+from modeldyno.comparison.operands import rerun_job
+from modeldyno.comparison.run import side_label
+from modeldyno.core.comparison.build import CompareOptions, compare_results, other_shapes, selected_queries
+from modeldyno.core.comparison.change_test import judge_changes
+from modeldyno.core.comparison.default_metrics import headline_queries
+from modeldyno.core.comparison.gate_report import GateReport
 from modeldyno.core.comparison.gate_rule import (
-    Rule,
-    Ruling,
+    GateDecision,
+    GateRule,
     check_directions,
-    evident,
-    rule_on,
-    rule_on_stored,
+    decide_gate,
+    decide_gate_on_stored,
+    is_evident,
 )
-from modeldyno.core.comparison.schedule import Turns
+from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Result, merge
@@ -32,7 +32,7 @@ from modeldyno.documents.lookup import find
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.profiling.resolve_model import refers_to_model
 from modeldyno.runtime.engine import INTERRUPTED
-from modeldyno.runtime.session import Campaign
+from modeldyno.runtime.session import RunSession
 from modeldyno.views.text import count
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _SEARCH_LIMIT, _LISTED_NAMES = 500, 6
 """Baselines of a branch that are searched, and names listed in an error."""
 
 
-def baseline_of(word: str, *names: str) -> Result:
+def find_baseline(word: str, *names: str) -> Result:
     """Find a baseline: a file, an id, a tag; after ``@`` the newest that was stored for a branch.
 
     Args:
@@ -94,35 +94,41 @@ def find_result(word: str) -> Result:
 # --- what was measured -------------------------------------------------------------------------------
 
 
-def checked(baseline: Result, candidate: Result, question: Question, rule: Rule | None = None) -> Checked:
+def check_stored(
+    baseline: Result, candidate: Result, question: CompareOptions, rule: GateRule | None = None
+) -> GateReport:
     """Judge a stored Result against another, without measuring.
 
     Raises:
         RequestError: the hardware differs, or a metric cannot be judged.
     """
-    rule = rule or Rule()
+    rule = rule or GateRule()
     queries = _queries(baseline, candidate, question)
-    compared = contrast(baseline, candidate, question)  # refuses incomparable results
+    compared = compare_results(baseline, candidate, question)  # refuses incomparable results
     _check_work(baseline, candidate, question)
     history = scatter_of(baseline, candidate, queries)
     alarm, passing = (
-        changes(
+        judge_changes(
             baseline, candidate, smallest=question.smallest, queries=queries, level=level, history=history
         )
         for level in (rule.alarm, rule.passing)
     )
-    ruling = rule_on_stored(alarm, passing, {query for query, noise in history.items() if noise.covers})
+    ruling = decide_gate_on_stored(
+        alarm, passing, {query for query, noise in history.items() if noise.covers}
+    )
     note = f"against {_describe_result(baseline)}, measured at another time: nothing was measured again"
-    return Checked(result=candidate, baseline=baseline, ruling=ruling, notes=(note,), doubts=compared.doubts)
+    return GateReport(
+        result=candidate, baseline=baseline, ruling=ruling, notes=(note,), doubts=compared.doubts
+    )
 
 
-def _queries(baseline: Result, candidate: Result, question: Question) -> tuple[Query, ...]:
-    queries = selected(question.metrics, baseline, candidate) or headlines(baseline, candidate)
+def _queries(baseline: Result, candidate: Result, question: CompareOptions) -> tuple[Query, ...]:
+    queries = selected_queries(question.metrics, baseline, candidate) or headline_queries(baseline, candidate)
     check_directions(queries)
     return queries
 
 
-def _check_work(baseline: Result, candidate: Result, question: Question) -> None:
+def _check_work(baseline: Result, candidate: Result, question: CompareOptions) -> None:
     """Refuse Results of different work, whose difference would come from the inputs.
 
     Raises:
@@ -149,8 +155,8 @@ class _RoundRunner:
 
     baseline: Result
     job: Job
-    question: Question
-    campaign: Campaign
+    question: CompareOptions
+    campaign: RunSession
     until: float
     """Monotonic time after which no further round starts."""
     rival: Job | None
@@ -163,7 +169,7 @@ class _RoundRunner:
         """Compare the given rounds, running what is missing; None if that is impossible."""
         if not self.buy(end):
             return None
-        return changes(
+        return judge_changes(
             self.side(0, begin, end),
             self.side(1, begin, end),
             smallest=self.question.smallest,
@@ -213,10 +219,10 @@ class _RoundRunner:
     def _run_round(self, number: int) -> None:
         """Run each side once, as far as possible."""
         jobs = {1: self.job} if self.rival is None else {0: self.rival, 1: self.job}
-        ((_, order),) = Turns(sides=_SIDES).rounds(number, number + 1)
+        ((_, order),) = RoundSchedule(sides=_SIDES).rounds(number, number + 1)
         places = [place for place in order if place in jobs]
-        results = self.campaign.play(
-            [(f"round {number + 1}, {called(place, _SIDES)}", jobs[place]) for place in places]
+        results = self.campaign.run_round(
+            [(f"round {number + 1}, {side_label(place, _SIDES)}", jobs[place]) for place in places]
         )
         for place, result in zip(places, results, strict=False):
             self._keep_run(place, result)
@@ -240,9 +246,9 @@ class _RoundRunner:
         self.runs[0].clear()
 
 
-def rival_of(baseline: Result, job: Job) -> Job | None:
+def rerunnable_baseline(baseline: Result, job: Job) -> Job | None:
     """Return the Job of a baseline, if running it would not measure the candidate itself."""
-    rival = again(baseline)
+    rival = rerun_job(baseline)
     same = replace(rival, plan=job.plan, name=job.name) == replace(job, name=job.name)
     return None if same else replace(rival, plan=replace(job.plan, processes=1))
 
@@ -258,15 +264,15 @@ def _explain_change(baseline: Result, result: Result) -> str:
     return ""
 
 
-def gated(
+def run_gate(
     baseline: Result,
     job: Job,
-    question: Question,
-    rule: Rule,
-    campaign: Campaign,
+    question: CompareOptions,
+    rule: GateRule,
+    campaign: RunSession,
     *,
     max_time: float = inf,
-) -> Checked:
+) -> GateReport:
     """Measure a candidate against a baseline until there is a verdict or time is up.
 
     The baseline's model is run in turns with it if it can be run here and is unchanged; otherwise the stored
@@ -290,31 +296,31 @@ def gated(
         question=question,
         campaign=campaign,
         until=time.monotonic() + max_time,
-        rival=rival_of(baseline, job),
+        rival=rerunnable_baseline(baseline, job),
     )
     if runner.buy(1):
         sides = runner.side(0, 0, 1), runner.side(1, 0, 1)
-        contrast(*sides, question)  # refuses incomparable results
+        compare_results(*sides, question)  # refuses incomparable results
         _check_work(*sides, question)
     if runner.spent and max_time < inf:  # now that the cost of a round is known, limit their number
         affordable = int(max_time / runner.spent) * len(runner.runs[1])
         rule = replace(rule, most=max(rule.first, min(rule.most, affordable)))
-    ruling = rule_on(runner.compare, rule)
+    ruling = decide_gate(runner.compare, rule)
     rounds = len(runner.runs[1])
     if ruling.verdict is Verdict.UNDECIDED and rounds > ruling.rounds:  # time was up between two tests
-        ruling = rule_on(runner.compare, replace(rule, first=min(rule.first, rounds), most=rounds))
+        ruling = decide_gate(runner.compare, replace(rule, first=min(rule.first, rounds), most=rounds))
     if not rounds:
         raise RequestError("Nothing was measured before the interruption.")
     turns = runner.rival is not None
     baseline_side, candidate_side = runner.side(0, 0, rounds), runner.side(1, 0, rounds)
-    compared = contrast(baseline_side, candidate_side, question, in_turns=turns, paired=turns)
+    compared = compare_results(baseline_side, candidate_side, question, in_turns=turns, paired=turns)
     if campaign.interrupted():
         candidate_side = replace(
             candidate_side, doubts=tuple(dict.fromkeys((*candidate_side.doubts, INTERRUPTED)))
         )
-    if not turns and ruling.verdict is Verdict.BROKEN and not any(map(evident, ruling.worse)):
+    if not turns and ruling.verdict is Verdict.BROKEN and not any(map(is_evident, ruling.worse)):
         ruling = replace(ruling, verdict=Verdict.UNDECIDED, why=_UNSURE_ALONE)
-    return Checked(
+    return GateReport(
         result=candidate_side,
         baseline=baseline_side,
         ruling=ruling,
@@ -326,7 +332,7 @@ def gated(
 _UNSURE_ALONE = "something is worse, but the machine may have changed since the baseline was measured"
 
 
-def _describe_method(runner: _RoundRunner, rounds: int, ruling: Ruling) -> str:
+def _describe_method(runner: _RoundRunner, rounds: int, ruling: GateDecision) -> str:
     suffix = f"; {ruling.why}" if ruling.why else ""
     against = f"against {_describe_result(runner.baseline)}"
     if runner.rival is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
 from modeldyno.core.comparison.history_noise import FEWEST, scatter
-from modeldyno.core.comparison.trend import LONGEST, Reading, Trend, setup, trend, usual_query
+from modeldyno.core.comparison.trend import LONGEST, Reading, Trend, default_query, history_setup, trend
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import ModelDynoError, RequestError
@@ -62,13 +62,13 @@ def trend_of(
             e for e in matching if (e.backend, e.config) == (newest.job.backend, newest.job.config)
         ]
         results = [newest, *(store.get(entry.id) for entry in same_config if entry.id != newest.id)]
-    requested = query or usual_query(newest)
-    same = [result for result in results if setup(result) == setup(newest)]
+    requested = query or default_query(newest)
+    same = [result for result in results if history_setup(result) == history_setup(newest)]
     readings = [reading for result in same if (reading := Reading.of(result, requested)) is not None]
     if not readings:
         raise RequestError(_no_readings_message(name, requested, newest))
     left_out = len(entries) - len(readings)
-    return trend(name, requested, readings, smallest=smallest, left_out=left_out, setup=setup(newest))
+    return trend(name, requested, readings, smallest=smallest, left_out=left_out, setup=history_setup(newest))
 
 
 def scatter_of(baseline: Result, candidate: Result, queries: Iterable[Query]) -> dict[Query, Scatter]:
@@ -112,7 +112,7 @@ def _same_setup(baseline: Result, result: Result) -> bool:
         environments[0].hardware == environments[1].hardware
         and environments[0].software == environments[1].software
     )
-    return same_machine and setup(baseline) == setup(result)
+    return same_machine and history_setup(baseline) == history_setup(result)
 
 
 def _find_entries(store: Store, model: str, limit: int) -> tuple[str, Sequence[Entry]]:
@@ -131,7 +131,7 @@ def _newest_with_metric(store: Store, entries: Sequence[Entry], query: Query | N
     """Return the newest result that has the metric: an inspection, say, has no times."""
     results = (store.get(entry.id) for entry in entries)
     with_metric = (
-        result for result in results if Reading.of(result, query or usual_query(result)) is not None
+        result for result in results if Reading.of(result, query or default_query(result)) is not None
     )
     return next(with_metric, None) or store.get(entries[0].id)
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.saved_kinds import Conclusion, kind_of
+from modeldyno.core.comparison.saved_kinds import SeriesDocument, kind_of
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.best_result import winner
 from modeldyno.core.study.study import Study
-from modeldyno.documents.lookup import find_any, kept
+from modeldyno.documents.lookup import find_any, stored_result
 from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.resolve_model import refers_to_model
@@ -24,11 +24,11 @@ FEWEST = 2
 """Smallest number of sides of a comparison."""
 
 
-Asked = Request | Result | Study | Conclusion
+Asked = Request | Result | Study | SeriesDocument
 """An operand as the user gives it; the `model` of a Request may name a document."""
 
 
-def sides(asked: Sequence[Asked], *, run: bool) -> tuple[Job, ...] | tuple[Result, ...]:
+def resolve_operands(asked: Sequence[Asked], *, run: bool) -> tuple[Job, ...] | tuple[Result, ...]:
     """Return a Job for each operand, if all are models, or a Result for each, if all were measured.
 
     Args:
@@ -50,7 +50,9 @@ def sides(asked: Sequence[Asked], *, run: bool) -> tuple[Job, ...] | tuple[Resul
             f"'{results[0].id[:6]}' is a stored result, but '{models[0].model}' is a model; add --run to "
             "run both in turns, or profile the model first and compare the results."
         )
-    return tuple(operand.job() if isinstance(operand, Request) else again(operand) for operand in operands)
+    return tuple(
+        operand.job() if isinstance(operand, Request) else rerun_job(operand) for operand in operands
+    )
 
 
 def _resolve(asked: Asked) -> Request | Result:
@@ -68,7 +70,7 @@ def names_model(word: str) -> bool:
     return path.exists() or refers_to_model(word)
 
 
-def result_of(document: Result | Study | Conclusion) -> Result:
+def result_of(document: Result | Study | SeriesDocument) -> Result:
     """Return the Result that represents a document: itself, or the winner of a study.
 
     Raises:
@@ -78,7 +80,7 @@ def result_of(document: Result | Study | Conclusion) -> Result:
         case Result():
             return document
         case Study():
-            return winner(document, kept)
+            return winner(document, stored_result)
         case _:
             raise RequestError(
                 f"{document.id[:6]} is a {kind_of(document)}, which cannot be compared itself; compare its "
@@ -86,7 +88,7 @@ def result_of(document: Result | Study | Conclusion) -> Result:
             )
 
 
-def again(result: Result) -> Job:
+def rerun_job(result: Result) -> Job:
     """Return the Job of a Result, to be run once a round, without the files that it wrote."""
     job = result.job
     observation = replace(job.observation, trace=None, records=None, outputs=None)

@@ -29,7 +29,7 @@ _TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thread:
+class CommentThread:
     """API endpoints for the comments of a request."""
 
     forge: str
@@ -42,7 +42,7 @@ class Thread:
     headers: dict[str, str]
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Thread:
+    def of(cls, environment: Mapping[str, str]) -> CommentThread:
         """Identify the request from the environment of a pipeline.
 
         Raises:
@@ -58,14 +58,14 @@ class Thread:
         )
 
 
-def _github(environment: Mapping[str, str]) -> Thread:
+def _github(environment: Mapping[str, str]) -> CommentThread:
     token = _required_variable(environment, "GITHUB_TOKEN", "a token that may write pull requests")
     number = environment.get("PULL_REQUEST") or _pull_request_number(environment)
     if not number:
         raise RequestError("This run of GitHub belongs to no pull request; set PULL_REQUEST to its number.")
     root = f"{_checked_url(environment.get('GITHUB_API_URL', 'https://api.github.com'))}/repos"
     repository = quote(environment["GITHUB_REPOSITORY"])
-    return Thread(
+    return CommentThread(
         forge="GitHub",
         comments=f"{root}/{repository}/issues/{quote(number, safe='')}/comments",
         one=f"{root}/{repository}/issues/comments/{{}}",
@@ -85,13 +85,13 @@ def _pull_request_number(environment: Mapping[str, str]) -> str:
     return match[1] if match else ""
 
 
-def _gitlab(environment: Mapping[str, str]) -> Thread:
+def _gitlab(environment: Mapping[str, str]) -> CommentThread:
     token = _required_variable(environment, "GITLAB_TOKEN", "an access token with the scope api")
     root = _checked_url(environment.get("CI_API_V4_URL", "https://gitlab.com/api/v4"))
     project = quote(_required_variable(environment, "CI_PROJECT_ID", "the number of the project"), safe="")
     request = quote(environment["CI_MERGE_REQUEST_IID"], safe="")
     notes = f"{root}/projects/{project}/merge_requests/{request}/notes"
-    return Thread(
+    return CommentThread(
         forge="GitLab",
         comments=notes,
         one=f"{notes}/{{}}",
@@ -113,7 +113,7 @@ def _checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def comment(text: str, thread: Thread) -> str:
+def post_comment(text: str, thread: CommentThread) -> str:
     """Post a comment, or replace that of an earlier run with the same first line; return what was done.
 
     Raises:
@@ -134,7 +134,7 @@ def comment(text: str, thread: Thread) -> str:
     return f"posted the comment {created['id']} on {thread.forge}"
 
 
-def _comments(thread: Thread) -> Iterator[dict[str, Any]]:
+def _comments(thread: CommentThread) -> Iterator[dict[str, Any]]:
     """Yield the existing comments, the oldest first."""
     for page in range(1, _PAGES + 1):
         comments = _call_api(thread, "GET", f"{thread.comments}?per_page={_PAGE}&page={page}")
@@ -150,7 +150,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Return None, so that the redirect is raised as an error."""
 
 
-def _call_api(thread: Thread, method: str, url: str, body: dict[str, str] | None = None) -> Any:
+def _call_api(thread: CommentThread, method: str, url: str, body: dict[str, str] | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     headers = {**thread.headers, "Content-Type": "application/json", "User-Agent": "modeldyno"}
     request = urllib.request.Request(url, data=data, headers=headers, method=method)  # noqa: S310 - see _checked_url

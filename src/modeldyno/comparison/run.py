@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.build import contrast
+from modeldyno.core.comparison.build import compare_results
 from modeldyno.core.comparison.change_test import LEVEL
-from modeldyno.core.comparison.comparison import Comparison, Outcome
+from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
 from modeldyno.core.metrics import doubt
 from modeldyno.core.result.result import merge
 from modeldyno.errors import ModelDynoError, RunFailed
@@ -20,22 +20,22 @@ from modeldyno.runtime.interleaved import is_over
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.comparison.build import Question
-    from modeldyno.core.comparison.schedule import Turns
+    from modeldyno.core.comparison.build import CompareOptions
+    from modeldyno.core.comparison.schedule import RoundSchedule
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.job import Job
-    from modeldyno.runtime.session import Campaign
+    from modeldyno.runtime.session import RunSession
 
 
 STORED = "stored"
 """Order of results that were measured separately."""
 
 
-def comparison(
+def build_comparison(
     results: Sequence[Result],
-    question: Question,
+    question: CompareOptions,
     *,
-    turns: Turns | None = None,
+    turns: RoundSchedule | None = None,
     order: str = STORED,
     sequence: Sequence[int] = (),
 ) -> Comparison:
@@ -52,7 +52,9 @@ def comparison(
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),
         baseline=baseline,
         contrasts=tuple(
-            contrast(baseline, candidate, question, level=level, in_turns=turns is not None, paired=paired)
+            compare_results(
+                baseline, candidate, question, level=level, in_turns=turns is not None, paired=paired
+            )
             for candidate in candidates
         ),
         order=order,
@@ -61,13 +63,13 @@ def comparison(
     )
 
 
-def decided(compared: Comparison) -> bool:
+def is_decided(compared: Comparison) -> bool:
     """Return whether there is a verdict on everything that is judged."""
     changes = (change for side in compared.contrasts for change in side.verdicts)
-    return all(change.outcome is not Outcome.UNDECIDED for change in changes)
+    return all(change.outcome is not ChangeVerdict.UNDECIDED for change in changes)
 
 
-def failed(compared: Comparison) -> bool:
+def any_failed(compared: Comparison) -> bool:
     """Return whether any of the models failed."""
     return any(
         result.failures for result in (compared.baseline, *(side.candidate for side in compared.contrasts))
@@ -77,8 +79,8 @@ def failed(compared: Comparison) -> bool:
 # --- in turns ----------------------------------------------------------------------------------------
 
 
-def in_turns(
-    jobs: Sequence[Job], turns: Turns, question: Question, campaign: Campaign
+def run_rounds(
+    jobs: Sequence[Job], turns: RoundSchedule, question: CompareOptions, campaign: RunSession
 ) -> Iterator[Comparison]:
     """Run Jobs in turns; yield the Comparison after each test, the last one being the answer.
 
@@ -108,8 +110,8 @@ def in_turns(
             if number >= end:
                 continue
             label = f"round {number + 1} of {_describe_rounds(turns)}"
-            labelled_jobs = [(f"{label}, {called(side, len(jobs))}", jobs[side]) for side in sides]
-            results = campaign.play(labelled_jobs)
+            labelled_jobs = [(f"{label}, {side_label(side, len(jobs))}", jobs[side]) for side in sides]
+            results = campaign.run_round(labelled_jobs)
             for side, result in _uninterrupted(sides, results):
                 runs[side].append(result)
                 sequence.append(side)
@@ -125,9 +127,9 @@ def in_turns(
         done = end
         pooled = [_pool(of_side, stopped=bool(campaign.interrupted())) for of_side in runs]
         order = turns.order if campaign.together is None or turns.block else campaign.together.order
-        compared = comparison(pooled, question, turns=turns, order=order, sequence=sequence)
+        compared = build_comparison(pooled, question, turns=turns, order=order, sequence=sequence)
         yield compared
-        if campaign.interrupted() or failed(compared) or decided(compared):
+        if campaign.interrupted() or any_failed(compared) or is_decided(compared):
             return
 
 
@@ -153,18 +155,18 @@ def _raise_if_failed(runs: Sequence[Sequence[Result]]) -> None:
         raise RunFailed(f"{result.name} failed in {failure.where}: {failure.message.rstrip('.')}.")
 
 
-def _affordable_rounds(turns: Turns, runs: int, spent: float) -> int:
+def _affordable_rounds(turns: RoundSchedule, runs: int, spent: float) -> int:
     """Return how many rounds fit into the time, judging by the runs so far."""
     if not runs or not spent or turns.max_time is None:
         return turns.most
     return int(turns.max_time / (turns.sides * spent / runs))
 
 
-def _describe_rounds(turns: Turns) -> str:
+def _describe_rounds(turns: RoundSchedule) -> str:
     return f"{turns.first}" if turns.first == turns.most else f"{turns.first} to {turns.most}"
 
 
-def called(side: int, sides: int) -> str:
+def side_label(side: int, sides: int) -> str:
     """Name a side for the progress line."""
     if not side:
         return "baseline"
@@ -176,5 +178,5 @@ def _pool(results: Sequence[Result], *, stopped: bool) -> Result:
     pooled = merge(results)
     job = replace(pooled.job, plan=replace(pooled.job.plan, processes=len(results)))
     successful = sum(not result.failures for result in results)
-    new_doubts = (*doubt.of_processes(successful, claimed=True), *((INTERRUPTED,) if stopped else ()))
+    new_doubts = (*doubt.process_count_doubts(successful, claimed=True), *((INTERRUPTED,) if stopped else ()))
     return replace(pooled, job=job, doubts=tuple(dict.fromkeys((*pooled.doubts, *new_doubts))))

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from modeldyno.data.assumed_sizes import assume_sizes
-from modeldyno.data.batches import Payload, Shaped, assumptions, build, shapes
+from modeldyno.data.batches import Payload, ResolvedInputs, assumption_doubts, build_payloads, resolve_inputs
 
-__all__ = ["Payload", "Shaped", "assume_sizes", "assumptions", "build", "shapes"]
+__all__ = [
+    "Payload",
+    "ResolvedInputs",
+    "assume_sizes",
+    "assumption_doubts",
+    "build_payloads",
+    "resolve_inputs",
+]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.spec.input_spec import (
     BATCH,
-    concrete,
-    dimensions,
+    bind_dimensions,
+    concrete_shape,
     explain_missing,
     free_dimensions,
     is_sequence,
@@ -95,7 +95,7 @@ def _default_sizes(
     """Return the default sizes if all dynamic dimensions have one; else empty."""
     if not all(map(is_sequence, dynamic)):
         return {}
-    bound = dimensions(declared, (), None, given_by_user, model.limits)
+    bound = bind_dimensions(declared, (), None, given_by_user, model.limits)
     return {name: bound[name] for name in dynamic}
 
 
@@ -109,7 +109,7 @@ def _distinct_guesses(usual: Sizes, dynamic: Sequence[str], guesses: Iterable[Si
 def _rejection(model: Model, declared: tuple[InputSpec, ...], sizes: Sizes) -> str:
     """Return why the model rejects these sizes; empty where it accepts them, as far as shapes tell."""
     assert model.graph is not None
-    inputs = tuple(replace(spec, shape=concrete(spec, sizes)) for spec in declared)
+    inputs = tuple(replace(spec, shape=concrete_shape(spec, sizes)) for spec in declared)
     try:
         model.graph(Tracing(inputs=inputs, sizes=sizes))
     except SizesRefused as error:

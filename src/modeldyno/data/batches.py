@@ -18,8 +18,8 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.input_spec import (
     BATCH,
     InputSpec,
-    concrete,
-    dimensions,
+    bind_dimensions,
+    concrete_shape,
     given_dimensions,
     write_option,
 )
@@ -64,7 +64,7 @@ class Payload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shaped:
+class ResolvedInputs:
     """The inputs of a model that is analysed but not run."""
 
     inputs: tuple[InputSpec, ...]
@@ -109,7 +109,7 @@ class _Data:
     """Tokens of each text that was padded to the longest of all."""
 
 
-def build(
+def build_payloads(
     model: Model,
     requested: tuple[InputSpec, ...],
     *,
@@ -155,30 +155,30 @@ def build(
             *_data_doubts(data, batch, rows),
             *_padding_doubts(specs, data, batch),
             *_batch_doubts(model, requested, batch_size, feeds[0]),
-            *assumptions(model),
+            *assumption_doubts(model),
         ),
     )
 
 
-def shapes(
+def resolve_inputs(
     model: Model,
     requested: tuple[InputSpec, ...],
     *,
     batch_size: int | None,
     sizes: Mapping[str, int],
     base: Path | None = None,
-) -> Shaped:
+) -> ResolvedInputs:
     """Return the inputs with their symbolic dimensions bound, without drawing values.
 
-    `sizes` maps dimensions by name; the rest is as in `build`.
+    `sizes` maps dimensions by name; the rest is as in `build_payloads`.
 
     Raises:
-        RequestError: as in `build`.
+        RequestError: as in `build_payloads`.
         UnknownName: `sizes` names a dimension that no input has.
     """
     resolved = _resolve(model, requested, batch_size, base, sizes)
     real = {**resolved.data.rows, **resolved.data.whole}
-    return Shaped(inputs=resolved.inputs, bound=resolved.bound, real=real)
+    return ResolvedInputs(inputs=resolved.inputs, bound=resolved.bound, real=real)
 
 
 def given_sizes(
@@ -192,14 +192,14 @@ def given_sizes(
     """Return the inputs with their symbolic dimensions, and the sizes that were given.
 
     Raises:
-        RequestError: as in `build`.
+        RequestError: as in `build_payloads`.
         UnknownName: `sizes` names a dimension that no input has.
     """
     declared = _declare(model, requested, batch_size, base, sizes)
     return declared.inputs, given_dimensions(declared.inputs, declared.given, batch_size, sizes)
 
 
-def assumptions(model: Model) -> tuple[Doubt, ...]:
+def assumption_doubts(model: Model) -> tuple[Doubt, ...]:
     """Return a doubt about sizes that were assumed because they were not given."""
     if not model.assumed:
         return ()
@@ -242,10 +242,12 @@ def _resolve(
     sizes: Mapping[str, int] | None = None,
 ) -> _ResolvedRequest:
     declared = _declare(model, requested, batch_size, base, sizes)
-    bound = dimensions(declared.inputs, declared.given, batch_size, sizes or {}, model.limits, model.assumed)
+    bound = bind_dimensions(
+        declared.inputs, declared.given, batch_size, sizes or {}, model.limits, model.assumed
+    )
     return _ResolvedRequest(
         inputs=declared.inputs,
-        specs=tuple(replace(spec, shape=concrete(spec, bound)) for spec in declared.inputs),
+        specs=tuple(replace(spec, shape=concrete_shape(spec, bound)) for spec in declared.inputs),
         bound=bound,
         data=declared.data,
         batch=declared.batch,
@@ -400,7 +402,7 @@ def _accepted_candidate(model: Model) -> str:
 
 
 def _batch(declared: Sequence[InputSpec], requested: Sequence[InputSpec], batch_size: int | None) -> int:
-    """Return the rows of a payload; `core.spec.input_spec.dimensions` finds contradictions."""
+    """Return the rows of a payload; `core.spec.input_spec.bind_dimensions` finds contradictions."""
     if batch_size is not None:
         return batch_size
     by_rows = _by_rows(declared)
@@ -453,7 +455,7 @@ def _read(
             s.name for s in declared if s.name == request.name or not (request.name or s.name in named_inputs)
         ]
         path = base / Path(str(request.source)).expanduser()
-        values = data_files.read(
+        values = data_files.read_data_file(
             path, names, _max_payloads(declared, real=True) * batch, optional=shaped_inputs
         )
         if isinstance(values, list):
@@ -512,7 +514,7 @@ def _fit_to_spec(spec: InputSpec, array: ndarray, path: Path, *, rows: bool) -> 
             f"but the model takes {_show(expected)}{', with samples along the first axis' if rows else ''}."
         )
     where = f"{path}: '{spec.name}'"
-    return array if spec.dtype is None else random_arrays.converted(array, spec.dtype, where)
+    return array if spec.dtype is None else random_arrays.convert_dtype(array, spec.dtype, where)
 
 
 def _row_count(data: _Data) -> int | None:
@@ -569,14 +571,14 @@ def _feed(specs: Iterable[InputSpec], data: _Data, batch: int, seed: tuple[int, 
         elif spec.name in data.whole:
             feed[spec.name] = data.whole[spec.name]
         else:
-            feed[spec.name] = random_arrays.draw(spec, (*seed, position))
+            feed[spec.name] = random_arrays.draw_array(spec, (*seed, position))
     return feed
 
 
 def _record_input(spec: InputSpec, array: ndarray, digests: Iterable[str], data: _Data) -> InputSpec:
     """Record an input as fed: the shape and dtype of one array, and the digests of all."""
     real = spec.name in data.rows or spec.name in data.whole
-    low, high = (None, None) if real else random_arrays.bounds(spec)
+    low, high = (None, None) if real else random_arrays.value_range(spec)
     all_digests = tuple(digests)
     return replace(
         spec,

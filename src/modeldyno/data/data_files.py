@@ -31,7 +31,9 @@ _SMALL_BYTES = 64 * 2**20
 _PARAGRAPHS = (".md", ".markdown", ".rst")
 
 
-def read(path: Path, names: Sequence[str], limit: int, optional: Collection[str] = ()) -> Feed | list[str]:
+def read_data_file(
+    path: Path, names: Sequence[str], limit: int, optional: Collection[str] = ()
+) -> Feed | list[str]:
     """Read up to `limit` samples for the inputs `names`; other arrays are ignored.
 
     Raises:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class OutputFault:
     """A fault of one array of an output."""
 
     output: str
@@ -26,12 +26,12 @@ class Fault:
     sentence: str
 
 
-def faults(output: Feed) -> Iterator[str]:
+def describe_faults(output: Feed) -> Iterator[str]:
     """Return a sentence for each fault of an output; see `find_faults`."""
     return (fault.sentence for fault in find_faults(output))
 
 
-def find_faults(output: Feed) -> Iterator[Fault]:
+def find_faults(output: Feed) -> Iterator[OutputFault]:
     """Find NaN, positive infinity, and outputs whose values are all minus infinity.
 
     Masks are filled with minus infinity on purpose, so it is no fault in some places, nor throughout one
@@ -44,15 +44,15 @@ def find_faults(output: Feed) -> Iterator[Fault]:
         nans = int(np.isnan(values).sum())
         infinite = int(np.isinf(values).sum())
         if nans:
-            yield Fault(name, "nan", f"output '{name}' has {nans:,} NaN of {values.size:,} values")
+            yield OutputFault(name, "nan", f"output '{name}' has {nans:,} NaN of {values.size:,} values")
         if infinite and bool(np.isposinf(values.real).any() or np.isposinf(values.imag).any()):
             text = f"output '{name}' has {infinite:,} infinite of {values.size:,} values"
-            yield Fault(name, "infinite", text)
+            yield OutputFault(name, "infinite", text)
     empty_names = all_minus_infinity(output)
     if empty_names and len(empty_names) == len(floats):
         for name in empty_names:
             text = f"every one of the {output[name].size:,} values of output '{name}' is minus infinity"
-            yield Fault(name, "empty", text)
+            yield OutputFault(name, "empty", text)
 
 
 def all_minus_infinity(output: Feed) -> list[str]:
@@ -76,7 +76,7 @@ _SKETCHED = 4096
 """Values of an array that a sketch keeps."""
 
 
-def sketch(output: Feed) -> Sketch:
+def sketch_output(output: Feed) -> Sketch:
     """Keep the shapes of an output, and a few thousand values of each array."""
     step = {name: max(1, values.size // _SKETCHED) for name, values in output.items()}
     return Sketch(
@@ -89,7 +89,7 @@ _INPUT, _OUTPUT = "input ", "output "
 """Prefixes of array names in a file with both."""
 
 
-def arrays(inputs: Feed, outputs: Feed) -> Feed:
+def named_arrays(inputs: Feed, outputs: Feed) -> Feed:
     """Combine the inputs and outputs of a call, with prefixed names, for one file."""
     return {
         **{f"{_INPUT}{name}": values for name, values in inputs.items()},
@@ -97,7 +97,7 @@ def arrays(inputs: Feed, outputs: Feed) -> Feed:
     }
 
 
-def load(path: Path) -> tuple[Feed, Feed]:
+def load_call(path: Path) -> tuple[Feed, Feed]:
     """Read the inputs and outputs of a call, as the probe ``outputs`` wrote them."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
@@ -109,7 +109,7 @@ def load(path: Path) -> tuple[Feed, Feed]:
     return inputs, outputs
 
 
-def save(feed: Feed, folder: Path) -> tuple[Path, ...]:
+def save_inputs(feed: Feed, folder: Path) -> tuple[Path, ...]:
     """Write a file for each array; raises ValueError, with a phrase, for non-numeric arrays."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
@@ -121,7 +121,7 @@ def save(feed: Feed, folder: Path) -> tuple[Path, ...]:
     return paths
 
 
-def alike(one: Feed, other: Feed) -> bool:
+def same_values(one: Feed, other: Feed) -> bool:
     """Whether two feeds hold the same values, matched by name where the names are equal, else in order."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
@@ -146,7 +146,7 @@ def shared_samples(one: tuple[Feed, Feed], other: tuple[Feed, Feed]) -> tuple[Fe
     def cut(feed: Feed, batch: int) -> Feed:
         return {n: v[:rows] if v.ndim and len(v) == batch else v for n, v in feed.items()}
 
-    if not rows or not alike(cut(one[0], first), cut(other[0], second)):
+    if not rows or not same_values(cut(one[0], first), cut(other[0], second)):
         raise ValueError("they were run with different inputs")
     return cut(one[1], first), cut(other[1], second)
 

@@ -22,7 +22,7 @@ _WORD_BYTES = 8
 """Estimated bytes of a word of random text."""
 
 
-def draw(spec: InputSpec, seed: tuple[int, ...]) -> ndarray:
+def draw_array(spec: InputSpec, seed: tuple[int, ...]) -> ndarray:
     """Draw values of a concrete shape within dtype and range; integers are never all zero.
 
     Raises:
@@ -32,7 +32,7 @@ def draw(spec: InputSpec, seed: tuple[int, ...]) -> ndarray:
 
     dtype, shape = _input_dtype(spec), tuple(map(int, spec.shape or ()))
     generator = np.random.default_rng(seed)
-    low, high = bounds(spec)
+    low, high = value_range(spec)
     if dtype.kind == "O":
         return _texts(shape, (int(low or 1), int(high or 1)), generator)
     if low is None or high is None:
@@ -43,7 +43,7 @@ def draw(spec: InputSpec, seed: tuple[int, ...]) -> ndarray:
     return np.asarray(low + (high - low) * generator.random(shape)).astype(dtype)
 
 
-def bounds(spec: InputSpec) -> tuple[float | None, float | None]:
+def value_range(spec: InputSpec) -> tuple[float | None, float | None]:
     """Return the range that values are drawn from; for text, of the words in each.
 
     None for standard normal values, or single words.
@@ -75,11 +75,11 @@ def bounds(spec: InputSpec) -> tuple[float | None, float | None]:
 def itemsize(spec: InputSpec) -> int:
     """Return the bytes of one element, for text an estimate."""
     if spec.dtype == "string":
-        return _WORD_BYTES * int(bounds(spec)[1] or 1)
+        return _WORD_BYTES * int(value_range(spec)[1] or 1)
     return {"bfloat16": 2, None: 4}.get(spec.dtype) or int(_dtype(str(spec.dtype)).itemsize)
 
 
-def converted(array: ndarray, name: str, where: str) -> ndarray:
+def convert_dtype(array: ndarray, name: str, where: str) -> ndarray:
     """Convert real data to another dtype, if nothing but fractional digits is lost.
 
     Raises:

@@ -43,14 +43,14 @@ class Forward:
     def arguments(self, tensors: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Split inputs into positional and keyword arguments; unknown names are passed in order."""
         unknown = set(tensors) - self.named.union(self.positional)
-        if unknown and (not self.any_name or any(map(NUMBERED.fullmatch, unknown))):
+        if unknown and (not self.any_name or any(map(NUMBERED_INPUT.fullmatch, unknown))):
             return list(tensors.values()), {}
         first = list(takewhile(tensors.__contains__, self.positional))
         rest = {name: tensor for name, tensor in tensors.items() if name not in first}
         return [tensors[name] for name in first], rest
 
 
-NUMBERED = re.compile(r"input_\d+")
+NUMBERED_INPUT = re.compile(r"input_\d+")
 """Names of unnamed inputs: those of an example given by position."""
 _POSITIONAL = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
 

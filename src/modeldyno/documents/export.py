@@ -28,7 +28,7 @@ def export(document: Result | Study, to: str, results: Callable[[str], Result | 
         RequestError: there is no such exporter, or it cannot write there.
         MissingExtra: the package of the tool is not installed.
     """
-    exporter, target = resolved(to)
+    exporter, target = resolve_target(to)
     if not isinstance(document, Study):
         return exporter.export(document, target)
     if not isinstance(exporter, ExportsStudies):
@@ -42,7 +42,7 @@ def export(document: Result | Study, to: str, results: Callable[[str], Result | 
     return exporter.export_study(document, stored, target)
 
 
-def resolved(to: str) -> tuple[Exporter, str]:
+def resolve_target(to: str) -> tuple[Exporter, str]:
     """Parse ``EXPORTER:TARGET`` into an exporter, whose packages are installed, and its target."""
     name, colon, target = to.partition(":")
     exporter = plugins.exporter(name)

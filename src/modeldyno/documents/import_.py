@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from modeldyno import codec, plugins
-from modeldyno.core.load.foreign_load import Foreign, result
+from modeldyno.core.load.foreign_load import ForeignFile, foreign_result
 from modeldyno.errors import RequestError, UnreadableDocument
 
 if TYPE_CHECKING:
@@ -40,15 +40,15 @@ def read(path: Path, tool: str | None = None) -> tuple[Result, ...]:
     Raises:
         RequestError: it cannot be read, is of an unknown tool, or is damaged.
     """
-    content = codec.content(path)
-    file = opened(path, content)
+    content = codec.read_document_bytes(path)
+    file = decode_file(path, content)
     name = _find_importer(file, tool)
     importer = plugins.importer(name)
     digest = hashlib.sha256(content).hexdigest()
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
     try:
         results = tuple(
-            result(
+            foreign_result(
                 replace(load, created=load.created or written),
                 id=hashlib.sha256(f"{digest} {number}".encode()).hexdigest()[:_ID_LENGTH],
                 origin=path.name,
@@ -66,7 +66,7 @@ def read(path: Path, tool: str | None = None) -> tuple[Result, ...]:
     return results
 
 
-def opened(path: Path, content: bytes) -> Foreign:
+def decode_file(path: Path, content: bytes) -> ForeignFile:
     """Decode a file as JSON, JSON lines or text.
 
     Raises:
@@ -76,7 +76,7 @@ def opened(path: Path, content: bytes) -> Foreign:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UnreadableDocument(f"{path} is not a text file, so no load generator wrote it.") from error
-    return Foreign(path=path, text=text, documents=_parse_json(text))
+    return ForeignFile(path=path, text=text, documents=_parse_json(text))
 
 
 def _parse_json(text: str) -> tuple[object, ...]:
@@ -92,7 +92,7 @@ def _parse_json(text: str) -> tuple[object, ...]:
         return ()
 
 
-def _find_importer(file: Foreign, tool: str | None) -> str:
+def _find_importer(file: ForeignFile, tool: str | None) -> str:
     """Return the importer that claims the file; if a tool was named, it must be that one."""
     if tool and plugins.importer(tool).claims(file):
         return tool
@@ -106,7 +106,7 @@ def _find_importer(file: Foreign, tool: str | None) -> str:
     raise UnreadableDocument(f"{file.path} {_describe_unknown(file)}.")
 
 
-def _describe_unknown(file: Foreign) -> str:
+def _describe_unknown(file: ForeignFile) -> str:
     """Describe a file that no importer claims."""
     if not file.text.strip():
         return "is empty; copy it again"

@@ -15,7 +15,7 @@ from modeldyno.views import brief
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from modeldyno.core.comparison.saved_kinds import Conclusion
+    from modeldyno.core.comparison.saved_kinds import SeriesDocument
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
 
@@ -58,7 +58,7 @@ def find_study(document: str) -> Study:
         return store.study(newest[0].id)
 
 
-def find_conclusion(document: str) -> Conclusion:
+def find_conclusion(document: str) -> SeriesDocument:
     """Find a comparison, a load curve or a load search by a prefix of its id in the store.
 
     Raises:
@@ -68,14 +68,14 @@ def find_conclusion(document: str) -> Conclusion:
         return store.conclusion(document)
 
 
-def find_any(document: str) -> Result | Study | Conclusion:
+def find_any(document: str) -> Result | Study | SeriesDocument:
     """Find a Result, Study or Conclusion by a path, an id or its prefix, a tag or a name.
 
     Raises:
         RequestError: there is no Result, Study or Conclusion of that name.
     """
     path = Path(document)
-    if path.is_file() and (kind := codec.kind_of(path)):
+    if path.is_file() and (kind := codec.read_kind(path)):
         return codec.read_study(path) if kind == codec.STUDY else codec_series.read(path)
     try:
         return find(document)
@@ -88,7 +88,7 @@ def find_any(document: str) -> Result | Study | Conclusion:
         raise
 
 
-def keep(results: Iterable[Result], tags: Sequence[str] = ()) -> None:
+def store_results(results: Iterable[Result], tags: Sequence[str] = ()) -> None:
     """Store Results, and remove expired artifacts from the store.
 
     Raises:
@@ -102,7 +102,7 @@ def keep(results: Iterable[Result], tags: Sequence[str] = ()) -> None:
         store.expire(datetime.now(UTC))
 
 
-def kept(identifier: str) -> Result | None:
+def stored_result(identifier: str) -> Result | None:
     """Return a Result by its id, or None if the store does not have it."""
     with suppress(ModelDynoError), plugins.store() as store:
         return store.get(identifier)

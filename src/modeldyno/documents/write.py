@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from modeldyno import codec, plugins
 from modeldyno.codec import series as codec_series
 from modeldyno.core.comparison.comparison import Comparison
-from modeldyno.core.comparison.saved_kinds import Conclusion
+from modeldyno.core.comparison.saved_kinds import SeriesDocument
 from modeldyno.core.comparison.trend import Trend
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Study
-from modeldyno.documents.lookup import kept
+from modeldyno.documents.lookup import stored_result
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import LaysOut, Tabulates
 from modeldyno.views import headline, numbers, page
-from modeldyno.views.combined_page import Page, together
+from modeldyno.views.combined_page import Page, combine_pages
 from modeldyno.views.comparison import blocks as comparison_blocks
 from modeldyno.views.comparison import page as comparison_page
 from modeldyno.views.comparison import trend as history
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from modeldyno.core.report.blocks import Table
     from modeldyno.interfaces import Reporter
 
-Document = Result | Study | Conclusion | Trend
+Document = Result | Study | SeriesDocument | Trend
 
 
 def write(document: Document, path: Path, judgements: Sequence[Judgement] = ()) -> None:
@@ -43,17 +43,17 @@ def write(document: Document, path: Path, judgements: Sequence[Judgement] = ()) 
         RequestError: no reporter writes such documents in this format, or the file cannot be written.
         MissingExtra: the format needs a program that is not installed.
     """
-    check(path)
+    check_format(path)
     reporter = plugins.reporter_for(path)
     if isinstance(document, Result):
         _save(path, reporter.render(document, judgements=judgements))
     elif path.suffix == ".json":
-        _save(path, encoded(document))
+        _save(path, encode_any(document))
     elif isinstance(reporter, LaysOut):
-        page_layout = laid_out(document)
+        page_layout = lay_out_document(document)
         _save(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
     elif isinstance(reporter, Tabulates):
-        _save(path, reporter.table(tabulated(document)))
+        _save(path, reporter.table(tabulate_document(document)))
 
 
 def write_several(documents: Sequence[Document], path: Path) -> None:
@@ -63,13 +63,13 @@ def write_several(documents: Sequence[Document], path: Path) -> None:
         RequestError: the format cannot hold them, or the file cannot be written.
         MissingExtra: the format needs a program that is not installed.
     """
-    check(path)
+    check_format(path)
     reporter = plugins.reporter_for(path)
     results = [document for document in documents if isinstance(document, Result)]
     if path.suffix == ".json":
-        _save(path, codec.array([encoded(document) for document in documents]))
+        _save(path, codec.json_array([encode_any(document) for document in documents]))
     elif isinstance(reporter, LaysOut):
-        page_layout = together([laid_out(document) for document in documents])
+        page_layout = combine_pages([lay_out_document(document) for document in documents])
         _save(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
     elif isinstance(reporter, Tabulates) and len(results) == len(documents):
         _save(path, reporter.table(numbers(*results)))
@@ -80,7 +80,7 @@ def write_several(documents: Sequence[Document], path: Path) -> None:
         )
 
 
-def check(path: Path) -> None:
+def check_format(path: Path) -> None:
     """Check before measuring that documents other than Results can be written in the format of `path`.
 
     Raises:
@@ -96,7 +96,7 @@ def check(path: Path) -> None:
         raise RequestError(f"No report is written as {path.suffix}; use one of {', '.join(suffixes)}.")
 
 
-def laid_out(document: Document) -> Page:
+def lay_out_document(document: Document) -> Page:
     """Lay out any document as a page."""
     match document:
         case Result():
@@ -104,7 +104,7 @@ def laid_out(document: Document) -> Page:
             return Page(title=headline(document), blocks=tuple(page(document, knobs=knobs)))
         case Study():
             study_ranking = ranking(document)
-            blocks = tuple(study_page.page(document, study_ranking, kept))
+            blocks = tuple(study_page.page(document, study_ranking, stored_result))
             return Page(
                 title=f"{document.name or document.job.model}: {study_blocks.brief(document, study_ranking)}",
                 blocks=blocks,
@@ -118,7 +118,7 @@ def laid_out(document: Document) -> Page:
             return Page(title=load_page.brief(document), blocks=blocks)
 
 
-def tabulated(document: Document) -> Table:
+def tabulate_document(document: Document) -> Table:
     """Tabulate the numbers of any document, in base units and unrounded."""
     match document:
         case Result():
@@ -133,7 +133,7 @@ def tabulated(document: Document) -> Table:
             return load_page.numbers(document)
 
 
-def encoded(document: Document) -> bytes:
+def encode_any(document: Document) -> bytes:
     """Encode any document as JSON."""
     match document:
         case Result():

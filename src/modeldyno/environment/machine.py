@@ -29,7 +29,7 @@ _DRIVERS = ("proc/driver/nvidia/gpus/*", "dev/nvidiactl", "dev/dxg", "dev/kfd", 
 """Paths that exist if there is a driver of NVIDIA, WSL, AMD or Intel."""
 
 
-def environment(packages: Iterable[str], *, pinned: bool = False) -> Environment:
+def describe_environment(packages: Iterable[str], *, pinned: bool = False) -> Environment:
     """Return the hardware, the versions of `packages`, and the current conditions."""
     return Environment(hardware=hardware(pinned=pinned), software=software(packages), conditions=conditions())
 
@@ -38,13 +38,13 @@ def hardware(*, pinned: bool = False) -> dict[str, Fact]:
     """Return what two results must share to be comparable; pinning does not change the quota."""
     cores = psutil.cpu_count(logical=True) or 1
     return {
-        "processor": processor(),
+        "processor": processor_name(),
         "architecture": platform.machine(),
         "cores": cores,
         "cores_allowed": len(allowed_cores()),
         "cpu_quota": cpu_quota(cores if pinned else len(allowed_cores())),
         "memory": memory_limit(),
-        **({"devices": names} if (names := devices()) else {}),
+        **({"devices": names} if (names := gpu_names()) else {}),
     }
 
 
@@ -74,7 +74,7 @@ def conditions() -> dict[str, Fact]:
     return facts
 
 
-def devices() -> str:
+def gpu_names() -> str:
     """Return the GPUs that the NVIDIA driver lists, such as ``2 x NVIDIA A100``; empty if there are none."""
     names = (_read_text(file) or "" for file in sorted((_NVIDIA / "gpus").glob("*/information")))
     models = [line.partition(":")[2].strip() for text in names for line in text.splitlines()[:1]]
@@ -87,7 +87,7 @@ def may_have_device(root: Path = Path("/")) -> bool:
     return sys.platform == "darwin" or any(True for pattern in _DRIVERS for _ in root.glob(pattern))
 
 
-def processor() -> str:
+def processor_name() -> str:
     """Return the name of the processor."""
     for line in (_read_text(Path("/proc/cpuinfo")) or "").splitlines():
         if line.startswith(("model name", "Hardware", "cpu model")):

@@ -57,7 +57,9 @@ _COMPONENT_DTYPE = {"complex64": "float32", "complex128": "float64"}
 """A complex product is counted as products of its components."""
 
 
-def here(dtype: str = "float32", *, measure: Measure | None = None, directory: Path | None = None) -> Device:
+def local_device(
+    dtype: str = "float32", *, measure: Measure | None = None, directory: Path | None = None
+) -> Device:
     """Return this machine's peaks: from the user's cache, or measured and cached.
 
     Args:
@@ -73,7 +75,7 @@ def here(dtype: str = "float32", *, measure: Measure | None = None, directory: P
     path = _cache_file(directory or cache_directory(), library, measured_dtype)
     peaks = _load(path)
     if peaks is None or peaks.busy:
-        peaks = _combine_best(peaks, busy=_busy(), values=(measure or measured_apart)(measured_dtype))
+        peaks = _combine_best(peaks, busy=_busy(), values=(measure or measure_in_subprocess)(measured_dtype))
         _save(path, peaks)
     return Device(
         name=NAME,
@@ -85,7 +87,7 @@ def here(dtype: str = "float32", *, measure: Measure | None = None, directory: P
     )
 
 
-def measured_apart(dtype: str) -> tuple[float, float]:
+def measure_in_subprocess(dtype: str) -> tuple[float, float]:
     """Measure in a separate process, with the library and the number of threads of this one."""
     torch = sys.modules.get("torch")
     threads = [str(torch.get_num_threads())] if torch else []
@@ -94,18 +96,20 @@ def measured_apart(dtype: str) -> tuple[float, float]:
         process = subprocess.run(command, capture_output=True, text=True, check=False)
         flops, bandwidth = map(float, process.stdout.split())
     except (OSError, ValueError):
-        return measured(dtype)  # no process could be started, or it was ended: measure here instead
+        return measure_peaks(dtype)  # no process could be started, or it was ended: measure here instead
     return flops, bandwidth
 
 
-def measured(
+def measure_peaks(
     dtype: str, *, seconds: float = SECONDS, clock: Clock = time.perf_counter
 ) -> tuple[float, float]:
     """Measure operations and bytes per second, in about the given seconds."""
-    return best(_matrix_products(dtype), seconds / 2, clock), best(_memory_transfers(), seconds / 2, clock)
+    return measure_best_rate(_matrix_products(dtype), seconds / 2, clock), measure_best_rate(
+        _memory_transfers(), seconds / 2, clock
+    )
 
 
-def best(workloads: Iterable[tuple[float, Work]], seconds: float, clock: Clock) -> float:
+def measure_best_rate(workloads: Iterable[tuple[float, Work]], seconds: float, clock: Clock) -> float:
     """Return the best amount per second of growing workloads, each given a share of the time.
 
     Workloads that would not fit in the remaining time are skipped, except the first.
@@ -238,7 +242,7 @@ def main(dtype: str, *threads: str) -> None:
         import torch  # noqa: PLC0415 - optional, and heavy
 
         torch.set_num_threads(int(threads[0]))
-    sys.stdout.write("{} {}\n".format(*measured(dtype)))
+    sys.stdout.write("{} {}\n".format(*measure_peaks(dtype)))
 
 
 if __name__ == "__main__":

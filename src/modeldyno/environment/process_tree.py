@@ -29,7 +29,7 @@ def end_with_parent() -> None:
         os._exit(1)
 
 
-def tree(root: int) -> list[int]:
+def list_process_tree(root: int) -> list[int]:
     """List a process and its living descendants."""
     pids = [root]
     for pid in pids:
@@ -45,11 +45,11 @@ def ancestors(count: int) -> list[int]:
     pids = [os.getppid()]
     with suppress(IndexError):
         while len(pids) < count and pids[-1] > 1:
-            pids.append(int(status(pids[-1])[1]))
+            pids.append(int(stat_fields(pids[-1])[1]))
     return [pid for pid in pids if pid > 1]
 
 
-def family_size(pids: Iterable[int]) -> int:
+def tree_memory(pids: Iterable[int]) -> int:
     """Return the bytes of memory of several processes, counting shared memory once.
 
     Anonymous memory is shared only between forks, each of which is charged its share. Pages of files, such as
@@ -84,20 +84,20 @@ def _read_kilobytes(path: str) -> dict[str, int]:
     return {}
 
 
-def birth(pid: int) -> int:
+def start_ticks(pid: int) -> int:
     """Return when a process started, in ticks since boot; 0 if it is gone.
 
     A process id may be reused; together with the start time it is unique.
     """
-    return int((status(pid) or ["0"] * 20)[19])
+    return int((stat_fields(pid) or ["0"] * 20)[19])
 
 
-def processor_time(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """Return the seconds of user and system time of a process and its ended children."""
-    return sum(map(int, status(pid)[11:15])) / _TICK
+    return sum(map(int, stat_fields(pid)[11:15])) / _TICK
 
 
-def status(pid: int) -> list[str]:
+def stat_fields(pid: int) -> list[str]:
     """Return the fields of ``stat`` after the name; empty for a process that is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

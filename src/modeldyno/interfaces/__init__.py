@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.result.result import Artifact, Event, Failure, Result
-from modeldyno.core.result.static_data import Outline
-from modeldyno.core.result.trace_data import Activity, Span
+from modeldyno.core.result.static_data import StaticReport
+from modeldyno.core.result.trace_data import Span, TraceReport
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import Knob, KnobValue
 from modeldyno.core.spec.load_spec import Load
@@ -27,7 +27,7 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.static.graph import Graph
 from modeldyno.core.static.weights import Weight
-from modeldyno.core.trace.layer_times import Toll
+from modeldyno.core.trace.layer_times import HookOverhead
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
-    from modeldyno.core.comparison.saved_kinds import Conclusion
-    from modeldyno.core.load.foreign_load import Foreign, Imported
-    from modeldyno.core.load.request_target import Endpoint, Reply, Server, Target, Transport
-    from modeldyno.core.load.server_stats import Account
+    from modeldyno.core.comparison.saved_kinds import SeriesDocument
+    from modeldyno.core.load.foreign_load import ForeignFile, ForeignLoad
+    from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo, Target, Transport
+    from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.metrics.stop_rule import Phase
     from modeldyno.core.report.blocks import Block, Table
     from modeldyno.core.spec.job import Job
     from modeldyno.core.stats.statistics import Samples
-    from modeldyno.core.study.study import Ask, Study
-    from modeldyno.core.trace.allocations import Recorded, Watching
-    from modeldyno.core.trace.dataflow import Flow
+    from modeldyno.core.study.study import Study, TrialRequest
+    from modeldyno.core.trace.allocations import AllocationRecord, AllocationRecorder
+    from modeldyno.core.trace.dataflow import DataFlow
     from modeldyno.core.trace.op_events import WatchedCalls
 
 
@@ -78,7 +78,7 @@ class Form:
     CALLABLE = "callable"
     """`value` is a Python callable that takes the inputs by keyword, or by position where it must."""
     REPOSITORY = "repository"
-    """`value` is a `servers.triton_repository_reader.Repository`: a model in Triton's layout."""
+    """`value` is a `servers.triton_repository_reader.TritonRepository`: a model in Triton's layout."""
     REMOTE = "remote"
     """`value` is the Endpoint of a server that runs already."""
 
@@ -177,7 +177,7 @@ class CanCall(Protocol):
         """Convert the output of a call to named arrays on the host, for checks."""
 
 
-Named = Callable[[str, str], bool]
+ModuleFilter = Callable[[str, str], bool]
 """Returns whether to profile a module, given its path and class."""
 
 
@@ -192,7 +192,7 @@ class Layers:
 
     The spans of a call are in the order of their start; the first is that of the whole model.
     """
-    toll: Toll
+    toll: HookOverhead
     plain: Callable[[], Any] | None = None
     """Makes an unprofiled call, to alternate with profiled ones; None if those of `prepare` can be used."""
     doubts: tuple[Doubt, ...] = ()
@@ -206,7 +206,7 @@ class Layers:
 class HasLayers(Protocol):
     """A session that can time the modules within a call."""
 
-    def layers(self, feed: Feed, named: Named) -> AbstractContextManager[Layers]:
+    def layers(self, feed: Feed, named: ModuleFilter) -> AbstractContextManager[Layers]:
         """Profile the selected modules within the context; on exit the model is unchanged."""
 
 
@@ -214,7 +214,7 @@ class HasLayers(Protocol):
 class HasMemory(Protocol):
     """A session that can record the allocator during a call."""
 
-    def allocations(self, feed: Feed) -> Watching:
+    def allocations(self, feed: Feed) -> AllocationRecorder:
         """Enter a context with a function that makes one call and returns what the allocator did.
 
         Raises RequestError if the device's allocator cannot be recorded.
@@ -231,7 +231,7 @@ class Training(Protocol):
         ``optimizer``. It returns when the device has finished.
         """
 
-    def watched(self) -> Recorded:
+    def watched(self) -> AllocationRecord:
         """Make a step, and return what the allocator did; its stages are those of `step`."""
 
 
@@ -287,7 +287,7 @@ class HasOperators(Protocol):
 class HasFlow(Protocol):
     """A session that can trace the data flow of a call."""
 
-    def flow(self, feed: Feed) -> Flow | None:
+    def flow(self, feed: Feed) -> DataFlow | None:
         """Trace one call; None if its code is compiled, so that its steps are not those of the model."""
 
 
@@ -337,7 +337,7 @@ class CanSend(IsServed, Protocol):
 class HasServerStats(Protocol):
     """A session whose server reports statistics."""
 
-    def account(self) -> Account:
+    def account(self) -> ServerCounters:
         """Read the counters now: cheap, without a request to the model. Raises OSError on failure."""
 
 
@@ -420,7 +420,7 @@ class Client(Protocol):
     def greeting(self, endpoint: Endpoint) -> Target | None:
         """Return a harmless request that detects servers of this protocol; None if there is none."""
 
-    def recognised(self, reply: Reply) -> Server | None:
+    def recognised(self, reply: Reply) -> ServerInfo | None:
         """Decode the answer to `greeting`; None if the server speaks another protocol."""
 
     def described(self, endpoint: Endpoint) -> Target | None:
@@ -470,7 +470,7 @@ class CountsWork(Protocol):
     def statistics(self, endpoint: Endpoint) -> Target:
         """Return the request for the counters of the model."""
 
-    def account(self, reply: Reply, endpoint: Endpoint) -> Account:
+    def account(self, reply: Reply, endpoint: Endpoint) -> ServerCounters:
         """Decode the answer to `statistics`; raise ValueError with a short phrase if it is malformed."""
 
 
@@ -539,7 +539,7 @@ class Pass(StrEnum):
     SECOND = "second"
 
 
-class Baton(Protocol):
+class TurnToken(Protocol):
     """Coordinates compared processes, which measure in slices, in turns."""
 
     def tells(self, mark: Callable[[WatchStage], None]) -> None:
@@ -558,7 +558,7 @@ class Baton(Protocol):
         """Report that a phase has enough samples, and return whether the others agree; None if alone."""
 
 
-class Alone:
+class NoTurns:
     """The turn token of a process that is not compared: it is always its turn."""
 
     def tells(self, mark: Callable[[WatchStage], None]) -> None:
@@ -579,7 +579,7 @@ class Alone:
     agreed = None
 
 
-ALONE = Alone()
+NO_TURNS = NoTurns()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -608,7 +608,7 @@ class Subject:
     """Measurements of the probes that analyse the model without calling it."""
     beside: tuple[tuple[str, Subject], ...] = ()
     """Other models on the same server, by name, which are put under load at the same time."""
-    baton: Baton = ALONE
+    baton: TurnToken = NO_TURNS
     interrupted: Callable[[], bool] = field(default=lambda: False)
     watch: Callable[[Event], None] = field(default=lambda _event: None)
     """Receives progress and provisional measurements."""
@@ -616,7 +616,7 @@ class Subject:
     """Reports the start of a stage to the samplers."""
 
 
-Seen = Measurement | Doubt | Failure | Outline | Activity | Artifact
+ProbeOutput = Measurement | Doubt | Failure | StaticReport | TraceReport | Artifact
 """What a probe may yield."""
 
 
@@ -627,7 +627,7 @@ class Probe(Protocol):
     """The protocol that the session must implement, or None if only the model is needed."""
     pass_: Pass
 
-    def measure(self, subject: Subject, plan: Plan) -> Iterable[Seen]:
+    def measure(self, subject: Subject, plan: Plan) -> Iterable[ProbeOutput]:
         """Measure a subject; yield the results."""
 
 
@@ -774,10 +774,10 @@ class Store(Protocol):
     def remove_study(self, prefix: str) -> str:
         """Delete a Study with its trials, and their Results that have no tag; return its id."""
 
-    def put_conclusion(self, found: Conclusion, *, headline: str) -> None:
+    def put_conclusion(self, found: SeriesDocument, *, headline: str) -> None:
         """Store a Conclusion; the same id replaces an earlier one."""
 
-    def conclusion(self, prefix: str) -> Conclusion:
+    def conclusion(self, prefix: str) -> SeriesDocument:
         """Return the Conclusion whose id begins with `prefix`; raise RequestError for none, or several."""
 
     def conclusions(self, *, name: str | None = None, limit: int = 50) -> Sequence[ConclusionEntry]:
@@ -836,10 +836,10 @@ class ExportsStudies(Protocol):
 class Importer(Protocol):
     """Imports files of another tool."""
 
-    def claims(self, file: Foreign) -> bool:
+    def claims(self, file: ForeignFile) -> bool:
         """Return whether a file, which may be anything, is of this tool."""
 
-    def read(self, file: Foreign) -> Iterable[Imported]:
+    def read(self, file: ForeignFile) -> Iterable[ForeignLoad]:
         """Yield each load in the file. A damaged file may raise any error."""
 
 
@@ -848,7 +848,7 @@ class Strategy(Protocol):
 
     requires: tuple[str, ...]
 
-    def propose(self, study: Study) -> Ask | None:
+    def propose(self, study: Study) -> TrialRequest | None:
         """Return what to measure next from `study.space`; None if nothing more can be learned.
 
         It must be a pure function of the study, with `study.seed` as its seed. A point that turns out to be

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class LoadProgress:
     """What happened since the last call of `take`."""
 
     records: Records
@@ -30,7 +30,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class DriverUsage:
     """What a driver process cost, and what it sent."""
 
     cpu: float
@@ -44,13 +44,13 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class LoadEnd:
     """The rest of the records and replies, when a load has ended."""
 
     records: Records
     replies: tuple[Reply, ...]
     """The first and the last reply to each message, to be checked."""
-    usages: tuple[Usage, ...]
+    usages: tuple[DriverUsage, ...]
     """One per driver."""
     faults: tuple[Reply, ...] = ()
     """Some error replies, for their error messages."""
@@ -60,21 +60,21 @@ class Ending:
     """Exception of the first failed call, if requests are calls of the user's code."""
 
 
-class Driving(Protocol):
+class RunningLoad(Protocol):
     """A running load."""
 
     @property
     def pids(self) -> Sequence[int]:
         """Process ids of the drivers, which are not part of what is measured."""
 
-    def take(self, wait: float) -> Taken:
+    def take(self, wait: float) -> LoadProgress:
         """Return what happened since the last call, after `wait` seconds at most.
 
         Raises RunFailed if a driver died.
         """
 
-    def usage(self) -> Sequence[Usage]:
+    def usage(self) -> Sequence[DriverUsage]:
         """Return each driver's cost so far, as last reported (several times a second)."""
 
-    def stop(self, grace: float) -> Ending:
+    def stop(self, grace: float) -> LoadEnd:
         """Stop sending, wait `grace` seconds for the requests in flight, and cancel the rest."""

@@ -28,7 +28,7 @@ _MILLISECOND = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class LoadShare:
     """One driver's part of a load."""
 
     index: int = 0
@@ -39,10 +39,10 @@ class Share:
         return whole // self.of + (self.index < whole % self.of)
 
 
-ALONE = Share()
+ALONE = LoadShare()
 
 
-def due_times(load: Load, share: Share = ALONE, *, seed: int = 0) -> Iterator[int]:
+def due_times(load: Load, share: LoadShare = ALONE, *, seed: int = 0) -> Iterator[int]:
     """Yield when the requests of a share are due; in a closed loop, when its slots start.
 
     Ignores `load.requests`. Raises RequestError for a trace that cannot be read.
@@ -55,7 +55,7 @@ def due_times(load: Load, share: Share = ALONE, *, seed: int = 0) -> Iterator[in
     return map(_time_of_position(load.rate or 1.0, load.ramp), _positions(load, share, seed))
 
 
-def _positions(load: Load, share: Share, seed: int) -> Iterator[float]:
+def _positions(load: Load, share: LoadShare, seed: int) -> Iterator[float]:
     """Yield each arrival's position: the expected number of arrivals before it."""
     if load.arrivals is Arrivals.POISSON:
         return _poisson_positions(Random(f"{seed}/{share.index}/{share.of}"), share.of)  # noqa: S311 - no secret
@@ -102,7 +102,7 @@ def read_trace(path: str) -> array[int]:
     return array("q", sorted(time - first for time in times))
 
 
-def unused_of_trace(path: str) -> tuple[str, ...]:
+def unused_trace_fields(path: str) -> tuple[str, ...]:
     """Return the names of the fields in a trace's first line other than the time; they are not used.
 
     Raises RequestError for a file that cannot be read.

@@ -6,23 +6,23 @@ from collections import deque
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_log import RequestOutcome
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from modeldyno.loadgen.request import Call, Connected, Done, Owner
+    from modeldyno.loadgen.request import Call, ClientConnection, ConnectionOwner, Done
 
 
-class Pool:
+class ConnectionPool:
     """Gives each request a connection with capacity, or opens one."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         done: Done,
-        make: Callable[[Owner], asyncio.Protocol],
+        make: Callable[[ConnectionOwner], asyncio.Protocol],
         place: dict[str, Any],
         *,
         share: int = 1,
@@ -34,7 +34,7 @@ class Pool:
         self._make = make
         self._address_options = place
         self._requests_each = share
-        self._available: dict[Connected, None] = {}
+        self._available: dict[ClientConnection, None] = {}
         """Connections with capacity, used last in, first out, so that few connections stay warm."""
         self._waiting: deque[Call] = deque()
         self._connecting = 0
@@ -59,24 +59,24 @@ class Pool:
         else:
             self._waiting.remove(call)
 
-    def connection_ready(self, connection: Connected) -> None:
+    def connection_ready(self, connection: ClientConnection) -> None:
         """Add a new connection."""
         self.opened += 1
         self._connecting -= 1
         self.connection_free(connection)
 
-    def connection_free(self, connection: Connected) -> None:
+    def connection_free(self, connection: ClientConnection) -> None:
         """Use a connection that has capacity."""
         while self._waiting and not connection.full:
             connection.send(self._waiting.popleft())
         if not connection.full:
             self._available[connection] = None
 
-    def connection_closed(self, connection: Connected) -> None:
+    def connection_closed(self, connection: ClientConnection) -> None:
         """Remove a connection."""
         self._available.pop(connection, None)
 
-    def connection_failed(self, outcome: Outcome) -> None:
+    def connection_failed(self, outcome: RequestOutcome) -> None:
         """Fail one waiting request for each connection that could not be opened."""
         self._connecting -= 1
         if self._waiting:
@@ -107,7 +107,7 @@ class Pool:
     def _connection_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            self.connection_failed(Outcome.REFUSED)
+            self.connection_failed(RequestOutcome.REFUSED)
 
     def close(self) -> None:
         """Close the idle connections, and open no more."""

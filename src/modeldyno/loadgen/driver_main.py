@@ -19,16 +19,16 @@ from modeldyno.core.load.request_target import Transport
 from modeldyno.environment.process_tree import end_with_parent
 from modeldyno.errors import ModelDynoError
 from modeldyno.loadgen import driver_protocol, record_frames, tls
-from modeldyno.loadgen.connection_pool import Pool
-from modeldyno.loadgen.kernel_timer import timer
-from modeldyno.loadgen.load_loop import Drive
+from modeldyno.loadgen.connection_pool import ConnectionPool
+from modeldyno.loadgen.kernel_timer import make_timer
+from modeldyno.loadgen.load_loop import LoadLoop
 
 if TYPE_CHECKING:
     from typing import Any
 
     from modeldyno.core.load.request_target import Target
     from modeldyno.interfaces import Client
-    from modeldyno.loadgen.driver_protocol import Order
+    from modeldyno.loadgen.driver_protocol import DriverCommand
     from modeldyno.loadgen.request import Carrier
 
 _REPORT_INTERVAL = 0.1
@@ -47,14 +47,14 @@ def main(descriptor: int) -> None:
     _raise_file_limit()
     loop = _new_loop()
     asyncio.set_event_loop(loop)
-    command = driver_protocol.read(lambda size: _read_exactly(0, size))
+    command = driver_protocol.read_command(lambda size: _read_exactly(0, size))
     loop.run_until_complete(_run(command, descriptor, loop))
 
 
-async def _run(command: Order, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
-    load_loop = Drive(command.load, command.share, len(command.target.messages), loop, seed=command.seed)
-    load_loop.carrier = carrier(command, load_loop, loop)
-    load_loop.timer = timer(loop, load_loop.ring)
+async def _run(command: DriverCommand, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
+    load_loop = LoadLoop(command.load, command.share, len(command.target.messages), loop, seed=command.seed)
+    load_loop.carrier = make_carrier(command, load_loop, loop)
+    load_loop.timer = make_timer(loop, load_loop.ring)
     load_loop.count_tokens = getattr(_stream_client(command.target), "tokens", None)
     transport, pipe = await loop.connect_write_pipe(_Pipe, os.fdopen(descriptor, "wb", buffering=0))
     finished = loop.create_future()
@@ -66,11 +66,11 @@ async def _run(command: Order, descriptor: int, loop: asyncio.AbstractEventLoop)
     transport.write(record_frames.frame(record_frames.READY))
     _report_regularly(load_loop, transport, loop)
     await finished
-    transport.write(record_frames.of_block(load_loop.block()))
+    transport.write(record_frames.encode_block(load_loop.block()))
     for end, reply in load_loop.answers():
-        transport.write(record_frames.of_answer(record_frames.ANSWER, end, reply))
+        transport.write(record_frames.encode_answer(record_frames.ANSWER, end, reply))
     for end, reply in load_loop.faults():
-        transport.write(record_frames.of_answer(record_frames.FAULT, end, reply))
+        transport.write(record_frames.encode_answer(record_frames.FAULT, end, reply))
     transport.write(record_frames.frame(record_frames.END))
     transport.close()
     await pipe.closed
@@ -91,14 +91,14 @@ class _Pipe(asyncio.BaseProtocol):
 
 
 def _report_regularly(
-    load_loop: Drive, transport: asyncio.WriteTransport, loop: asyncio.AbstractEventLoop
+    load_loop: LoadLoop, transport: asyncio.WriteTransport, loop: asyncio.AbstractEventLoop
 ) -> None:
     """Write a block of records, and again at intervals."""
     collected_at = 0
 
     def report() -> None:
         nonlocal collected_at
-        transport.write(record_frames.of_block(load_loop.block()))
+        transport.write(record_frames.encode_block(load_loop.block()))
         if load_loop.carrier.opened - collected_at > _COLLECT_EVERY:
             collected_at = load_loop.carrier.opened
             gc.collect()
@@ -107,7 +107,7 @@ def _report_regularly(
     loop.call_later(_REPORT_INTERVAL, report)
 
 
-def _read_commands(load_loop: Drive, loop: asyncio.AbstractEventLoop) -> None:
+def _read_commands(load_loop: LoadLoop, loop: asyncio.AbstractEventLoop) -> None:
     """Follow the lines on standard input; its end means that the starter is gone."""
     line = bytearray()
 
@@ -127,28 +127,30 @@ def _read_commands(load_loop: Drive, loop: asyncio.AbstractEventLoop) -> None:
     loop.add_reader(0, on_input)
 
 
-def carrier(command: Order, load_loop: Drive, loop: asyncio.AbstractEventLoop) -> Carrier:
+def make_carrier(command: DriverCommand, load_loop: LoadLoop, loop: asyncio.AbstractEventLoop) -> Carrier:
     """Return the connection pool for the target's transport."""
     target = command.target
     options = {"host": command.address, "port": target.port}
     if target.transport is Transport.GRPC:
-        from modeldyno.loadgen.http2 import Channel  # noqa: PLC0415 - the other transport needs none
-        from modeldyno.loadgen.http2_sender import Script  # noqa: PLC0415 - see above
+        from modeldyno.loadgen.http2 import Http2Connection  # noqa: PLC0415 - the other transport needs none
+        from modeldyno.loadgen.http2_sender import CallTemplate  # noqa: PLC0415 - see above
 
-        script = Script(target, command.load.timeout)
-        options |= tls.options(target, protocols=("h2",))
-        return Pool(
+        script = CallTemplate(target, command.load.timeout)
+        options |= tls.tls_options(target, protocols=("h2",))
+        return ConnectionPool(
             loop,
             load_loop.done,
-            lambda owner: Channel(owner, script, _CALLS_PER_CONNECTION),
+            lambda owner: Http2Connection(owner, script, _CALLS_PER_CONNECTION),
             options,
             share=_CALLS_PER_CONNECTION,
         )
-    from modeldyno.loadgen.http1 import Connection  # noqa: PLC0415 - the other transport needs none
+    from modeldyno.loadgen.http1 import Http1Connection  # noqa: PLC0415 - the other transport needs none
 
     bearing = getattr(_stream_client(target), "bearing", None)
-    options |= tls.options(target)
-    return Pool(loop, load_loop.done, lambda owner: Connection(owner, target, bearing), options)
+    options |= tls.tls_options(target)
+    return ConnectionPool(
+        loop, load_loop.done, lambda owner: Http1Connection(owner, target, bearing), options
+    )
 
 
 def _stream_client(target: Target) -> Client | None:

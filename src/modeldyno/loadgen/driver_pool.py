@@ -9,11 +9,18 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.request_log import joined
+from modeldyno.core.load.request_log import join_records
 from modeldyno.errors import RunFailed
-from modeldyno.loadgen import Ending, Taken, Usage, driver_process, driver_protocol, record_frames
-from modeldyno.loadgen.arrivals import Share, read_trace
-from modeldyno.loadgen.single_request import address, once
+from modeldyno.loadgen import (
+    DriverUsage,
+    LoadEnd,
+    LoadProgress,
+    driver_process,
+    driver_protocol,
+    record_frames,
+)
+from modeldyno.loadgen.arrivals import LoadShare, read_trace
+from modeldyno.loadgen.single_request import resolve_address, send_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,10 +28,10 @@ if TYPE_CHECKING:
     from modeldyno.core.load.request_log import Records
     from modeldyno.core.load.request_target import Reply, Target
     from modeldyno.core.spec.load_spec import Load
-    from modeldyno.loadgen.driver_process import Hand
-    from modeldyno.loadgen.record_frames import Block
+    from modeldyno.loadgen.driver_process import DriverProcess
+    from modeldyno.loadgen.record_frames import RecordBlock
 
-__all__ = ["driving", "once"]
+__all__ = ["run_load_drivers", "send_once"]
 
 _CHUNK = 1 << 20
 _READY_TIME = 30.0
@@ -38,13 +45,13 @@ _LOG_TAIL = 500
 
 
 @contextmanager
-def driving(target: Target, load: Load, *, seed: int = 0) -> Iterator[Crew]:
+def run_load_drivers(target: Target, load: Load, *, seed: int = 0) -> Iterator[DriverPool]:
     """Put a target under a load until the block is left; `load.requests` counts from the start.
 
     Ignores `load.duration`: the caller decides when to stop. Raises RequestError for a trace or TLS files
     that cannot be read, and RunFailed if the drivers do not start.
     """
-    pool = Crew(target)
+    pool = DriverPool(target)
     if load.trace:
         read_trace(load.trace)  # fail here, not in a child
     _check_tls(target)
@@ -58,30 +65,30 @@ def driving(target: Target, load: Load, *, seed: int = 0) -> Iterator[Crew]:
 def _check_tls(target: Target) -> None:
     from modeldyno.loadgen import tls  # noqa: PLC0415 - few have it
 
-    tls.context(target)
+    tls.make_ssl_context(target)
 
 
-class Crew:
-    """The drivers of a running load, see `loadgen.Driving`."""
+class DriverPool:
+    """The drivers of a running load, see `loadgen.RunningLoad`."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._drivers: list[Hand] = []
+        self._drivers: list[DriverProcess] = []
         self._parts: list[Records] = []
         self._selector = selectors.DefaultSelector()
 
     def start(self, load: Load, seed: int) -> None:
         """Start the drivers, and let them begin at the same time."""
         count = min(load.drivers, load.slots or load.drivers)
-        host_address = address(self._target)
+        host_address = resolve_address(self._target)
         for index in range(count):
-            share = Share(index=index, of=count)
-            command = driver_protocol.Order(
+            share = LoadShare(index=index, of=count)
+            command = driver_protocol.DriverCommand(
                 target=self._target, load=load, share=share, seed=seed, address=host_address
             )
-            self._drivers.append(driver_process.hired(index))
+            self._drivers.append(driver_process.acquire_driver(index))
             self._selector.register(self._drivers[-1].pipe, selectors.EVENT_READ, self._drivers[-1])
-            self._write(self._drivers[-1], driver_protocol.encode(command))
+            self._write(self._drivers[-1], driver_protocol.encode_command(command))
         self._receive_until(_READY_TIME, lambda: all(driver.ready for driver in self._drivers))
         if not all(driver.ready for driver in self._drivers):
             raise RunFailed(f"A load driver did not start within {_READY_TIME:g} s.")
@@ -94,29 +101,29 @@ class Crew:
         """Process ids of the drivers."""
         return [driver.process.pid for driver in self._drivers]
 
-    def take(self, wait: float) -> Taken:
+    def take(self, wait: float) -> LoadProgress:
         """Return what happened within `wait` seconds, or until all requests have ended."""
         self._receive_until(wait, lambda: self._ended)
         blocks = [driver.latest for driver in self._drivers if driver.latest is not None]
-        return Taken(
+        return LoadProgress(
             records=self._records(),
             in_flight=sum(block.in_flight for block in blocks),
             backlog=sum(block.backlog for block in blocks),
             ended=self._ended,
         )
 
-    def usage(self) -> Sequence[Usage]:
+    def usage(self) -> Sequence[DriverUsage]:
         """Return each driver's cost so far."""
         return [_usage(driver.latest) for driver in self._drivers]
 
-    def stop(self, grace: float) -> Ending:
+    def stop(self, grace: float) -> LoadEnd:
         """Stop sending, wait for the requests in flight, and cancel the rest."""
         for driver in self._drivers:
             self._write(driver, f"stop {grace!r}\n".encode())
         self._receive_until(grace + _ENDING_TIME, lambda: all(driver.over for driver in self._drivers))
         if not all(driver.over for driver in self._drivers):
             raise RunFailed("A load driver did not stop in time.")
-        return Ending(
+        return LoadEnd(
             records=self._records(),
             replies=_first_and_last(reply for driver in self._drivers for reply in driver.answers),
             usages=tuple(self.usage()),
@@ -131,7 +138,7 @@ class Crew:
         for driver in self._drivers:
             driver.end()
         self._selector.close()
-        driver_process.succeeded(len(self._drivers))
+        driver_process.prestart_drivers(len(self._drivers))
         self._drivers.clear()
 
     @property
@@ -140,9 +147,9 @@ class Crew:
 
     def _records(self) -> Records:
         parts, self._parts = self._parts, []
-        return joined(parts)
+        return join_records(parts)
 
-    def _write(self, driver: Hand, data: bytes) -> None:
+    def _write(self, driver: DriverProcess, data: bytes) -> None:
         assert driver.process.stdin is not None
         try:
             driver.process.stdin.write(data)
@@ -161,7 +168,7 @@ class Crew:
             if left <= 0:
                 break
 
-    def _receive(self, driver: Hand) -> None:
+    def _receive(self, driver: DriverProcess) -> None:
         data = os.read(driver.pipe, _CHUNK)
         if not data:
             self._selector.unregister(driver.pipe)
@@ -173,7 +180,7 @@ class Crew:
                 driver.latest = record_frames.read_block(body)
                 if driver.latest.rows:
                     self._parts.append(
-                        record_frames.records(driver.latest.rows, driver.latest.times, driver.index)
+                        record_frames.decode_rows(driver.latest.rows, driver.latest.times, driver.index)
                     )
             elif kind == record_frames.ANSWER:
                 driver.answers.append(record_frames.read_answer(body))
@@ -183,7 +190,7 @@ class Crew:
             driver.over = driver.over or kind == record_frames.END
 
 
-def _death_error(driver: Hand) -> RunFailed:
+def _death_error(driver: DriverProcess) -> RunFailed:
     """Return an error with the last line of a dead driver's output."""
     with suppress(subprocess.TimeoutExpired):
         driver.process.wait(1.0)
@@ -193,10 +200,10 @@ def _death_error(driver: Hand) -> RunFailed:
     return RunFailed(f"A load driver died with code {driver.process.returncode}{last}.")
 
 
-def _usage(block: Block | None) -> Usage:
+def _usage(block: RecordBlock | None) -> DriverUsage:
     if block is None:
-        return Usage(cpu=0.0, wall=0.0, sent=0, opened=0)
-    return Usage(cpu=block.cpu / 1e9, wall=block.wall / 1e9, sent=block.sent, opened=block.opened)
+        return DriverUsage(cpu=0.0, wall=0.0, sent=0, opened=0)
+    return DriverUsage(cpu=block.cpu / 1e9, wall=block.wall / 1e9, sent=block.sent, opened=block.opened)
 
 
 def _first_and_last(answers: Iterable[tuple[int, Reply]]) -> tuple[Reply, ...]:

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
 from modeldyno.core.load.request_target import Reply
-from modeldyno.loadgen.record_frames import Block
+from modeldyno.loadgen.record_frames import RecordBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Hand:
+class DriverProcess:
     """A driver process, and what it has sent so far."""
 
     process: subprocess.Popen[bytes]
@@ -30,7 +30,7 @@ class Hand:
     log: IO[bytes]
     index: int = 0
     data: bytearray = field(default_factory=bytearray)
-    latest: Block | None = None
+    latest: RecordBlock | None = None
     ready: bool = False
     over: bool = False
     """Whether it has sent everything."""
@@ -53,14 +53,14 @@ class _Prestarted:
     """Drivers that were started in advance."""
 
     open: bool = False
-    drivers: list[Hand] = field(default_factory=list)
+    drivers: list[DriverProcess] = field(default_factory=list)
 
 
 _PRESTARTED = _Prestarted()
 
 
 @contextmanager
-def waiting() -> Iterator[None]:
+def prestarting_drivers() -> Iterator[None]:
     """Start drivers in advance for the next load during the block, as many as the last load had."""
     _PRESTARTED.open = True
     try:
@@ -70,7 +70,7 @@ def waiting() -> Iterator[None]:
         _end_prestarted()
 
 
-def hired(index: int) -> Hand:
+def acquire_driver(index: int) -> DriverProcess:
     """Return a driver that has no command yet."""
     while _PRESTARTED.drivers:
         driver = _PRESTARTED.drivers.pop()
@@ -83,7 +83,7 @@ def hired(index: int) -> Hand:
     return driver
 
 
-def succeeded(count: int) -> None:
+def prestart_drivers(count: int) -> None:
     """Start `count` drivers in advance, if another load may follow."""
     if _PRESTARTED.open:
         _end_prestarted()
@@ -95,7 +95,7 @@ def _end_prestarted() -> None:
         _PRESTARTED.drivers.pop().end()
 
 
-def _launch() -> Hand:
+def _launch() -> DriverProcess:
     read_end, write_end = os.pipe()
     log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by Hand.end
     try:
@@ -112,4 +112,4 @@ def _launch() -> Hand:
         raise
     finally:
         os.close(write_end)
-    return Hand(process=process, pipe=read_end, log=log)
+    return DriverProcess(process=process, pipe=read_end, log=log)

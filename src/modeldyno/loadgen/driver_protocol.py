@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.load.request_target import Target, Tls, Transport
 from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.loadgen.arrivals import Share
+from modeldyno.loadgen.arrivals import LoadShare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class DriverCommand:
     """A command to a driver: one share of a load on a target."""
 
     target: Target
     load: Load
-    share: Share
+    share: LoadShare
     seed: int
     address: str
     """IP address of the target's host, so that the drivers need not resolve it."""
 
 
-def encode(command: Order) -> bytes:
+def encode_command(command: DriverCommand) -> bytes:
     """Encode a command; it contains secrets."""
     messages = command.target.messages
     fields = {**asdict(command), "sizes": [len(message) for message in messages]}
@@ -34,7 +34,7 @@ def encode(command: Order) -> bytes:
     return json.dumps(fields).encode() + b"\n" + b"".join(messages)
 
 
-def read(take: Callable[[int], bytes]) -> Order:
+def read_command(take: Callable[[int], bytes]) -> DriverCommand:
     """Decode a command, using a function that returns exactly `size` bytes."""
     line = bytearray()
     while not line.endswith(b"\n"):
@@ -45,10 +45,10 @@ def read(take: Callable[[int], bytes]) -> Order:
     target["metadata"] = tuple((name, value) for name, value in target["metadata"])
     target["tls"] = Tls(**target["tls"]) if target["tls"] else None
     load["arrivals"] = Arrivals(load["arrivals"])
-    return Order(
+    return DriverCommand(
         target=Target(**target, messages=tuple(take(size) for size in fields["sizes"])),
         load=Load(**load),
-        share=Share(**fields["share"]),
+        share=LoadShare(**fields["share"]),
         seed=fields["seed"],
         address=fields["address"],
     )

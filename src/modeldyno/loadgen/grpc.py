@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from modeldyno.core.load.request_log import Outcome
-from modeldyno.loadgen.http1_parser import Malformed, of_status
+from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.loadgen.http1_parser import Malformed, outcome_of_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,15 +18,15 @@ PREFIX = 5
 """Bytes before each message: the compression flag and the length."""
 _DEFAULT_PORTS = {True: 443, False: 80}
 _OUTCOMES = {
-    1: Outcome.CLIENT_ERROR, 2: Outcome.SERVER_ERROR, 3: Outcome.CLIENT_ERROR, 4: Outcome.TIMEOUT,
-    5: Outcome.CLIENT_ERROR, 6: Outcome.CLIENT_ERROR, 7: Outcome.CLIENT_ERROR, 8: Outcome.REJECTED,
-    9: Outcome.CLIENT_ERROR, 10: Outcome.CLIENT_ERROR, 11: Outcome.CLIENT_ERROR, 12: Outcome.SERVER_ERROR,
-    13: Outcome.SERVER_ERROR, 14: Outcome.REJECTED, 15: Outcome.SERVER_ERROR, 16: Outcome.CLIENT_ERROR,
+    1: RequestOutcome.CLIENT_ERROR, 2: RequestOutcome.SERVER_ERROR, 3: RequestOutcome.CLIENT_ERROR, 4: RequestOutcome.TIMEOUT,
+    5: RequestOutcome.CLIENT_ERROR, 6: RequestOutcome.CLIENT_ERROR, 7: RequestOutcome.CLIENT_ERROR, 8: RequestOutcome.REJECTED,
+    9: RequestOutcome.CLIENT_ERROR, 10: RequestOutcome.CLIENT_ERROR, 11: RequestOutcome.CLIENT_ERROR, 12: RequestOutcome.SERVER_ERROR,
+    13: RequestOutcome.SERVER_ERROR, 14: RequestOutcome.REJECTED, 15: RequestOutcome.SERVER_ERROR, 16: RequestOutcome.CLIENT_ERROR,
 }  # fmt: skip
 """gRPC status to outcome, by the equivalent HTTP status (google.rpc.Code); 4 is our own deadline."""
 
 
-class Told(NamedTuple):
+class GrpcHeaders(NamedTuple):
     """The content of a header block."""
 
     status: int
@@ -36,10 +36,10 @@ class Told(NamedTuple):
     lines: bytes
 
 
-NO_TRAILERS = Told(0, None, b"")
+NO_TRAILERS = GrpcHeaders(0, None, b"")
 
 
-def told(fields: Sequence[Field]) -> Told:
+def parse_headers(fields: Sequence[Field]) -> GrpcHeaders:
     """Parse the headers or trailers of an answer; raise Malformed for an invalid status."""
     status, code = 0, None
     lines = []
@@ -50,7 +50,7 @@ def told(fields: Sequence[Field]) -> Told:
             code = _number(value)
         if not name.startswith(b":"):
             lines.append(name + b": " + value)
-    return Told(status, code, b"\r\n".join(lines))
+    return GrpcHeaders(status, code, b"\r\n".join(lines))
 
 
 def _number(value: bytes) -> int:
@@ -59,7 +59,7 @@ def _number(value: bytes) -> int:
     return int(value)
 
 
-def asked(target: Target, timeout: float) -> tuple[Field, ...]:
+def call_headers(target: Target, timeout: float) -> tuple[Field, ...]:
     """Return the headers of a call, which are the same for all calls."""
     default_port = target.port == _DEFAULT_PORTS[target.tls is not None]
     host = f"[{target.host}]" if ":" in target.host else target.host
@@ -76,7 +76,7 @@ def asked(target: Target, timeout: float) -> tuple[Field, ...]:
     )
 
 
-class Answer:
+class PartialAnswer:
     """A partly received answer to a call."""
 
     __slots__ = ("_buffer", "_stream", "body", "call", "consumed", "lines", "status")
@@ -123,18 +123,22 @@ class Answer:
         if self._stream:
             self.call.pieces.append(now)
 
-    def end(self, trailers: Told) -> tuple[Outcome, Raw | None]:
+    def end(self, trailers: GrpcHeaders) -> tuple[RequestOutcome, Raw | None]:
         """Return the outcome, and the raw answer if it is complete."""
         code = trailers.code
         if code is None:
             status = self.status or trailers.status
-            fault = of_status(status)
-            return (Outcome.MALFORMED, None) if fault is Outcome.OK else (fault, self._raw(status, trailers))
-        outcome = Outcome.OK if code == 0 else _OUTCOMES.get(code, Outcome.SERVER_ERROR)
-        if outcome is Outcome.OK and (self._buffer or not (self.body or self._stream)):
-            return Outcome.MALFORMED, None
+            fault = outcome_of_status(status)
+            return (
+                (RequestOutcome.MALFORMED, None)
+                if fault is RequestOutcome.OK
+                else (fault, self._raw(status, trailers))
+            )
+        outcome = RequestOutcome.OK if code == 0 else _OUTCOMES.get(code, RequestOutcome.SERVER_ERROR)
+        if outcome is RequestOutcome.OK and (self._buffer or not (self.body or self._stream)):
+            return RequestOutcome.MALFORMED, None
         return outcome, self._raw(code, trailers)
 
-    def _raw(self, code: int, trailers: Told) -> Raw:
+    def _raw(self, code: int, trailers: GrpcHeaders) -> Raw:
         lines = self.lines + b"\r\n" + trailers.lines if self.lines else trailers.lines
         return code, lines, tuple(self.body)

@@ -201,7 +201,7 @@ def _decode_text(block: bytes, position: int) -> tuple[bytes, int]:
     return (unhuffman(text) if coded else text), end
 
 
-def literal(fields: Sequence[Field], *, learn: bool) -> bytes:
+def encode_literal(fields: Sequence[Field], *, learn: bool) -> bytes:
     """Encode fields in full; with `learn`, the decoder adds them to its table."""
     return b"".join(
         (b"\x40" if learn else b"\x00")
@@ -213,7 +213,7 @@ def literal(fields: Sequence[Field], *, learn: bool) -> bytes:
     )
 
 
-def learned(count: int) -> bytes:
+def encode_learned(count: int) -> bytes:
     """Encode the `count` fields that the first block of a connection added to the table."""
     first = len(STATIC) + count
     return b"".join(_indexed(first - i) for i in range(count))

@@ -11,13 +11,13 @@ import asyncio
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.loadgen.http1_parser import (
     CHUNKED,
     HEAD_LIMIT,
     TO_THE_END,
-    Chunks,
-    Events,
+    ChunkDecoder,
+    EventCounter,
     Malformed,
     read_head,
 )
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from typing import Any
 
     from modeldyno.core.load.request_target import Target
-    from modeldyno.loadgen.http1_parser import Head
-    from modeldyno.loadgen.request import Bearing, Call, Owner, Raw
+    from modeldyno.loadgen.http1_parser import AnswerHead
+    from modeldyno.loadgen.request import Bearing, Call, ConnectionOwner, Raw
 
 KEPT_BODY = 1 << 26
 """Bytes; a longer body is counted but not kept."""
 
 
-class Connection(asyncio.Protocol):
+class Http1Connection(asyncio.Protocol):
     """An HTTP/1.1 connection with at most one request on it."""
 
-    def __init__(self, owner: Owner, target: Target, bearing: Bearing | None = None) -> None:
+    def __init__(self, owner: ConnectionOwner, target: Target, bearing: Bearing | None = None) -> None:
         self.call: Call | None = None
         self.full = False
         self._owner = owner
@@ -49,13 +49,13 @@ class Connection(asyncio.Protocol):
 
     def _clear_answer(self) -> None:
         """Clear the state of the answer being read."""
-        self._head: Head | None = None
+        self._head: AnswerHead | None = None
         self._head_bytes = b""
         self._rest = b""
         self._body: list[bytes] = []
         self._left = 0
-        self._chunks: Chunks | None = None
-        self._events: Events | None = None
+        self._chunks: ChunkDecoder | None = None
+        self._events: EventCounter | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Register the connection; disable write buffering."""
@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
                         return
             self._read(call, data, now)
         except Malformed:
-            self._end(call, Outcome.MALFORMED, now, None, stays=False)
+            self._end(call, RequestOutcome.MALFORMED, now, None, stays=False)
 
     def _read(self, call: Call, data: bytes, now: int) -> None:
         """Read an answer that comes in pieces."""
@@ -132,15 +132,15 @@ class Connection(asyncio.Protocol):
             self._begin(head, before)
         self._read_body(call, head, data, now)
 
-    def _begin(self, head: Head, head_bytes: bytes) -> None:
+    def _begin(self, head: AnswerHead, head_bytes: bytes) -> None:
         self._head, self._head_bytes = head, head_bytes
         self._left = head.length
         if head.length == CHUNKED:
-            self._chunks = Chunks()
+            self._chunks = ChunkDecoder()
         if head.events:
-            self._events = Events(self._bearing)
+            self._events = EventCounter(self._bearing)
 
-    def _read_body(self, call: Call, head: Head, data: bytes, now: int) -> None:
+    def _read_body(self, call: Call, head: AnswerHead, data: bytes, now: int) -> None:
         """Read a part of the body."""
         if self._chunks is not None:
             pieces = self._chunks.feed(data)
@@ -162,16 +162,16 @@ class Connection(asyncio.Protocol):
         if done:
             self._end(call, self._outcome_of(head), now, self._raw(call, head), head.stays)
 
-    def _outcome_of(self, head: Head) -> Outcome:
+    def _outcome_of(self, head: AnswerHead) -> RequestOutcome:
         failed = self._events is not None and self._events.failed
-        return Outcome.SERVER_ERROR if failed else head.outcome
+        return RequestOutcome.SERVER_ERROR if failed else head.outcome
 
-    def _raw(self, call: Call, head: Head) -> Raw | None:
+    def _raw(self, call: Call, head: AnswerHead) -> Raw | None:
         if call.received > KEPT_BODY:
             return None
         return head.status, self._head_bytes, tuple(self._body)
 
-    def _end(self, call: Call, outcome: Outcome, now: int, raw: Raw | None, stays: bool) -> None:
+    def _end(self, call: Call, outcome: RequestOutcome, now: int, raw: Raw | None, stays: bool) -> None:
         """Report the outcome; the connection may have a new request when this returns."""
         self.call = None
         if self._head is not None or self._rest:
@@ -203,4 +203,6 @@ class Connection(asyncio.Protocol):
         elif self._used and not call.first and (exc is None or isinstance(exc, BrokenPipeError)):
             self._owner.resend(call)
         else:
-            self._owner.done(call, Outcome.TRUNCATED if exc is None else Outcome.RESET, now, None)
+            self._owner.done(
+                call, RequestOutcome.TRUNCATED if exc is None else RequestOutcome.RESET, now, None
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_log import RequestOutcome
 
 if TYPE_CHECKING:
     from modeldyno.loadgen.request import Bearing
@@ -26,11 +26,11 @@ class Malformed(ValueError):
     """The bytes are not a valid answer of the protocol."""
 
 
-class Head(NamedTuple):
+class AnswerHead(NamedTuple):
     """The parsed head of an answer."""
 
     status: int
-    outcome: Outcome
+    outcome: RequestOutcome
     length: int
     """Length of the body in bytes; or CHUNKED, or TO_THE_END."""
     stays: bool
@@ -45,7 +45,7 @@ class Head(NamedTuple):
 
 
 @lru_cache(maxsize=512)  # most servers repeat the same head
-def read_head(head: bytes) -> Head:
+def read_head(head: bytes) -> AnswerHead:
     """Parse a head without the empty line that ends it; raise Malformed if it is invalid."""
     first, *lines = head.split(b"\r\n")
     status = _status(first)
@@ -58,9 +58,9 @@ def read_head(head: bytes) -> Head:
         fields[name] = fields[name] + b"," + value.strip() if name in fields else value.strip()
     connection = fields.get(b"connection", b"").lower()
     length = _length(status, fields)
-    return Head(
+    return AnswerHead(
         status=status,
-        outcome=of_status(status),
+        outcome=outcome_of_status(status),
         length=length,
         stays=length != TO_THE_END
         and (b"close" not in connection if first[7:8] == b"1" else b"keep-alive" in connection),
@@ -97,16 +97,16 @@ def _length(status: int, fields: dict[bytes, bytes]) -> int:
     return int(length)
 
 
-def of_status(status: int) -> Outcome:
+def outcome_of_status(status: int) -> RequestOutcome:
     """Return the outcome of a request by the status of its answer."""
     if status < 300:  # noqa: PLR2004
-        return Outcome.OK
+        return RequestOutcome.OK
     if status in {429, 503}:
-        return Outcome.REJECTED
-    return Outcome.SERVER_ERROR if status >= 500 else Outcome.CLIENT_ERROR  # noqa: PLR2004
+        return RequestOutcome.REJECTED
+    return RequestOutcome.SERVER_ERROR if status >= 500 else RequestOutcome.CLIENT_ERROR  # noqa: PLR2004
 
 
-class Chunks:
+class ChunkDecoder:
     """Decodes a chunked body as it arrives."""
 
     __slots__ = ("_left", "_line", "_state", "done")
@@ -163,7 +163,7 @@ class Chunks:
 _CHUNK_SIZE, _DATA, _DATA_END, _TRAILER = range(4)
 
 
-class Events:
+class EventCounter:
     """Counts server-sent events with data as they arrive, without ``[DONE]`` and comments.
 
     With `bearing`, it counts only events that hold something generated.

@@ -10,9 +10,9 @@ import asyncio
 from time import monotonic_ns
 from typing import TYPE_CHECKING, ClassVar
 
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.loadgen import hpack
-from modeldyno.loadgen.grpc import NO_TRAILERS, Answer, told
+from modeldyno.loadgen.grpc import NO_TRAILERS, PartialAnswer, parse_headers
 from modeldyno.loadgen.http1_parser import Malformed
 from modeldyno.loadgen.http2_frames import (
     ACK,
@@ -40,24 +40,24 @@ from modeldyno.loadgen.http2_frames import (
     STREAMS,
     WHOLE,
     WINDOW,
-    bare,
     frame,
     read_head,
+    strip_padding,
 )
-from modeldyno.loadgen.http2_sender import Sending
+from modeldyno.loadgen.http2_sender import Http2Sender
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from modeldyno.loadgen.grpc import Told
-    from modeldyno.loadgen.http2_sender import Script
-    from modeldyno.loadgen.request import Call, Owner
+    from modeldyno.loadgen.grpc import GrpcHeaders
+    from modeldyno.loadgen.http2_sender import CallTemplate
+    from modeldyno.loadgen.request import Call, ConnectionOwner
 
 
-class Channel(asyncio.Protocol):
+class Http2Connection(asyncio.Protocol):
     """An HTTP/2 connection with several calls on it."""
 
-    def __init__(self, owner: Owner, script: Script, share: int) -> None:
+    def __init__(self, owner: ConnectionOwner, script: CallTemplate, share: int) -> None:
         self.full = True
         """True until the server's settings have arrived."""
         self._owner = owner
@@ -67,17 +67,17 @@ class Channel(asyncio.Protocol):
         self._ready = False
         self._retired = False
         self._rest = b""
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, PartialAnswer] = {}
         self._next = 1
         self._consumed = 0
         self._headers: tuple[int, int, bytes] | None = None
         """Stream, flags and first part of a header block that is continued."""
-        self._decode = hpack.Decoder(told)
+        self._decode = hpack.Decoder(parse_headers)
 
     def connection_made(self, transport: Any) -> None:
         """Send the connection preface."""
         self._transport = transport
-        self._sending = Sending(self._script, transport.write)
+        self._sending = Http2Sender(self._script, transport.write)
         transport.set_write_buffer_limits(high=0)
         transport.write(HELLO)
 
@@ -85,7 +85,7 @@ class Channel(asyncio.Protocol):
         """Write a call."""
         number = self._next
         self._next = number + 2
-        self._answers[number] = Answer(call, stream=self._script.stream)
+        self._answers[number] = PartialAnswer(call, stream=self._script.stream)
         call.carrier = self
         call.sent = monotonic_ns()
         self._sending.call(number, call.message)
@@ -116,7 +116,7 @@ class Channel(asyncio.Protocol):
         if not self._answers:
             self.close()
 
-    def _remove(self, number: int) -> Answer:
+    def _remove(self, number: int) -> PartialAnswer:
         """Remove a call, and return its answer."""
         answer = self._answers.pop(number)
         self._sending.unsent.pop(number, None)
@@ -164,7 +164,7 @@ class Channel(asyncio.Protocol):
         if kind == PROMISE:
             raise Malformed("the server pushed a stream although push is disabled")
         if kind == HEADERS:
-            block = bare(flags, body)
+            block = strip_padding(flags, body)
             if flags & END_HEADERS:
                 self._header_block(flags, number, block, now)
             else:
@@ -181,7 +181,7 @@ class Channel(asyncio.Protocol):
         if answer is None:  # an abandoned call
             return
         if flags & PADDED:
-            body = bare(PADDED, body)
+            body = strip_padding(PADDED, body)
         if body:
             try:
                 answer.take(body, now)
@@ -224,7 +224,7 @@ class Channel(asyncio.Protocol):
         elif not 100 <= headers.status < 200:  # noqa: PLR2004 - interim, as in RFC 9110
             answer.status, answer.lines = headers.status, headers.lines
 
-    def _end(self, number: int, answer: Answer, trailers: Told, now: int) -> None:
+    def _end(self, number: int, answer: PartialAnswer, trailers: GrpcHeaders, now: int) -> None:
         """Report how a call ended."""
         if number in self._sending.unsent:  # it was answered before it was completely sent
             self._transport.write(frame(RESET, 0, number, CANCEL.to_bytes(4)))
@@ -234,7 +234,7 @@ class Channel(asyncio.Protocol):
 
     def _reset_and_end(self, number: int, now: int) -> None:
         self._transport.write(frame(RESET, 0, number, CANCEL.to_bytes(4)))
-        self._owner.done(self._remove(number).call, Outcome.MALFORMED, now, None)
+        self._owner.done(self._remove(number).call, RequestOutcome.MALFORMED, now, None)
 
     def _reset(self, _flags: int, number: int, body: bytes, now: int) -> None:
         if number not in self._answers:
@@ -244,7 +244,9 @@ class Channel(asyncio.Protocol):
         if code == REFUSED:
             self._owner.resend(call)
         else:
-            self._owner.done(call, Outcome.REJECTED if code == CALM else Outcome.RESET, now, None)
+            self._owner.done(
+                call, RequestOutcome.REJECTED if code == CALM else RequestOutcome.RESET, now, None
+            )
 
     def _settings(self, flags: int, _number: int, body: bytes, _now: int) -> None:
         if flags & ACK:
@@ -254,7 +256,7 @@ class Channel(asyncio.Protocol):
         settings: dict[int, int] = dict(SETTING.iter_unpack(body))
         self._share = min(self._share, settings.get(STREAMS, self._share))
         self._transport.write(frame(SETTINGS, ACK, 0))
-        self._sending.settle(settings)
+        self._sending.apply_settings(settings)
         if not self._ready:
             self._ready = True
             self.full = self._retired or self._share < 1
@@ -288,9 +290,9 @@ class Channel(asyncio.Protocol):
         if ready:
             self._owner.connection_closed(self)
         else:
-            self._owner.connection_failed(Outcome.MALFORMED)
+            self._owner.connection_failed(RequestOutcome.MALFORMED)
         for call in calls:
-            self._owner.done(call, Outcome.MALFORMED, now, None)
+            self._owner.done(call, RequestOutcome.MALFORMED, now, None)
 
     def eof_received(self) -> None:
         """Abort: the server has closed the connection."""
@@ -305,11 +307,13 @@ class Channel(asyncio.Protocol):
         self.full = self._retired = True
         if not self._ready:
             self._ready = True
-            self._owner.connection_failed(Outcome.REFUSED)
+            self._owner.connection_failed(RequestOutcome.REFUSED)
             return
         self._owner.connection_closed(self)
         for answer in answers.values():
-            self._owner.done(answer.call, Outcome.TRUNCATED if exc is None else Outcome.RESET, now, None)
+            self._owner.done(
+                answer.call, RequestOutcome.TRUNCATED if exc is None else RequestOutcome.RESET, now, None
+            )
 
     _HANDLERS: ClassVar = {
         RESET: _reset, SETTINGS: _settings, PING: _ping, AWAY: _goaway, WINDOW: _window_update,

@@ -52,7 +52,7 @@ HELLO = (
 )  # fmt: skip
 
 
-def bare(flags: int, body: bytes) -> bytes:
+def strip_padding(flags: int, body: bytes) -> bytes:
     """Return the body of DATA or HEADERS without padding and priority."""
     begin, end = 0, len(body)
     if flags & PADDED:

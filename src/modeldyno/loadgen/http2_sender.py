@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modeldyno.loadgen import hpack
-from modeldyno.loadgen.grpc import PREFIX, asked
+from modeldyno.loadgen.grpc import PREFIX, call_headers
 from modeldyno.loadgen.http2_frames import (
     DATA,
     END_HEADERS,
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from modeldyno.core.load.request_target import Target
 
 
-class Script:
+class CallTemplate:
     """The prepared parts of the calls to a target."""
 
     def __init__(self, target: Target, timeout: float) -> None:
-        fields = asked(target, timeout)
+        fields = call_headers(target, timeout)
         self.messages = target.messages
         self.stream = target.stream
         self.prefixes = [b"\0" + len(message).to_bytes(4) for message in self.messages]
         self.table_size = sum(map(hpack.size_of, fields))
-        self.full = hpack.literal(fields, learn=False)
-        self.first = hpack.literal(fields, learn=True)
-        self.later = hpack.learned(len(fields))
+        self.full = hpack.encode_literal(fields, learn=False)
+        self.first = hpack.encode_literal(fields, learn=True)
+        self.later = hpack.encode_learned(len(fields))
         """Header blocks: in full without, and with adding to the table; and by table index afterwards."""
 
     def opening(self, block: bytes) -> tuple[bytes, list[bytes]]:
@@ -59,10 +59,10 @@ class _Unsent:
     """The stream's window: bytes that may be sent now."""
 
 
-class Sending:
+class Http2Sender:
     """The sending state of a connection: unsent data, windows, settings."""
 
-    def __init__(self, script: Script, write: Callable[[bytes], None]) -> None:
+    def __init__(self, script: CallTemplate, write: Callable[[bytes], None]) -> None:
         self.unsent: dict[int, _Unsent] = {}
         """The rest of each stream that is not sent completely."""
         self._script = script
@@ -95,9 +95,9 @@ class Sending:
             self._write(self._before + stream + self._block)
             left = memoryview(script.prefixes[index] + message)
             self.unsent[number] = _Unsent(left=left, window=self._initial)
-            self.go_on()
+            self.send_pending()
 
-    def go_on(self) -> None:
+    def send_pending(self) -> None:
         """Send as much pending data as flow control allows."""
         parts: list[bytes | memoryview] = []
         for number, unsent in [*self.unsent.items()]:
@@ -119,9 +119,9 @@ class Sending:
         elif number in self.unsent:
             self.unsent[number].window += added
         if self.unsent:
-            self.go_on()
+            self.send_pending()
 
-    def settle(self, settings: Mapping[int, int]) -> None:
+    def apply_settings(self, settings: Mapping[int, int]) -> None:
         """Apply the server's settings; if its header table is smaller than the default, use none."""
         if INITIAL in settings:
             for unsent in self.unsent.values():
@@ -133,7 +133,7 @@ class Sending:
         if used_table and not self._uses_table:
             self._use_block(self._later_block)
         if self.unsent:
-            self.go_on()
+            self.send_pending()
 
     @property
     def _uses_table(self) -> bool:

@@ -31,7 +31,7 @@ class Timer(Protocol):
         """Cancel the timer."""
 
 
-def timer(loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> Timer:
+def make_timer(loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> Timer:
     """Return the finest timer of this system."""
     kernel = sys.platform.startswith("linux")
     return KernelTimer(loop, ring) if kernel else LoopTimer(loop, ring)

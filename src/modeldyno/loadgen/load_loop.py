@@ -14,12 +14,12 @@ from itertools import cycle, tee
 from time import monotonic_ns, process_time_ns
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import BrokenStream
 from modeldyno.core.spec.load_spec import pause_after
 from modeldyno.loadgen.arrivals import due_times
-from modeldyno.loadgen.record_frames import ROW, Block
-from modeldyno.loadgen.request import Call, reply
+from modeldyno.loadgen.record_frames import ROW, RecordBlock
+from modeldyno.loadgen.request import Call, make_reply
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.load.request_target import Reply
     from modeldyno.core.spec.load_spec import Load
-    from modeldyno.loadgen.arrivals import Share
+    from modeldyno.loadgen.arrivals import LoadShare
     from modeldyno.loadgen.kernel_timer import Timer
     from modeldyno.loadgen.request import Carrier, Raw
 
@@ -42,22 +42,22 @@ KEPT = 1 << 27
 """Maximum bytes of all replies that are kept."""
 _AT_ONCE = 64
 """Maximum requests sent before the loop handles replies."""
-_UNANSWERED = frozenset({Outcome.REFUSED, Outcome.RESET, Outcome.TRUNCATED})
+_UNANSWERED = frozenset({RequestOutcome.REFUSED, RequestOutcome.RESET, RequestOutcome.TRUNCATED})
 """Outcomes after which a request may be retried."""
 _FAULTS_KEPT = 16
 """Maximum number of distinct error statuses whose first reply is kept."""
 _NEVER = 1 << 62
-_OK, _REFUSED = Outcome.OK, Outcome.REFUSED
+_OK, _REFUSED = RequestOutcome.OK, RequestOutcome.REFUSED
 
 
-class Drive:
+class LoadLoop:
     """A share of a running load. Set `carrier` and `timer`, then call `start`."""
 
     carrier: Carrier
     timer: Timer
 
     def __init__(
-        self, load: Load, share: Share, messages: int, loop: asyncio.AbstractEventLoop, *, seed: int = 0
+        self, load: Load, share: LoadShare, messages: int, loop: asyncio.AbstractEventLoop, *, seed: int = 0
     ) -> None:
         self.finished: Callable[[], None] = lambda: None
         """Called once, when no request is in flight after `stop`."""
@@ -156,7 +156,7 @@ class Drive:
         self._sent += 1
         self.carrier.send(call, now)
 
-    def done(self, call: Call, outcome: Outcome, end: int, raw: Raw | None) -> None:
+    def done(self, call: Call, outcome: RequestOutcome, end: int, raw: Raw | None) -> None:
         """Record how a request ended, and send the next one if allowed."""
         del self._in_flight[call]
         tokens = -1
@@ -182,7 +182,7 @@ class Drive:
         else:
             self._pause(call, outcome, end)
 
-    def _pause(self, call: Call, outcome: Outcome, end: int) -> None:
+    def _pause(self, call: Call, outcome: RequestOutcome, end: int) -> None:
         """Pause a slot whose request failed, so that it does not fail in a tight loop."""
         call.failures += 1
         pause = REST if outcome is _REFUSED else pause_after(call.failures, answered=self._answered)
@@ -196,7 +196,7 @@ class Drive:
         self._pausing -= 1
         self._send_next(call, monotonic_ns())
 
-    def _retry(self, call: Call, outcome: Outcome, now: int) -> bool:
+    def _retry(self, call: Call, outcome: RequestOutcome, now: int) -> bool:
         """Send a request again if a retry may help; return whether it is sent again."""
         if outcome not in _UNANSWERED or call.retries >= self._retries or self._give_up_at is not None:
             return False
@@ -212,17 +212,17 @@ class Drive:
         del self._retrying[call], self._in_flight[call]
         self._send(call)
 
-    def _count(self, message: int, raw: Raw) -> tuple[Outcome, int]:
+    def _count(self, message: int, raw: Raw) -> tuple[RequestOutcome, int]:
         """Return the outcome and the tokens of a stream, after checking that it is complete."""
         assert self.count_tokens is not None
         try:
-            return _OK, self.count_tokens(reply(message, raw))
+            return _OK, self.count_tokens(make_reply(message, raw))
         except BrokenStream as error:
             return error.outcome, -1
         except ValueError:
-            return Outcome.MALFORMED, -1
+            return RequestOutcome.MALFORMED, -1
 
-    def _keep(self, call: Call, outcome: Outcome, end: int, raw: Raw) -> None:
+    def _keep(self, call: Call, outcome: RequestOutcome, end: int, raw: Raw) -> None:
         """Keep the first and last reply to each message, and the first reply of each error status."""
         message, size = call.message, call.received
         if outcome is not _OK:
@@ -241,7 +241,7 @@ class Drive:
         """End requests that exceed the timeout."""
         now = monotonic_ns()
         if self._give_up_at is not None and (not self._busy or now >= self._give_up_at):
-            self._give_up([*self._in_flight], Outcome.CANCELLED, now)
+            self._give_up([*self._in_flight], RequestOutcome.CANCELLED, now)
             self.finished()
             return
         latest = now - self._timeout
@@ -250,10 +250,10 @@ class Drive:
             if began > latest:
                 break
             expired.append(call)
-        self._give_up(expired, Outcome.TIMEOUT, now)
+        self._give_up(expired, RequestOutcome.TIMEOUT, now)
         self._loop.call_later(BEAT, self._check_timeouts)
 
-    def _give_up(self, calls: list[Call], outcome: Outcome, now: int) -> None:
+    def _give_up(self, calls: list[Call], outcome: RequestOutcome, now: int) -> None:
         for call in calls:
             if (retrying := self._retrying.pop(call, None)) is not None:
                 retrying.cancel()
@@ -276,11 +276,11 @@ class Drive:
             self._passing = next(self._schedule, None)
         return len(self._queued) + max(0, min(self._passed, self._requests) - self._rung)
 
-    def block(self) -> Block:
+    def block(self) -> RecordBlock:
         """Return what happened since the last block."""
         rows, self._rows = bytes(self._rows), bytearray()
         times, self._pieces = self._pieces.tobytes(), array("q")
-        return Block(
+        return RecordBlock(
             in_flight=len(self._in_flight),
             backlog=self._backlog(),
             ended=self._started > 0 and self._due == _NEVER and not self._busy and not self._queued,
@@ -296,9 +296,9 @@ class Drive:
         """Yield the kept replies of successful requests, each with its time of arrival."""
         for kept in (self._first, self._last):
             for message, (_, end, raw) in kept.items():
-                yield end, reply(message, raw)
+                yield end, make_reply(message, raw)
 
     def faults(self) -> Iterator[tuple[int, Reply]]:
         """Yield the kept replies of failed requests, each with its time of arrival."""
         for message, (_, end, raw) in self._faults.values():
-            yield end, reply(message, raw)
+            yield end, make_reply(message, raw)

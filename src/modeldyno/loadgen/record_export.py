@@ -8,7 +8,7 @@ import zipfile
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.load.request_log import COLUMNS, Outcome
+from modeldyno.core.load.request_log import COLUMNS, RequestOutcome
 from modeldyno.core.result.result import Artifact
 from modeldyno.core.stats.statistics import load_numpy
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from modeldyno.core.load.request_log import Column, Parted, Records
+    from modeldyno.core.load.request_log import Column, RecordParts, Records
 
 _STREAM_COLUMNS: dict[str, Callable[[tuple[int, ...]], int]] = {
     "pieces": len,
@@ -28,7 +28,7 @@ _BATCH = 10_000
 """Number of requests formatted at a time."""
 
 
-def write(records: Parted, path: Path) -> Artifact:
+def write_records(records: RecordParts, path: Path) -> Artifact:
     """Write every request: one column each in ``.npz``, or else one line of CSV or JSON each.
 
     Times are nanoseconds of the monotonic clock; for streams there are also columns about their pieces.
@@ -50,8 +50,8 @@ def write(records: Parted, path: Path) -> Artifact:
     return Artifact(name="records", path=str(path), digest=f"sha256:{digest}")
 
 
-def _rows(records: Parted, names: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    names_of_outcomes = [outcome.word for outcome in Outcome]
+def _rows(records: RecordParts, names: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    names_of_outcomes = [outcome.word for outcome in RequestOutcome]
     for part in records.parts():
         for begin in range(0, len(part), _BATCH):
             batch = slice(begin, begin + _BATCH)
@@ -60,7 +60,7 @@ def _rows(records: Parted, names: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
             yield from zip(*columns.values(), strict=True)
 
 
-def _archive(records: Parted, names: tuple[str, ...], path: Path) -> None:
+def _archive(records: RecordParts, names: tuple[str, ...], path: Path) -> None:
     """Write an archive for ``numpy.load``, with each column as a file in it."""
     np = load_numpy()
     count = sum(map(len, records.parts()))

@@ -23,7 +23,7 @@ _BLOCK = Struct("<2qB4qI")
 _ANSWER = Struct("<qiiI")
 
 
-class Block(NamedTuple):
+class RecordBlock(NamedTuple):
     """A driver's regular report, sent several times a second."""
 
     in_flight: int
@@ -60,21 +60,21 @@ def frames(data: bytearray) -> Iterator[tuple[bytes, bytes]]:
     del data[:position]
 
 
-def of_block(block: Block) -> bytes:
+def encode_block(block: RecordBlock) -> bytes:
     """Encode a block."""
     *state, rows, times = block
     return frame(BLOCK, _BLOCK.pack(*state, len(rows)) + rows + times)
 
 
-def read_block(body: bytes) -> Block:
+def read_block(body: bytes) -> RecordBlock:
     """Decode a block."""
     in_flight, backlog, ended, cpu, wall, sent, opened, length = _BLOCK.unpack_from(body)
     end = _BLOCK.size + length
     rows, times = body[_BLOCK.size : end], body[end:]
-    return Block(in_flight, backlog, bool(ended), cpu, wall, sent, opened, rows, times)
+    return RecordBlock(in_flight, backlog, bool(ended), cpu, wall, sent, opened, rows, times)
 
 
-def of_answer(kind: bytes, end: int, reply: Reply) -> bytes:
+def encode_answer(kind: bytes, end: int, reply: Reply) -> bytes:
     """Encode a reply and its time of arrival, as an ANSWER or a FAULT."""
     head = _ANSWER.pack(end, reply.message, reply.status, len(reply.head))
     return frame(kind, head + reply.head + reply.body)
@@ -89,7 +89,7 @@ def read_answer(body: bytes) -> tuple[int, Reply]:
     )
 
 
-def records(rows: bytes, times: bytes, driver: int) -> Records:
+def decode_rows(rows: bytes, times: bytes, driver: int) -> Records:
     """Convert rows to columns."""
     from modeldyno.core.load.request_log import Records  # noqa: PLC0415 - a driver needs none
     from modeldyno.core.stats.statistics import load_numpy  # noqa: PLC0415 - a driver has no numpy

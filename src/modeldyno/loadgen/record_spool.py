@@ -13,7 +13,7 @@ from array import array
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Self
 
-from modeldyno.core.load.request_log import COLUMNS, Records, joined
+from modeldyno.core.load.request_log import COLUMNS, Records, join_records
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.errors import RunFailed
 
@@ -38,8 +38,8 @@ class _Chunk:
     streamed: bool
 
 
-class Tape:
-    """Collects records, and yields them in parts (`request_log.Parted`); a context manager."""
+class RecordSpool:
+    """Collects records, and yields them in parts (`request_log.RecordParts`); a context manager."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -75,12 +75,12 @@ class Tape:
         for chunk in self._chunks:
             yield self._read(chunk)
         if len(self._in_memory) > 1:
-            self._in_memory = [joined(self._in_memory)]
+            self._in_memory = [join_records(self._in_memory)]
         yield from self._in_memory
 
     def _spill(self) -> None:
         """Write the earlier half of the records in memory."""
-        records = joined(self._in_memory)
+        records = join_records(self._in_memory)
         half = (len(records) + 1) // 2
         self._in_memory = [records.chosen(load_numpy().arange(len(records)) >= half)]
         self._memory_used = _size(self._in_memory[0])

@@ -9,12 +9,12 @@ from modeldyno.core.load.request_target import Reply
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.load.request_log import Outcome
+    from modeldyno.core.load.request_log import RequestOutcome
 
     Raw = tuple[int, bytes, bytes | tuple[bytes, ...]]
     """Status, head and body of a reply; converted to a Reply only when needed."""
 
-    Done = Callable[["Call", Outcome, int, Raw | None], None]
+    Done = Callable[["Call", RequestOutcome, int, Raw | None], None]
     """Callback, once per request: its outcome, end time (nanoseconds), and the reply if complete."""
 
     Bearing = Callable[[bytes], bool]
@@ -44,11 +44,11 @@ class Call:
         self.first = 0
         self.received = 0
         self.pieces: list[int] = []
-        self.carrier: Connected | None = None
+        self.carrier: ClientConnection | None = None
         """Its connection; None while it waits for one."""
 
 
-class Connected(Protocol):
+class ClientConnection(Protocol):
     """A connection to a server."""
 
     full: bool
@@ -64,23 +64,23 @@ class Connected(Protocol):
         """Close the connection without reporting its requests."""
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """The owner of connections, which is notified of their events."""
 
     @property
     def done(self) -> Done:
         """Callback for the end of a request."""
 
-    def connection_ready(self, connection: Connected) -> None:
+    def connection_ready(self, connection: ClientConnection) -> None:
         """Handle a connection that accepts its first request now."""
 
-    def connection_free(self, connection: Connected) -> None:
+    def connection_free(self, connection: ClientConnection) -> None:
         """Handle a connection that is no longer full."""
 
-    def connection_closed(self, connection: Connected) -> None:
+    def connection_closed(self, connection: ClientConnection) -> None:
         """Handle a connection that accepts no more requests, ever."""
 
-    def connection_failed(self, outcome: Outcome) -> None:
+    def connection_failed(self, outcome: RequestOutcome) -> None:
         """Handle a connection that never became ready."""
 
     def resend(self, call: Call) -> None:
@@ -100,7 +100,7 @@ class Carrier(Protocol):
         """Abandon a request without reporting it."""
 
 
-def reply(message: int, raw: Raw) -> Reply:
+def make_reply(message: int, raw: Raw) -> Reply:
     """Return a Reply made of its raw parts."""
     status, head, body = raw
     whole = body if isinstance(body, bytes) else b"".join(body)

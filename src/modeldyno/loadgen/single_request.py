@@ -6,30 +6,30 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Transport
 from modeldyno.errors import RequestError
 from modeldyno.loadgen import tls
-from modeldyno.loadgen.http1 import Connection
-from modeldyno.loadgen.request import Call, reply
+from modeldyno.loadgen.http1 import Http1Connection
+from modeldyno.loadgen.request import Call, make_reply
 
 if TYPE_CHECKING:
     from modeldyno.core.load.request_target import Reply, Target
-    from modeldyno.loadgen.http2 import Channel
-    from modeldyno.loadgen.request import Connected, Raw
+    from modeldyno.loadgen.http2 import Http2Connection
+    from modeldyno.loadgen.request import ClientConnection, Raw
 
 _CHUNK = 1 << 16
 _CONNECT_TIMEOUT = 2.0
 """Seconds to try each of a host's addresses."""
 _ERRORS = {
-    Outcome.TRUNCATED: "the server closed the connection before its answer was complete",
-    Outcome.MALFORMED: "the answer is not valid in this protocol",
-    Outcome.RESET: "the connection was reset",
-    Outcome.REFUSED: "the server refuses requests",
+    RequestOutcome.TRUNCATED: "the server closed the connection before its answer was complete",
+    RequestOutcome.MALFORMED: "the answer is not valid in this protocol",
+    RequestOutcome.RESET: "the connection was reset",
+    RequestOutcome.REFUSED: "the server refuses requests",
 }
 
 
-def once(target: Target, message: int = 0, timeout: float = 60.0) -> Reply:
+def send_once(target: Target, message: int = 0, timeout: float = 60.0) -> Reply:
     """Send a message and return the reply, whatever its status.
 
     Raises TimeoutError, or another OSError (a phrase), if no complete reply came.
@@ -46,7 +46,7 @@ def once(target: Target, message: int = 0, timeout: float = 60.0) -> Reply:
         raise OSError(error.errno, f"{target.host}:{target.port}: {error.strerror or error}") from error
     if waiter.raw is None:
         raise OSError(f"{target.host}:{target.port}: {_ERRORS.get(waiter.outcome, waiter.outcome.word)}")
-    return reply(message, waiter.raw)
+    return make_reply(message, waiter.raw)
 
 
 class _RequestWaiter:
@@ -54,20 +54,20 @@ class _RequestWaiter:
 
     def __init__(self, call: Call) -> None:
         self.over = False
-        self.outcome = Outcome.OK
+        self.outcome = RequestOutcome.OK
         self.raw: Raw | None = None
         self._call = call
-        self._connection: Connection | Channel
+        self._connection: Http1Connection | Http2Connection
 
     def open(self, target: Target, link: socket.socket, timeout: float) -> None:
         """Open the connection and send the request."""
         if target.transport is Transport.GRPC:
-            from modeldyno.loadgen.http2 import Channel  # noqa: PLC0415 - the other transport needs none
-            from modeldyno.loadgen.http2_sender import Script  # noqa: PLC0415 - see above
+            from modeldyno.loadgen.http2 import Http2Connection  # noqa: PLC0415 - the other transport needs none
+            from modeldyno.loadgen.http2_sender import CallTemplate  # noqa: PLC0415 - see above
 
-            self._connection = Channel(self, Script(target, timeout), 1)
+            self._connection = Http2Connection(self, CallTemplate(target, timeout), 1)
         else:
-            self._connection = Connection(self, target)
+            self._connection = Http1Connection(self, target)
         self._connection.connection_made(_SocketTransport(link))
 
     def wait(self, link: socket.socket, deadline: float) -> None:
@@ -84,27 +84,27 @@ class _RequestWaiter:
                 break
             self._connection.data_received(data)
 
-    def done(self, call: Call, outcome: Outcome, end: int, raw: Raw | None) -> None:  # noqa: ARG002
+    def done(self, call: Call, outcome: RequestOutcome, end: int, raw: Raw | None) -> None:  # noqa: ARG002
         """Store how the request ended."""
         self.over, self.outcome, self.raw = True, outcome, raw
 
-    def connection_ready(self, connection: Connected) -> None:
+    def connection_ready(self, connection: ClientConnection) -> None:
         """Send the request."""
         connection.send(self._call)
 
-    def connection_free(self, connection: Connected) -> None:
+    def connection_free(self, connection: ClientConnection) -> None:
         """Do nothing: the connection is used only once."""
 
-    def connection_closed(self, connection: Connected) -> None:
+    def connection_closed(self, connection: ClientConnection) -> None:
         """Do nothing: the connection is used only once."""
 
-    def connection_failed(self, outcome: Outcome) -> None:
+    def connection_failed(self, outcome: RequestOutcome) -> None:
         """Store the outcome: the server uses another protocol, or none."""
         self.over, self.outcome = True, outcome
 
     def resend(self, call: Call) -> None:  # noqa: ARG002
         """Store the outcome: the server would not answer on this connection."""
-        self.over, self.outcome = True, Outcome.REFUSED
+        self.over, self.outcome = True, RequestOutcome.REFUSED
 
 
 class _SocketTransport:
@@ -133,16 +133,16 @@ def _connect(target: Target, timeout: float) -> socket.socket:
     link = socket.create_connection((target.host, target.port), timeout)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     protocols = ("h2",) if target.transport is Transport.GRPC else ()
-    if (tls_context := tls.context(target, protocols=protocols)) is None:
+    if (tls_context := tls.make_ssl_context(target, protocols=protocols)) is None:
         return link
     try:
-        return tls_context.wrap_socket(link, server_hostname=tls.name(target))
+        return tls_context.wrap_socket(link, server_hostname=tls.server_name(target))
     except BaseException:
         link.close()
         raise
 
 
-def address(target: Target) -> str:
+def resolve_address(target: Target) -> str:
     """Return the first address of the target's host that accepts connections, or else its first one.
 
     Raises RequestError for an unknown host.

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.request_log import Outcome, joined
+from modeldyno.core.load.request_log import RequestOutcome, join_records
 from modeldyno.core.spec.load_spec import pause_after
-from modeldyno.loadgen import Ending, Taken, Usage
+from modeldyno.loadgen import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.loadgen.arrivals import due_times
-from modeldyno.loadgen.record_frames import ROW, records
+from modeldyno.loadgen.record_frames import ROW, decode_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 MOST = 64
 """Number of threads of an open loop without a limit."""
 _OUTCOMES = (
-    (TimeoutError, Outcome.TIMEOUT),
-    (ConnectionRefusedError, Outcome.REFUSED),
-    (ConnectionError, Outcome.RESET),
+    (TimeoutError, RequestOutcome.TIMEOUT),
+    (ConnectionRefusedError, RequestOutcome.REFUSED),
+    (ConnectionError, RequestOutcome.RESET),
 )
 """Exception to outcome, the first match; any other exception is a client error."""
 
 
 @contextmanager
-def threads(calls: Sequence[Callable[[], object]], load: Load, *, seed: int = 0) -> Iterator[Threads]:
+def run_threads(calls: Sequence[Callable[[], object]], load: Load, *, seed: int = 0) -> Iterator[ThreadLoad]:
     """Call these in turn, again and again, until the block is left.
 
     A call cannot be interrupted: one that exceeds the timeout is recorded as a timeout when it ends. There
     are no retries. The threads are daemons, so a call that never returns does not keep the process alive.
     """
-    load_threads = Threads(calls, load, seed=seed)
+    load_threads = ThreadLoad(calls, load, seed=seed)
     try:
         load_threads.start()
         yield load_threads
@@ -48,8 +48,8 @@ def threads(calls: Sequence[Callable[[], object]], load: Load, *, seed: int = 0)
         load_threads.leave()
 
 
-class Threads:
-    """Callables under load, see `loadgen.Driving`."""
+class ThreadLoad:
+    """Callables under load, see `loadgen.RunningLoad`."""
 
     def __init__(self, calls: Sequence[Callable[[], object]], load: Load, *, seed: int = 0) -> None:
         self._calls = calls
@@ -88,24 +88,24 @@ class Threads:
         """Empty: there are no driver processes."""
         return ()
 
-    def take(self, wait: float) -> Taken:
+    def take(self, wait: float) -> LoadProgress:
         """Return what happened within `wait` seconds, or until all calls have ended."""
         with self._condition:
             self._condition.wait_for(lambda: not self._working, wait)
-            return Taken(
+            return LoadProgress(
                 records=self._take_records(),
                 in_flight=len(self._in_flight),
                 backlog=self._backlog(),
                 ended=not self._working,
             )
 
-    def usage(self) -> Sequence[Usage]:
+    def usage(self) -> Sequence[DriverUsage]:
         """Return the cost of the threads so far, as one driver."""
         with self._condition:
             wall = (time.monotonic_ns() - self._start) / 1e9
-            return [Usage(cpu=sum(self._cpu.values()), wall=wall, sent=self._sent, opened=0)]
+            return [DriverUsage(cpu=sum(self._cpu.values()), wall=wall, sent=self._sent, opened=0)]
 
-    def stop(self, grace: float) -> Ending:
+    def stop(self, grace: float) -> LoadEnd:
         """Stop calling, wait for the calls in flight, and abandon the rest."""
         with self._condition:
             unsent = self._backlog()
@@ -114,10 +114,10 @@ class Threads:
             self._condition.wait_for(lambda: not self._in_flight, grace)
             now = time.monotonic_ns()
             for due, sent, message in self._in_flight.values():
-                self._record(due, sent, now, message, Outcome.CANCELLED)
+                self._record(due, sent, now, message, RequestOutcome.CANCELLED)
             self._in_flight.clear()
             final_records = self._take_records()
-        return Ending(
+        return LoadEnd(
             records=final_records,
             replies=(),
             usages=tuple(self.usage()),
@@ -161,15 +161,15 @@ class Threads:
             self._sent += 1
         outcome = self._outcome(self._calls[message])
         ended = time.monotonic_ns()
-        if outcome is Outcome.OK and ended - sent > self._timeout:
-            outcome = Outcome.TIMEOUT
+        if outcome is RequestOutcome.OK and ended - sent > self._timeout:
+            outcome = RequestOutcome.TIMEOUT
         with self._condition:
             self._cpu[index] = time.thread_time()
             if self._in_flight.pop(index, None) is None:  # cancelled in the meantime
                 return None
             self._record(due, sent, ended, message, outcome)
-            self._answered |= outcome is Outcome.OK
-            self._failures[index] = 0 if outcome is Outcome.OK else self._failures.get(index, 0) + 1
+            self._answered |= outcome is RequestOutcome.OK
+            self._failures[index] = 0 if outcome is RequestOutcome.OK else self._failures.get(index, 0) + 1
             if self._stopping:
                 self._condition.notify_all()
         return ended
@@ -184,14 +184,14 @@ class Threads:
         offset = next(self._times, None)
         return None if offset is None else self._start + offset
 
-    def _outcome(self, call: Callable[[], object]) -> Outcome:
+    def _outcome(self, call: Callable[[], object]) -> RequestOutcome:
         try:
             call()
         except Exception as error:  # noqa: BLE001 - a user's callable may raise anything
             self._failure = self._failure or f"{type(error).__name__}: {error}".rstrip(": ")
             matches = (outcome for kind, outcome in _OUTCOMES if isinstance(error, kind))
-            return next(matches, Outcome.CLIENT_ERROR)
-        return Outcome.OK
+            return next(matches, RequestOutcome.CLIENT_ERROR)
+        return RequestOutcome.OK
 
     def _backlog(self) -> int:
         """Return the number of calls that are due but not made."""
@@ -203,9 +203,9 @@ class Threads:
             self._passing = next(self._schedule, None)
         return max(0, self._passed - self._sent)
 
-    def _record(self, due: int, sent: int, end: int, message: int, outcome: Outcome) -> None:
+    def _record(self, due: int, sent: int, end: int, message: int, outcome: RequestOutcome) -> None:
         self._rows += ROW.pack(due, sent, end, end, 0, message, 0, -1, 0, outcome)
 
     def _take_records(self) -> Records:
         rows, self._rows = bytes(self._rows), bytearray()
-        return joined([records(rows, b"", 0)])
+        return join_records([decode_rows(rows, b"", 0)])

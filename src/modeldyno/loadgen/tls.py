@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from modeldyno.core.load.request_target import Target
 
 
-def context(target: Target, *, protocols: tuple[str, ...] = ()) -> ssl.SSLContext | None:
+def make_ssl_context(target: Target, *, protocols: tuple[str, ...] = ()) -> ssl.SSLContext | None:
     """Return the context of a target's TLS, with `protocols` offered by ALPN; None without TLS.
 
     Raises RequestError for files that cannot be used.
@@ -37,12 +37,12 @@ def context(target: Target, *, protocols: tuple[str, ...] = ()) -> ssl.SSLContex
     return ssl_settings
 
 
-def name(target: Target) -> str:
+def server_name(target: Target) -> str:
     """Return the name that the server's certificate must have."""
     return (target.tls.name if target.tls is not None else None) or target.host
 
 
-def options(target: Target, *, protocols: tuple[str, ...] = ()) -> dict[str, Any]:
+def tls_options(target: Target, *, protocols: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the TLS arguments of an event loop's `create_connection`."""
-    ssl_settings = context(target, protocols=protocols)
-    return {} if ssl_settings is None else {"ssl": ssl_settings, "server_hostname": name(target)}
+    ssl_settings = make_ssl_context(target, protocols=protocols)
+    return {} if ssl_settings is None else {"ssl": ssl_settings, "server_hostname": server_name(target)}

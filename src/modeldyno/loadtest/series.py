@@ -12,16 +12,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load import request_log
-from modeldyno.core.load.capacity import Capacity, careful, propose, so_far, under
-from modeldyno.core.load.capacity_spec import CONCURRENCY, RATE, Search
-from modeldyno.core.load.capacity_steps import End
-from modeldyno.core.load.load_curve import Ladder, Rung, worth_climbing
+from modeldyno.core.load.capacity import Capacity, answer_so_far, load_at, propose, scaled_plan
+from modeldyno.core.load.capacity_spec import CONCURRENCY, RATE, CapacitySearch
+from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.load_curve import LoadCurve, LoadPoint, worth_climbing
 from modeldyno.core.result.result import Progressed
 from modeldyno.errors import RequestError
 from modeldyno.profiling.request import server_for
-from modeldyno.profiling.run import INTERRUPTED, Outcome, judged
-from modeldyno.runtime.child_process import isolated
-from modeldyno.runtime.warm_worker import warm
+from modeldyno.profiling.run import INTERRUPTED, JudgedResult, judge_result
+from modeldyno.runtime.child_process import subprocess_executor
+from modeldyno.runtime.warm_worker import warm_executor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from modeldyno.profiling.request import Request
 
 
-def climb(
+def run_load_ladder(
     request: Request,
     loads: Sequence[int],
     *,
     all_of_them: bool = True,
     watch: Callable[[Event], None] = lambda _event: None,
-) -> Iterator[tuple[Outcome, Ladder]]:
+) -> Iterator[tuple[JudgedResult, LoadCurve]]:
     """Measure one concurrency after another on one server; yield each Outcome with the ladder so far.
 
     End early when the server fails or on an interruption, and unless `all_of_them` is set, once more load
@@ -50,13 +50,13 @@ def climb(
     """
     job, load = _job_and_load(request)
     constraints = request.constraints()
-    ladder = Ladder(knob=CONCURRENCY, rungs=(), id=secrets.token_hex(6), created=_now())
-    with warm() as execute:
+    ladder = LoadCurve(knob=CONCURRENCY, rungs=(), id=secrets.token_hex(6), created=_now())
+    with warm_executor() as execute:
         for number, value in enumerate(loads, 1):
             watch(Progressed(stage=f"load {number} of {len(loads)}: concurrency {value}"))
             result = execute(replace(job, load=replace(load, concurrency=value)), watch=watch)
-            outcome = judged(result, constraints)
-            rung = Rung.of(outcome.result, value, constraints)
+            outcome = judge_result(result, constraints)
+            rung = LoadPoint.of(outcome.result, value, constraints)
             ladder = replace(ladder, rungs=(*ladder.rungs, rung), name=result.name)
             yield outcome, ladder
             if outcome.exit_code == INTERRUPTED or result.failures:
@@ -65,9 +65,9 @@ def climb(
                 return
 
 
-def search(
-    request: Request, options: Search, *, watch: Callable[[Event], None] = lambda _event: None
-) -> Iterator[tuple[Outcome, Capacity | None]]:
+def search_capacity(
+    request: Request, options: CapacitySearch, *, watch: Callable[[Event], None] = lambda _event: None
+) -> Iterator[tuple[JudgedResult, Capacity | None]]:
     """Search the largest load that meets every bound, then measure it again on a freshly started server.
 
     Yield each Outcome with the answer so far; the last has the answer.
@@ -78,16 +78,16 @@ def search(
     job, load = _job_and_load(request)
     if options.knob == RATE and load.closed:
         raise RequestError("A closed loop has no rate to search; give --rate, or search for the concurrency.")
-    history: tuple[Rung, ...] = ()
+    history: tuple[LoadPoint, ...] = ()
     capacity: Capacity | None = None
     capacity_id, created, own_server = secrets.token_hex(6), _now(), server_for(request.model) is not None
-    with warm() as execute:
+    with warm_executor() as execute:
         while not isinstance(step := propose(options, history), Capacity):
             watch(Progressed(stage=f"measurement {len(history) + 1}: {options.knob} {step.load:,g}"))
-            outcome = _measure(execute, job, under(load, step.load, step.care), options, step.care, watch)
-            history = (*history, Rung.of(outcome.result, step.load, options.bounds, care=step.care))
+            outcome = _measure(execute, job, load_at(load, step.load, step.care), options, step.care, watch)
+            history = (*history, LoadPoint.of(outcome.result, step.load, options.bounds, care=step.care))
             end = _early_end(outcome, history)
-            answer = propose(options, history) if end is None else so_far(options, history, end)
+            answer = propose(options, history) if end is None else answer_so_far(options, history, end)
             if isinstance(answer, Capacity):
                 capacity = replace(
                     answer, ours=own_server, id=capacity_id, created=created, name=outcome.result.name
@@ -99,26 +99,26 @@ def search(
         return
     watch(Progressed(stage=f"verifying {options.knob} {capacity.passed:,g} in a fresh process"))
     care = capacity.best.care if capacity.best is not None else 1.0
-    with isolated() as execute:
-        outcome = _measure(execute, job, under(load, capacity.passed, care), options, care, watch)
+    with subprocess_executor() as execute:
+        outcome = _measure(execute, job, load_at(load, capacity.passed, care), options, care, watch)
     yield (
         outcome,
-        capacity.with_verification(Rung.of(outcome.result, capacity.passed, options.bounds, care=care)),
+        capacity.with_verification(LoadPoint.of(outcome.result, capacity.passed, options.bounds, care=care)),
     )
 
 
-def _early_end(outcome: Outcome, history: Sequence[Rung]) -> End | None:
+def _early_end(outcome: JudgedResult, history: Sequence[LoadPoint]) -> SearchEnd | None:
     """Return why the search must end now, regardless of its history; None if it goes on."""
     if outcome.exit_code == INTERRUPTED:
-        return End.INTERRUPTED
+        return SearchEnd.INTERRUPTED
     refused = all(rung.failure for rung in history) and _all_refused(outcome.result)
-    return End.REFUSED if refused else None
+    return SearchEnd.REFUSED if refused else None
 
 
 def _all_refused(result: Result) -> bool:
     """Return whether the server refused every request as wrong, as for a model it does not have."""
     ends = {m.scope for m in result.measurements if m.metric == "requests"}
-    return ends == {request_log.Outcome.CLIENT_ERROR.word}
+    return ends == {request_log.RequestOutcome.CLIENT_ERROR.word}
 
 
 def _now() -> str:
@@ -126,10 +126,15 @@ def _now() -> str:
 
 
 def _measure(
-    execute: Executor, job: Job, load: Load, options: Search, care: float, watch: Callable[[Event], None]
-) -> Outcome:
-    plan = careful(job.plan, care, options.bounds)
-    return judged(execute(replace(job, load=load, plan=plan), watch=watch), options.bounds)
+    execute: Executor,
+    job: Job,
+    load: Load,
+    options: CapacitySearch,
+    care: float,
+    watch: Callable[[Event], None],
+) -> JudgedResult:
+    plan = scaled_plan(job.plan, care, options.bounds)
+    return judge_result(execute(replace(job, load=load, plan=plan), watch=watch), options.bounds)
 
 
 def _job_and_load(request: Request) -> tuple[Job, Load]:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core.load.multi_model import Neighbour, called, check_names, each
+from modeldyno.core.load.multi_model import CoHostedModelSpec, check_names, default_model_name, expand_query
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import canonical_statistic, fraction_of
-from modeldyno.core.spec.devices import device_named
+from modeldyno.core.spec.devices import find_device
 from modeldyno.core.spec.input_spec import BATCH, InputSpec, parse_input
 from modeldyno.core.spec.job import Job, default_probes
 from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
@@ -22,7 +22,7 @@ from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_var
 from modeldyno.core.stats.units import BYTES, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces import ServesSeveral
-from modeldyno.profiling.resolve_model import reference
+from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.runtime.engine import serves
 
 if TYPE_CHECKING:
@@ -54,16 +54,18 @@ class Request:
     name: str | None = None
     trust: bool = False
     beside: tuple[str, ...] = ()
-    """Models on the same server at the same time, each in the syntax of `core.load.multi_model.Neighbour`."""
+    """Models on the same server at the same time, each in the syntax of `core.load.multi_model.CoHostedModelSpec`."""
 
     def constraints(self) -> tuple[Constraint, ...]:
         """Parse the constraints; one that names no model applies to each."""
         constraints = tuple(map(Constraint.parse, self.require))
         if not self.beside:
             return constraints
-        own = self.name or called(reference(self.model).locator)
-        others = [Neighbour.parse(text).name for text in self.beside]
-        return tuple(replace(c, query=query) for c in constraints for query in each(c.query, own, others))
+        own = self.name or default_model_name(resolve_reference(self.model).locator)
+        others = [CoHostedModelSpec.parse(text).name for text in self.beside]
+        return tuple(
+            replace(c, query=query) for c in constraints for query in expand_query(c.query, own, others)
+        )
 
     def job(self) -> Job:
         """Resolve every name and check every value.
@@ -72,7 +74,7 @@ class Request:
             RequestError: something is wrong with it.
             MissingExtra: an optional package is not installed.
         """
-        ref = reference(self.model)
+        ref = resolve_reference(self.model)
         loader = plugins.loader(ref.scheme)
         name = self.backend or loader.backend
         if not self.probes:
@@ -112,13 +114,13 @@ class Request:
         Raises:
             RequestError: the backend hosts one model only, or one of them is wrong.
         """
-        backend, others = plugins.backend(first.backend), tuple(map(Neighbour.parse, self.beside))
+        backend, others = plugins.backend(first.backend), tuple(map(CoHostedModelSpec.parse, self.beside))
         if first.load is None or not isinstance(backend, ServesSeveral):
             raise RequestError(
                 f"The backend '{first.backend}' runs one model at a time; to host several on one server, use "
                 f"--backend {SERVER}."
             )
-        own = first.name or called(first.model.locator)
+        own = first.name or default_model_name(first.model.locator)
         check_names(own, others)
         beside = []
         for other in others:
@@ -237,13 +239,13 @@ def server_for(model: str) -> str | None:
     """Return the backend that serves a model; None if its own loader chooses.
 
     Raises:
-        RequestError: as `reference`.
+        RequestError: as `resolve_reference`.
     """
-    own = plugins.loader(reference(model).scheme).backend
+    own = plugins.loader(resolve_reference(model).scheme).backend
     return None if serves(own) else SERVER
 
 
-def settings(pairs: Iterable[str]) -> dict[str, KnobValue]:
+def parse_settings(pairs: Iterable[str]) -> dict[str, KnobValue]:
     """Parse ``knob=value`` pairs; the backend converts the values.
 
     Raises:
@@ -260,7 +262,7 @@ def settings(pairs: Iterable[str]) -> dict[str, KnobValue]:
     return values
 
 
-def cores(text: str) -> tuple[int, ...]:
+def parse_cores(text: str) -> tuple[int, ...]:
     """Parse core numbers, such as ``0,1`` or ``0-3``.
 
     Raises:
@@ -276,7 +278,7 @@ def cores(text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def inspection(
+def make_inspection(
     *,
     mode: str = Mode.INFERENCE,
     optimizer: str | None = None,
@@ -308,7 +310,7 @@ def inspection(
 
 def _device(name: str) -> str:
     """Return the canonical name of a device."""
-    return HERE if name.lower() == HERE else device_named(name).name
+    return HERE if name.lower() == HERE else find_device(name).name
 
 
 def _vary(sizes_by_name: str | Iterable[str] | Mapping[str, int | Iterable[int]] | None) -> Iterable[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from modeldyno import plugins
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.profiling.unrecognised import why_not
+from modeldyno.profiling.unrecognised import explain_unrecognised
 
 _WHOLE_DIRECTORY = ("hf", "repository")
 """Loaders for which a directory as a whole is one model."""
@@ -23,7 +23,7 @@ _DYNAMIC_NAMES = re.compile(r"import \*|\b(?:__getattr__|globals|vars|exec|setat
 _LISTED = 6
 
 
-def reference(text: str) -> ModelRef:
+def resolve_reference(text: str) -> ModelRef:
     """Parse a reference; a bare path is resolved by suffix and content.
 
     A directory that is not a model as a whole stands for the single model file in it.
@@ -49,7 +49,7 @@ def reference(text: str) -> ModelRef:
 
 
 def refers_to_model(text: str) -> bool:
-    """Return whether a word has a scheme, or is the path of a single model, as `reference` resolves it."""
+    """Return whether a word has a scheme, or is the path of a single model, as `resolve_reference` resolves it."""
     ref = ModelRef.parse(text)
     path = Path(ref.locator)
     with suppress(RequestError):  # a directory with several models
@@ -112,7 +112,7 @@ def _model_in_directory(path: Path, text: str) -> ModelRef | None:
 def _raise_not_found(path: Path, text: str) -> ModelRef:
     schemes = plugins.names("loader")
     if path.exists():
-        raise RequestError(f"'{text}' {why_not(path, schemes)}.")
+        raise RequestError(f"'{text}' {explain_unrecognised(path, schemes)}.")
     if match := _IN_MODULE.fullmatch(text):
         raise RequestError(
             f"There is no file or directory '{text}'; for an object of an installed module write "

@@ -9,9 +9,9 @@ from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.result.result import Result
 from modeldyno.errors import RequestError
-from modeldyno.runtime.child_process import isolated
-from modeldyno.runtime.inline import inline
-from modeldyno.runtime.repeated import replicated
+from modeldyno.runtime.child_process import subprocess_executor
+from modeldyno.runtime.inline import run_inline
+from modeldyno.runtime.repeated import run_replicated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ OK, BROKEN, FAILED, UNDECIDED, INTERRUPTED = 0, 1, 4, 5, 130
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class JudgedResult:
     """A Result, and the verdicts on its constraints."""
 
     result: Result
@@ -45,9 +45,9 @@ class Outcome:
         return UNDECIDED if Verdict.UNDECIDED in verdicts else OK
 
 
-def measure(
+def run_request(
     request: Request, *, in_process: bool = False, watch: Callable[[Event], None] = lambda _event: None
-) -> Outcome:
+) -> JudgedResult:
     """Run a Request in fresh processes (or in this one), and judge the Result.
 
     Raises:
@@ -58,11 +58,11 @@ def measure(
     job = request.job()
     if in_process:
         _check_inline(job)
-        result = replicated(inline, job, watch=watch)
+        result = run_replicated(run_inline, job, watch=watch)
     else:
-        with isolated() as execute:
-            result = replicated(execute, job, watch=watch)
-    return judged(result, constraints)
+        with subprocess_executor() as execute:
+            result = run_replicated(execute, job, watch=watch)
+    return judge_result(result, constraints)
 
 
 def _check_inline(job: Job) -> None:
@@ -85,7 +85,7 @@ def _check_inline(job: Job) -> None:
         )
 
 
-def judged(result: Result, constraints: tuple[Constraint, ...]) -> Outcome:
+def judge_result(result: Result, constraints: tuple[Constraint, ...]) -> JudgedResult:
     """Judge a Result by constraints, and add the doubts that arise only from claims.
 
     Constraints on metrics that a failed or interrupted run lacks are left out.
@@ -95,9 +95,9 @@ def judged(result: Result, constraints: tuple[Constraint, ...]) -> Outcome:
     judgements = tuple(result.judge(c) for c in applicable)
     observed = [str(j.constraint.query) for j in judgements if j.answer.observed]
     all_exact = judgements and all(j.answer.exact for j in judgements)
-    claims = () if all_exact or not judgements else doubt.of_processes(result.processes, claimed=True)
-    new_doubts = (*claims, *doubt.of_observations(observed))
-    return Outcome(
+    claims = () if all_exact or not judgements else doubt.process_count_doubts(result.processes, claimed=True)
+    new_doubts = (*claims, *doubt.observation_doubts(observed))
+    return JudgedResult(
         result=replace(result, doubts=tuple(dict.fromkeys((*result.doubts, *new_doubts)))),
         judgements=judgements,
     )

@@ -24,7 +24,7 @@ _CONTAINERS = {"", "builtins", "__builtin__", "collections", "numpy"}
 _HEADER_OPS = {"PROTO", "FRAME"}
 
 
-def why_not(path: Path, schemes: Iterable[str]) -> str:
+def explain_unrecognised(path: Path, schemes: Iterable[str]) -> str:
     """Explain why, and what to write instead, as the end of a sentence that begins with the path.
 
     Args:

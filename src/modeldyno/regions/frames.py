@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from contextvars import ContextVar
 
-    from modeldyno.core.trace.regions import Sizes
-    from modeldyno.regions.memory_meters import Level
+    from modeldyno.core.trace.regions import RegionMemory
+    from modeldyno.regions.memory_meters import MemoryLevel
 
 
 class Frame:
@@ -37,9 +37,9 @@ class Frame:
     """The distinct regions around this one, followed by itself."""
     inner: tuple[Frame, ...] = ()
     """Frames that were open within this one when it was suspended, outermost first."""
-    levels: dict[str, Level] | None = None
+    levels: dict[str, MemoryLevel] | None = None
     """Memory when the clock was last started, by place, if memory is watched."""
-    sizes: dict[str, Sizes] | None = None
+    sizes: dict[str, RegionMemory] | None = None
     """Memory changes so far, by place."""
 
     def __init__(self, name: str) -> None:
@@ -47,7 +47,7 @@ class Frame:
 
     def enter(self, current: ContextVar[Frame | None]) -> None:
         """Enter the nesting of the caller, or of a resumption, which may be elsewhere."""
-        owner = running()
+        owner = current_task()
         parent = current.get()
         if parent is None or parent.began is None or parent.owner != owner:
             self.parent = None
@@ -79,7 +79,7 @@ class Frame:
         if parent is None or self.name not in parent.path:
             self.outermost += elapsed
 
-    def leave_out(self, time: int) -> None:
+    def exclude(self, time: int) -> None:
         """Exclude a time span from the clocks of the frames around this one."""
         frame = self.parent
         while frame is not None and frame.began is not None:
@@ -101,7 +101,7 @@ class Frame:
         current.set(self.parent)
 
 
-def running() -> object:
+def current_task() -> object:
     """Return the current asyncio task, or else the thread id."""
     asyncio = sys.modules.get("asyncio.events")
     if asyncio is not None and (loop := asyncio._get_running_loop()) is not None:  # noqa: SLF001 - exported there

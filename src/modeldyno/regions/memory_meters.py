@@ -15,7 +15,7 @@ from threading import RLock
 from time import perf_counter_ns
 from typing import Any, Literal
 
-from modeldyno.core.trace.regions import Sizes
+from modeldyno.core.trace.regions import RegionMemory
 from modeldyno.environment import process_tree
 
 Memory = Literal["python", "process"]
@@ -24,7 +24,7 @@ MEMORY: tuple[Memory, ...] = ("python", "process")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MemoryReading:
     """Memory of a place at a moment, in bytes."""
 
     held: int
@@ -35,10 +35,10 @@ class Reading:
 
 
 @dataclass(slots=True)
-class Level:
+class MemoryLevel:
     """Memory of a place at the start of a call, and the highest since."""
 
-    start: Reading
+    start: MemoryReading
     high: int
 
 
@@ -47,12 +47,12 @@ class Meters:
 
     def __init__(self) -> None:
         self._lock = RLock()
-        self._open: list[dict[str, Level]] = []
+        self._open: list[dict[str, MemoryLevel]] = []
         self._tracing = False
         self.slowed: float | None = None
         """Slowdown of small allocations while they were traced; None if nothing was traced."""
 
-    def begin(self, memory: Memory) -> dict[str, Level]:
+    def begin(self, memory: Memory) -> dict[str, MemoryLevel]:
         """Start watching a call."""
         with self._lock:
             if memory == "python":
@@ -60,11 +60,11 @@ class Meters:
             readings = _read_all(memory)
             self._update_peaks(readings)
             _reset_peaks(readings)
-            levels = {place: Level(reading, reading.held) for place, reading in readings.items()}
+            levels = {place: MemoryLevel(reading, reading.held) for place, reading in readings.items()}
             self._open.append(levels)
         return levels
 
-    def end(self, memory: Memory, levels: dict[str, Level], sizes: dict[str, Sizes]) -> None:
+    def end(self, memory: Memory, levels: dict[str, MemoryLevel], sizes: dict[str, RegionMemory]) -> None:
         """Add what has changed since the call began, by place."""
         with self._lock:
             readings = _read_all(memory)
@@ -72,7 +72,7 @@ class Meters:
             self._open = [other for other in self._open if other is not levels]
             for place, reading in readings.items():
                 if place in levels:
-                    sizes.setdefault(place, Sizes()).add(*_changes_since(levels[place], reading))
+                    sizes.setdefault(place, RegionMemory()).add(*_changes_since(levels[place], reading))
 
     def close(self) -> None:
         """Stop tracing, if it was started here."""
@@ -81,7 +81,7 @@ class Meters:
                 tracemalloc.stop()
             self._tracing = False
 
-    def _update_peaks(self, readings: dict[str, Reading]) -> None:
+    def _update_peaks(self, readings: dict[str, MemoryReading]) -> None:
         for levels in self._open:
             for place, level in levels.items():
                 if place in readings:
@@ -97,7 +97,7 @@ class Meters:
         self.slowed = max(1.0, _time_allocations() / before)
 
 
-def _changes_since(level: Level, now: Reading) -> tuple[int, int, int | None]:
+def _changes_since(level: MemoryLevel, now: MemoryReading) -> tuple[int, int, int | None]:
     """Return the bytes allocated, freed, and held at most above the start.
 
     Where allocations are not counted, it is the minimum that explains the levels: the peak was allocated.
@@ -111,17 +111,17 @@ def _changes_since(level: Level, now: Reading) -> tuple[int, int, int | None]:
     return allocated, allocated - net, peak
 
 
-def _read_all(memory: Memory) -> dict[str, Reading]:
+def _read_all(memory: Memory) -> dict[str, MemoryReading]:
     readings = _read_devices()
     if memory == "process":
-        readings["process"] = Reading(process_tree.resident_size(os.getpid()))
+        readings["process"] = MemoryReading(process_tree.resident_size(os.getpid()))
     elif tracemalloc.is_tracing():
         held, peak = tracemalloc.get_traced_memory()
-        readings["python"] = Reading(held, peak)
+        readings["python"] = MemoryReading(held, peak)
     return readings
 
 
-def _reset_peaks(readings: dict[str, Reading]) -> None:
+def _reset_peaks(readings: dict[str, MemoryReading]) -> None:
     """Reset the peaks."""
     for place in readings:
         if place == "python":
@@ -130,7 +130,7 @@ def _reset_peaks(readings: dict[str, Reading]) -> None:
             sys.modules["torch"].cuda.reset_peak_memory_stats(int(place.partition(":")[2]))
 
 
-def _read_devices() -> dict[str, Reading]:
+def _read_devices() -> dict[str, MemoryReading]:
     """Read torch's allocator, if torch is loaded and uses CUDA."""
     torch: Any = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
@@ -141,7 +141,7 @@ def _read_devices() -> dict[str, Reading]:
         stats = cuda.memory_stats_as_nested_dict(index).get("allocated_bytes")
         if stats:
             totals = stats["all"]
-            readings[f"cuda:{index}"] = Reading(totals["current"], totals["peak"], totals["allocated"])
+            readings[f"cuda:{index}"] = MemoryReading(totals["current"], totals["peak"], totals["allocated"])
     return readings
 
 

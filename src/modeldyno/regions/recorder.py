@@ -17,11 +17,11 @@ from threading import RLock
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from modeldyno.core.trace.regions import Sizes, Tally
+from modeldyno.core.trace.regions import RegionMemory, RegionTally
 from modeldyno.errors import RequestError
-from modeldyno.regions.frames import Frame, running
+from modeldyno.regions.frames import Frame, current_task
 from modeldyno.regions.memory_meters import MEMORY, Meters, synchronise
-from modeldyno.regions.wrappers import KINDS, function
+from modeldyno.regions.wrappers import KINDS, wrap_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +45,8 @@ class Profiled:
         """Whether calls that begin now are recorded."""
         self._clock = clock
         self._current: ContextVar[Frame | None] = ContextVar("modeldyno_profiled", default=None)
-        self._tallies: dict[str, Tally] = {}
-        self._marks: dict[str, Mark] = {}
+        self._tallies: dict[str, RegionTally] = {}
+        self._marks: dict[str, RegionMark] = {}
         self._lock = RLock()
         self._meters = Meters()
 
@@ -55,7 +55,7 @@ class Profiled:
     @overload
     def __call__(
         self, name: str | None = None, /, *, sync: bool = False, memory: bool | Memory = False
-    ) -> Mark: ...
+    ) -> RegionMark: ...
     def __call__(self, target: Any = None, /, *, sync: bool = False, memory: bool | Memory = False) -> Any:
         """Mark a region: ``@profiled``, ``@profiled("name", sync=True)``, ``with profiled("name"):``.
 
@@ -72,8 +72,8 @@ class Profiled:
         if isinstance(target, str) and not sync and not memory:
             return self._marks.get(target) or self._cached_mark(target)
         if target is None or isinstance(target, str):
-            return Mark(self, target, sync=sync, memory=_parse_memory(memory))
-        return Mark(self, None, sync=sync, memory=_parse_memory(memory))(target)
+            return RegionMark(self, target, sync=sync, memory=_parse_memory(memory))
+        return RegionMark(self, None, sync=sync, memory=_parse_memory(memory))(target)
 
     def enable(self) -> None:
         """Record calls that begin from here on."""
@@ -103,32 +103,32 @@ class Profiled:
 
     def report(self) -> str:
         """Return the recorded calls as text of 80 columns."""
-        from modeldyno.regions.summary import text  # noqa: PLC0415 - not needed while off
+        from modeldyno.regions.summary import render_text  # noqa: PLC0415 - not needed while off
 
-        return text(self.result())
+        return render_text(self.result())
 
     # --- called by marks -------------------------------------------------------------------------
 
-    def begin(self, mark: Mark, frame: Frame) -> None:
+    def begin(self, mark: RegionMark, frame: Frame) -> None:
         """Begin or resume a call; the clock is read last."""
         before = self._clock() if mark.memory is not None else 0
         if mark.memory is not None:
             frame.levels = self._meters.begin(mark.memory)
         frame.enter(self._current)
         if mark.memory is not None:
-            frame.leave_out(self._clock() - before)
+            frame.exclude(self._clock() - before)
         if mark.sync:
             synchronise()
         frame.start(self._clock())
 
-    def pause(self, mark: Mark, frame: Frame) -> None:
+    def pause(self, mark: RegionMark, frame: Frame) -> None:
         """Suspend a call; the clock is read first."""
         if mark.sync:
             synchronise()
         frame.suspend(self._clock(), self._current)
         self._record_memory(mark, frame)
 
-    def end(self, mark: Mark, frame: Frame, *, block: bool = False) -> None:
+    def end(self, mark: RegionMark, frame: Frame, *, block: bool = False) -> None:
         """End a call that was never suspended; the clock is read first.
 
         Blocks need not end in the order in which they began, if generators hold them open: a block that is
@@ -151,29 +151,31 @@ class Profiled:
             tally.add(frame.spent, frame.spent - frame.nested, frame.outermost, frame.nested_calls)
             if frame.sizes is not None:
                 for place, sizes in frame.sizes.items():
-                    tally.sizes.setdefault(place, Sizes()).add(sizes.allocated, sizes.freed, sizes.peak)
+                    tally.sizes.setdefault(place, RegionMemory()).add(
+                        sizes.allocated, sizes.freed, sizes.peak
+                    )
 
-    def _cached_mark(self, name: str) -> Mark:
+    def _cached_mark(self, name: str) -> RegionMark:
         """Create a mark and cache it, because a ``with`` block asks for it each time it is run."""
-        mark = Mark(self, name)
+        mark = RegionMark(self, name)
         if len(self._marks) < MOST_REGIONS:
             self._marks[name] = mark
         return mark
 
-    def _new_tally(self, name: str) -> Tally:
-        return self._tallies.setdefault(name if len(self._tallies) < MOST_REGIONS else OTHERS, Tally())
+    def _new_tally(self, name: str) -> RegionTally:
+        return self._tallies.setdefault(name if len(self._tallies) < MOST_REGIONS else OTHERS, RegionTally())
 
-    def _record_memory(self, mark: Mark, frame: Frame) -> None:
+    def _record_memory(self, mark: RegionMark, frame: Frame) -> None:
         if frame.levels is None or mark.memory is None:
             return
         before = self._clock()
         frame.sizes = {} if frame.sizes is None else frame.sizes
         self._meters.end(mark.memory, frame.levels, frame.sizes)
         frame.levels = None
-        frame.leave_out(self._clock() - before)
+        frame.exclude(self._clock() - before)
 
 
-class Mark:
+class RegionMark:
     """Makes a region of a function or a ``with`` block; it may be used repeatedly."""
 
     __slots__ = ("_name", "_open", "_recorder", "memory", "sync")
@@ -201,7 +203,7 @@ class Mark:
                 f"profiled takes a function, or a name for a with block, not {_describe_target(target)}; "
                 "for a class decorate its methods, for a module its forward."
             )
-        make = next((make for is_one, make in KINDS if is_one(target)), function)
+        make = next((make for is_one, make in KINDS if is_one(target)), wrap_function)
         return cast("F", make(self._recorder, self, self._name or _qualified_name(target), target))
 
     def __enter__(self) -> None:
@@ -216,7 +218,7 @@ class Mark:
     def __exit__(self, *_: object) -> None:
         """End the block that was begun last by the same thread or task."""
         if self._open:
-            owner = running()
+            owner = current_task()
             for frame in self._open[::-1]:
                 if frame.owner == owner:
                     self._open.remove(frame)

@@ -15,18 +15,18 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.trace import regions as trace_regions
 from modeldyno.environment import machine
 from modeldyno.regions.recorder import Profiled
-from modeldyno.runtime.engine import empty
+from modeldyno.runtime.engine import empty_result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from modeldyno.core.result.result import Result
-    from modeldyno.core.trace.regions import Tally
+    from modeldyno.core.trace.regions import RegionTally
 
 _CALLS = 2001
 
 
-def result_of(tallies: Mapping[str, Tally], *, name: str | None, slowed: float | None) -> Result:
+def result_of(tallies: Mapping[str, RegionTally], *, name: str | None, slowed: float | None) -> Result:
     """Return a Result whose scopes are the regions."""
     script = Path(sys.argv[0] if sys.argv and sys.argv[0] not in {"", "-c"} else "python")
     job = Job(
@@ -36,19 +36,21 @@ def result_of(tallies: Mapping[str, Tally], *, name: str | None, slowed: float |
         name=name or script.name,
     )
     return replace(
-        empty(job),
-        environment=machine.environment(()),
-        measurements=tuple(trace_regions.measurements(tallies, _clock_properties())),
-        doubts=tuple(trace_regions.doubts(tallies, cost=0.0 if slowed else cost(), slowed=slowed)),
+        empty_result(job),
+        environment=machine.describe_environment(()),
+        measurements=tuple(trace_regions.region_measurements(tallies, _clock_properties())),
+        doubts=tuple(
+            trace_regions.region_doubts(tallies, cost=0.0 if slowed else recording_cost(), slowed=slowed)
+        ),
     )
 
 
-def text(result: Result) -> str:
+def render_text(result: Result) -> str:
     """Render a Result in 80 columns, without the last block, which describes how a model was measured."""
     return str(plugins.resolve("reporter", "terminal").text(views.blocks(result)[:-1]))
 
 
-def cost() -> float:
+def recording_cost() -> float:
     """Measure what recording a call costs: the median difference of empty calls, in seconds."""
     recorder = Profiled()
 

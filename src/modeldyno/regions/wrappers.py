@@ -11,10 +11,12 @@ from modeldyno.regions.frames import Frame
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
 
-    from modeldyno.regions.recorder import Mark, Profiled
+    from modeldyno.regions.recorder import Profiled, RegionMark
 
 
-def function(recorder: Profiled, mark: Mark, name: str, target: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_function(
+    recorder: Profiled, mark: RegionMark, name: str, target: Callable[..., Any]
+) -> Callable[..., Any]:
     """Record each call of a function."""
 
     @_wraps(target)
@@ -31,7 +33,9 @@ def function(recorder: Profiled, mark: Mark, name: str, target: Callable[..., An
     return wrapper
 
 
-def generator(recorder: Profiled, mark: Mark, name: str, target: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_generator(
+    recorder: Profiled, mark: RegionMark, name: str, target: Callable[..., Any]
+) -> Callable[..., Any]:
     """Record a generator as one call, made of the steps between its yields."""
 
     @_wraps(target)
@@ -48,7 +52,9 @@ def generator(recorder: Profiled, mark: Mark, name: str, target: Callable[..., A
     return wrapper
 
 
-def coroutine(recorder: Profiled, mark: Mark, name: str, target: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_coroutine(
+    recorder: Profiled, mark: RegionMark, name: str, target: Callable[..., Any]
+) -> Callable[..., Any]:
     """Record a coroutine as one call, made of the steps between its awaits."""
 
     @_wraps(target)
@@ -65,7 +71,9 @@ def coroutine(recorder: Profiled, mark: Mark, name: str, target: Callable[..., A
     return wrapper
 
 
-def stream(recorder: Profiled, mark: Mark, name: str, target: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_async_generator(
+    recorder: Profiled, mark: RegionMark, name: str, target: Callable[..., Any]
+) -> Callable[..., Any]:
     """Record an asynchronous generator as one call, made of its steps."""
 
     @_wraps(target)
@@ -100,14 +108,14 @@ def stream(recorder: Profiled, mark: Mark, name: str, target: Callable[..., Any]
 
 
 KINDS: tuple[tuple[Callable[[Any], bool], Callable[..., Any]], ...] = (
-    (inspect.iscoroutinefunction, coroutine),
-    (inspect.isasyncgenfunction, stream),
-    (inspect.isgeneratorfunction, generator),
+    (inspect.iscoroutinefunction, wrap_coroutine),
+    (inspect.isasyncgenfunction, wrap_async_generator),
+    (inspect.isgeneratorfunction, wrap_generator),
 )
 """Predicate and wrapper for each kind that runs in steps."""
 
 
-def _timed_steps(recorder: Profiled, mark: Mark, frame: Frame, steps: Any) -> Generator[Any, Any, Any]:
+def _timed_steps(recorder: Profiled, mark: RegionMark, frame: Frame, steps: Any) -> Generator[Any, Any, Any]:
     """Forward every step to a generator or coroutine, running the clock only meanwhile."""
     sent: Any = None
     thrown: BaseException | None = None

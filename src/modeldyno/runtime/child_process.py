@@ -33,18 +33,18 @@ from modeldyno.core.result.result import (
     fold,
 )
 from modeldyno.environment import machine
-from modeldyno.environment.process_tree import birth, family_size, resident_size, tree
+from modeldyno.environment.process_tree import list_process_tree, resident_size, start_ticks, tree_memory
 from modeldyno.errors import ModelDynoError, RequestError, UnreadableDocument
-from modeldyno.runtime.engine import INTERRUPTED, empty
-from modeldyno.runtime.exit_cause import Witness, too_large
-from modeldyno.runtime.interrupts import counted_interrupts, told_to_end
+from modeldyno.runtime.engine import INTERRUPTED, empty_result
+from modeldyno.runtime.exit_cause import ExitObserver, describe_over_limit
+from modeldyno.runtime.interrupts import counted_interrupts, sigterm_received
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces import Executor
-    from modeldyno.runtime.turn_token import Seat
+    from modeldyno.runtime.turn_token import TurnGranter
 
 _MODULE = "modeldyno.runtime.worker"
 _POLL_INTERVAL = 0.1
@@ -66,7 +66,7 @@ _LOADING_TIME = 600.0
 
 
 @contextmanager
-def isolated(interrupts: Sized | None = None) -> Iterator[Executor]:
+def subprocess_executor(interrupts: Sized | None = None) -> Iterator[Executor]:
     """Run each Job in a child process of its own.
 
     While it is open, the first Ctrl-C lets the child finish its current measurement, and the second
@@ -82,9 +82,9 @@ def isolated(interrupts: Sized | None = None) -> Iterator[Executor]:
 
 
 def _execute(job: Job, watch: Callable[[Event], None], interrupts: Sized) -> Result:
-    child = Child.start()
+    child = ChildProcess.start()
     try:
-        child.carry_out(job, watch, interrupts)
+        child.run_job(job, watch, interrupts)
     finally:
         child.end()
     return child.result(job, interrupts)
@@ -113,7 +113,7 @@ def _limits(job: Job, sides: int, held: int) -> _Limits:
 
 
 @dataclass(slots=True, kw_only=True)
-class Child:
+class ChildProcess:
     """One child process, the events received from it, and why the parent ended it, if it did."""
 
     process: subprocess.Popen[bytes]
@@ -133,13 +133,13 @@ class Child:
     rest: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
     ended: tuple[FailureKind, str] | None = None
-    witness: Witness | None = None
+    witness: ExitObserver | None = None
     """What was observed of it since it got its last Job."""
     stopped: bool = False
     """Whether the user ended it."""
 
     @classmethod
-    def start(cls, *, warm: bool = False, seat: Seat | None = None) -> Child:
+    def start(cls, *, warm: bool = False, seat: TurnGranter | None = None) -> ChildProcess:
         """Start a child that waits for a Job; a warm child waits for another one after each.
 
         A child with a `seat` works only while it holds the turn token.
@@ -179,9 +179,7 @@ class Child:
         seat.taken()
         return cls(process=process, pipe=read_end, log=log_read, warm=warm, clock=seat.clock)
 
-    def carry_out(
-        self, job: Job, watch: Callable[[Event], None], interrupts: Sized, *, sides: int = 1
-    ) -> None:
+    def run_job(self, job: Job, watch: Callable[[Event], None], interrupts: Sized, *, sides: int = 1) -> None:
         """Send it a Job and collect its events until the Job ends or the child is ended.
 
         Args:
@@ -196,15 +194,15 @@ class Child:
         with suppress(BrokenPipeError):
             self.process.stdin.write(codec.encode_job(job) + b"\n")
             self.process.stdin.flush() if self.warm else self.process.stdin.close()
-        limits = _limits(job, sides, held=family_size(self._update_family()))
-        self.witness = Witness.begin(limits.memory)
+        limits = _limits(job, sides, held=tree_memory(self._update_family()))
+        self.witness = ExitObserver.begin(limits.memory)
         try:
-            self.follow(limits, interrupts)
+            self.collect_events(limits, interrupts)
         except BaseException:
             self.stopped = True  # the parent gave up waiting for it
             raise
 
-    def renew(self) -> None:
+    def close_session(self) -> None:
         """Make a warm child close what it keeps open before the next Job."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
@@ -212,14 +210,14 @@ class Child:
 
     def result(self, job: Job, interrupts: Sized) -> Result:
         """Return the Result of the Job; raise the RequestError that the child found, if any."""
-        self.refuse()
+        self.raise_refusal()
         failure = self.failure()
         events = [*self.events, *([] if failure is None else [Failed(failure=failure)])]
         if interrupts:
             events.append(Doubted(doubt=INTERRUPTED))
-        return fold(empty(job), events)
+        return fold(empty_result(job), events)
 
-    def follow(self, limits: _Limits, interrupts: Sized) -> None:
+    def collect_events(self, limits: _Limits, interrupts: Sized) -> None:
         """Collect the child's events until it ends, breaks a limit, or is interrupted twice."""
         started = self.clock()
         poll = select.poll()
@@ -234,11 +232,11 @@ class Child:
             if self.pipe in ready and not self._read_events():
                 break
             # A fork of the model may hold the pipe open, so neither its end nor silence is waited for.
-            if self.told_end() or (not ready and self.process.poll() is not None):
+            if self.has_reported_end() or (not ready and self.process.poll() is not None):
                 break
             now = time.monotonic()
             if len(interrupts) > 1 or (
-                signalled_at is not None and now - signalled_at > _SIGTERM_GRACE and told_to_end()
+                signalled_at is not None and now - signalled_at > _SIGTERM_GRACE and sigterm_received()
             ):
                 self.stopped = True
                 break
@@ -255,7 +253,7 @@ class Child:
             if now - checked_at >= _POLL_INTERVAL:
                 checked_at = now
                 if (size := self._family_bytes(limits.memory)) > limits.memory:
-                    self.ended = too_large(size, limits.memory, given=limits.given)
+                    self.ended = describe_over_limit(size, limits.memory, given=limits.given)
                     break
 
     def end(self) -> None:
@@ -267,7 +265,7 @@ class Child:
         if self.ended is not None or self.stopped:
             self.process.terminate()
         elif not self._wait_for_exit():
-            if not self.told_end():
+            if not self.has_reported_end():
                 self.ended = FailureKind.CRASH, _PIPE_CLOSED
             self.process.terminate()
         try:
@@ -276,7 +274,7 @@ class Child:
             self.process.kill()
             self.process.wait()
         for pid, born in self.family.items():  # if the reaper itself was killed
-            if born and birth(pid) == born:
+            if born and start_ticks(pid) == born:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
         os.set_blocking(self.log, False)
@@ -286,7 +284,7 @@ class Child:
         os.close(self.pipe)
         os.close(self.log)
 
-    def refuse(self) -> None:
+    def raise_refusal(self) -> None:
         """Raise the RequestError that the child reported, if any."""
         for event in self.events:
             if isinstance(event, Refused):
@@ -304,31 +302,31 @@ class Child:
 
     def _update_family(self) -> list[int]:
         """List the processes of the child's tree, the child first, and remember them."""
-        pids = tree(self.process.pid)[1:]
+        pids = list_process_tree(self.process.pid)[1:]
         for pid in pids:
             if pid not in self.family:
-                self.family[pid] = birth(pid)
+                self.family[pid] = start_ticks(pid)
         return pids
 
     def _family_bytes(self, limit: int) -> int:
         """Return the bytes of the whole tree; pages shared by forks count once (expensive, so done late)."""
         family = self._update_family()
         size = sum(map(resident_size, family))
-        size = family_size(family) if size > limit else size
+        size = tree_memory(family) if size > limit else size
         if family and self.witness is not None:
             self.witness.note(family[0], size)
         return size
 
     def _wait_for_exit(self) -> bool:
         """Wait a moment for a child that has closed its pipe to exit; return whether it did."""
-        patience = _CLOSE_TIMEOUT if self.warm else 5 if self.told_end() else 1
+        patience = _CLOSE_TIMEOUT if self.warm else 5 if self.has_reported_end() else 1
         try:
             self.process.wait(timeout=patience)
         except subprocess.TimeoutExpired:
             return False
         return True
 
-    def told_end(self) -> bool:
+    def has_reported_end(self) -> bool:
         """Return whether the child reported the end of the Job."""
         return any(isinstance(event, Ended | Refused) for event in self.events)
 

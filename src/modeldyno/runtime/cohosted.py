@@ -6,11 +6,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core.load.multi_model import at
+from modeldyno.core.load.multi_model import with_model_scope
 from modeldyno.core.result.result import Doubted, Event, Failed, Found, Located
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import CanHost, Subject
-from modeldyno.runtime.session_setup import brought, called, identity, imported, patience, payload_of, sized
+from modeldyno.runtime.session_setup import (
+    assume_input_sizes,
+    first_call,
+    identity,
+    import_frameworks,
+    load_model,
+    payload_of,
+    request_timeout,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -19,20 +27,20 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Environment
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces import Session
-    from modeldyno.runtime.events import Stage
+    from modeldyno.runtime.events import RunStage
 
 _SHOWN = 19
 """Characters of a digest that are shown."""
 
 
 @dataclass(slots=True)
-class Guests:
+class CoHostedModels:
     """The additional models of a server, each ready to be put under load."""
 
     found: list[Event] = field(default_factory=list)
     subjects: dict[str, Subject] = field(default_factory=dict)
 
-    def under(self, job: Job, interrupted: Callable[[], bool]) -> tuple[tuple[str, Subject], ...]:
+    def with_loads(self, job: Job, interrupted: Callable[[], bool]) -> tuple[tuple[str, Subject], ...]:
         """Return them with the loads of a Job."""
         loads = {spec.name: spec.load for spec in job.beside}
         return tuple(
@@ -41,13 +49,15 @@ class Guests:
         )
 
 
-def hosted(job: Job, session: Session, place: Environment, stage: Stage, stack: ExitStack) -> Guests:
+def load_cohosted(
+    job: Job, session: Session, place: Environment, stage: RunStage, stack: ExitStack
+) -> CoHostedModels:
     """Have the server of a session load all models in `job.beside`.
 
     Raises:
             RequestError: the server cannot host more models, or one of them cannot be loaded.
     """
-    guests, software = Guests(), dict(place.software)
+    guests, software = CoHostedModels(), dict(place.software)
     for spec in job.beside:
         if not isinstance(session, CanHost):
             raise RequestError(
@@ -59,14 +69,14 @@ def hosted(job: Job, session: Session, place: Environment, stage: Stage, stack: 
             str(spec.name),
         )
         with stage(f"load {name}"):
-            imported((*loader.tools, *loader.requires), spec)
-            model = brought(loader.load, spec)
-            model = replace(sized(spec, model, spec.inputs), identity=identity(spec, model))
+            import_frameworks((*loader.tools, *loader.requires), spec)
+            model = load_model(loader.load, spec)
+            model = replace(assume_input_sizes(spec, model, spec.inputs), identity=identity(spec, model))
         payload = payload_of(spec, model, backend)
         with stage(f"open {name}"):
             guest = stack.enter_context(session.host(model, spec.config))
         with stage(f"first call {name}"):
-            opened = called(guest, payload, model, stage, patience=patience(job))
+            opened = first_call(guest, payload, model, stage, patience=request_timeout(job))
         guests.found += _labelled(name, opened.found)
         guests.subjects[name] = Subject(
             model=model, session=guest, calls=opened.calls, feeds=payload.feeds, samples=payload.samples
@@ -82,10 +92,10 @@ def _labelled(name: str, found: Iterable[Event]) -> Iterator[Event]:
     for event in found:
         match event:
             case Found(measurement=measurement):
-                yield Found(measurement=at(name, measurement))
+                yield Found(measurement=with_model_scope(name, measurement))
             case Doubted(doubt=doubt):
-                yield Doubted(doubt=at(name, doubt))
+                yield Doubted(doubt=with_model_scope(name, doubt))
             case Failed(failure=failure):
-                yield Failed(failure=at(name, failure))
+                yield Failed(failure=with_model_scope(name, failure))
             case _:
                 yield event

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
 
 
-def deployed(job: Job, entries: Mapping[Path, str], digest: str) -> None:
+def write_deployments(job: Job, entries: Mapping[Path, str], digest: str) -> None:
     """Write what a server needs of the Job's model into each directory, except the given configuration.
 
     Args:

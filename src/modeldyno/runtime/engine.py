@@ -33,29 +33,35 @@ from modeldyno.core.spec.knob import KnobValue
 from modeldyno.core.trace import energy
 from modeldyno.data.random_arrays import DEFAULT_DTYPE
 from modeldyno.environment import machine
-from modeldyno.environment.process_tree import family_size, tree
+from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.interfaces import ALONE, Pass, Subject, TakesOtherInputs, WatchStage
+from modeldyno.interfaces import NO_TURNS, Pass, Subject, TakesOtherInputs, WatchStage
 from modeldyno.interfaces.load_stages import loading
-from modeldyno.runtime.cohosted import Guests, hosted
-from modeldyno.runtime.events import Stage, event_of, noted
+from modeldyno.runtime.cohosted import CoHostedModels, load_cohosted
+from modeldyno.runtime.events import RunStage, event_of, record_measurements
 from modeldyno.runtime.failures import failure_of
-from modeldyno.runtime.forked_analysis import Analyst, here
-from modeldyno.runtime.output_checks import check_known, check_needs, checked, forgiven
-from modeldyno.runtime.sampling import beside, discard, marker, started, steady_collector
+from modeldyno.runtime.forked_analysis import Analyst, analyse_here
+from modeldyno.runtime.output_checks import check_known, check_needs, check_outputs, tolerate_errors
+from modeldyno.runtime.sampling import (
+    discard_samplers,
+    stage_marker,
+    start_samplers,
+    steady_collector,
+    watch_server,
+)
 from modeldyno.runtime.session_setup import (
-    Opened,
+    OpenedModel,
+    assume_input_sizes,
     batch_size_of,
-    brought,
-    conversion,
-    described,
+    conversion_doubts,
+    describe_model,
     identity,
-    imported,
-    load_time,
-    opened_for,
+    import_frameworks,
+    load_model,
+    load_times,
+    open_session,
     payload_of,
-    placed,
-    sized,
+    with_session_info,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +70,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces import Baton, Probe, Watch
+    from modeldyno.interfaces import Probe, TurnToken, Watch
 
 
 def needs_session(probes: Iterable[str]) -> bool:
@@ -77,7 +83,7 @@ def serves(backend: str) -> bool:
     return bool(getattr(plugins.backend(backend), "serves", False))
 
 
-def empty(job: Job) -> Result:
+def empty_result(job: Job) -> Result:
     """Return the empty Result with which a run of this Job begins."""
     return Result(
         id=secrets.token_hex(6), created=datetime.now(UTC).isoformat(timespec="milliseconds"), job=job
@@ -101,7 +107,7 @@ def run(
         RequestError: the request cannot be carried out as written.
         MissingExtra: an optional package is not installed.
     """
-    return fold(empty(job), _notify(events(job, interrupted=interrupted, watch=watch), watch))
+    return fold(empty_result(job), _notify(events(job, interrupted=interrupted, watch=watch), watch))
 
 
 def _notify(stream: Iterable[Event], watch: Callable[[Event], None]) -> Iterator[Event]:
@@ -115,9 +121,9 @@ def events(
     *,
     interrupted: Callable[[], bool],
     watch: Callable[[Event], None],
-    warm: Warm | None = None,
-    baton: Baton = ALONE,
-    analyst: Analyst = here,
+    warm: OpenSession | None = None,
+    baton: TurnToken = NO_TURNS,
+    analyst: Analyst = analyse_here,
 ) -> Iterator[Event]:
     """Run a Job, yielding events as they occur.
 
@@ -132,27 +138,29 @@ def events(
     """
     used = needs_session(job.probes)  # static analysis does not use the model
     if warm is not None and not serves(job.backend):
-        warm.begin_again()
-    samplers = started(os.getpid()) if used and not serves(job.backend) else []
-    stage = Stage(watch=watch, mark=marker(samplers), analyst=analyst)
+        warm.reset_baseline()
+    samplers = start_samplers(os.getpid()) if used and not serves(job.backend) else []
+    stage = RunStage(watch=watch, mark=stage_marker(samplers), analyst=analyst)
     measurements: list[Measurement] = []
     try:
-        with Warm() if warm is None else warm.lent() as lent:
-            yield from noted(_run_job(job, stage, lent, samplers, interrupted, baton), measurements)
+        with OpenSession() if warm is None else warm.borrow() as lent:
+            yield from record_measurements(
+                _run_job(job, stage, lent, samplers, interrupted, baton), measurements
+            )
     except Exception as error:
         if isinstance(error, ModelDynoError):
-            discard(samplers)
+            discard_samplers(samplers)
             raise
         # Anything else that a model or its framework raises is an outcome of the run, not our error.
         yield Failed(failure=failure_of(error, stage.name))
     except BaseException:
-        discard(samplers)
+        discard_samplers(samplers)
         raise
     samples = [sample for sampler in samplers for sample in sampler.stop()]
     if warm is not None and not serves(job.backend):
-        samples = warm.above_the_baseline(samples)
-    yield from noted(map(event_of, samples), measurements)
-    yield from map(event_of, energy.per_call(measurements))
+        samples = warm.subtract_baseline(samples)
+    yield from record_measurements(map(event_of, samples), measurements)
+    yield from map(event_of, energy.energy_per_call(measurements))
     yield Ended()
 
 
@@ -168,14 +176,14 @@ class _Ready:
     """Seconds by stage."""
     looked: int = 0
     """Number of events in `events` that come from the inspection."""
-    opened: Opened | None = None
-    guests: Guests = field(default_factory=Guests)
+    opened: OpenedModel | None = None
+    guests: CoHostedModels = field(default_factory=CoHostedModels)
     configs: tuple[Mapping[str, KnobValue], ...] = ()
     """Knobs with which the models are open."""
 
 
 @dataclass(slots=True)
-class Warm:
+class OpenSession:
     """What stays open between runs of Jobs that differ only in load, Plan and config.
 
     For another config the server is restarted with the model that is already loaded.
@@ -206,7 +214,7 @@ class Warm:
         if self.ready is not None:
             self.ready.opened = None
 
-    def above_the_baseline(self, seen: list[Measurement | Doubt]) -> list[Measurement | Doubt]:
+    def subtract_baseline(self, seen: list[Measurement | Doubt]) -> list[Measurement | Doubt]:
         """Count memory from the baseline of the first run, since the model was loaded before this one."""
         memory = {m.scope: m for m in seen if isinstance(m, Measurement) and m.metric == "process_memory"}
         sizes = memory[""].value if "" in memory else None
@@ -216,17 +224,17 @@ class Warm:
         above_base = sizes.samples() - (0.0 if first else self.others)
         self.held = float(above_base[-1])
         if first:
-            self.others = family_size(tree(os.getpid())) - self.held
+            self.others = tree_memory(list_process_tree(os.getpid())) - self.held
         above_baseline = replace(memory[""], value=replace(sizes, runs=(pack(above_base),)))
         return [above_baseline if sample is memory[""] else sample for sample in seen]
 
-    def begin_again(self) -> None:
+    def reset_baseline(self) -> None:
         """Attribute growth of the process since the last run to the profiler: the model was idle."""
         if self.held is not None:
-            self.others = family_size(tree(os.getpid())) - self.held
+            self.others = tree_memory(list_process_tree(os.getpid())) - self.held
 
     @contextmanager
-    def lent(self) -> Iterator[Warm]:
+    def borrow(self) -> Iterator[OpenSession]:
         """Use it in a run; close it if the run fails."""
         with ExitStack() as stack:
             stack.push(self)
@@ -236,11 +244,11 @@ class Warm:
 
 def _run_job(
     job: Job,
-    stage: Stage,
-    warm: Warm,
+    stage: RunStage,
+    warm: OpenSession,
     samplers: list[Watch],
     interrupted: Callable[[], bool],
-    baton: Baton,
+    baton: TurnToken,
 ) -> Iterator[Event]:
     if warm.ready is None:
         yield from _load_and_inspect(job, stage, warm, interrupted)
@@ -264,25 +272,27 @@ def _run_job(
     subject = replace(
         ready.subject,
         load=job.load,
-        beside=ready.guests.under(job, interrupted),
+        beside=ready.guests.with_loads(job, interrupted),
         baton=baton,
         interrupted=interrupted,
         watch=stage.watch,
         mark=stage.mark,
     )
     check_needs(callable_probes, subject, job)
-    samplers += beside(opened.session)
+    samplers += watch_server(opened.session)
     baton.tells(stage.mark)
     with steady_collector():
         yield from _run_probes(callable_probes, (Pass.TIMED,), subject, job, stage)
     stage.mark(WatchStage.SECOND)
-    yield from checked(opened, "last call", stage)
+    yield from check_outputs(opened, "last call", stage)
     yield from _run_probes(callable_probes, (Pass.SECOND,), subject, job, stage)
     if interrupted():
         yield Doubted(doubt=INTERRUPTED)
 
 
-def _load_and_inspect(job: Job, stage: Stage, warm: Warm, interrupted: Callable[[], bool]) -> Iterator[Event]:
+def _load_and_inspect(
+    job: Job, stage: RunStage, warm: OpenSession, interrupted: Callable[[], bool]
+) -> Iterator[Event]:
     """Load the model as far as the probes need it and inspect it; keep and yield the events."""
     loader, backend = plugins.loader(job.model.scheme), plugins.backend(job.backend)
     probes = {name: plugins.probe(name) for name in job.probes}
@@ -297,23 +307,23 @@ def _load_and_inspect(job: Job, stage: Stage, warm: Warm, interrupted: Callable[
             yield event
 
     with stage("import"):
-        imported(loader.tools, job)
+        import_frameworks(loader.tools, job)
     with stage("import", spent):
-        imported(needed, job)
-    environment = machine.environment(needed, pinned=bool(job.plan.pin))
+        import_frameworks(needed, job)
+    environment = machine.describe_environment(needed, pinned=bool(job.plan.pin))
     yield from record([Located(environment=environment)])
     stage.mark(WatchStage.IDLE)  # takes a second where a device reports its power draw
     stage.mark(WatchStage.BASELINE)
     with stage("load", spent), loading(stage.mark) as account:
         bring = loader.load if used else getattr(loader, "look", loader.load)
-        model = brought(bring, job)
+        model = load_model(bring, job)
     spent["load"] = max(0.0, spent["load"] - account.described)
     stage.mark(WatchStage.OURS)
-    yield from record(described(job, model))
+    yield from record(describe_model(job, model))
     static_probes = {name: probe for name, probe in probes.items() if probe.needs is None}
     callable_probes = {name: probe for name, probe in probes.items() if probe.needs is not None}
     inputs = _requested_inputs(job) if callable_probes else job.inputs
-    model = sized(job, model, inputs)
+    model = assume_input_sizes(job, model, inputs)
     subject_so_far = Subject(
         model=model,
         inputs=inputs,
@@ -327,10 +337,12 @@ def _load_and_inspect(job: Job, stage: Stage, warm: Warm, interrupted: Callable[
     )
     measurements: list[Measurement] = []
     if callable_probes:
-        yield from record(noted(_inspect_isolated(static_probes, subject_so_far, job, stage), measurements))
+        yield from record(
+            record_measurements(_inspect_isolated(static_probes, subject_so_far, job, stage), measurements)
+        )
     else:
         check_known(model)
-        yield from record(Doubted(doubt=assumption) for assumption in data.assumptions(model))
+        yield from record(Doubted(doubt=assumption) for assumption in data.assumption_doubts(model))
         yield from record(_resolved_inputs(job, subject_so_far))
         yield from record(_run_probes(static_probes, tuple(Pass), subject_so_far, job, stage))
     subject = replace(subject_so_far, known=tuple(measurements))
@@ -342,7 +354,7 @@ def _resolved_inputs(job: Job, subject: Subject) -> Iterator[Event]:
     if all(spec.shape is not None for spec in subject.model.inputs):
         return
     try:
-        shaped = data.shapes(
+        shaped = data.resolve_inputs(
             subject.model, subject.inputs, batch_size=subject.batch_size, sizes=subject.sizes
         )
     except RequestError:
@@ -351,18 +363,20 @@ def _resolved_inputs(job: Job, subject: Subject) -> Iterator[Event]:
     yield Loaded(model=identity(job, subject.model), inputs=inputs)
 
 
-def _inspect_isolated(probes: dict[str, Probe], subject: Subject, job: Job, stage: Stage) -> Iterator[Event]:
+def _inspect_isolated(
+    probes: dict[str, Probe], subject: Subject, job: Job, stage: RunStage
+) -> Iterator[Event]:
     """Run the static probes on a model that will be called, without leaving traces in its memory."""
 
     def analysis(watch: Callable[[Event], None]) -> Iterator[Event]:
-        apart = Stage(watch=watch)
-        return forgiven(_run_probes(probes, tuple(Pass), replace(subject, watch=watch), job, apart))
+        apart = RunStage(watch=watch)
+        return tolerate_errors(_run_probes(probes, tuple(Pass), replace(subject, watch=watch), job, apart))
 
     if probes:
         yield from stage.analyst(analysis, stage.watch, subject.interrupted)
 
 
-def _open_backend(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
+def _open_backend(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
     """Open the backend with the knobs of this Job; keep and yield the events."""
     del ready.events[ready.looked :]
     for event in _opening_events(job, stage, stack, ready):
@@ -371,27 +385,27 @@ def _open_backend(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> It
     ready.configs = _configs(job)
 
 
-def _opening_events(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
+def _opening_events(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
     environment = next(event.environment for event in ready.events if isinstance(event, Located))
     model = ready.subject.model
     with stage("payload"):
         payload = payload_of(job, model, plugins.backend(job.backend))
     # Yielded before the first call, so that the report of a failed call shows its inputs.
     yield Loaded(model=identity(job, model), inputs=payload.used)
-    opened = opened_for(job, model, payload, stage, stack, ready.spent)
-    environment = placed(environment, opened.session)
+    opened = open_session(job, model, payload, stage, stack, ready.spent)
+    environment = with_session_info(environment, opened.session)
     if opened.payload is not payload:
         yield Loaded(model=identity(job, model), inputs=opened.payload.used)
     yield Located(environment=environment)
     yield from opened.found
-    ready.guests = hosted(job, opened.session, environment, stage, stack)
+    ready.guests = load_cohosted(job, opened.session, environment, stage, stack)
     yield from ready.guests.found
     if opened.model is not ready.subject.model:  # its first call needed other sizes than those analysed
         ready.subject = replace(ready.subject, model=opened.model)
         static_probes = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is None}
         yield from _inspect_isolated(static_probes, ready.subject, job, stage)
-    yield from conversion(job, opened.session)
-    yield from load_time(ready.spent)
+    yield from conversion_doubts(job, opened.session)
+    yield from load_times(ready.spent)
     ready.subject = _with_session(replace(ready.subject, batch_size=batch_size_of(job)), opened)
     ready.opened = opened
 
@@ -413,7 +427,7 @@ INTERRUPTED = Doubt(
 )
 
 
-def _with_session(looked: Subject, opened: Opened) -> Subject:
+def _with_session(looked: Subject, opened: OpenedModel) -> Subject:
     payload = opened.payload
     return replace(
         looked, session=opened.session, calls=opened.calls, feeds=payload.feeds, samples=payload.samples
@@ -421,7 +435,7 @@ def _with_session(looked: Subject, opened: Opened) -> Subject:
 
 
 def _run_probes(
-    probes: dict[str, Probe], passes: tuple[Pass, ...], subject: Subject, job: Job, stage: Stage
+    probes: dict[str, Probe], passes: tuple[Pass, ...], subject: Subject, job: Job, stage: RunStage
 ) -> Iterator[Event]:
     for name, probe in probes.items():
         if probe.pass_ in passes and not subject.interrupted():
@@ -432,7 +446,7 @@ def _run_probes(
                 yield from stream if probe.needs is None else _keep_earlier_measurements(stream, name, stage)
 
 
-def _keep_earlier_measurements(stream: Iterator[Event], name: str, stage: Stage) -> Iterator[Event]:
+def _keep_earlier_measurements(stream: Iterator[Event], name: str, stage: RunStage) -> Iterator[Event]:
     """Pass on a probe's events; if it refuses after others have measured, keep their measurements."""
     try:
         for event in stream:

@@ -23,8 +23,8 @@ from modeldyno.core.result.result import (
     Progressed,
     Watched,
 )
-from modeldyno.core.result.static_data import Outline
-from modeldyno.core.result.trace_data import Activity
+from modeldyno.core.result.static_data import StaticReport
+from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import WatchStage
 from modeldyno.runtime import forked_analysis
@@ -32,17 +32,17 @@ from modeldyno.runtime import forked_analysis
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.interfaces import Seen
+    from modeldyno.interfaces import ProbeOutput
 
 
 @dataclass(slots=True)
-class Stage:
+class RunStage:
     """The current stage of a run: reported to `watch`, and named in a Failure."""
 
     watch: Callable[[Event], None]
     mark: Callable[[WatchStage], None] = field(default=lambda _stage: None)
     """Marks the stage for the samplers."""
-    analyst: forked_analysis.Analyst = forked_analysis.here
+    analyst: forked_analysis.Analyst = forked_analysis.analyse_here
     """Runs the static analysis of the model."""
     name: str = "start"
     measured: bool = False
@@ -59,7 +59,7 @@ class Stage:
             spent[name] = perf_counter() - begin
 
 
-def event_of(item: Seen) -> Event:
+def event_of(item: ProbeOutput) -> Event:
     """Return the event for what a probe or a sampler yielded.
 
     Raises:
@@ -77,15 +77,15 @@ def event_of(item: Seen) -> Event:
             return Doubted(doubt=item)
         case Failure():
             return Failed(failure=item)
-        case Outline():
+        case StaticReport():
             return Outlined(outline=item)
-        case Activity():
+        case TraceReport():
             return Watched(activity=item)
         case Artifact():
             return Kept(artifact=item)
 
 
-def noted(stream: Iterator[Event], measurements: list[Measurement]) -> Iterator[Event]:
+def record_measurements(stream: Iterator[Event], measurements: list[Measurement]) -> Iterator[Event]:
     """Pass events on, and append measurements to `known` for the probes that follow."""
     for event in stream:
         if isinstance(event, Found):

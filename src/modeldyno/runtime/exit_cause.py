@@ -29,7 +29,7 @@ then."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Witness:
+class ExitObserver:
     """Observations of a running child, from which to explain why it was killed."""
 
     limit: int
@@ -44,7 +44,7 @@ class Witness:
     """CPU seconds it may use; None for no limit."""
 
     @classmethod
-    def begin(cls, limit: int) -> Witness:
+    def begin(cls, limit: int) -> ExitObserver:
         """Start observing a child."""
         return cls(limit=limit, kills=machine.memory_kills())
 
@@ -93,7 +93,7 @@ class Witness:
         return FailureKind.KILLED, ("another process killed it (SIGKILL); no lack of memory was observed")
 
 
-def too_large(size: int, limit: int, *, given: bool) -> tuple[FailureKind, str]:
+def describe_over_limit(size: int, limit: int, *, given: bool) -> tuple[FailureKind, str]:
     """Describe a child over its memory limit, which the user gave or which was the free memory."""
     origin = "" if given else " (the memory free when it started, less a reserve)"
     return FailureKind.OOM, (

@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 
 from modeldyno.core.result.result import Failure, FailureKind
-from modeldyno.core.trace.source_line import users_line, written
+from modeldyno.core.trace.source_line import format_frame_location, innermost_user_frame
 
 
 def failure_of(error: BaseException, where: str) -> Failure:
@@ -25,14 +25,14 @@ def failure_of(error: BaseException, where: str) -> Failure:
         sign in str(error).lower() for sign in _OUT_OF_MEMORY
     )
     kind = FailureKind.OOM if out_of_memory else FailureKind.ERROR
-    user_frame = users_line(frames)
+    user_frame = innermost_user_frame(frames)
     shown = (
         frames[-_FRAMES:]
         if user_frame is None or user_frame in frames[-_FRAMES:]
         else [user_frame, *frames[1 - _FRAMES :]]
     )
     if frames:
-        text += f" ({written(user_frame or frames[-1])})"
+        text += f" ({format_frame_location(user_frame or frames[-1])})"
     places = [f"{f.filename}:{f.lineno} {f.line}" for f in shown]
     return Failure(where=where, kind=kind, message=text, log="\n".join([*lines[1:], *places])[:2000])
 

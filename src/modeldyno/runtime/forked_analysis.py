@@ -19,7 +19,7 @@ from pathlib import Path
 from modeldyno import codec
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import Doubted, Ended, Event, Progressed
-from modeldyno.environment.process_tree import end_with_parent, processor_time, tree
+from modeldyno.environment.process_tree import cpu_seconds, end_with_parent, list_process_tree
 
 Watching = Callable[[Event], None]
 Analysis = Callable[[Watching], Iterator[Event]]
@@ -35,19 +35,19 @@ _STUCK_AFTER = 5.0
 _POLL = 0.25
 
 
-def here(analysis: Analysis, watch: Watching, interrupted: Callable[[], bool]) -> Iterator[Event]:
+def analyse_here(analysis: Analysis, watch: Watching, interrupted: Callable[[], bool]) -> Iterator[Event]:
     """Run the analysis in this process."""
     del interrupted
     yield from analysis(watch)
 
 
-def in_copy(analysis: Analysis, watch: Watching, interrupted: Callable[[], bool]) -> Iterator[Event]:
+def analyse_isolated(analysis: Analysis, watch: Watching, interrupted: Callable[[], bool]) -> Iterator[Event]:
     """Run the analysis in a fork of this process, or here where a fork would not work.
 
     Events are yielded when the analysis is done; a stuck fork is killed, and the analysis repeated here.
     """
     events = _analyse_in_fork(analysis, watch, interrupted) if _can_fork() else None
-    yield from here(analysis, watch, interrupted) if events is None else events
+    yield from analyse_here(analysis, watch, interrupted) if events is None else events
 
 
 def _can_fork() -> bool:
@@ -116,7 +116,7 @@ def _receive_events(
     rest, silence, cpu_time = b"", 0.0, 0.0
     while not interrupted():
         if not select.select([descriptor], [], [], _POLL)[0]:
-            cpu_now = sum(map(processor_time, tree(pid)))
+            cpu_now = sum(map(cpu_seconds, list_process_tree(pid)))
             silence, cpu_time = (0.0 if cpu_now > cpu_time else silence + _POLL), cpu_now
             if silence >= _STUCK_AFTER:
                 return None

@@ -22,7 +22,7 @@ NOT_ISOLATED = Doubt(
 )
 
 
-def inline(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+def run_inline(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
     """Run a Job in this process; a crash of the model crashes the caller.
 
     The first Ctrl-C finishes the current measurement; the second raises KeyboardInterrupt.

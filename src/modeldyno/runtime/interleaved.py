@@ -18,9 +18,9 @@ from modeldyno.core.comparison.schedule import ALTERNATING, INTERLEAVED
 from modeldyno.core.result.result import Event, FailureKind, Result
 from modeldyno.environment import machine
 from modeldyno.errors import ModelDynoError
-from modeldyno.runtime.child_process import Child
+from modeldyno.runtime.child_process import ChildProcess
 from modeldyno.runtime.engine import serves
-from modeldyno.runtime.turn_token import Seat
+from modeldyno.runtime.turn_token import TurnGranter
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -33,7 +33,7 @@ _ANY = "auto"
 
 
 @dataclass(slots=True, kw_only=True)
-class Together:
+class InterleavedRunner:
     """Runs the Jobs of a round interleaved where possible."""
 
     interrupts: Sized
@@ -91,16 +91,16 @@ def _run_interleaved(
     jobs: Sequence[Job], watches: Sequence[Watch], interrupts: Sized
 ) -> list[Result | ModelDynoError]:
     stopped, lock = _StopSignal(interrupts=interrupts), threading.Lock()
-    seats = [Seat.made() for _ in jobs]
+    seats = [TurnGranter.made() for _ in jobs]
     futures: list[Future[Result | ModelDynoError]] = []
-    live: list[Seat] = []
+    live: list[TurnGranter] = []
     with ExitStack() as stack:
         for seat in seats:
             stack.callback(seat.close)  # last: a child whose seat is closed would go on by itself
         pool = stack.enter_context(ThreadPoolExecutor(len(jobs)))
         stack.callback(stopped.over.set)
         for seat, job, watch in zip(seats, jobs, watches, strict=True):
-            child = Child.start(seat=seat)
+            child = ChildProcess.start(seat=seat)
             locked_watch = _synchronized(watch, lock)
             futures.append(pool.submit(_run_child, child, job, locked_watch, stopped, len(jobs)))
         for seat in seats:
@@ -128,11 +128,11 @@ def _synchronized(watch: Watch, lock: threading.Lock) -> Watch:
 
 
 def _run_child(
-    child: Child, job: Job, watch: Watch, interrupts: Sized, sides: int
+    child: ChildProcess, job: Job, watch: Watch, interrupts: Sized, sides: int
 ) -> Result | ModelDynoError:
     try:
         try:
-            child.carry_out(job, watch, interrupts, sides=sides)
+            child.run_job(job, watch, interrupts, sides=sides)
         finally:
             child.end()
         return child.result(job, interrupts)

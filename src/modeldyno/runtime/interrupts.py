@@ -31,7 +31,7 @@ _TERMINATION = _Termination()
 
 
 @contextmanager
-def terminable() -> Iterator[None]:
+def sigterm_as_interrupt() -> Iterator[None]:
     """Treat SIGTERM as an interruption until the end of the block, so that measurements are saved.
 
     For our own command line only; a library leaves signals to the program that uses it. Outside the main
@@ -49,7 +49,7 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def told_to_end() -> bool:
+def sigterm_received() -> bool:
     """Return whether SIGTERM arrived while it counts as an interruption: its sender will not wait long."""
     return _TERMINATION.received
 
@@ -87,7 +87,7 @@ def counted_interrupts(patience: int | None = None) -> Iterator[list[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Insisted:
+class ForcedInterrupts:
     """Interruptions as one of several measurements counts them: it ignores the first, but not SIGTERM."""
 
     interrupted: Callable[[], int]
@@ -96,4 +96,4 @@ class Insisted:
     def __len__(self) -> int:
         """Return 0 until the second interruption or SIGTERM, then the count."""
         count = int(self.interrupted())
-        return count if count > 1 or told_to_end() else 0
+        return count if count > 1 or sigterm_received() else 0

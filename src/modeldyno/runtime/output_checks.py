@@ -7,19 +7,19 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import observed
+from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Doubted, Event, Failed, Failure, FailureKind, Found
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import CanCall, HasAllocator, Session
-from modeldyno.runtime.output_watch import LOOKS, Looks
+from modeldyno.runtime.output_watch import LOOKS, OutputChecks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces import Model, Probe, Subject
-    from modeldyno.runtime.events import Stage
-    from modeldyno.runtime.session_setup import Opened
+    from modeldyno.runtime.events import RunStage
+    from modeldyno.runtime.session_setup import OpenedModel
 
 _FIRST_PASS_TIME = 1.0
 """Seconds of calls for checking the output of each payload once."""
@@ -27,7 +27,7 @@ _REPEAT_TIME = 0.5
 """Seconds after which no payload is checked a second time."""
 
 
-def checked(opened: Opened, where: str, stage: Stage) -> Iterator[Event]:
+def check_outputs(opened: OpenedModel, where: str, stage: RunStage) -> Iterator[Event]:
     """Check the output of every payload, then repeat: see `modeldyno.runtime.output_watch`.
 
     Each is checked once within a second of calls, the first in any case. A server's answers under load are
@@ -35,7 +35,7 @@ def checked(opened: Opened, where: str, stage: Stage) -> Iterator[Event]:
     """
     if not isinstance(opened.session, CanCall):
         return
-    looks = Looks(first=dict(opened.looks.first))
+    looks = OutputChecks(first=dict(opened.looks.first))
     with stage(where):
         try:
             _check_repeatedly(opened, looks)
@@ -44,12 +44,12 @@ def checked(opened: Opened, where: str, stage: Stage) -> Iterator[Event]:
     yield from (_invalid_output(where, sentence) for sentence in looks.sentences())
     yield from map(_doubt_event, looks.doubts())
     if looks.calls:
-        yield Found(measurement=observed("checked_calls", opened.looks.calls + looks.calls))
+        yield Found(measurement=observed_number("checked_calls", opened.looks.calls + looks.calls))
     if isinstance(opened.session, HasAllocator):
-        yield Found(measurement=observed("allocator_reserved", opened.session.peak_reserved()))
+        yield Found(measurement=observed_number("allocator_reserved", opened.session.peak_reserved()))
 
 
-def _check_repeatedly(opened: Opened, looks: Looks) -> None:
+def _check_repeatedly(opened: OpenedModel, looks: OutputChecks) -> None:
     """Call repeatedly and check the outputs until there are enough or it takes too long."""
     begin = perf_counter()
     for number in count():
@@ -65,7 +65,7 @@ def _check_repeatedly(opened: Opened, looks: Looks) -> None:
             looks.add(payload, arrays)
 
 
-def faults(session: Session, output: Any, where: str, looks: Looks) -> list[Event]:
+def find_output_faults(session: Session, output: Any, where: str, looks: OutputChecks) -> list[Event]:
     """Check the output of the first call and remember it; return an event for each fault.
 
     Raises:
@@ -126,7 +126,7 @@ def check_needs(probes: dict[str, Probe], subject: Subject, job: Job) -> None:
             )
 
 
-def forgiven(stream: Iterator[Event]) -> Iterator[Event]:
+def tolerate_errors(stream: Iterator[Event]) -> Iterator[Event]:
     """Pass on the events of an analysis, turning an error into a doubt so that the model is measured."""
     try:
         yield from stream

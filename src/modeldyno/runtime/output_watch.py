@@ -32,7 +32,7 @@ _WITHOUT_MEASURE = 1e6
 
 
 @dataclass(slots=True)
-class Looks:
+class OutputChecks:
     """Outputs that were checked, by the number of their payload."""
 
     calls: int = 0
@@ -58,7 +58,7 @@ class Looks:
             self.faults[fault.output, fault.kind].append(fault.sentence)
         for name in outputs.all_minus_infinity(output):
             self.hollow[name] += 1
-        now = outputs.sketch(output)
+        now = outputs.sketch_output(output)
         if payload in self.first:
             self._compare(self.first[payload], now)
         elif len(self.first) < _REMEMBERED:

@@ -104,19 +104,19 @@ def _reap() -> dict[int, int]:
 
 def _end_all(child: int) -> int:
     """Kill all descendants, supervisors and their servers last; return the status of the child."""
-    from modeldyno.environment.process_tree import runs_module, tree  # noqa: PLC0415 - the command is started first
+    from modeldyno.environment.process_tree import list_process_tree, runs_module  # noqa: PLC0415 - the command is started first
 
     started, status = time.monotonic(), int(signal.SIGKILL)
     while True:
         status = _reap().get(child, status)
-        rest = tree(os.getpid())[1:]
+        rest = list_process_tree(os.getpid())[1:]
         spent = time.monotonic() - started
         if not rest or spent > _SUPERVISOR_TIMEOUT + _KILL_TIMEOUT:
             return status
         supervisors = (
             [pid for pid in rest if runs_module(pid, _SUPERVISOR)] if spent < _SUPERVISOR_TIMEOUT else []
         )
-        spared = {pid for supervisor in supervisors for pid in tree(supervisor)}
+        spared = {pid for supervisor in supervisors for pid in list_process_tree(supervisor)}
         for pid in rest:
             if pid not in spared:
                 with suppress(ProcessLookupError, PermissionError):

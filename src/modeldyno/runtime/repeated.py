@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from modeldyno.interfaces import Executor
 
 
-def replicated(execute: Executor, job: Job, *, watch: Callable[[Event], None]) -> Result:
+def run_replicated(execute: Executor, job: Job, *, watch: Callable[[Event], None]) -> Result:
     """Run the Job in as many processes as its Plan asks for, one after another, and pool the Results.
 
     A failure or an interruption ends the repetition: what fails once would fail again.
@@ -40,12 +40,12 @@ def _rate_doubts(result: Result) -> tuple[Doubt, ...]:
     if latency is None or rate is None or not isinstance(latency.value, Distribution):
         return ()
     assert not isinstance(rate.value, Distribution)
-    return tuple(doubt.of_rates(latency.value.statistic("mean"), rate.value))
+    return tuple(doubt.rate_doubts(latency.value.statistic("mean"), rate.value))
 
 
 def _process_doubts(results: list[Result], requested: int) -> tuple[Doubt, ...]:
     succeeded = [result for result in results if not result.failures]
-    doubts = list(doubt.of_processes(len(succeeded), claimed=False))
+    doubts = list(doubt.process_count_doubts(len(succeeded), claimed=False))
     if 0 < len(succeeded) < requested and results[-1].failures:
         doubts.append(
             Doubt(

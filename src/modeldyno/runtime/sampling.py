@@ -29,7 +29,7 @@ def steady_collector() -> Iterator[None]:
         gc.unfreeze()
 
 
-def started(root: int) -> list[Watch]:
+def start_samplers(root: int) -> list[Watch]:
     """Start the samplers on a process, telling each which other processes belong to the profiler."""
     watches: list[Watch] = []
     program = dict.fromkeys((root, os.getpid(), *ancestors(2)))  # the reaper and the process that started it
@@ -39,16 +39,16 @@ def started(root: int) -> list[Watch]:
     return watches
 
 
-def beside(session: Session) -> list[Watch]:
+def watch_server(session: Session) -> list[Watch]:
     """Start the samplers on a server's process; a server that we did not start cannot be watched."""
     if isinstance(session, CanCall) or session.pid is None:
         return []
-    watches = started(session.pid)
-    marker(watches)(WatchStage.IDLE)
+    watches = start_samplers(session.pid)
+    stage_marker(watches)(WatchStage.IDLE)
     return watches
 
 
-def marker(samplers: list[Watch]) -> Callable[[WatchStage], None]:
+def stage_marker(samplers: list[Watch]) -> Callable[[WatchStage], None]:
     """Return a function that marks the beginning of a stage for all samplers, also those added later.
 
     Free memory is returned to the system before and after the profiler's own work: before it, so that memory
@@ -68,7 +68,7 @@ def marker(samplers: list[Watch]) -> Callable[[WatchStage], None]:
     return mark
 
 
-def discard(samplers: list[Watch]) -> None:
+def discard_samplers(samplers: list[Watch]) -> None:
     """Stop the samplers and discard their samples."""
     for sampler in samplers:
         for _ in sampler.stop():

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from modeldyno.core.result.result import Event, Progressed, Result
 from modeldyno.errors import ModelDynoError
 from modeldyno.interfaces import Executor
-from modeldyno.runtime.child_process import isolated
-from modeldyno.runtime.interleaved import Together, is_over
-from modeldyno.runtime.interrupts import Insisted, counted_interrupts
+from modeldyno.runtime.child_process import subprocess_executor
+from modeldyno.runtime.interleaved import InterleavedRunner, is_over
+from modeldyno.runtime.interrupts import ForcedInterrupts, counted_interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,30 +23,30 @@ Watch = Callable[[Event], None]
 _LAST_RUN = "last run, Ctrl-C again stops now; "
 
 
-def silent(_event: Event) -> None:
+def ignore_event(_event: Event) -> None:
     """Ignore an event."""
 
 
-def never() -> int:
+def no_interruptions() -> int:
     """Return 0: no interruptions are counted."""
     return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Campaign:
+class RunSession:
     """What a series of runs needs: how to run Jobs, where to report progress, and whether to go on."""
 
     execute: Executor
     """Runs one Job, in a process of its own."""
-    watch: Watch = silent
+    watch: Watch = ignore_event
     """Called with every event."""
-    interrupted: Callable[[], int] = never
+    interrupted: Callable[[], int] = no_interruptions
     """How often the user has interrupted so far; after the first, the current run is the last."""
-    together: Together | None = None
+    together: InterleavedRunner | None = None
     """Runs the Jobs of a round at the same time, slice by slice; without it, and where they cannot share the
     machine, they run one after another."""
 
-    def labelled(self, label: str) -> Watch:
+    def label_progress(self, label: str) -> Watch:
         """Return a watch that prefixes progress with the label of the run, and says if it is the last."""
 
         def relabel(event: Event) -> None:
@@ -57,14 +57,14 @@ class Campaign:
 
         return relabel
 
-    def play(self, sides: Sequence[tuple[str, Job]]) -> list[Result | ModelDynoError]:
+    def run_round(self, sides: Sequence[tuple[str, Job]]) -> list[Result | ModelDynoError]:
         """Run the Jobs of a round, each with its label for the progress line.
 
         Returns:
             A Result for each, in order, up to the first that failed or was interrupted; for a wrong request,
             its error.
         """
-        jobs, watches = [job for _, job in sides], [self.labelled(label) for label, _ in sides]
+        jobs, watches = [job for _, job in sides], [self.label_progress(label) for label, _ in sides]
         if self.together is None:
             return self._run_sequentially(jobs, watches)
         results = self.together(jobs, watches)
@@ -87,14 +87,14 @@ class Campaign:
 
 
 @contextmanager
-def campaign(watch: Watch = silent) -> Iterator[Campaign]:
+def open_run_session(watch: Watch = ignore_event) -> Iterator[RunSession]:
     """Yield a Campaign that counts Ctrl-C: the first lets the current measurement end, the second ends it."""
     with counted_interrupts() as interrupts:
 
         def interrupted() -> int:
             return len(interrupts)
 
-        insisted = Insisted(interrupted)
-        with isolated(insisted) as execute:
-            together = Together(interrupts=insisted)
-            yield Campaign(execute=execute, watch=watch, interrupted=interrupted, together=together)
+        insisted = ForcedInterrupts(interrupted)
+        with subprocess_executor(insisted) as execute:
+            together = InterleavedRunner(interrupts=insisted)
+            yield RunSession(execute=execute, watch=watch, interrupted=interrupted, together=together)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import data, plugins
 from modeldyno.core.metrics import doubt
-from modeldyno.core.metrics.measurement import observed
+from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Artifact, Doubted, Environment, Event, Found, Kept, Loaded
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.load_spec import Load
@@ -37,8 +37,8 @@ from modeldyno.interfaces import (
     WatchStage,
 )
 from modeldyno.runtime.failures import failure_of
-from modeldyno.runtime.output_checks import faults, first_request_failed
-from modeldyno.runtime.output_watch import Looks
+from modeldyno.runtime.output_checks import find_output_faults, first_request_failed
+from modeldyno.runtime.output_watch import OutputChecks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.model_ref import ModelIdentity
     from modeldyno.interfaces import Backend
-    from modeldyno.runtime.events import Stage
+    from modeldyno.runtime.events import RunStage
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedModel:
     """A model made ready to call."""
 
     session: Session
@@ -62,7 +62,7 @@ class Opened:
     model: Model
     """The model, with the input sizes that it accepted."""
     found: list[Event] = field(default_factory=list)
-    looks: Looks = field(default_factory=Looks)
+    looks: OutputChecks = field(default_factory=OutputChecks)
     """What the first call returned."""
 
 
@@ -70,7 +70,7 @@ _SIZE_GUESS_TIME = 60.0
 """Seconds for trying guessed input sizes by calls."""
 
 
-def imported(modules: tuple[str, ...], job: Job) -> None:
+def import_frameworks(modules: tuple[str, ...], job: Job) -> None:
     """Import the modules the model needs; MissingExtra if one is not installed."""
     plugins.require(modules, f"model {job.model}")
     before = logging.root.manager.disable
@@ -82,7 +82,7 @@ def imported(modules: tuple[str, ...], job: Job) -> None:
         logging.disable(before)
 
 
-def brought(bring: Callable[..., Model], job: Job) -> Model:
+def load_model(bring: Callable[..., Model], job: Job) -> Model:
     """Load the model of a Job with the given function of its loader.
 
     Raises:
@@ -97,7 +97,7 @@ def brought(bring: Callable[..., Model], job: Job) -> Model:
         raise Unloadable(str(error)) from error
 
 
-def described(job: Job, model: Model) -> Iterator[Event]:
+def describe_model(job: Job, model: Model) -> Iterator[Event]:
     """Yield what was loaded, and the doubts about it."""
     yield Loaded(model=identity(job, model), inputs=model.inputs)
     for item in (*model.doubts, *_thread_doubts(job)):
@@ -111,12 +111,12 @@ def identity(job: Job, model: Model) -> ModelIdentity:
 
 def _thread_doubts(job: Job) -> Iterator[Doubt]:
     threads = [int(v) for k, v in job.config.items() if k.endswith("threads") and isinstance(v, int)]
-    yield from doubt.of_threads(threads, max(1, int(machine.cpu_quota())))
+    yield from doubt.thread_doubts(threads, max(1, int(machine.cpu_quota())))
 
 
-def opened_for(
-    job: Job, model: Model, payload: Payload, stage: Stage, stack: ExitStack, spent: dict[str, float]
-) -> Opened:
+def open_session(
+    job: Job, model: Model, payload: Payload, stage: RunStage, stack: ExitStack, spent: dict[str, float]
+) -> OpenedModel:
     """Open the backend, and call the model once."""
     backend = plugins.backend(job.backend)
     stage.mark(WatchStage.LOAD)
@@ -126,7 +126,7 @@ def opened_for(
         return _call_with_assumed_sizes(job, model, backend, session, payload, stage)
 
 
-def sized(
+def assume_input_sizes(
     job: Job,
     model: Model,
     inputs: tuple[InputSpec, ...],
@@ -145,13 +145,13 @@ def sized(
 
 
 def _call_with_assumed_sizes(
-    job: Job, model: Model, backend: Backend, session: Session, payload: Payload, stage: Stage
-) -> Opened:
+    job: Job, model: Model, backend: Backend, session: Session, payload: Payload, stage: RunStage
+) -> OpenedModel:
     """Call the model; if it refuses assumed sizes, assume others."""
     begin, refused = perf_counter(), list[tuple[Mapping[str, int], str]]()
     while True:
         try:
-            return called(session, payload, model, stage, patience=patience(job))
+            return first_call(session, payload, model, stage, patience=request_timeout(job))
         except Exception as error:
             refused.append((model.assumed, " ".join(str(error).split())))
             late = perf_counter() - begin > _SIZE_GUESS_TIME
@@ -170,7 +170,7 @@ def _other_sizes(job: Job, model: Model, refused: Sequence[tuple[Mapping[str, in
         RequestError: there are no other sizes to assume.
     """
     try:
-        other = sized(job, model, job.inputs, refused)
+        other = assume_input_sizes(job, model, job.inputs, refused)
     except RequestError:
         if refused[0][0]:
             raise
@@ -200,16 +200,20 @@ def payload_of(job: Job, model: Model, backend: Backend) -> Payload:
         )
     if isinstance(backend, TakesOtherInputs):
         model = replace(model, inputs=backend.inputs(model, job.config), encode=None, example=None)
-    return data.build(model, job.inputs, batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes)
+    return data.build_payloads(
+        model, job.inputs, batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes
+    )
 
 
-def patience(job: Job) -> float:
+def request_timeout(job: Job) -> float:
     """Return the seconds after which a request of this Job times out."""
     return (job.load or Load()).timeout
 
 
-def called(session: Session, payload: Payload, model: Model, stage: Stage, *, patience: float) -> Opened:
-    """Call an open model once and record the outcome; `patience` is the timeout for a running server.
+def first_call(
+    session: Session, payload: Payload, model: Model, stage: RunStage, *, patience: float
+) -> OpenedModel:
+    """Call an open model once and record the outcome; `request_timeout` is the timeout for a running server.
 
     Exceptions are raised on, except those of a user's own client, whose failures are counted under load.
     """
@@ -226,16 +230,16 @@ def called(session: Session, payload: Payload, model: Model, stage: Stage, *, pa
         failure = Doubted(doubt=first_request_failed(failure_of(error, "first call").message))
     seconds = perf_counter() - begin
     stage.mark(WatchStage.OURS)  # preparing further payloads is our work, not the model's
-    opened = Opened(session=session, payload=payload, calls=(call, *prepared), model=model)
+    opened = OpenedModel(session=session, payload=payload, calls=(call, *prepared), model=model)
     doubts = session.doubts if isinstance(session, HasDoubts) else ()
     opened.found += [Doubted(doubt=item) for item in (*payload.doubts, *doubts)]
     opened.found += _config_files(session)
     if failure is not None:
         opened.found.append(failure)
         return opened
-    opened.found += [Found(measurement=observed("first_call", seconds))]
+    opened.found += [Found(measurement=observed_number("first_call", seconds))]
     opened.found += _prompt_tokens(session, output)
-    opened.found += faults(session, output, "first call", opened.looks)
+    opened.found += find_output_faults(session, output, "first call", opened.looks)
     return opened
 
 
@@ -249,10 +253,10 @@ def _config_files(session: Session) -> Iterator[Event]:
 def _prompt_tokens(session: Session, output: Any) -> Iterator[Event]:
     """Yield the number of tokens of a prompt, which only the server knows of a text."""
     if isinstance(session, CountsPrompts) and (count := session.prompt_tokens(output)) >= 0:
-        yield Found(measurement=observed("prompt_tokens", count))
+        yield Found(measurement=observed_number("prompt_tokens", count))
 
 
-def placed(place: Environment, session: Session) -> Environment:
+def with_session_info(place: Environment, session: Session) -> Environment:
     """Add what a session knows of its environment: the device, its threads, the versions of a server."""
     device = {"device": session.device} if isinstance(session, HasDevice) else {}
     threads = {"threads": session.threads} if isinstance(session, HasThreads) else {}
@@ -271,25 +275,25 @@ def _prepare_calls(session: Session, payload: Payload, patience: float) -> Itera
     elif isinstance(session, CanDrive):
         yield session.calls()[0]
     else:
-        from modeldyno.loadgen.driver_pool import once  # noqa: PLC0415 - only servers need it
+        from modeldyno.loadgen.driver_pool import send_once  # noqa: PLC0415 - only servers need it
 
         cold = session.pid is not None  # our own server: it may load the model on the first request
         timeout = max(patience, Load().timeout) if cold else patience
-        yield partial(once, session.target(payload.feeds[:1]), timeout=timeout)
+        yield partial(send_once, session.target(payload.feeds[:1]), timeout=timeout)
 
 
-def conversion(job: Job, session: Session) -> Iterator[Event]:
+def conversion_doubts(job: Job, session: Session) -> Iterator[Event]:
     """Doubt an analysis of the model as stored when the run used a converted model."""
     converted = session.converted if isinstance(session, HasConverted) else ""
     if converted and any(plugins.probe(name).needs is None for name in job.probes):
-        yield Doubted(doubt=doubt.of_conversion(converted))
+        yield Doubted(doubt=doubt.conversion_doubt(converted))
 
 
-def load_time(spent: dict[str, float]) -> Iterator[Event]:
+def load_times(spent: dict[str, float]) -> Iterator[Event]:
     """Yield the total time until ready, and that of each stage."""
-    yield Found(measurement=observed("load_time", sum(spent.values())))
+    yield Found(measurement=observed_number("load_time", sum(spent.values())))
     for name, seconds in spent.items():
-        yield Found(measurement=observed("load_time", seconds, scope=name))
+        yield Found(measurement=observed_number("load_time", seconds, scope=name))
 
 
 def batch_size_of(job: Job) -> int | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from modeldyno.runtime.child_process import isolated
+from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.engine import serves
-from modeldyno.runtime.interrupts import Insisted
-from modeldyno.runtime.warm_worker import House, housed
+from modeldyno.runtime.interrupts import ForcedInterrupts
+from modeldyno.runtime.warm_worker import WarmWorker, open_warm_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from modeldyno.interfaces import Executor
 
 
-class Rooms(Protocol):
+class TrialExecutor(Protocol):
     """Returns an executor for a Job; the process of the previous Job may be ended for it."""
 
     def __call__(self, job: Job, *, fresh: bool) -> Executor:
@@ -30,16 +30,16 @@ class Rooms(Protocol):
 
 
 @contextmanager
-def children(interrupted: Callable[[], int]) -> Iterator[Rooms]:
+def subprocess_executors(interrupted: Callable[[], int]) -> Iterator[TrialExecutor]:
     """Run Jobs in child processes; a child with a server stays open while only the load changes.
 
     A fresh Job gets a process of its own, or a server started for it; the one kept open is ended first,
     because two servers at once would disturb each other. The first interruption lets a Job finish, the
     second ends it.
     """
-    insisted = Insisted(interrupted)
-    with ExitStack() as stack, isolated(insisted) as isolated_executor:
-        workers: list[House] = []
+    insisted = ForcedInterrupts(interrupted)
+    with ExitStack() as stack, subprocess_executor(insisted) as isolated_executor:
+        workers: list[WarmWorker] = []
 
         def executor_for(job: Job, *, fresh: bool) -> Executor:
             if not serves(job.backend):
@@ -47,7 +47,7 @@ def children(interrupted: Callable[[], int]) -> Iterator[Rooms]:
                 stack.close()
                 return isolated_executor
             if not workers:
-                workers.append(stack.enter_context(housed(insisted)))
-            return workers[0].afresh if fresh else workers[0].execute
+                workers.append(stack.enter_context(open_warm_worker(insisted)))
+            return workers[0].execute_fresh if fresh else workers[0].execute
 
         yield executor_for

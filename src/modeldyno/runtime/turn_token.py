@@ -38,7 +38,7 @@ _LAST_PHASE = 255
 
 
 @dataclass(slots=True, kw_only=True)
-class Seat:
+class TurnGranter:
     """The parent's end of the token pipes of one child."""
 
     grants: int
@@ -98,8 +98,8 @@ class Seat:
 
 
 @dataclass(slots=True, kw_only=True)
-class Held:
-    """The child's end of the token pipes: a `modeldyno.interfaces.Baton`."""
+class TurnWaiter:
+    """The child's end of the token pipes: a `modeldyno.interfaces.TurnToken`."""
 
     granted: int
     asked: int

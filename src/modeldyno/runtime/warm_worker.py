@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.job import Job
-from modeldyno.runtime.child_process import Child
+from modeldyno.runtime.child_process import ChildProcess
 from modeldyno.runtime.engine import serves
 from modeldyno.runtime.interrupts import counted_interrupts
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def warm(interrupts: Sized | None = None) -> Iterator[Executor]:
+def warm_executor(interrupts: Sized | None = None) -> Iterator[Executor]:
     """Yield an executor that keeps one child process while Jobs differ only in load, Plan or server knobs.
 
     Another seed or CPU pinning needs a fresh child: these are set before the model is opened. Ctrl-C and
     `interrupts` work as for the isolated executor.
     """
-    with housed(interrupts) as worker:
+    with open_warm_worker(interrupts) as worker:
         yield worker.execute
 
 
 @contextmanager
-def housed(interrupts: Sized | None = None) -> Iterator[House]:
+def open_warm_worker(interrupts: Sized | None = None) -> Iterator[WarmWorker]:
     """Yield a worker that can also run a Job on a fresh server."""
     with counted_interrupts() if interrupts is None else nullcontext(interrupts) as counter:
-        worker = House(interrupts=counter)
+        worker = WarmWorker(interrupts=counter)
         try:
             yield worker
         finally:
@@ -49,11 +49,11 @@ def housed(interrupts: Sized | None = None) -> Iterator[House]:
 
 
 @dataclass(slots=True, kw_only=True)
-class House:
+class WarmWorker:
     """Runs Jobs in at most one child, which keeps its model or server open."""
 
     interrupts: Sized
-    child: Child | None = None
+    child: ChildProcess | None = None
     holds: Job | None = None
 
     def execute(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
@@ -61,22 +61,22 @@ class House:
         shared = _shared_part(job)
         if self.child is None or self.holds != shared or self.child.process.poll() is not None:
             self.close()
-            self.child, self.holds = Child.start(warm=True), shared
+            self.child, self.holds = ChildProcess.start(warm=True), shared
         child = self.child
         with ExitStack() as stack:
             stack.callback(self.close)
-            child.carry_out(job, watch, self.interrupts)
-            if not child.told_end():
+            child.run_job(job, watch, self.interrupts)
+            if not child.has_reported_end():
                 self.close()  # its exit cause is known only after it has ended
             result = child.result(job, self.interrupts)
             if not result.failures:
                 stack.pop_all()
         return result
 
-    def afresh(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+    def execute_fresh(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
         """Run a Job on a server started for it, after closing what is open."""
         if self.child is not None:
-            self.child.renew()
+            self.child.close_session()
         return self.execute(job, watch=watch)
 
     def close(self) -> None:

@@ -22,20 +22,20 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import Doubted, Ended, Failed, Progressed, Refused
 from modeldyno.environment.process_tree import end_with_parent
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.interfaces import ALONE
-from modeldyno.loadgen.driver_process import waiting
-from modeldyno.runtime.engine import Warm, events
+from modeldyno.interfaces import NO_TURNS
+from modeldyno.loadgen.driver_process import prestarting_drivers
+from modeldyno.runtime.engine import OpenSession, events
 from modeldyno.runtime.exit_cause import UNTOLD
 from modeldyno.runtime.failures import failure_of
-from modeldyno.runtime.forked_analysis import in_copy
-from modeldyno.runtime.turn_token import Held
+from modeldyno.runtime.forked_analysis import analyse_isolated
+from modeldyno.runtime.turn_token import TurnWaiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from modeldyno.core.result.result import Event
     from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces import Baton
+    from modeldyno.interfaces import TurnToken
 
 
 def main(descriptor: int, *, warm: bool = False, seat: tuple[int, int] | None = None) -> None:
@@ -84,13 +84,13 @@ def _serve(
 ) -> None:
     if not warm:
         data = sys.stdin.buffer.read()
-        baton: Baton = ALONE
+        baton: TurnToken = NO_TURNS
         if seat is not None:
-            baton = holder = Held(granted=seat[0], asked=seat[1])
+            baton = holder = TurnWaiter(granted=seat[0], asked=seat[1])
             holder.begin()
         _run_one(data, interrupted, send, None, baton)
         return
-    with Warm() as warm_state, waiting():
+    with OpenSession() as warm_state, prestarting_drivers():
         for line in sys.stdin.buffer:
             if line.strip():
                 _run_one(line, interrupted, send, warm_state)
@@ -102,8 +102,8 @@ def _run_one(
     data: bytes,
     interrupted: list[int],
     send: Callable[[Event], None],
-    warm: Warm | None,
-    baton: Baton = ALONE,
+    warm: OpenSession | None,
+    baton: TurnToken = NO_TURNS,
 ) -> None:
     stage, failed = "start", False
 
@@ -122,7 +122,7 @@ def _run_one(
             watch=watch,
             warm=warm,
             baton=baton,
-            analyst=in_copy,
+            analyst=analyse_isolated,
         )
         for event in stream:
             failed = failed or isinstance(event, Failed)

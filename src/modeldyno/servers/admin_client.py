@@ -16,12 +16,12 @@ _MESSAGE_LIMIT = 300
 """Characters of a server's error message that are quoted."""
 
 
-class Refused(OSError):
+class AdminRequestRefused(OSError):
     """The server answered with an error status."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Control:
+class AdminClient:
     """A client of a server's HTTP interface; the connection is kept open, and reopened when it breaks."""
 
     host: str = LOOPBACK
@@ -34,7 +34,7 @@ class Control:
     _connection: http.client.HTTPConnection | None = field(default=None, repr=False)
 
     @classmethod
-    def at(cls, url: str, headers: Mapping[str, str] | None = None) -> Control:
+    def at(cls, url: str, headers: Mapping[str, str] | None = None) -> AdminClient:
         """Return the client of ``http://host:8000`` or ``https://host/path``.
 
         Raises:
@@ -82,7 +82,7 @@ class Control:
                     ) from error
                 continue
             if status >= http.HTTPStatus.BAD_REQUEST:
-                raise Refused(f"{status}: {_error_message(text)}")
+                raise AdminRequestRefused(f"{status}: {_error_message(text)}")
             return text
         raise AssertionError
 

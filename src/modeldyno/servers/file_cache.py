@@ -25,7 +25,7 @@ _STALE = 86_400.0
 _NEW = ".new-"
 
 
-def folder() -> Path | None:
+def cache_folder() -> Path | None:
     """Return the cache directory; None if the user has no cache directory."""
     from modeldyno.environment.peaks import cache_directory  # noqa: PLC0415 - imports what costs a backend too much
 
@@ -33,9 +33,9 @@ def folder() -> Path | None:
     return None if cache is None else cache / "exports"
 
 
-def find(key: str) -> Path | None:
+def find_cached(key: str) -> Path | None:
     """Return the entry of a key and mark it as used; None if there is none."""
-    root = folder()
+    root = cache_folder()
     if root is None or not (entry := root / key).is_dir():
         return None
     with suppress(OSError):
@@ -43,9 +43,9 @@ def find(key: str) -> Path | None:
     return entry
 
 
-def keep(key: str, files: Iterable[Path]) -> None:
+def cache_files(key: str, files: Iterable[Path]) -> None:
     """Create an entry from copies of files, as hard links if possible."""
-    root, files = folder(), list(files)
+    root, files = cache_folder(), list(files)
     with suppress(OSError):
         size = sum(path.stat().st_size for path in files)
         if root is None or size > BOUND:
@@ -55,14 +55,14 @@ def keep(key: str, files: Iterable[Path]) -> None:
         unfinished = Path(tempfile.mkdtemp(prefix=_NEW, dir=root))
         try:
             for path in files:
-                link(path, unfinished / path.name)
+                link_or_copy(path, unfinished / path.name)
                 _sync(unfinished / path.name)
             unfinished.rename(root / key)
         finally:  # if another process was first, or the disk is full
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def link(source: Path, target: Path) -> None:
+def link_or_copy(source: Path, target: Path) -> None:
     """Create a hard link to a file, or a copy if links are not possible."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,6 +1,6 @@
 """Installs inference servers, each into its own environment, since their pinned packages conflict.
 
-A server is a directory below `servers.paths.root`: ``venv``, what its recipe adds, and a receipt that is
+A server is a directory below `servers.paths.servers_root`: ``venv``, what its recipe adds, and a receipt that is
 written last. An interrupted installation continues where it stopped.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
-from modeldyno.servers.paths import root
+from modeldyno.servers.paths import servers_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ _PIP_ERROR = re.compile(r"ERROR: (?P<what>.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class InstallRecipe:
     """How to install a server."""
 
     name: str
@@ -50,7 +50,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
+class InstalledServer:
     """A server in an environment that ModelDyno created."""
 
     name: str
@@ -82,36 +82,38 @@ class Installed:
         return str(self.venv / "bin" / name)
 
 
-def find(name: str) -> Installed | None:
+def find_installed(name: str) -> InstalledServer | None:
     """Return a completely installed server; None if there is none.
 
     Raises:
         UnknownName: there is no such server.
     """
-    folder = root() / _recipe(name).name
+    folder = servers_root() / _recipe(name).name
     try:
         receipt = json.loads((folder / _RECEIPT).read_text(encoding="utf-8"))
-        return Installed(
+        return InstalledServer(
             name=name, folder=folder, versions=dict(receipt["versions"]), library=receipt["library"]
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def need(name: str) -> Installed:
+def require_installed(name: str) -> InstalledServer:
     """Return an installed server.
 
     Raises:
         MissingExtra: the server is not installed.
     """
-    installed = find(name)
+    installed = find_installed(name)
     if installed is None:
         title = _recipe(name).title
         raise MissingExtra(f"{title} is not installed; install it with: modeldyno engine install {name}")
     return installed
 
 
-def install(name: str, options: Sequence[str] = (), watch: Callable[[str], None] = print) -> Installed:
+def install_server(
+    name: str, options: Sequence[str] = (), watch: Callable[[str], None] = print
+) -> InstalledServer:
     """Install a server, or what is missing of it; `watch` gets a line per step.
 
     Raises:
@@ -124,7 +126,7 @@ def install(name: str, options: Sequence[str] = (), watch: Callable[[str], None]
             raise UnknownName.among(f"option of {name}", option, recipe.options)
     if reason := recipe.possible():
         raise RequestError(reason)
-    folder = root() / name
+    folder = servers_root() / name
     packages = [*recipe.packages, *(package for option in options for package in recipe.options[option])]
     with _install_lock(folder):
         _make_venv(folder / "venv", watch)
@@ -140,10 +142,10 @@ def install(name: str, options: Sequence[str] = (), watch: Callable[[str], None]
         receipt = folder / f"{_RECEIPT}.new"
         receipt.write_text(json.dumps(content), encoding="utf-8")
         receipt.replace(folder / _RECEIPT)
-    return need(name)
+    return require_installed(name)
 
 
-def size(folder: Path) -> int:
+def directory_size(folder: Path) -> int:
     """Return the bytes that a directory takes on disk."""
     total = 0
     for path, _, names in os.walk(folder):
@@ -155,7 +157,7 @@ def size(folder: Path) -> int:
     return total
 
 
-def _recipe(name: str) -> Recipe:
+def _recipe(name: str) -> InstallRecipe:
     if name not in RECIPES:
         raise UnknownName.among("engine", name, RECIPES)
     return RECIPES[name]
@@ -275,7 +277,7 @@ def _triton_finish(folder: Path) -> None:
         program.chmod(program.stat().st_mode | 0o111)
 
 
-def java() -> str:
+def find_java() -> str:
     """Return the path of Java.
 
     Raises:
@@ -294,7 +296,7 @@ _OLDEST_JAVA = 11
 
 def _torchserve_possible() -> str:
     try:
-        program = java()
+        program = find_java()
     except MissingExtra as error:
         return str(error)
     completed = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
@@ -307,7 +309,7 @@ def _torchserve_possible() -> str:
 RECIPES = {
     recipe.name: recipe
     for recipe in (
-        Recipe(
+        InstallRecipe(
             name="triton",
             title="Triton Inference Server",
             packages=("nvidia-pytriton==0.7.0", _ONNXRUNTIME),
@@ -315,19 +317,19 @@ RECIPES = {
             possible=_triton_possible,
             finish=_triton_finish,
         ),
-        Recipe(
+        InstallRecipe(
             name="torchserve",
             title="TorchServe",
             packages=("torchserve==0.12.0", _TORCH, _ONNXRUNTIME, "pyyaml", "setuptools<81"),
             possible=_torchserve_possible,
         ),
-        Recipe(  # this MLServer's workers fail with a later uvloop
+        InstallRecipe(  # this MLServer's workers fail with a later uvloop
             name="mlserver",
             title="MLServer",
             packages=("mlserver==1.7.1", _ONNXRUNTIME, "uvloop==0.21.0"),
             options={"torch": (_TORCH,)},
         ),
-        Recipe(
+        InstallRecipe(
             name="openai",
             title="transformers serve",
             packages=("transformers[serving]==5.23.0", _TORCH),

@@ -20,7 +20,7 @@ _LOG_COUNT = 20
 _COUNT = itertools.count()
 
 
-def root() -> Path:
+def servers_root() -> Path:
     """Return the directory of all installed servers: MODELDYNO_ENGINES, or one in the user's data directory.
 
     Raises:
@@ -38,12 +38,12 @@ def root() -> Path:
     return (data if data.is_absolute() else home / ".local" / "share") / "modeldyno" / "engines"
 
 
-def log_file(name: str) -> Path:
+def new_log_file(name: str) -> Path:
     """Return the path of a new server log, and remove all but the newest 19 logs.
 
     It is in the directory of the installed servers, or among the temporary files if that is not writable.
     """
-    folder = root() / "logs"
+    folder = servers_root() / "logs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         writable = os.access(folder, os.W_OK)

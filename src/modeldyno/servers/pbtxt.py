@@ -29,7 +29,7 @@ Token = tuple[str, str]
 """Kind and text."""
 
 
-def parsed(text: str) -> Config:
+def parse_pbtxt(text: str) -> Config:
     """Return the fields of a configuration; repeated fields are lists, maps are mappings.
 
     Raises:

@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.server_stats import Account
+from modeldyno.core.load.server_stats import ServerCounters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ _MICRO = 1e-6
 _MLSERVER_HTTP = "rest_server_request_duration_seconds_sum"
 
 
-def parse(text: str) -> Samples:
+def parse_samples(text: str) -> Samples:
     """Return every sample; lines that are not samples are skipped."""
     samples: Samples = {}
     for line in text.splitlines():
@@ -38,7 +38,7 @@ def parse(text: str) -> Samples:
     return samples
 
 
-def total(samples: Samples, name: str, **labels: str) -> float | None:
+def sum_samples(samples: Samples, name: str, **labels: str) -> float | None:
     """Return the sum of a metric over all samples with these labels; None if there are none."""
     wanted = set(labels.items())
     values = [
@@ -49,37 +49,37 @@ def total(samples: Samples, name: str, **labels: str) -> float | None:
     return sum(values) if values else None
 
 
-def torchserve(samples: Samples, model: str) -> tuple[Account, float]:
+def torchserve_counters(samples: Samples, model: str) -> tuple[ServerCounters, float]:
     """Return TorchServe's requests and their queue time, and the total seconds from arrival to answer."""
-    account = Account(
-        requests=int(total(samples, "ts_inference_requests_total", model_name=model) or 0),
-        queue=(total(samples, "ts_queue_latency_microseconds", model_name=model) or 0.0) * _MICRO,
+    account = ServerCounters(
+        requests=int(sum_samples(samples, "ts_inference_requests_total", model_name=model) or 0),
+        queue=(sum_samples(samples, "ts_queue_latency_microseconds", model_name=model) or 0.0) * _MICRO,
     )
-    whole = total(samples, "ts_inference_latency_microseconds", model_name=model) or 0.0
+    whole = sum_samples(samples, "ts_inference_latency_microseconds", model_name=model) or 0.0
     return account, whole * _MICRO
 
 
-def mlserver(samples: Samples, model: str) -> tuple[Account, float, float]:
+def mlserver_counters(samples: Samples, model: str) -> tuple[ServerCounters, float, float]:
     """Return MLServer's requests, and the total seconds that they spent in the model and in the server.
 
     Over gRPC it reports only the former, which then stands for both.
     """
-    account = Account(
-        requests=int(total(samples, "model_infer_request_success_total", model=model) or 0),
-        failures=int(total(samples, "model_infer_request_failure_total", model=model) or 0),
+    account = ServerCounters(
+        requests=int(sum_samples(samples, "model_infer_request_success_total", model=model) or 0),
+        failures=int(sum_samples(samples, "model_infer_request_failure_total", model=model) or 0),
     )
-    inside = total(samples, "model_infer_request_duration_sum", model=model) or 0.0
-    whole = total(samples, _MLSERVER_HTTP, method="POST", path="/v2/models/{model_name}/infer")
+    inside = sum_samples(samples, "model_infer_request_duration_sum", model=model) or 0.0
+    whole = sum_samples(samples, _MLSERVER_HTTP, method="POST", path="/v2/models/{model_name}/infer")
     return account, inside, whole or inside
 
 
-def vllm(samples: Samples, model: str = "") -> Account:
+def vllm_counters(samples: Samples, model: str = "") -> ServerCounters:
     """Return vLLM's counters by phase; `samples` are its sequences, many of which run at once."""
     labels: Mapping[str, str] = {"model_name": model} if model else {}
-    return Account(
-        requests=int(total(samples, "vllm:request_success_total", **labels) or 0),
-        queue=total(samples, "vllm:request_queue_time_seconds_sum", **labels),
-        compute=total(samples, "vllm:request_inference_time_seconds_sum", **labels),
+    return ServerCounters(
+        requests=int(sum_samples(samples, "vllm:request_success_total", **labels) or 0),
+        queue=sum_samples(samples, "vllm:request_queue_time_seconds_sum", **labels),
+        compute=sum_samples(samples, "vllm:request_inference_time_seconds_sum", **labels),
     )
 
 

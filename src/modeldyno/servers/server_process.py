@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.environment.process_tree import tree
-from modeldyno.servers.paths import log_file
-from modeldyno.servers.startup_error import cause, excerpt
-from modeldyno.servers.tcp_ports import LOOPBACK, free_ports, taken
+from modeldyno.environment.process_tree import list_process_tree
+from modeldyno.servers.paths import new_log_file
+from modeldyno.servers.startup_error import error_excerpt, find_cause
+from modeldyno.servers.tcp_ports import LOOPBACK, free_ports, ports_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ class Launch:
 
 
 @dataclass(slots=True)
-class Server:
+class ServerProcess:
     """A running server."""
 
     name: str
@@ -116,14 +116,16 @@ class Server:
             if word == "failed":
                 return f"could not be started: {rest}"
             if word == "ended":
-                return how_it_ended(int(rest))
+                return describe_exit_code(int(rest))
         return "" if self.guard.poll() is None else "lost its supervisor"
 
     def failed(self, how: str) -> ServerFailed:
         """Return an error with the cause from the log."""
-        log = tail(self.log)
-        why = cause(log)
-        return ServerFailed(f"{self.name} {how}{why and f': {why}'}; its log is {self.log}", excerpt(log))
+        log = read_tail(self.log)
+        why = find_cause(log)
+        return ServerFailed(
+            f"{self.name} {how}{why and f': {why}'}; its log is {self.log}", error_excerpt(log)
+        )
 
     def stop(self) -> None:
         """Stop the server and wait until all of its processes have ended."""
@@ -132,7 +134,7 @@ class Server:
         try:
             self.guard.wait(self.grace + 12.0)
         except subprocess.TimeoutExpired:  # pragma: no cover - a supervisor that hangs
-            for pid in reversed(tree(self.guard.pid)):
+            for pid in reversed(list_process_tree(self.guard.pid)):
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
             self.guard.wait()
@@ -154,14 +156,14 @@ class Server:
 
 
 @contextmanager
-def running(launch: Launch) -> Iterator[Server]:
+def run_server(launch: Launch) -> Iterator[ServerProcess]:
     """Start a server, wait until it is ready, and stop it on leaving.
 
     Raises:
         ServerFailed: it exited, was not ready in time, or a fixed port is in use.
     """
     fixed = [port for port in launch.ports.values() if port]
-    if busy := taken(fixed):
+    if busy := ports_in_use(fixed):
         raise ServerFailed(
             f"{launch.name} cannot use port {', '.join(map(str, busy))}: another program listens there."
         )
@@ -201,7 +203,7 @@ def http_ready(port: int, path: str) -> bool:
         connection.close()
 
 
-def how_it_ended(code: int) -> str:
+def describe_exit_code(code: int) -> str:
     """Describe an exit code in words."""
     if code >= 0:
         return f"ended with exit code {code}"
@@ -211,7 +213,7 @@ def how_it_ended(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-def tail(path: Path, size: int = _TAIL) -> str:
+def read_tail(path: Path, size: int = _TAIL) -> str:
     """Return the last lines of a log, of `size` bytes at most; empty if there is no log."""
     try:
         with path.open("rb") as file:
@@ -223,10 +225,10 @@ def tail(path: Path, size: int = _TAIL) -> str:
     return (text.partition("\n")[2] if begin else text).strip()
 
 
-def _start(launch: Launch) -> Server:
+def _start(launch: Launch) -> ServerProcess:
     free = [name for name, port in launch.ports.items() if not port]
     ports = {**launch.ports, **dict(zip(free, free_ports(len(free)), strict=True))}
-    log = log_file(launch.name)
+    log = new_log_file(launch.name)
     folder = tempfile.mkdtemp(prefix=f"modeldyno-{launch.name}-")
     ours, theirs = socket.socketpair()
     with theirs, log.open("ab") as out:
@@ -237,7 +239,7 @@ def _start(launch: Launch) -> Server:
             stderr=out,
             start_new_session=True,
         )
-    server = Server(
+    server = ServerProcess(
         name=launch.name, ports=ports, log=log, folder=folder, guard=guard, line=ours, grace=launch.grace
     )
     try:
@@ -257,7 +259,7 @@ def _environment(launch: Launch) -> dict[str, str]:
     return {name: value for name, value in merged.items() if value or name not in launch.environment}
 
 
-def _wait_until_ready(server: Server, launch: Launch) -> str:
+def _wait_until_ready(server: ServerProcess, launch: Launch) -> str:
     """Wait until the server is ready; return what happened instead, or an empty text."""
     deadline = time.monotonic() + launch.patience
     next_log_check = time.monotonic() + _LOG_CHECK
@@ -268,7 +270,7 @@ def _wait_until_ready(server: Server, launch: Launch) -> str:
             return server.ended()
         if launch.hopeless and now > next_log_check:
             next_log_check = now + _LOG_CHECK
-            if launch.hopeless.search(tail(server.log)):
+            if launch.hopeless.search(read_tail(server.log)):
                 return "will not be ready"
         time.sleep(_READY_CHECK)
     return f"was not ready after {launch.patience:g} s"

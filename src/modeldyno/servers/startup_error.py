@@ -52,7 +52,7 @@ _CONTINUED = {
 """Lines whose details are in the lines below, and how many of those."""
 
 
-def cause(log: str) -> str:
+def find_cause(log: str) -> str:
     """Return the likeliest cause of a failure; empty if no line looks like one."""
     lines = list(_lines(log))
     index = next((line for mark in _MARKS for line in _matching(lines, mark)), None)
@@ -62,7 +62,7 @@ def cause(log: str) -> str:
     return _short(": ".join(line for line, _ in lines[index : index + more + 1]).rstrip(" .;,"))
 
 
-def excerpt(log: str) -> str:
+def error_excerpt(log: str) -> str:
     """Return the last distinct lines about a failure."""
     lines = list(_lines(log))
     failures = dict.fromkeys(_short(lines[index][0]) for index in _matching(lines, _MARKS[-1]))

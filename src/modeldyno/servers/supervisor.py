@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from modeldyno.environment.process_tree import end_with_parent, tree
+from modeldyno.environment.process_tree import end_with_parent, list_process_tree
 
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL = 0.02
@@ -41,7 +41,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class SupervisorCommand:
     """What to start, and how to end it."""
 
     command: list[str]
@@ -113,7 +113,7 @@ class _Supervisor:
 
     def descendants(self) -> list[int]:
         """Return the ids of all descendants."""
-        return tree(os.getpid())[1:]
+        return list_process_tree(os.getpid())[1:]
 
 
 def main(folder: str) -> None:
@@ -126,7 +126,7 @@ def main(folder: str) -> None:
         with starter.makefile("rb", buffering=0) as lines:
             line = lines.readline()
         if line.endswith(b"\n"):
-            _supervise(starter, Order(**json.loads(line)), folder, wake, stop_signals)
+            _supervise(starter, SupervisorCommand(**json.loads(line)), folder, wake, stop_signals)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         for segment in _SHARED.glob(f"{Path(folder).name}*"):
@@ -135,7 +135,7 @@ def main(folder: str) -> None:
 
 
 def _supervise(
-    starter: socket.socket, command: Order, folder: str, wake: int, stop_signals: list[int]
+    starter: socket.socket, command: SupervisorCommand, folder: str, wake: int, stop_signals: list[int]
 ) -> None:
     try:
         server = _start(command, folder)
@@ -151,7 +151,7 @@ def _supervise(
     supervisor.end(command.grace)
 
 
-def _start(command: Order, folder: str) -> subprocess.Popen[bytes]:
+def _start(command: SupervisorCommand, folder: str) -> subprocess.Popen[bytes]:
     with open(command.log, "ab", buffering=0) as out:  # noqa: PTH123 - a file for Popen
         return subprocess.Popen(
             command.command,

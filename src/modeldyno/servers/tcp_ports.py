@@ -64,7 +64,7 @@ def free_ports(count: int, rng: random.Random | None = None) -> tuple[int, ...]:
     raise RequestError(f"There are no {count} free ports between {_LOWEST} and {_highest()}.")
 
 
-def chosen(text: str, conventional: Mapping[str, int]) -> dict[str, int]:
+def parse_ports(text: str, conventional: Mapping[str, int]) -> dict[str, int]:
     """Return the ports that a user chose: ``free`` (0 each), ``conventional``, or numbers in that order.
 
     Raises:
@@ -83,7 +83,7 @@ def chosen(text: str, conventional: Mapping[str, int]) -> dict[str, int]:
     return dict(zip(conventional, numbers, strict=True))
 
 
-def taken(ports: Iterable[int]) -> tuple[int, ...]:
+def ports_in_use(ports: Iterable[int]) -> tuple[int, ...]:
     """Return which of these loopback ports are in use."""
     busy = []
     for port in ports:

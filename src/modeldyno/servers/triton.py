@@ -26,7 +26,7 @@ _DEFAULT_DIRECTORY = Path("/opt/tritonserver")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class TritonProgram:
     """A tritonserver on this machine."""
 
     path: str
@@ -40,7 +40,7 @@ class Program:
         return any((self.backends / backend).glob("*.so"))
 
 
-def program(path: str = "") -> Program:
+def find_tritonserver(path: str = "") -> TritonProgram:
     """Return the tritonserver at a path, or else the one that ModelDyno installed, or else any other here.
 
     Raises:
@@ -52,7 +52,7 @@ def program(path: str = "") -> Program:
         if executable is None:
             raise RequestError(f"There is no program '{path}'; give the path of tritonserver.")
         return _program_at(executable)
-    installed = install.find("triton")
+    installed = install.find_installed("triton")
     if installed is not None:
         packaged = installed.site / "pytriton" / "tritonserver"
         libraries = (
@@ -60,14 +60,14 @@ def program(path: str = "") -> Program:
             str(installed.site / "nvidia_pytriton.libs"),
             os.environ.get("LD_LIBRARY_PATH"),
         )
-        return Program(
+        return TritonProgram(
             path=str(packaged / "bin" / "tritonserver"),
             backends=installed.folder / "backends",
             # The Python library of the installation must be found before any other of the same version.
             environment={**installed.environment, "LD_LIBRARY_PATH": ":".join(filter(None, libraries))},
             packages=installed.versions,
         )
-    other = elsewhere()
+    other = find_other_tritonserver()
     if other is None:
         raise MissingExtra(
             "Triton is not installed; install it with: modeldyno engine install triton, or name a running "
@@ -76,14 +76,14 @@ def program(path: str = "") -> Program:
     return _program_at(other)
 
 
-def elsewhere() -> str | None:
+def find_other_tritonserver() -> str | None:
     """Return the path of a tritonserver that ModelDyno did not install; None if there is none."""
     default = _DEFAULT_DIRECTORY / "bin" / "tritonserver"
     return shutil.which("tritonserver") or (str(default) if os.access(default, os.X_OK) else None)
 
 
-def command(
-    tritonserver: Program, repository: Path, name: str, ports: Ports, flags: Sequence[str] = ()
+def tritonserver_command(
+    tritonserver: TritonProgram, repository: Path, name: str, ports: Ports, flags: Sequence[str] = ()
 ) -> list[str]:
     """Return the command line of a server with one model, which exits if it cannot load the model.
 
@@ -102,7 +102,7 @@ def command(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class TritonContainer:
     """A container that runs Triton."""
 
     image: str
@@ -114,8 +114,8 @@ class Container:
     """One of `CONTAINERS`."""
 
 
-def container(
-    spec: Container, repository: Path, name: str, ports: Ports, flags: Sequence[str] = ()
+def container_command(
+    spec: TritonContainer, repository: Path, name: str, ports: Ports, flags: Sequence[str] = ()
 ) -> list[str]:
     """Return the command line that starts the same server in a container."""
     container_ports = {"http": 8000, "grpc": 8001, "metrics": 8002}
@@ -128,9 +128,9 @@ def container(
     ]  # fmt: skip
 
 
-def _program_at(path: str) -> Program:
+def _program_at(path: str) -> TritonProgram:
     real = Path(path).resolve()
-    return Program(path=str(real), backends=real.parent.parent / "backends")
+    return TritonProgram(path=str(real), backends=real.parent.parent / "backends")
 
 
 def _flags(name: str) -> tuple[str, ...]:

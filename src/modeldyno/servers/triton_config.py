@@ -41,7 +41,7 @@ LISTS = {
 _ENUM_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
-def changed(config: Config, settings: Mapping[str, str]) -> Config:
+def with_settings(config: Config, settings: Mapping[str, str]) -> Config:
     """Return the configuration with further values: paths such as ``instance_group.0.count`` to texts.
 
     A text is read as JSON if it is JSON, as a list if it has commas, or else as is. The index of a repeated
@@ -61,7 +61,7 @@ def changed(config: Config, settings: Mapping[str, str]) -> Config:
     return result
 
 
-def text(config: Config) -> str:
+def to_pbtxt(config: Config) -> str:
     """Return the configuration as the text of ``config.pbtxt``."""
     return "".join(f"{line}\n" for name, value in config.items() for line in _field(name, value, ""))
 

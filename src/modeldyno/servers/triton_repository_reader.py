@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.errors import RequestError
 from modeldyno.servers import pbtxt, triton_config
-from modeldyno.servers.file_cache import link
+from modeldyno.servers.file_cache import link_or_copy
 from modeldyno.servers.triton_config import DTYPES, Config
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _DTYPES = {theirs: ours for ours, theirs in DTYPES.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repository:
+class TritonRepository:
     """A model in a repository."""
 
     folder: Path
@@ -40,7 +40,7 @@ class Repository:
         """Whether the model is an ensemble."""
         return is_ensemble(self.config)
 
-    def with_called(self, names: Sequence[str]) -> Repository:
+    def with_called_models(self, names: Sequence[str]) -> TritonRepository:
         """Add models that the model calls itself, which its configuration does not list.
 
         Raises:
@@ -77,7 +77,7 @@ def is_repository(folder: Path) -> bool:
     return any(folder.glob(f"*/{CONFIG}")) if folder.is_dir() else False
 
 
-def read(folder: Path, name: str = "") -> Repository:
+def read_repository(folder: Path, name: str = "") -> TritonRepository:
     """Return a model's entry; without a name, the only ensemble or else the only model.
 
     Raises:
@@ -93,17 +93,17 @@ def read(folder: Path, name: str = "") -> Repository:
                 f"repository:{folder}#{(candidates or ['model'])[0]}."
             )
         name = candidates[0]
-    return Repository(folder=folder, name=name, configs=_configs_of(folder, [name]))
+    return TritonRepository(folder=folder, name=name, configs=_configs_of(folder, [name]))
 
 
-def write(target: Path, repository: Repository, configs: Mapping[str, Config]) -> None:
+def write_repository(target: Path, repository: TritonRepository, configs: Mapping[str, Config]) -> None:
     """Create a repository with a model's entries under other configurations, its files as links."""
     for name, config in configs.items():
         entry = target / name
         shutil.copytree(
             repository.folder / name, entry, copy_function=_link_file, ignore=shutil.ignore_patterns(CONFIG)
         )
-        (entry / CONFIG).write_text(triton_config.text(config), encoding="utf-8")
+        (entry / CONFIG).write_text(triton_config.to_pbtxt(config), encoding="utf-8")
         if is_ensemble(config):  # Triton requires a version directory, even an empty one
             (entry / "1").mkdir(exist_ok=True)
 
@@ -121,7 +121,7 @@ _PLATFORMS = {
 }  # fmt: skip
 
 
-def copy_files(repository: Repository, entry: Path) -> None:
+def copy_files(repository: TritonRepository, entry: Path) -> None:
     """Copy a model's files next to its configuration, into a directory named NAME or NAME_SUFFIX.
 
     Raises:
@@ -149,7 +149,7 @@ def is_ensemble(config: Config) -> bool:
 
 
 def _link_file(source: str, target: str) -> str:
-    link(Path(source), Path(target))
+    link_or_copy(Path(source), Path(target))
     return target
 
 
@@ -169,7 +169,7 @@ def _configs_of(folder: Path, names: Sequence[str]) -> dict[str, Config]:
 def _config(folder: Path, name: str) -> Config:
     path = folder / name / CONFIG
     try:
-        return pbtxt.parsed(path.read_text(encoding="utf-8"))
+        return pbtxt.parse_pbtxt(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         available = ", ".join(sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")))
         raise RequestError(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PYTHON = "python"
 
 
-def configuration(
+def minimal_config(
     name: str,
     backend: str,
     inputs: Sequence[InputSpec],
@@ -44,21 +44,21 @@ def configuration(
     }
 
 
-def write(folder: Path, config: Config) -> Path:
+def write_model_entry(folder: Path, config: Config) -> Path:
     """Write the configuration and, for the Python backend, its programs; return the version's directory.
 
     The caller adds the model's own file.
     """
     version = folder / str(config["name"]) / "1"
     version.mkdir(parents=True, exist_ok=True)
-    (version.parent / "config.pbtxt").write_text(triton_config.text(config), encoding="utf-8")
+    (version.parent / "config.pbtxt").write_text(triton_config.to_pbtxt(config), encoding="utf-8")
     if config["backend"] == PYTHON:
-        for source, target in programs().items():
+        for source, target in python_backend_files().items():
             shutil.copyfile(source, version / target)
     return version
 
 
-def programs() -> dict[Path, str]:
+def python_backend_files() -> dict[Path, str]:
     """Return the files that the Python backend runs, and their names there."""
     return {INSIDE / "triton_model.py": "model.py", INSIDE / "runner.py": "runner.py"}
 

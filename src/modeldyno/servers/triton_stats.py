@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.load.server_stats import Account
+from modeldyno.core.load.server_stats import ServerCounters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _NANO = 1e-9
 
 
-def account(stats: Mapping[str, Any]) -> Account:
+def parse_statistics(stats: Mapping[str, Any]) -> ServerCounters:
     """Return the sum of the statistics of all loaded versions of a model.
 
     Triton adds a batch's times once for each request in it, since each waited for the whole batch.
@@ -23,7 +23,7 @@ def account(stats: Mapping[str, Any]) -> Account:
     """
     try:
         models = list(stats["model_stats"])
-        return Account(
+        return ServerCounters(
             requests=_count(models, "success"),
             failures=_count(models, "fail"),
             samples=sum(int(model.get("inference_count", 0)) for model in models),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.server_stats import Account
+from modeldyno.core.load.server_stats import ServerCounters
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def account(folder: Path) -> Account:
+def sum_worker_counters(folder: Path) -> ServerCounters:
     """Return the sum over all workers; `queue` is None, since a worker does not see it.
 
     Raises:
@@ -29,7 +29,7 @@ def account(folder: Path) -> Account:
             total += counters
     executions, requests, samples, *stages = total[: Tally.FIELDS].tolist()
     batches = total[Tally.FIELDS :]
-    return Account(
+    return ServerCounters(
         requests=round(requests),
         samples=int(samples),
         executions=int(executions),
@@ -40,7 +40,9 @@ def account(folder: Path) -> Account:
     )
 
 
-def completed(worked: Account, reported: Account, *, queue: float, whole: float) -> Account:
+def merge_server_counters(
+    worked: ServerCounters, reported: ServerCounters, *, queue: float, whole: float
+) -> ServerCounters:
     """Combine the workers' counters with the server's own.
 
     Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import plugins
 from modeldyno.core.load import multi_model
 from modeldyno.core.spec.input_spec import parse_input
-from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue, meant
+from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue, find_knob
 from modeldyno.core.study.search_space import Axis, Point, Space, axis, parse_axis
 from modeldyno.core.study.study import LOADS
 from modeldyno.errors import RequestError, UnknownName
@@ -21,10 +21,10 @@ from modeldyno.sweeps.schema import AXIS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.sweeps.yaml_file import Words
+    from modeldyno.sweeps.yaml_file import SweepConfig
 
 
-def axes(words: Words, backend: str, beside: Sequence[str] = ()) -> tuple[Axis, ...]:
+def read_axes(words: SweepConfig, backend: str, beside: Sequence[str] = ()) -> tuple[Axis, ...]:
     """Read the named axes; `beside` are the names of the other models on the server.
 
     Raises:
@@ -33,10 +33,12 @@ def axes(words: Words, backend: str, beside: Sequence[str] = ()) -> tuple[Axis, 
     result: list[Axis] = []
     for name, definition in words.tree.get("space", {}).items():
         with words.at("space", name):
-            result.append(read(name, definition))
+            result.append(read_axis(name, definition))
     backends = next((spec.values for spec in result if spec.name == BACKEND), (backend,))
     knobs = [
-        knob for name in backends for knob in multi_model.knobs(plugins.backend(str(name)).knobs, beside)
+        knob
+        for name in backends
+        for knob in multi_model.all_models_knobs(plugins.backend(str(name)).knobs, beside)
     ]
     for place, spec in enumerate(result):
         with words.at("space", spec.name):
@@ -44,7 +46,7 @@ def axes(words: Words, backend: str, beside: Sequence[str] = ()) -> tuple[Axis, 
     return tuple(result)
 
 
-def usual(
+def suggested_axes(
     backend: str, settings: Mapping[str, KnobValue], cores: int, inputs: Iterable[str], name: str = ""
 ) -> tuple[Axis, ...]:
     """Return the axes that a backend suggests, except those that are set already.
@@ -76,7 +78,9 @@ def _fixes_batch_size(text: str) -> bool:
     return bool(shape) and isinstance(shape[0], int)
 
 
-def default(space: Space, backend: str, knobs: Iterable[Knob], settings: Mapping[str, KnobValue]) -> Point:
+def default_point(
+    space: Space, backend: str, knobs: Iterable[Knob], settings: Mapping[str, KnobValue]
+) -> Point:
     """Return the point that others are compared with: the settings, or else the backend's defaults.
 
     An axis without a known default is left out, and so are loads.
@@ -92,13 +96,13 @@ def default(space: Space, backend: str, knobs: Iterable[Knob], settings: Mapping
     return space.named(values)
 
 
-def canonical(name: str, knobs: Iterable[Knob]) -> str:
+def canonical_name(name: str, knobs: Iterable[Knob]) -> str:
     """Return the canonical name of a knob."""
-    match = meant(name, knobs)
+    match = find_knob(name, knobs)
     return name if match is None else match[1]
 
 
-def read(name: str, given: Any) -> Axis:
+def read_axis(name: str, given: Any) -> Axis:
     """Read one axis: a list, text for `search_space.parse_axis`, or a mapping with a range or a condition.
 
     Raises:
@@ -127,13 +131,13 @@ def _axis_from_mapping(name: str, definition: Mapping[str, Any]) -> Axis:
     if "values" in definition and any(end is not None for end in ends):
         raise RequestError(f"The axis {name} has both values and a range; give one of them.")
     if "values" in definition:
-        result = read(name, definition["values"])
+        result = read_axis(name, definition["values"])
     elif None in ends:
         raise RequestError(f"The axis {name} needs values: [1, 2], or from: 1 and to: 8.")
     else:
         by = _single_key(definition, "times", "step")
         sign = "*" if "times" in definition else ":"
-        result = read(name, f"{ends[0]}..{ends[1]}" + ("" if by is None else f"{sign}{by}"))
+        result = read_axis(name, f"{ends[0]}..{ends[1]}" + ("" if by is None else f"{sign}{by}"))
     return result if "if" not in definition else replace(result, **_read_condition(name, definition["if"]))
 
 
@@ -148,7 +152,7 @@ def _read_condition(name: str, given: Any) -> dict[str, Any]:
     """Read ``{dynamic_batching: true}`` or ``dynamic_batching=true``."""
     if isinstance(given, Mapping) and len(given) == 1:
         other, values = next(iter(given.items()))
-        return {"where": other, "equals": read(other, values).values}
+        return {"where": other, "equals": read_axis(other, values).values}
     if isinstance(given, str):
         condition = parse_axis(given)
         return {"where": condition.name, "equals": condition.values}
@@ -175,7 +179,7 @@ def _typed_axis(original: Axis, knobs: Sequence[Knob]) -> Axis:
 
 def _canonical_axis_name(name: str, knobs: Sequence[Knob]) -> str:
     if name in (BACKEND, *LOADS) or knob_of(name, knobs) is not None:
-        return canonical(name, knobs)
+        return canonical_name(name, knobs)
     if knob_of(name, plugins.backend(SERVER).knobs) is not None:
         raise RequestError(f"There is no knob '{name}' here, but a server has it; add --backend {SERVER}.")
     return name

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.core.load import multi_model
-from modeldyno.core.load.multi_model import Neighbour
+from modeldyno.core.load.multi_model import CoHostedModelSpec
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import Query
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.knob import Knob
     from modeldyno.core.spec.model_ref import ModelRef
-    from modeldyno.sweeps.yaml_file import Tree, Words
+    from modeldyno.sweeps.yaml_file import SweepConfig, Tree
 
 PLAN = Plan(max_time=10.0)
 """Plan of verification trials; search trials are shorter, see `core.study.trial_effort`."""
@@ -49,7 +49,7 @@ _DEFAULT_LOAD_AXES = {"concurrency": "1..64*2"}
 """Loads of a server where none are given."""
 
 
-def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]]:
+def build_study(words: SweepConfig, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]]:
     """Resolve every name and check every value; return the Study, and the axes that were chosen by default.
 
     Raises:
@@ -62,13 +62,13 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
         raise RequestError(f"{words.origin or 'A sweep'} names no model; add model: model.onnx.")
     beside = tuple(_read_neighbours(words))
     names = tuple(neighbour.name for neighbour in beside)
-    goal = goal_of(words)
+    goal = read_goal(words)
     with words.at("model"):
         model = str(tree["model"])
         backend = str(tree.get("backend") or _default_backend(model, tree))
     with words.at("backend"):
-        knobs = multi_model.knobs(plugins.backend(backend).knobs, names)
-    named = axes.axes(words, backend, names)
+        knobs = multi_model.all_models_knobs(plugins.backend(backend).knobs, names)
+    named = axes.read_axes(words, backend, names)
     settings = {**_neighbour_settings(beside, knobs), **_read_settings(words, knobs)}
     default_axes = () if named else _suggested_axes(words, backend, settings, beside)
     default_axes = (*default_axes, *_default_load_axes(words, backend, (*named, *default_axes), beside))
@@ -81,7 +81,7 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
     job_request = request.Request(
         model=model,
         backend=backend,
-        settings=multi_model.parts(settings, names)[0],
+        settings=multi_model.split_config(settings, names)[0],
         inputs=_read_inputs(words),
         probes=_select_probes(words, goal, served=serves(backend)),
         load=_read_load(words, space) if serves(backend) else None,
@@ -90,13 +90,13 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
             o.percentile for o in goal.objectives if o.percentile and o.query.metric == "latency"
         ),
         plan=plan,
-        name=value_parsers.text(tree.get("name")),
+        name=value_parsers.as_text(tree.get("name")),
         trust=trust,
-        beside=tuple(map(str, value_parsers.several(tree.get("beside")))),
+        beside=tuple(map(str, value_parsers.as_list(tree.get("beside")))),
     )
     with words.at("beside"):
         job = job_request.job()
-    goal = goal_for(goal, job)
+    goal = goal_for_all_models(goal, job)
     result = Study(
         id=secrets.token_hex(6),
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -104,11 +104,11 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
         space=space,
         goal=goal,
         settings=settings,
-        default=axes.default(space, backend, knobs, settings),
+        default=axes.default_point(space, backend, knobs, settings),
         strategy=_read_strategy(words),
         seed=plan.seed,
-        budget=budget(words, Budget()),
-        name=value_parsers.text(tree.get("name")) or _study_name(job.model),
+        budget=read_budget(words, Budget()),
+        name=value_parsers.as_text(tree.get("name")) or _study_name(job.model),
     )
     with words.at("space"):
         check_axes(result)
@@ -124,7 +124,7 @@ def _study_name(model: ModelRef) -> str:
 # --- names -----------------------------------------------------------------------------------------
 
 
-def _check_names(words: Words) -> None:
+def _check_names(words: SweepConfig) -> None:
     """Refuse an unknown name, suggesting the nearest known one."""
     for name, value in words.tree.items():
         with words.at(name):
@@ -154,7 +154,7 @@ def _unknown(name: str, known: Iterable[str], within: str = "") -> RequestError:
 # --- goal ------------------------------------------------------------------------------------------
 
 
-def goal_of(words: Words) -> Goal:
+def read_goal(words: SweepConfig) -> Goal:
     """Read objectives, constraints and the ranking rule; the default objective is throughput.
 
     Raises:
@@ -167,17 +167,19 @@ def goal_of(words: Words) -> Goal:
     ]
     aims = aims or [Objective.parse(THROUGHPUT)]
     with words.at("rank"):
-        rank = value_parsers.chosen("rank", words.tree.get("rank", Rank.BEST), [str(rank) for rank in Rank])
+        rank = value_parsers.parse_choice(
+            "rank", words.tree.get("rank", Rank.BEST), [str(rank) for rank in Rank]
+        )
     return Goal(objectives=tuple(aims), constraints=tuple(_read_constraints(words)), rank=Rank(rank))
 
 
-def goal_over(words: Words, before: Goal, job: Job) -> Goal:
+def override_goal(words: SweepConfig, before: Goal, job: Job) -> Goal:
     """Return the goal of a study, with the parts replaced that the configuration contains.
 
     Raises:
         RequestError: one of them is wrong.
     """
-    new, configured = goal_for(goal_of(words), job), words.tree.keys()
+    new, configured = goal_for_all_models(read_goal(words), job), words.tree.keys()
     return Goal(
         objectives=new.objectives if configured & AIMS.keys() else before.objectives,
         constraints=new.constraints or before.constraints,
@@ -185,35 +187,37 @@ def goal_over(words: Words, before: Goal, job: Job) -> Goal:
     )
 
 
-def goal_for(goal: Goal, job: Job) -> Goal:
+def goal_for_all_models(goal: Goal, job: Job) -> Goal:
     """Return a goal that covers every model of the server, if there are several."""
     names = [str(spec.name) for spec in job.beside]
     return goal_of_each_model(goal, str(job.name), names) if names else goal
 
 
-def _read_objectives(words: Words, name: str, *, maximize: bool | None) -> Iterator[Objective]:
+def _read_objectives(words: SweepConfig, name: str, *, maximize: bool | None) -> Iterator[Objective]:
     value = words.tree.get(name)
     if isinstance(value, Mapping):
         for metric, weight in value.items():
             with words.at(name, metric):
-                yield replace(Objective.parse(metric, maximize=maximize), weight=value_parsers.number(weight))
+                yield replace(
+                    Objective.parse(metric, maximize=maximize), weight=value_parsers.parse_number(weight)
+                )
         return
-    for number, text in enumerate(value_parsers.several(value)):
+    for number, text in enumerate(value_parsers.as_list(value)):
         with words.at(name, str(number)):
             yield Objective.parse(str(text), maximize=maximize)
 
 
-def _read_constraints(words: Words) -> Iterator[Constraint]:
-    for number, text in enumerate(value_parsers.several(words.tree.get("require"))):
+def _read_constraints(words: SweepConfig) -> Iterator[Constraint]:
+    for number, text in enumerate(value_parsers.as_list(words.tree.get("require"))):
         with words.at("require", str(number)):
             yield Constraint.parse(str(text))
     with words.at("mode"):
         if "mode" in words.tree:
-            value_parsers.chosen("mode", words.tree["mode"], KEYS["mode"]["enum"])
+            value_parsers.parse_choice("mode", words.tree["mode"], KEYS["mode"]["enum"])
     for name, (query, at_most, unit) in _SHORTHANDS.items():
         if name in words.tree:
             with words.at(name):
-                bound = value_parsers.quantity(words.tree[name], unit, parse_bound)
+                bound = value_parsers.read_quantity(words.tree[name], unit, parse_bound)
                 yield Constraint(query=Query.parse(query), at_most=at_most, bound=bound)
 
 
@@ -227,11 +231,11 @@ _SHORTHANDS = {"latency_budget": ("latency.p99", True, SECONDS), "min_throughput
 def _default_backend(model: str, tree: Tree) -> str:
     """Return a server backend if loads are configured, otherwise the loader's own backend."""
     loads = "mode" in tree or "load" in tree or any(name in LOADS for name in tree.get("space", ()))
-    own = plugins.loader(resolve_model.reference(model).scheme).backend
+    own = plugins.loader(resolve_model.resolve_reference(model).scheme).backend
     return (request.server_for(model) if loads else None) or own
 
 
-def _read_settings(words: Words, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
+def _read_settings(words: SweepConfig, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
     """Check the fixed knobs one by one, and return them under their canonical names."""
     all_knobs = tuple(knobs)
     defaults = configure(all_knobs, {})
@@ -241,24 +245,24 @@ def _read_settings(words: Words, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
             if isinstance(value, dict | list):
                 raise RequestError(f"The knob {name} takes one value; to vary it, move it below space:.")
             parsed = configure(all_knobs, {name: value})
-            canonical = axes.canonical(name, all_knobs)
+            canonical = axes.canonical_name(name, all_knobs)
             if canonical in values:
                 raise RequestError(f"The knob {canonical} is set twice; {name} is another name of it.")
             values[canonical] = parsed.get(canonical, defaults.get(canonical, value))
     return values
 
 
-def _read_neighbours(words: Words) -> Iterator[Neighbour]:
+def _read_neighbours(words: SweepConfig) -> Iterator[CoHostedModelSpec]:
     """Read the other models of the server."""
-    for number, text in enumerate(value_parsers.several(words.tree.get("beside"))):
+    for number, text in enumerate(value_parsers.as_list(words.tree.get("beside"))):
         with words.at("beside", str(number)):
-            yield Neighbour.parse(str(text))
+            yield CoHostedModelSpec.parse(str(text))
 
 
-def _neighbour_settings(beside: Iterable[Neighbour], knobs: tuple[Knob, ...]) -> dict[str, KnobValue]:
+def _neighbour_settings(beside: Iterable[CoHostedModelSpec], knobs: tuple[Knob, ...]) -> dict[str, KnobValue]:
     """Return the knobs of the other models, by their names in a space."""
     named = {
-        axes.canonical(f"{neighbour.name}.{name}", knobs): value
+        axes.canonical_name(f"{neighbour.name}.{name}", knobs): value
         for neighbour in beside
         for name, value in neighbour.settings.items()
     }
@@ -266,26 +270,26 @@ def _neighbour_settings(beside: Iterable[Neighbour], knobs: tuple[Knob, ...]) ->
 
 
 def _suggested_axes(
-    words: Words, backend: str, settings: Mapping[str, KnobValue], beside: Sequence[Neighbour]
+    words: SweepConfig, backend: str, settings: Mapping[str, KnobValue], beside: Sequence[CoHostedModelSpec]
 ) -> tuple[Axis, ...]:
     """Return the axes that the backend suggests, for every model."""
     cores, names = len(machine.allowed_cores()), [neighbour.name for neighbour in beside]
-    own, *others = multi_model.parts(settings, names)
-    suggested = axes.usual(backend, own, cores, _read_inputs(words))
+    own, *others = multi_model.split_config(settings, names)
+    suggested = axes.suggested_axes(backend, own, cores, _read_inputs(words))
     for neighbour, neighbour_settings in zip(beside, others, strict=True):
-        suggested += axes.usual(backend, neighbour_settings, cores, neighbour.inputs, neighbour.name)
+        suggested += axes.suggested_axes(backend, neighbour_settings, cores, neighbour.inputs, neighbour.name)
     return suggested
 
 
-def _read_inputs(words: Words) -> tuple[str, ...]:
-    return tuple(map(str, value_parsers.several(words.tree.get("input"))))
+def _read_inputs(words: SweepConfig) -> tuple[str, ...]:
+    return tuple(map(str, value_parsers.as_list(words.tree.get("input"))))
 
 
-def _select_probes(words: Words, goal: Goal, *, served: bool) -> tuple[str, ...]:
+def _select_probes(words: SweepConfig, goal: Goal, *, served: bool) -> tuple[str, ...]:
     """Return the requested probes, or those of a run, with the static analysis if the goal needs it."""
     requested = [
         name.strip()
-        for text in value_parsers.several(words.tree.get("probe"))
+        for text in value_parsers.as_list(words.tree.get("probe"))
         for name in str(text).split(",")
     ]
     if requested:
@@ -298,7 +302,7 @@ _RUN_METRICS = ALONE.keys() - {"weight_bytes"}
 """Metrics that need no static analysis of the model."""
 
 
-def _read_strategy(words: Words) -> str:
+def _read_strategy(words: SweepConfig) -> str:
     with words.at("strategy"):
         name = str(words.tree.get("strategy") or STRATEGY)
         plugins.require(getattr(plugins.resolve("strategy", name), "requires", ()), f"strategy '{name}'")
@@ -308,7 +312,7 @@ def _read_strategy(words: Words) -> str:
 # --- how carefully, and how long -------------------------------------------------------------------
 
 
-def _read_plan(words: Words) -> Plan:
+def _read_plan(words: SweepConfig) -> Plan:
     values: dict[str, Any] = {}
     for name, value in words.tree.get("plan", {}).items():
         with words.at("plan", name):
@@ -320,7 +324,7 @@ def _read_plan(words: Words) -> Plan:
             raise RequestError(f"{error}.") from None
 
 
-def budget(words: Words, before: Budget) -> Budget:
+def read_budget(words: SweepConfig, before: Budget) -> Budget:
     """Read the budget of a sweep; keep what is not configured."""
     values: dict[str, Any] = {}
     for name, value in words.tree.get("budget", {}).items():
@@ -336,7 +340,7 @@ _VALID_RANGE = {"max_time": "greater than zero", "max_trials": "1 or more", "cer
 
 
 def _default_load_axes(
-    words: Words, backend: str, varied: Iterable[Axis], beside: Iterable[Neighbour]
+    words: SweepConfig, backend: str, varied: Iterable[Axis], beside: Iterable[CoHostedModelSpec]
 ) -> tuple[Axis, ...]:
     """Vary the concurrency of each model of a server whose load is not configured."""
     if not serves(backend):
@@ -348,14 +352,14 @@ def _default_load_axes(
         for neighbour in beside
     }
     return tuple(
-        axes.read(f"{prefix}{name}", text)
+        axes.read_axis(f"{prefix}{name}", text)
         for prefix, has_load in configured.items()
         if not (has_load or any(f"{prefix}{load}" in names for load in LOADS))
         for name, text in _DEFAULT_LOAD_AXES.items()
     )
 
 
-def _read_load(words: Words, space: Space) -> Load:
+def _read_load(words: SweepConfig, space: Space) -> Load:
     values: dict[str, Any] = {}
     configured = words.tree.get("load", {})
     for name, value in configured.items():
@@ -371,7 +375,7 @@ def _read_load(words: Words, space: Space) -> Load:
     with words.at("load", "arrivals"):
         if "arrivals" in configured:
             values["arrivals"] = Arrivals(
-                value_parsers.chosen("arrivals", configured["arrivals"], _OPEN_LOOP_ARRIVALS)
+                value_parsers.parse_choice("arrivals", configured["arrivals"], _OPEN_LOOP_ARRIVALS)
             )
         return Load(**values)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from modeldyno import codec, plugins
 from modeldyno.core.study.search_space import key
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.runtime.deploy_worker import deployed
-from modeldyno.views.study.rows import point
+from modeldyno.runtime.deploy_worker import write_deployments
+from modeldyno.views.study.rows import format_point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Artifact
     from modeldyno.core.spec.job import Job
-    from modeldyno.core.study.ranking import Ranking, Standing
+    from modeldyno.core.study.ranking import RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study
     from modeldyno.interfaces import Store
 
@@ -45,7 +45,7 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         )
 
 
-def export(study: Study, ranked: Ranking, folder: Path, top: int) -> list[str]:
+def export_configurations(study: Study, ranked: Ranking, folder: Path, top: int) -> list[str]:
     """Write the files of the best, the safe and the default configurations; return a line for each.
 
     A directory is named for the model and the number of its configuration in the study's log, which does not
@@ -90,7 +90,7 @@ def _deploy_models(study: Study, texts: dict[Path, str], models: list[tuple[Job,
         measured = study.model if job.model == study.job.model else None
         digest = "" if measured is None else measured.digest
         try:
-            deployed(job, {path.parent: texts[path] for path in paths}, digest)
+            write_deployments(job, {path.parent: texts[path] for path in paths}, digest)
         except RequestError as error:
             return [f"The model could not be written beside them, so Triton cannot load them yet: {error}"]
     if not models:
@@ -99,7 +99,7 @@ def _deploy_models(study: Study, texts: dict[Path, str], models: list[tuple[Job,
     return [f"The model is beside each configuration, so Triton can serve {folder} as it is."]
 
 
-def hint(study: Study, name: str) -> Iterator[str]:
+def export_hint(study: Study, name: str) -> Iterator[str]:
     """Yield how to export the files, if the backend has some."""
     if study.job.backend == "triton":
         yield f"Export them as directories for Triton: modeldyno sweep --rerank {name} --export-configs DIR"
@@ -112,7 +112,7 @@ def _configuration_numbers(study: Study) -> dict[object, int]:
     return {name: number for number, name in enumerate((k for k in configurations if k != default), 1)}
 
 
-def _files_of(study: Study, row: Standing, store: Store) -> tuple[Job, Sequence[Artifact]]:
+def _files_of(study: Study, row: RankedConfiguration, store: Store) -> tuple[Job, Sequence[Artifact]]:
     """Return the files of the newest trial that has some, and the Job that it ran."""
     for trial in reversed(study.candidates[key(row.point)].trials):
         try:
@@ -137,14 +137,14 @@ def _rename_steps(files: Sequence[Artifact], suffix: str) -> Iterator[Artifact]:
 
 
 def _write_file(
-    study: Study, row: Standing, artifact: Artifact, folder: Path, suffix: str
+    study: Study, row: RankedConfiguration, artifact: Artifact, folder: Path, suffix: str
 ) -> tuple[Path, str]:
     """Write a file; return its path and text."""
     match = _NAME.search(artifact.text)
     name = f"{match[1] if match else _directory_name(study)}_{suffix}"
     text = artifact.text
     if artifact.name == TRITON:  # Triton requires the directory's name in it
-        text = f"# {point(row.point)}; modeldyno study {study.id}\n" + _NAME.sub(
+        text = f"# {format_point(row.point)}; modeldyno study {study.id}\n" + _NAME.sub(
             f'name: "{name}"', text, count=1
         )
     path = folder / name / artifact.name

@@ -20,11 +20,11 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection
 from modeldyno.core.study import default_baseline, resume_guard, verification
 from modeldyno.core.study.search_space import key
-from modeldyno.core.study.study import Stage, State, Trial
-from modeldyno.core.study.trial_effort import looking
+from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
+from modeldyno.core.study.trial_effort import trial_job
 from modeldyno.errors import RequestError, RunFailed, StaleStudy, TrustRequired, UnknownName, Unloadable
-from modeldyno.runtime.trial_executor import children
-from modeldyno.sweeps.point_to_job import check_axes, check_dimensions, placed
+from modeldyno.runtime.trial_executor import subprocess_executors
+from modeldyno.sweeps.point_to_job import check_axes, check_dimensions, job_at_point
 from modeldyno.views import brief
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.job import Job
-    from modeldyno.core.study.study import Ask, Study
+    from modeldyno.core.study.study import Study, TrialRequest
     from modeldyno.interfaces import Store
-    from modeldyno.runtime.trial_executor import Rooms
+    from modeldyno.runtime.trial_executor import TrialExecutor
 
 Step = tuple["Study", "Trial", "Result | None"]
 """The Study with one more trial, that trial, and its Result if anything was run."""
@@ -48,17 +48,17 @@ _MAX_FAILED_TRIALS = 2
 """Number of failed trials, before any success, after which a sweep gives up."""
 
 
-def sweep(
+def run_trials(
     study: Study,
     *,
     watch: Callable[[Event], None] = lambda _event: None,
     interrupted: Callable[[], int] = lambda: 0,
     force: bool = False,
-    rooms: Rooms | None = None,
+    rooms: TrialExecutor | None = None,
 ) -> Iterator[Step]:
     """Continue a study until its budget is spent or nothing more can be learnt.
 
-    The caller saves each step before it asks for the next, as `saved` does; nothing is measured twice. A
+    The caller saves each step before it asks for the next, as `save_steps` does; nothing is measured twice. A
     failed trial counts as a trial, and so does an invalid point; the sweep goes on.
 
     Args:
@@ -76,15 +76,15 @@ def sweep(
         RunFailed: the first two trials failed.
     """
     started, spent_before, measured_count = time.monotonic(), study.spent, 0
-    with children(interrupted) if rooms is None else nullcontext(rooms) as room:
-        check(study, room=room, watch=watch)
-        guard = resume_guard.Guard(force=force, watch=watch)
+    with subprocess_executors(interrupted) if rooms is None else nullcontext(rooms) as room:
+        check_study(study, room=room, watch=watch)
+        guard = resume_guard.StudyConsistencyGuard(force=force, watch=watch)
         while not interrupted():
             elapsed = spent_before + time.monotonic() - started
-            ask = next_ask(study, elapsed)
+            ask = next_trial(study, elapsed)
             if ask is None:
                 return
-            guard.begin(study, ask, resume_guard.left(study, elapsed))
+            guard.begin(study, ask, resume_guard.seconds_left(study, elapsed))
             step = _run_trial(study, ask, room, guard)
             if step is None:
                 return
@@ -95,19 +95,19 @@ def sweep(
                 _stop_if_hopeless(study, result, measured_count)
 
 
-def saved(steps: Iterable[Step], store: Store) -> Iterator[Step]:
+def save_steps(steps: Iterable[Step], store: Store) -> Iterator[Step]:
     """Save each step in the store before the next one begins."""
     for study, trial, result in steps:
         summary = "" if result is None else brief(result)
-        store.add_trial(study, result, headline=resume_guard.headline(study), brief=summary)
+        store.add_trial(study, result, headline=resume_guard.describe_progress(study), brief=summary)
         yield study, trial, result
 
 
 # --- before anything is measured -------------------------------------------------------------------
 
 
-def check(
-    study: Study, *, room: Rooms | None = None, watch: Callable[[Event], None] = lambda _event: None
+def check_study(
+    study: Study, *, room: TrialExecutor | None = None, watch: Callable[[Event], None] = lambda _event: None
 ) -> None:
     """Check everything that can be checked before measuring; the points of the space are not enumerated.
 
@@ -124,14 +124,14 @@ def check(
     plugins.require(plugins.strategy(study.strategy).requires, f"strategy '{study.strategy}'")
     unknown = check_axes(study)
     if unknown:
-        with children(lambda: 0) if room is None else nullcontext(room) as rooms:
+        with subprocess_executors(lambda: 0) if room is None else nullcontext(room) as rooms:
             check_dimensions(study, unknown, _input_dimensions(study.job, rooms, watch))
-    placed(study, study.default)
+    job_at_point(study, study.default)
     if not study.trials:
         plugins.strategy(study.strategy).propose(study)  # raises if it cannot search the space
 
 
-def _input_dimensions(job: Job, room: Rooms, watch: Callable[[Event], None]) -> frozenset[str] | None:
+def _input_dimensions(job: Job, room: TrialExecutor, watch: Callable[[Event], None]) -> frozenset[str] | None:
     """Return the dimensions of the inputs; None if the model does not declare them."""
     specs = list(job.inputs)
 
@@ -153,32 +153,38 @@ def _input_dimensions(job: Job, room: Rooms, watch: Callable[[Event], None]) -> 
 # --- what next -------------------------------------------------------------------------------------
 
 
-def next_ask(study: Study, elapsed: float) -> Ask | None:
+def next_trial(study: Study, elapsed: float) -> TrialRequest | None:
     """Return what to measure next, after so many seconds; None at the end of the sweep.
 
     Apart from the time, it is a function of the log: first the default, then the search, which does not see
     verification trials, then verification.
     """
-    searched = replace(study, trials=tuple(t for t in study.trials if t.stage is not Stage.VERIFY))
-    if _budget_spent(study, elapsed + resume_guard.usual(searched), len(study.measured)):
+    searched = replace(study, trials=tuple(t for t in study.trials if t.stage is not TrialPurpose.VERIFY))
+    if _budget_spent(study, elapsed + resume_guard.mean_trial_seconds(searched), len(study.measured)):
         return None
-    ask = default_baseline.next_ask(study)
+    ask = default_baseline.next_baseline_trial(study)
     if ask is not None and not _enough_of_default(study, ask):
         return ask
     share = 1.0 if _covers_grid(study) else SEARCH_SHARE
     reserve_reached = _budget_spent(
-        study, searched.spent + resume_guard.usual(searched), len(searched.measured), share, SEARCH_SHARE
+        study,
+        searched.spent + resume_guard.mean_trial_seconds(searched),
+        len(searched.measured),
+        share,
+        SEARCH_SHARE,
     )
     if not reserve_reached and (ask := _propose(searched)) is not None:
         return ask
-    if _budget_spent(study, elapsed + resume_guard.usual(study, verifying=True), len(study.measured)):
+    if _budget_spent(
+        study, elapsed + resume_guard.mean_trial_seconds(study, verifying=True), len(study.measured)
+    ):
         return None
-    ask = verification.next_ask(study)
+    ask = verification.next_verification_trial(study)
     reserved = reserve_reached and len(searched.trials) == len(study.trials)
     return _propose(searched) if ask is None and reserved else ask  # time was reserved, but nothing needs it
 
 
-def _propose(searched: Study) -> Ask | None:
+def _propose(searched: Study) -> TrialRequest | None:
     """Ask the strategy for the next point.
 
     Raises:
@@ -206,7 +212,7 @@ def _covers_grid(study: Study) -> bool:
     return study.strategy == GRID and max_trials is not None and max_trials >= study.space.size
 
 
-def _enough_of_default(study: Study, ask: Ask) -> bool:
+def _enough_of_default(study: Study, ask: TrialRequest) -> bool:
     """Return whether the remaining measurements are for other points, such as all points of a grid."""
     max_trials = study.budget.max_trials
     if max_trials is None:
@@ -214,28 +220,30 @@ def _enough_of_default(study: Study, ask: Ask) -> bool:
     share = max(1, DEFAULT_SHARE * max_trials)
     if _covers_grid(study):
         share = math.inf if study.space.holds(ask.point) else min(share, max_trials - study.space.size)
-    return sum(trial.stage is Stage.DEFAULT for trial in study.measured) >= share
+    return sum(trial.stage is TrialPurpose.DEFAULT for trial in study.measured) >= share
 
 
 # --- a trial ---------------------------------------------------------------------------------------
 
 
-def _run_trial(study: Study, ask: Ask, room: Rooms, guard: resume_guard.Guard) -> Step | None:
+def _run_trial(
+    study: Study, ask: TrialRequest, room: TrialExecutor, guard: resume_guard.StudyConsistencyGuard
+) -> Step | None:
     """Run a trial; None if it was interrupted."""
     number, started = len(study.trials) + 1, time.monotonic()
     try:
-        job = looking(placed(study, ask.point), study.goal, ask)
+        job = trial_job(job_at_point(study, ask.point), study.goal, ask)
         _check_start(study, ask)
-        result = room(job, fresh=verification.fresh(study, ask))(job, watch=guard)
+        result = room(job, fresh=verification.needs_fresh_process(study, ask))(job, watch=guard)
     except (StaleStudy, UnknownName, TrustRequired, Unloadable):
         raise  # the same error would occur at every point
     except RequestError as error:
-        if ask.stage is not Stage.SEARCH:  # the default and verified points must be valid
+        if ask.stage is not TrialPurpose.SEARCH:  # the default and verified points must be valid
             raise
         trial = Trial(
             number=number,
             point=ask.point,
-            state=State.SKIPPED,
+            state=TrialState.SKIPPED,
             stage=ask.stage,
             failure=str(error),
             seconds=time.monotonic() - started,
@@ -248,7 +256,7 @@ def _run_trial(study: Study, ask: Ask, room: Rooms, guard: resume_guard.Guard) -
     return _with_environment(study, result).add(trial), trial, result
 
 
-def _check_start(study: Study, ask: Ask) -> None:
+def _check_start(study: Study, ask: TrialRequest) -> None:
     """Refuse to start a server again that failed to start under another load.
 
     Raises:
@@ -259,7 +267,7 @@ def _check_start(study: Study, ask: Ask) -> None:
         trial for trial in study.measured if study.configuration(trial.point) == configuration
     ]
     if (
-        ask.stage is Stage.SEARCH
+        ask.stage is TrialPurpose.SEARCH
         and same_configuration
         and all(_failed_to_start(trial) for trial in same_configuration)
     ):
@@ -268,7 +276,7 @@ def _check_start(study: Study, ask: Ask) -> None:
 
 def _failed_to_start(trial: Trial) -> bool:
     """Return whether the server failed to start: the failed stage precedes the message."""
-    return trial.state is State.FAILED and trial.failure.partition(":")[0] == _START_STAGE
+    return trial.state is TrialState.FAILED and trial.failure.partition(":")[0] == _START_STAGE
 
 
 _START_STAGE = "open"
@@ -288,7 +296,7 @@ def _stop_if_hopeless(study: Study, result: Result, measured_count: int) -> None
         RunFailed: the first trials failed, and none succeeded.
         RequestError: a metric of the goal is not measured.
     """
-    done = [trial for trial in study.measured if trial.state is State.DONE]
+    done = [trial for trial in study.measured if trial.state is TrialState.DONE]
     if not done and measured_count >= _MAX_FAILED_TRIALS:
         failure = result.failures[0]
         last_line = next((line for line in reversed(failure.log.splitlines()) if line.strip()), "")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.load import multi_model
 from modeldyno.core.spec.input_spec import BATCH
-from modeldyno.core.spec.knob import configure, meant
+from modeldyno.core.spec.knob import configure, find_knob
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.study.study import LOADS
 from modeldyno.errors import RequestError, UnknownName
@@ -33,7 +33,7 @@ LOAD, CALLS = "load", ("latency", "throughput")
 """Probes that time a server, and those that time calls."""
 
 
-def placed(study: Study, point: Mapping[str, KnobValue]) -> Job:
+def job_at_point(study: Study, point: Mapping[str, KnobValue]) -> Job:
     """Return the Job at a point of a study, or at a point with some of its axes.
 
     Raises:
@@ -49,8 +49,8 @@ def placed(study: Study, point: Mapping[str, KnobValue]) -> Job:
         raise RequestError(f"The backend '{name}' has no knob {missing}; give its axis a condition.")
     settings = {_canonical_name(setting, knobs): value for setting, value in study.settings.items()}
     chosen = {axis: value for axis, value in values.items() if axis not in sizes}
-    configs = multi_model.parts(configure(knobs, {**settings, **chosen}), beside)
-    own, *neighbour_points = multi_model.parts(point, beside)
+    configs = multi_model.split_config(configure(knobs, {**settings, **chosen}), beside)
+    own, *neighbour_points = multi_model.split_config(point, beside)
     for config in configs:
         plugins.backend(name).check(config)
     return replace(
@@ -74,12 +74,12 @@ def _neighbour_names(study: Study) -> tuple[str, ...]:
 
 def _knobs(study: Study, backend: str) -> tuple[Knob, ...]:
     """Return the knobs of all models of a backend."""
-    return multi_model.knobs(plugins.backend(backend).knobs, _neighbour_names(study))
+    return multi_model.all_models_knobs(plugins.backend(backend).knobs, _neighbour_names(study))
 
 
 def knob_of(name: str, knobs: Iterable[Knob]) -> Knob | None:
     """Return the knob that has a name, an alias, or a family member of that name."""
-    match = meant(name, knobs)
+    match = find_knob(name, knobs)
     return None if match is None else match[0]
 
 
@@ -148,7 +148,7 @@ def _check_axis(study: Study, axis: Axis) -> bool:
         raise RequestError(f"The axis {axis.name} has a value that is not a finite number.")
     names = backends(study, axis)
     if axis.name in study.loads:
-        owner = multi_model.whose(axis.name, _neighbour_names(study))
+        owner = multi_model.model_of_setting(axis.name, _neighbour_names(study))
         load = next((spec.load for spec in study.job.beside if spec.name == owner), study.job.load)
         for name in names:
             for value in axis.values:
@@ -195,7 +195,7 @@ def _is_knob(study: Study, name: str) -> bool:
 
 def _canonical_name(name: str, knobs: Iterable[Knob]) -> str:
     """Return the canonical name of a knob, as in a config."""
-    match = meant(name, knobs)
+    match = find_knob(name, knobs)
     return name if match is None else match[1]
 
 

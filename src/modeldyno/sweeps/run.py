@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.study import resume_guard
 from modeldyno.runtime.interrupts import counted_interrupts
-from modeldyno.sweeps.loop import Step, saved, sweep
+from modeldyno.sweeps.loop import Step, run_trials, save_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from modeldyno.core.result.result import Event
     from modeldyno.core.study.study import Study
-    from modeldyno.runtime.trial_executor import Rooms
+    from modeldyno.runtime.trial_executor import TrialExecutor
 
 
-def carried_out(
+def run_study(
     study: Study,
     *,
     store: bool,
     watch: Callable[[Event], None],
     force: bool = False,
-    rooms: Rooms | None = None,
+    rooms: TrialExecutor | None = None,
 ) -> tuple[Study, bool]:
     """Run a study to its end or an interruption; return it, and whether it was interrupted.
 
@@ -37,16 +37,16 @@ def carried_out(
         rooms: returns the executor of a Job; child processes by default.
 
     Raises:
-        RequestError, MissingExtra, StaleStudy, RunFailed: as `loop.sweep` does.
+        RequestError, MissingExtra, StaleStudy, RunFailed: as `loop.run_trials` does.
     """
     with ExitStack() as stack:
         interrupts = stack.enter_context(counted_interrupts())
-        steps: Iterator[Step] = sweep(
+        steps: Iterator[Step] = run_trials(
             study, watch=watch, interrupted=lambda: len(interrupts), force=force, rooms=rooms
         )
         if store:
             opened = stack.enter_context(plugins.store())
-            opened.put_study(study, headline=resume_guard.headline(study))
-            steps = saved(steps, opened)
+            opened.put_study(study, headline=resume_guard.describe_progress(study))
+            steps = save_steps(steps, opened)
         last = deque(steps, maxlen=1)
         return (last[0][0] if last else study), bool(interrupts)

@@ -16,7 +16,7 @@ CERTAIN = "a share between 0 and 100%, such as 95%"
 """What a certainty may be, as text."""
 
 
-def certainty(text: str) -> float:
+def parse_certainty(text: str) -> float:
     """Parse ``certain >= 95%``, or the share alone."""
     match = re.fullmatch(r"\s*(?:certain\s*(?:>=?)\s*)?(?P<share>[\d.]+\s*%?)\s*", text)
     if match is None:
@@ -24,33 +24,33 @@ def certainty(text: str) -> float:
     return parse_quantity(match["share"], FRACTION)
 
 
-def several(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """Return the items of a list, a single value as a list, or an empty list."""
     if value is None or value == "":
         return []
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def text(value: Any) -> str | None:
+def as_text(value: Any) -> str | None:
     """Return a value as text; None if it is empty."""
     return None if value is None or value == "" else str(value)
 
 
-def chosen(name: str, value: Any, known: Iterable[str]) -> str:
+def parse_choice(name: str, value: Any, known: Iterable[str]) -> str:
     """Return one of the known words; UnknownName for any other."""
     if str(value) not in known:
         raise UnknownName.among(f"value of {name}:", str(value), known)
     return str(value)
 
 
-def quantity(value: Any, unit: str, read: Callable[[str, str], float] = parse_quantity) -> float:
+def read_quantity(value: Any, unit: str, read: Callable[[str, str], float] = parse_quantity) -> float:
     """Parse text with a unit; a number is in base units."""
     if isinstance(value, bool | list | dict):
         raise RequestError(f"{value} is not a quantity; write a number and a unit.")
     return float(value) if isinstance(value, int | float) else read(str(value), unit)
 
 
-def whole(value: Any) -> int:
+def parse_integer(value: Any) -> int:
     """Parse a whole number."""
     try:
         return int(str(value))
@@ -58,7 +58,7 @@ def whole(value: Any) -> int:
         raise RequestError(f"'{value}' is not a whole number.") from None
 
 
-def number(value: Any) -> float:
+def parse_number(value: Any) -> float:
     """Parse a number without a unit."""
     try:
         return float(str(value))
@@ -66,27 +66,27 @@ def number(value: Any) -> float:
         raise RequestError(f"'{value}' is not a number.") from None
 
 
-def of(unit: str) -> Callable[[Any], float]:
+def quantity_parser(unit: str) -> Callable[[Any], float]:
     """Return a function that parses quantities of a base unit."""
-    return lambda given: quantity(given, unit)
+    return lambda given: read_quantity(given, unit)
 
 
 # --- parsers by key --------------------------------------------------------------------------------
 
 PLANNED: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("min_time", "max_time", "timeout"), of(SECONDS)),
-    **dict.fromkeys(("min_runs", "max_runs", "min_warmup", "seed"), whole),
-    "precision": of(FRACTION),
-    "memory_limit": lambda given: int(quantity(given, BYTES)),
+    **dict.fromkeys(("min_time", "max_time", "timeout"), quantity_parser(SECONDS)),
+    **dict.fromkeys(("min_runs", "max_runs", "min_warmup", "seed"), parse_integer),
+    "precision": quantity_parser(FRACTION),
+    "memory_limit": lambda given: int(read_quantity(given, BYTES)),
     "target": str,
-    "pin": lambda given: tuple(given) if isinstance(given, tuple) else request.cores(str(given)),
+    "pin": lambda given: tuple(given) if isinstance(given, tuple) else request.parse_cores(str(given)),
 }
 LOADED: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("duration", "ramp", "timeout"), of(SECONDS)),
-    **dict.fromkeys(("concurrency", "requests", "retries", "drivers"), whole),
+    **dict.fromkeys(("duration", "ramp", "timeout"), quantity_parser(SECONDS)),
+    **dict.fromkeys(("concurrency", "requests", "retries", "drivers"), parse_integer),
 }
 BUDGETED: dict[str, Callable[[Any], Any]] = {
-    "max_time": of(SECONDS),
-    "max_trials": whole,
-    "certain": lambda given: quantity(given, FRACTION, lambda text, _unit: certainty(text)),
+    "max_time": quantity_parser(SECONDS),
+    "max_trials": parse_integer,
+    "certain": lambda given: read_quantity(given, FRACTION, lambda text, _unit: parse_certainty(text)),
 }

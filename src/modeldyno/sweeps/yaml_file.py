@@ -28,7 +28,7 @@ _MAX_BYTES, _MAX_DEPTH = 1 << 20, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class SweepConfig:
     """Configuration of a sweep: from a file, from options, or both."""
 
     tree: Tree
@@ -37,12 +37,12 @@ class Words:
     origin: str = ""
     """Name of the file."""
 
-    def over(self, other: Words) -> Words:
+    def over(self, other: SweepConfig) -> SweepConfig:
         """Merge with another configuration, which this one overrides key by key, also within parts."""
         overridden: set[Place] = set()
         tree = _merge(self.tree, other.tree, (), overridden)
         lines = {place: line for place, line in other.lines.items() if not _is_below(place, overridden)}
-        return Words(tree=tree, lines={**lines, **self.lines}, origin=other.origin or self.origin)
+        return SweepConfig(tree=tree, lines={**lines, **self.lines}, origin=other.origin or self.origin)
 
     @contextmanager
     def at(self, *place: str) -> Iterator[None]:
@@ -87,7 +87,7 @@ def _is_below(place: Place, overridden: set[Place]) -> bool:
     return any(place[: len(prefix)] == prefix for prefix in overridden)
 
 
-def read(path: Path) -> Words:
+def read_sweep_file(path: Path) -> SweepConfig:
     """Read a sweep from a file.
 
     Raises:
@@ -101,10 +101,10 @@ def read(path: Path) -> Words:
         raise RequestError(f"Cannot read {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise RequestError(f"{path} is not text in UTF-8.") from error
-    return parse(text, str(path))
+    return parse_sweep_text(text, str(path))
 
 
-def parse(text: str, origin: str) -> Words:
+def parse_sweep_text(text: str, origin: str) -> SweepConfig:
     """Parse the text of a file; `origin` is its name in errors.
 
     Raises:
@@ -118,7 +118,7 @@ def parse(text: str, origin: str) -> Words:
         tree = _read_document(_Reader(events=events, origin=origin, lines=lines))
     except yaml.YAMLError as error:
         raise RequestError(_yaml_error_message(error, origin)) from error
-    return Words(tree=tree, lines=lines, origin=origin)
+    return SweepConfig(tree=tree, lines=lines, origin=origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

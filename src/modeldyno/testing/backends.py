@@ -33,15 +33,15 @@ import pytest
 
 from modeldyno import interfaces, plugins
 from modeldyno.core.spec.knob import configure
-from modeldyno.environment.process_tree import tree
+from modeldyno.environment.process_tree import list_process_tree
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.loadgen.single_request import once
+from modeldyno.loadgen.single_request import send_once
 from modeldyno.testing.loaders import imported_frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.load.server_stats import Account
+    from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.knob import Knob, KnobValue
 
 _SETTLING_TIME = 0.2
@@ -49,7 +49,7 @@ _SETTLING_TIME = 0.2
 
 
 @contextmanager
-def opened(
+def open_local_session(
     backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
 ) -> Iterator[interfaces.CanCall]:
     """Open a session of a local runtime."""
@@ -140,7 +140,7 @@ class BackendSuite(DeclaredSuite):
         self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
     ) -> None:
         """A prepared call gives the same named numpy arrays each time that it is made."""
-        with opened(backend, model, config) as session:
+        with open_local_session(backend, model, config) as session:
             assert isinstance(session, interfaces.CanCall)
             call = session.prepare(self.feed(2))
             first, second = (session.arrays(call()) for _ in range(2))
@@ -154,7 +154,7 @@ class BackendSuite(DeclaredSuite):
         """Two prepared calls can be cycled through: each goes on with its own payload."""
         feed = self.feed(2)
         turned = {name: array[::-1].copy() for name, array in feed.items()}
-        with opened(backend, model, config) as session:
+        with open_local_session(backend, model, config) as session:
             calls = [session.prepare(feed), session.prepare(turned)]
             before = [session.arrays(call()) for call in calls]
             after = [session.arrays(call()) for call in calls]
@@ -167,7 +167,7 @@ class BackendSuite(DeclaredSuite):
         """Preparing and calling do not change the feed."""
         feed = self.feed(2)
         copies = {name: array.copy() for name, array in feed.items()}
-        with opened(backend, model, config) as session:
+        with open_local_session(backend, model, config) as session:
             session.prepare(feed)()
         assert all(np.array_equal(feed[name], copies[name]) for name in copies)
 
@@ -177,7 +177,7 @@ class BackendSuite(DeclaredSuite):
         """A dynamic model takes another batch size in the same session."""
         if not self.dynamic:
             pytest.skip("this model has one batch size")
-        with opened(backend, model, config) as session:
+        with open_local_session(backend, model, config) as session:
             shapes = [
                 {name: a.shape for name, a in session.arrays(session.prepare(self.feed(n))()).items()}
                 for n in (2, 3)
@@ -190,10 +190,10 @@ class BackendSuite(DeclaredSuite):
     ) -> None:
         """What a session changes for the whole process is as before when it closes, even by an error."""
         before = self.state()
-        with opened(backend, model, config) as session:
+        with open_local_session(backend, model, config) as session:
             session.prepare(self.feed(2))()
         assert self.state() == before
-        with pytest.raises(ZeroDivisionError), opened(backend, model, config):
+        with pytest.raises(ZeroDivisionError), open_local_session(backend, model, config):
             raise ZeroDivisionError
         assert self.state() == before
 
@@ -203,7 +203,7 @@ class BackendSuite(DeclaredSuite):
         """A model that was opened and closed can be opened again and gives the same outputs."""
         outputs = []
         for _ in range(2):
-            with opened(backend, model, config) as session:
+            with open_local_session(backend, model, config) as session:
                 outputs.append(session.arrays(session.prepare(self.feed(2))()))
         self.assert_same(*outputs)
 
@@ -215,7 +215,7 @@ class BackendSuite(DeclaredSuite):
             pytest.skip("this model shows no weights")
         borrowed = replace(model, borrowed=True)
         before = tuple(model.weights())
-        with opened(backend, borrowed, config) as session:
+        with open_local_session(backend, borrowed, config) as session:
             session.prepare(self.feed(2))()
         assert tuple(model.weights()) == before
 
@@ -250,7 +250,7 @@ class ServingSuite(DeclaredSuite):
             assert isinstance(session, interfaces.CanSend)
             target = session.target(feeds)
             assert len(target.messages) == len(feeds)
-            answers = [session.arrays(once(target, number)) for number in range(len(feeds))]
+            answers = [session.arrays(send_once(target, number)) for number in range(len(feeds))]
         with local.open(model, configure(local.knobs, {})) as own:
             assert isinstance(own, interfaces.CanCall)
             expected = [own.arrays(own.prepare(feed)()) for feed in feeds]
@@ -268,10 +268,10 @@ class ServingSuite(DeclaredSuite):
         with backend.open(model, config) as session:
             assert isinstance(session, interfaces.CanSend)
             target = session.target(feeds)
-            alone = [session.arrays(once(target, number)) for number in range(len(feeds))]
+            alone = [session.arrays(send_once(target, number)) for number in range(len(feeds))]
             with ThreadPoolExecutor(len(feeds)) as pool:
                 together = [
-                    session.arrays(reply) for reply in pool.map(partial(once, target), range(len(feeds)))
+                    session.arrays(reply) for reply in pool.map(partial(send_once, target), range(len(feeds)))
                 ]
         for one, other in zip(alone, together, strict=True):
             for name, array in one.items():
@@ -286,10 +286,10 @@ class ServingSuite(DeclaredSuite):
             if not isinstance(session, interfaces.HasServerStats):
                 pytest.skip("this server tells nothing of its work")
             target = session.target([self.feed(1)])
-            once(target)
+            send_once(target)
             before = _settled_counters(session)
             for _ in range(5):
-                once(target)
+                send_once(target)
             counters = _settled_counters(session).since(before)
         assert (counters.requests, counters.failures) == (5, 0)
         assert counters.compute is None or counters.compute > 0
@@ -303,7 +303,7 @@ class ServingSuite(DeclaredSuite):
 
         def break_off(session: object) -> None:
             assert isinstance(session, interfaces.CanSend)
-            family.extend([] if session.pid is None else tree(session.pid))
+            family.extend([] if session.pid is None else list_process_tree(session.pid))
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError), backend.open(model, config) as session:
@@ -311,7 +311,7 @@ class ServingSuite(DeclaredSuite):
         assert not any(Path(f"/proc/{pid}").exists() for pid in family)
 
 
-def _settled_counters(session: interfaces.HasServerStats) -> Account:
+def _settled_counters(session: interfaces.HasServerStats) -> ServerCounters:
     """Read the counters until they stop changing: a server may count a request after answering it."""
     counters = session.account()
     while True:

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from modeldyno import interfaces, plugins
-from modeldyno.core.load.request_target import Endpoint, Reply, Server, Target, Transport
+from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo, Target, Transport
 from modeldyno.core.spec.input_spec import DTYPES, InputSpec
 from modeldyno.errors import RequestError
 from modeldyno.testing.loaders import imported_frameworks, is_one_sentence
@@ -170,7 +170,7 @@ class ClientSuite:
         for reply in _damaged(self.answer):
             _allow_value_error(lambda reply=reply: client.arrays(reply))  # type: ignore[misc]
             _allow_value_error(lambda reply=reply: client.tokens(reply))  # type: ignore[misc]
-            assert isinstance(client.recognised(reply), Server | None)
+            assert isinstance(client.recognised(reply), ServerInfo | None)
         for reply in _damaged(self.description) if self.description else ():
             _allow_value_error(lambda reply=reply: client.inputs(reply, endpoint))  # type: ignore[misc]
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.result.result import Environment, Failure, Progressed
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.runtime.engine import empty
+from modeldyno.runtime.engine import empty_result
 from modeldyno.testing.sample_results import a_job
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ SAMPLES = 61
 
 
 def a_side(name: str, latency: float = 1e-3) -> Job:
-    """Return the Job of a model whose calls take the given seconds when `Track` runs it."""
+    """Return the Job of a model whose calls take the given seconds when `SimulatedRuns` runs it."""
     return replace(a_job(name), name=name, config={"batch_size": 8, "microseconds": latency * 1e6})
 
 
 @dataclass(slots=True, kw_only=True)
-class Track:
+class SimulatedRuns:
     """Simulates runs of Jobs: a call takes the Job's latency, and each process varies randomly."""
 
     noise: float = 0.001
@@ -49,7 +49,7 @@ class Track:
         latency = float(job.config["microseconds"]) * 1e-6 * rng.gauss(1.0, self.noise)
         times = [latency * (1 + step / 10_000) for step in rng.sample(range(-30, 31), SAMPLES)]
         result = replace(
-            empty(job),
+            empty_result(job),
             model=ModelIdentity(name=job.name or "", digest="sha256:" + "5a" * 32, framework="onnx"),
             inputs=(InputSpec(name="x", shape=(8, 64), dtype="float32", digest="sha256:" + "00" * 32),),
             environment=Environment(hardware={"cores": 2}, software={"onnxruntime": "1.18.0"}),
@@ -58,7 +58,7 @@ class Track:
             return replace(result, failures=(self.failing,))
         measurements = (
             Measurement(metric="latency", value=Distribution.of(times)),
-            observed("load_time", rng.uniform(1.0, 1.01)),
+            observed_number("load_time", rng.uniform(1.0, 1.01)),
             Measurement(metric="weight_bytes", value=int(latency * 1e9) // 1000 * 1000),
         )
         return replace(result, measurements=measurements)

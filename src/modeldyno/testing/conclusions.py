@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import inf
 
-from modeldyno.core.comparison.comparison import Change, Comparison, Contrast, Outcome
+from modeldyno.core.comparison.comparison import CandidateComparison, Change, ChangeVerdict, Comparison
 from modeldyno.core.comparison.trend import Reading, Trend, trend
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import Search
-from modeldyno.core.load.capacity_steps import End
-from modeldyno.core.load.load_curve import Ladder, Rung
+from modeldyno.core.load.capacity_spec import CapacitySearch
+from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
@@ -19,7 +19,7 @@ BOUND = Constraint.parse("latency.p99 <= 30ms")
 _CREATED = "2026-01-02T03:04:05.678+00:00"
 
 
-def a_rung(load: float) -> Rung:
+def a_rung(load: float) -> LoadPoint:
     """Return the point of four workers of 10 ms in a closed loop; with one slot its p99 is not certified."""
     latency = 0.01 * max(load, 4) / 4
     certified = load > 1
@@ -32,7 +32,9 @@ def a_rung(load: float) -> Rung:
         _answer("compute_time", 0.008),
         _answer("service_time.mean", latency + 0.001),
     )
-    return Rung(load=load, answers=answers, judgements=(BOUND.on(answers[3]),), result=f"{int(load):012x}")
+    return LoadPoint(
+        load=load, answers=answers, judgements=(BOUND.on(answers[3]),), result=f"{int(load):012x}"
+    )
 
 
 def _answer(query: str, value: float | None) -> Answer:
@@ -40,18 +42,18 @@ def _answer(query: str, value: float | None) -> Answer:
     return Answer(query=Query.parse(query), value=value, interval=ends, why="" if value else "too few")
 
 
-def a_ladder() -> Ladder:
+def a_ladder() -> LoadCurve:
     """Return a ladder with its knee at four."""
     rungs = tuple(map(a_rung, (1, 2, 4, 8, 16)))
-    return Ladder(knob="concurrency", rungs=rungs, id="1add" * 3, created=_CREATED, name="mlp")
+    return LoadCurve(knob="concurrency", rungs=rungs, id="1add" * 3, created=_CREATED, name="mlp")
 
 
 def a_capacity() -> Capacity:
     """Return the answer of a search: four slots meet the bound, eight do not."""
     return Capacity(
-        search=Search(bounds=(BOUND,)),
+        search=CapacitySearch(bounds=(BOUND,)),
         rungs=tuple(map(a_rung, (1, 4, 8))),
-        end=End.RESOLVED,
+        end=SearchEnd.RESOLVED,
         passed=4.0,
         failed=8.0,
         broke=a_rung(8).judgements,
@@ -70,14 +72,14 @@ def a_comparison() -> Comparison:
         candidate=None,
         difference=None,
         interval=Interval(low=-inf, high=inf),
-        outcome=Outcome.UNDECIDED,
+        outcome=ChangeVerdict.UNDECIDED,
         why="too few",
     )
     return Comparison(
         id="c0" * 6,
         created=_CREATED,
         baseline=a_result(),
-        contrasts=(Contrast(candidate=a_small_result(), changes=(change,)),),
+        contrasts=(CandidateComparison(candidate=a_small_result(), changes=(change,)),),
     )
 
 

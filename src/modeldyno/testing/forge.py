@@ -40,7 +40,7 @@ class Forge:
 
 
 @contextmanager
-def forge() -> Iterator[Forge]:
+def serve_forge() -> Iterator[Forge]:
     """Serve a forge on this machine."""
     state = Forge()
 

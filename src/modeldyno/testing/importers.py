@@ -35,7 +35,7 @@ class ImporterSuite:
     def test_it_claims_its_own_files_and_no_others(self) -> None:
         """A file is recognised by its content, by one importer alone."""
         for example in self.examples:
-            file = import_.opened(example, example.read_bytes())
+            file = import_.decode_file(example, example.read_bytes())
             claiming = [name for name in plugins.names("importer") if plugins.importer(name).claims(file)]
             assert claiming == [self.name], example.name
 

@@ -110,7 +110,7 @@ def wrong_shape(folder: Path) -> Path:
     return save(folder / "wrong_shape.onnx", nodes, {"x": shape}, {"y": shape}, weights)
 
 
-def text(folder: Path) -> Path:
+def string_model(folder: Path) -> Path:
     """Write a model with one input of strings, which returns them."""
     shape = ("STRING", ["batch"])
     return save(folder / "text.onnx", [("Identity", ["words"], ["y"])], {"words": shape}, {"y": shape}, {})

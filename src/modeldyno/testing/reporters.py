@@ -23,7 +23,7 @@ import pytest
 from modeldyno import plugins
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Environment, Fact, Failure, FailureKind, Result
 from modeldyno.core.spec.input_spec import InputSpec
@@ -56,7 +56,7 @@ _ACTIVE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\
 """Characters that act on a terminal or on the order of text; tabs and line ends belong to formats."""
 
 
-def calls(count: int = 2400, median: float = 412e-6, spread: float = 0.08) -> list[float]:
+def call_times(count: int = 2400, median: float = 412e-6, spread: float = 0.08) -> list[float]:
     """Return call times of a steady model: most similar, some late, a few very late."""
     rng = random.Random(20)
     times = [median * rng.lognormvariate(0, spread) for _ in range(count)]
@@ -65,7 +65,7 @@ def calls(count: int = 2400, median: float = 412e-6, spread: float = 0.08) -> li
     return [round(time, 9) for time in times]
 
 
-def full() -> Result:
+def full_result() -> Result:
     """Return a run with everything in it, doubts included."""
     job = replace(
         a_job(),
@@ -113,18 +113,18 @@ def _measurements() -> tuple[Measurement, ...]:
     return (
         Measurement(
             metric="latency",
-            value=Distribution.of(calls(), warmup_dropped=43, warmup_time=0.4, timer_cost=4e-8),
+            value=Distribution.of(call_times(), warmup_dropped=43, warmup_time=0.4, timer_cost=4e-8),
         ),
         Measurement(metric="throughput", value=77612.4, interval=Interval(low=77103.0, high=78190.0)),
         Measurement(metric="batch_rate", value=2425.4, interval=Interval(low=2409.0, high=2443.0)),
-        observed("load_time", 0.18312),
-        observed("first_call", 0.0023117),
-        observed("process_memory", 88.13 * 2**20, scope="baseline"),
+        observed_number("load_time", 0.18312),
+        observed_number("first_call", 0.0023117),
+        observed_number("process_memory", 88.13 * 2**20, scope="baseline"),
         Measurement(metric="process_memory", value=memory),
-        observed("cpu_utilization", 1.8843),
-        observed("foreign_cpu", 0.1213),
-        observed("steal", 0.0),
-        observed("preemptions", 31.0),
+        observed_number("cpu_utilization", 1.8843),
+        observed_number("foreign_cpu", 0.1213),
+        observed_number("steal", 0.0),
+        observed_number("preemptions", 31.0),
         Measurement(metric="parameters", value=22_713_216),
         Measurement(metric="trainable_parameters", value=0),
         Measurement(metric="buffers", value=512),
@@ -135,45 +135,45 @@ def _measurements() -> tuple[Measurement, ...]:
     )
 
 
-def failed() -> Result:
+def failed_result() -> Result:
     """Return a run in which the model never loaded."""
     log = "Loading weights...\n" + "".join(f"  layer {n}: ok\n" for n in range(30)) + "Killed\n"
     failure = Failure(
         where="load", kind=FailureKind.OOM, message="tried to allocate 2.00 GiB, 1.21 GiB were free", log=log
     )
-    return replace(full(), model=None, inputs=(), measurements=(), doubts=(), failures=(failure,))
+    return replace(full_result(), model=None, inputs=(), measurements=(), doubts=(), failures=(failure,))
 
 
-def static_only() -> Result:
+def static_result() -> Result:
     """Return a model that was inspected and not run."""
     metrics = ("parameters", "trainable_parameters", "buffers", "weight_bytes", "file_bytes")
-    result = full()
+    result = full_result()
     return replace(
         result, doubts=(), measurements=tuple(m for m in result.measurements if m.metric in metrics)
     )
 
 
-def empty() -> Result:
+def result_without_measurements() -> Result:
     """Return a run without any measurement."""
     nothing = Environment()
-    return replace(full(), inputs=(), environment=nothing, measurements=(), doubts=(), model=None)
+    return replace(full_result(), inputs=(), environment=nothing, measurements=(), doubts=(), model=None)
 
 
-def uncertified() -> Result:
+def uncertified_result() -> Result:
     """Return a run that ended after five calls."""
-    latency = Distribution.of(calls(5), stop="time limit", unmet=("20 samples", "precision 2 %"))
-    return replace(full(), measurements=(Measurement(metric="latency", value=latency),))
+    latency = Distribution.of(call_times(5), stop="time limit", unmet=("20 samples", "precision 2 %"))
+    return replace(full_result(), measurements=(Measurement(metric="latency", value=latency),))
 
 
-def partly_failed() -> Result:
+def partly_failed_result() -> Result:
     """Return a run that measured, and then crashed."""
     failure = Failure(where="throughput", kind=FailureKind.CRASH, message="signal 11 (SIGSEGV)")
-    return replace(full(), failures=(failure,))
+    return replace(full_result(), failures=(failure,))
 
 
-def hostile(text: str) -> Result:
+def hostile_result(text: str) -> Result:
     """Return a run whose every name and sentence is `text`."""
-    result = full()
+    result = full_result()
     fact: dict[str, Fact] = {text: text}
     return replace(
         result,
@@ -192,18 +192,18 @@ def hostile(text: str) -> Result:
 
 
 DOCUMENTS: dict[str, Callable[[], Result]] = {
-    "full": full,
-    "failed": failed,
-    "static only": static_only,
-    "empty": empty,
-    "uncertified": uncertified,
-    "partly failed": partly_failed,
+    "full": full_result,
+    "failed": failed_result,
+    "static only": static_result,
+    "empty": result_without_measurements,
+    "uncertified": uncertified_result,
+    "partly failed": partly_failed_result,
     "inspected": an_inspection,
 }
 """One Result of each kind, the same on every machine."""
 
 
-def judged(document: Result) -> tuple[Judgement, ...]:
+def sample_judgements(document: Result) -> tuple[Judgement, ...]:
     """Judge a measured run: one bound holds, one is broken, one cannot be decided, and one is exact."""
     bounds = ("latency.p99 <= 50ms", "latency.p50 < 400us", "latency.p99.9 <= 1ms", "parameters <= 25M")
     return tuple(Constraint.parse(bound).judge(document.measurements) for bound in bounds)
@@ -236,13 +236,13 @@ class ReporterSuite:
 
     def test_it_takes_judgements(self, reporter: interfaces.Reporter) -> None:
         """Bounds that were judged do not stop it from writing."""
-        document = full()
-        assert reporter.render(document, judgements=judged(document))
+        document = full_result()
+        assert reporter.render(document, judgements=sample_judgements(document))
 
     @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
     def test_names_do_not_act(self, reporter: interfaces.Reporter, text: str) -> None:
         """Names come out as text that can be written and that moves no cursor."""
-        assert not _ACTIVE.search(_text(reporter, hostile(text)))
+        assert not _ACTIVE.search(_text(reporter, hostile_result(text)))
 
     def test_numbers_may_be_extreme(self, reporter: interfaces.Reporter) -> None:
         """Numbers that are zero, tiny, huge or not finite are written as well."""
@@ -253,7 +253,7 @@ class ReporterSuite:
             for value in extremes
         )
         constant = Measurement(metric="latency", value=Distribution.of([1e-3] * 50))
-        assert _text(reporter, replace(full(), measurements=(*measurements, constant)))
+        assert _text(reporter, replace(full_result(), measurements=(*measurements, constant)))
 
 
 def _text(reporter: interfaces.Reporter, document: Result) -> str:

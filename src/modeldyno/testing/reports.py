@@ -11,31 +11,31 @@ from dataclasses import replace
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.comparison import Change, Comparison, Contrast, Outcome
-from modeldyno.core.comparison.comparison import Difference as Unlike
+from modeldyno.core.comparison.comparison import CandidateComparison, Change, ChangeVerdict, Comparison
+from modeldyno.core.comparison.comparison import SettingDiff as Unlike
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Heading, Notice, Severity
 from modeldyno.core.report.charts import (
+    AxisScale,
     Bins,
     Effect,
     Forest,
-    Node,
     Parallel,
     Plot,
-    Rule,
-    Scale,
+    ReferenceLine,
     Series,
     Stack,
     Tree,
+    TreeNode,
 )
 from modeldyno.core.result.result import Environment
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.study.goal import Goal, Objective
-from modeldyno.core.study.study import Stage, State, Study, Trial
-from modeldyno.testing.reporters import full, hostile
+from modeldyno.core.study.study import Study, Trial, TrialPurpose, TrialState
+from modeldyno.testing.reporters import full_result, hostile_result
 from modeldyno.testing.studies import a_served_study
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def hostile_study(text: str) -> Study:
         Trial(
             number=number,
             point=point,
-            state=State.DONE,
+            state=TrialState.DONE,
             answers=_answers(100.0 * number, 0.01 * number, 0.01),
             doubts=(text,),
             result=text,
@@ -111,7 +111,11 @@ def hostile_study(text: str) -> Study:
         for number, point in enumerate(values, 1)
     )
     failed = Trial(
-        number=4, point={text: f"{text} 2", "concurrency": 4}, state=State.FAILED, failure=text, kind=text
+        number=4,
+        point={text: f"{text} 2", "concurrency": 4},
+        state=TrialState.FAILED,
+        failure=text,
+        kind=text,
     )
     facts = {text: text}
     return replace(
@@ -135,35 +139,42 @@ def hostile_comparison(text: str) -> Comparison:
         candidate=1.1,
         difference=0.1,
         interval=Interval(low=0.05, high=0.15),
-        outcome=Outcome.WORSE,
+        outcome=ChangeVerdict.WORSE,
         why=text,
     )
     unlike = Unlike(name=text, baseline=text, candidate=f"{text} 2")
-    contrast = Contrast(
-        candidate=hostile(text),
+    contrast = CandidateComparison(
+        candidate=hostile_result(text),
         changes=(change,),
         settings=(unlike,),
         software=(unlike,),
         doubts=(Doubt(code=text, seen=text, advice=text),),
     )
-    return Comparison(id="0123456789ab", created="2026-01-02", baseline=hostile(text), contrasts=(contrast,))
+    return Comparison(
+        id="0123456789ab", created="2026-01-02", baseline=hostile_result(text), contrasts=(contrast,)
+    )
 
 
 def hostile_blocks(text: str) -> Iterator[Block]:
     """Yield every kind of block and chart, with `text` wherever there is text."""
-    scale, words = Scale(label=text, unit=text), Scale(label=text, categories=(text, f"{text} 2"))
+    scale, words = AxisScale(label=text, unit=text), AxisScale(label=text, categories=(text, f"{text} 2"))
     series = Series(name=text, x=(0.0, 1.0), y=(1.0, 2.0), labels=(text, text))
     more = replace(series, name=f"{text} 2")
     yield Heading(title=text)
     yield Notice(severity=Severity.NOTE, text=text, code=text, advice=f"modeldyno {text}", log=text)
     yield Plot(
-        title=text, x=words, y=scale, series=(series, more), rules=(Rule(name=text, at=1.0),), note=text
+        title=text,
+        x=words,
+        y=scale,
+        series=(series, more),
+        rules=(ReferenceLine(name=text, at=1.0),),
+        note=text,
     )
     yield Bins(
         title=text, scale=replace(scale, unit="s"), edges=(0.0, 1.0, 2.0), counts=(1.0, 2.0), counted=text
     )
     yield Stack(title=text, scale=scale, bars=(text, f"{text} 2"), parts=(series, more), note=text)
-    leaf = Node(name=text, value=1.0, detail=text)
+    leaf = TreeNode(name=text, value=1.0, detail=text)
     yield Tree(title=text, scale=scale, root=replace(leaf, value=2.0, children=(leaf,)), note=text)
     effect = Effect(name=text, value=0.1, low=0.0, high=0.2, smallest=0.03, outcome=text)
     yield Forest(title=text, effects=(effect,), note=text)
@@ -210,7 +221,7 @@ def _trial(number: int, point: dict[str, KnobValue], study: Study, rng: random.R
         return Trial(
             number=number,
             point=point,
-            state=State.FAILED,
+            state=TrialState.FAILED,
             failure="load: out of memory",
             kind="oom",
             seconds=2.0,
@@ -230,8 +241,8 @@ def _trial(number: int, point: dict[str, KnobValue], study: Study, rng: random.R
     return Trial(
         number=number,
         point=point,
-        state=State.DONE,
-        stage=Stage.DEFAULT if point == study.default else Stage.SEARCH,
+        state=TrialState.DONE,
+        stage=TrialPurpose.DEFAULT if point == study.default else TrialPurpose.SEARCH,
         answers=answers,
         judgements=tuple(bound.on(answers[1]) for bound in study.goal.constraints),
         seconds=3.0,
@@ -270,18 +281,18 @@ def a_measured_comparison() -> Comparison:
             outcome=outcome,
         )
         for query, value, width, outcome in (
-            ("latency.p50", 0.12, 0.02, Outcome.WORSE),
-            ("latency.p99", 0.09, 0.11, Outcome.UNDECIDED),
-            ("throughput", -0.1, 0.02, Outcome.WORSE),
-            ("load_time", -0.2, 0.1, Outcome.BETTER),
-            ("process_memory.max", 0.004, 0.01, Outcome.SAME),
+            ("latency.p50", 0.12, 0.02, ChangeVerdict.WORSE),
+            ("latency.p99", 0.09, 0.11, ChangeVerdict.UNDECIDED),
+            ("throughput", -0.1, 0.02, ChangeVerdict.WORSE),
+            ("load_time", -0.2, 0.1, ChangeVerdict.BETTER),
+            ("process_memory.max", 0.004, 0.01, ChangeVerdict.SAME),
         )
     )
     slower = replace(
-        full(),
+        full_result(),
         id="ba9876543210",
         model=ModelIdentity(name="digits-2.onnx", digest="sha256:22", framework="onnx"),
     )
     unlike = Unlike(name="threads", baseline=2, candidate=1)
-    contrast = Contrast(candidate=slower, changes=changes, settings=(unlike,))
-    return Comparison(id="0123456789ab", created="2026-01-02", baseline=full(), contrasts=(contrast,))
+    contrast = CandidateComparison(candidate=slower, changes=changes, settings=(unlike,))
+    return Comparison(id="0123456789ab", created="2026-01-02", baseline=full_result(), contrasts=(contrast,))

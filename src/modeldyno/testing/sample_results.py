@@ -6,10 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed, pack
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number, pack
 from modeldyno.core.result.result import Artifact, Environment, Failure, FailureKind, Result
-from modeldyno.core.result.static_data import Held, Module, Operator, Outline, Point
-from modeldyno.core.result.trace_data import Activity, Course, Executed, Happening, Layer, Waste, WasteKind
+from modeldyno.core.result.static_data import MemoryItem, Module, Operator, SizePoint, StaticReport
+from modeldyno.core.result.trace_data import (
+    EventKind,
+    ExecutedOp,
+    Layer,
+    MemoryTimeline,
+    RedundancyKind,
+    RedundantOp,
+    TraceReport,
+)
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
@@ -79,7 +87,7 @@ def _measurements(samples: Iterable[float]) -> tuple[Measurement, ...]:
     return (
         Measurement(metric="latency", value=latency),
         Measurement(metric="throughput", value=6200.5, interval=rate, runs=(6200.5,)),
-        observed("load_time", 0.125),
+        observed_number("load_time", 0.125),
         Measurement(metric="parameters", value=4810),
         Measurement(metric="weight_bytes", value=19240, scope="float32"),
     )
@@ -124,40 +132,40 @@ def an_inspection(**changes: Any) -> Result:
     return a_result(**(parts | changes))
 
 
-def an_activity() -> Activity:
+def an_activity() -> TraceReport:
     """Return an Activity with every part: a small network, watched."""
     shape = "1x128x384 float32"
-    return Activity(
+    return TraceReport(
         layers=tuple(
             Layer(path=path, kind=kind, calls=1.0, output=shape) for path, (kind, _, _) in _MODULES.items()
         ),
         executed=(
-            Executed(
+            ExecutedOp(
                 name="aten::addmm", scope="encoder.layer.0.output", shapes="[384], [128, 1536], [1536, 384]",
                 calls=1.0, self_time=2.1e-3, total_time=2.2e-3, device_time=0.0, allocated=196_608.0,
             ),
-            Executed(
-                name="block", kind=Happening.RANGE, calls=1.0, self_time=1e-4, total_time=4e-3,
+            ExecutedOp(
+                name="block", kind=EventKind.RANGE, calls=1.0, self_time=1e-4, total_time=4e-3,
             ),
         ),
         wastes=(
-            Waste(
-                kind=WasteKind.COPY, name="aten::clone", scope="encoder.layer.1", calls=1.0, time=1.2e-4,
+            RedundantOp(
+                kind=RedundancyKind.COPY, name="aten::clone", scope="encoder.layer.1", calls=1.0, time=1.2e-4,
                 bytes=393_216.0, reason="the copy is read and never changed; use the tensor itself",
             ),
         ),
-        course=Course(
+        course=MemoryTimeline(
             times=pack((0.0, 0.001, 0.002)),
             levels={"weights": pack((90e6, 90e6, 90e6)), "activations": pack((0.0, 786_432.0, 393_216.0))},
         ),
-        held=(Held(scope="encoder.layer.3.output", role="activations", bytes=786_432),),
+        held=(MemoryItem(scope="encoder.layer.3.output", role="activations", bytes=786_432),),
         held_in="encoder.layer.3.output",
     )  # fmt: skip
 
 
-def an_outline() -> Outline:
+def an_outline() -> StaticReport:
     """Return an Outline with every part."""
-    return Outline(
+    return StaticReport(
         sizes={"batch": 1, "seq": 128},
         modules=tuple(
             Module(path=path, kind=kind, output="1x128x384 float32")
@@ -173,17 +181,17 @@ def an_outline() -> Outline:
             ),
         ),
         peak=(
-            Held(scope="embeddings.word", role="weight", bytes=46_881_792),
-            Held(scope="encoder.layer.0.output", role="weight", bytes=43_975_168),
-            Held(scope="encoder.layer.2.output", role="activation", bytes=786_432),
-            Held(scope="encoder.layer.3.output", role="activation", bytes=786_432),
-            Held(scope="embeddings.word", role="activation", bytes=393_216),
-            Held(scope="", role="input", bytes=3072),
+            MemoryItem(scope="embeddings.word", role="weight", bytes=46_881_792),
+            MemoryItem(scope="encoder.layer.0.output", role="weight", bytes=43_975_168),
+            MemoryItem(scope="encoder.layer.2.output", role="activation", bytes=786_432),
+            MemoryItem(scope="encoder.layer.3.output", role="activation", bytes=786_432),
+            MemoryItem(scope="embeddings.word", role="activation", bytes=393_216),
+            MemoryItem(scope="", role="input", bytes=3072),
         ),
         peak_scope="encoder.layer.3.output",
         peak_operator="aten.addmm",
         points=tuple(
-            Point(
+            SizePoint(
                 sizes={"batch": batch, "seq": seq},
                 values={
                     "macs": 11_000_000.0 * batch * seq, "activation_peak": 15_360.0 * batch * seq,

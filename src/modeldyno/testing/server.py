@@ -29,7 +29,7 @@ from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.environment.process_tree import end_with_parent
 from modeldyno.errors import ModelDynoError, RunFailed, UnknownName
 from modeldyno.testing.server_faults import FAULTS, NUMBERS
-from modeldyno.testing.server_http import NOTHING, Connection, Server
+from modeldyno.testing.server_http import NOTHING, ServerConnection, ServerState
 from modeldyno.testing.server_protocols import Generation, Site
 from modeldyno.testing.server_queue import COLUMNS, Alarm, Workers
 from modeldyno.testing.service_model import Service, Stall, parse_durations
@@ -75,7 +75,7 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class RunningServer:
     """A server in a separate process."""
 
     port: int
@@ -112,7 +112,7 @@ class Running:
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[Running]:
+def serve_in_subprocess(*arguments: str) -> Iterator[RunningServer]:
     """Run a server with command-line arguments; it ends with the block, or with this process."""
     command = [sys.executable, "-m", "modeldyno.testing.server", "--parent", str(os.getpid()), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
@@ -121,7 +121,7 @@ def serving(*arguments: str) -> Iterator[Running]:
             port = process.stdout.readline()
             if not port:
                 raise RunFailed("The ground-truth server did not start; its error is printed above.")
-            yield Running(port=int(port), pid=process.pid)
+            yield RunningServer(port=int(port), pid=process.pid)
         finally:
             process.kill()
 
@@ -208,7 +208,7 @@ def _service(options: argparse.Namespace) -> Service:
 
 async def _serve(options: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
-    server = Server(
+    server = ServerState(
         site=Site(
             model=options.model,
             payload=(b"ok" * options.payload)[: options.payload],
@@ -226,7 +226,7 @@ async def _serve(options: argparse.Namespace) -> None:
         secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         secure.load_cert_chain(options.certificate, options.key)
     listening = await loop.create_server(
-        lambda: Connection(server), options.host, options.port, backlog=4096, ssl=secure
+        lambda: ServerConnection(server), options.host, options.port, backlog=4096, ssl=secure
     )
     if options.seconds is not None:
         loop.call_later(options.seconds, os._exit, 0)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from modeldyno.core.load.request_log import Outcome
-from modeldyno.testing.server_protocols import Answer, problem
+from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.testing.server_protocols import ServerResponse, problem
 
 
 class Wire(Protocol):
@@ -32,98 +32,98 @@ class Wire(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ServerFault:
     """A fault: how it acts, and how clients may classify it."""
 
-    act: Callable[[Wire, Answer], None]
-    outcomes: frozenset[Outcome]
+    act: Callable[[Wire, ServerResponse], None]
+    outcomes: frozenset[RequestOutcome]
     """Outcomes that a client may report."""
 
 
-def _half(answer: Answer) -> bytes:
+def _half(answer: ServerResponse) -> bytes:
     """Return the head and half of the body, at least one byte too few."""
     raw, head = answer.raw, len(answer.head)
     return raw[: head + (len(raw) - head) // 2]
 
 
-def _status(status: int) -> Callable[[Wire, Answer], None]:
-    def act(wire: Wire, _: Answer) -> None:
+def _status(status: int) -> Callable[[Wire, ServerResponse], None]:
+    def act(wire: Wire, _: ServerResponse) -> None:
         wire.write(problem(status, "as asked for").raw)
         wire.over()
 
     return act
 
 
-def _reset_before(wire: Wire, _: Answer) -> None:
+def _reset_before(wire: Wire, _: ServerResponse) -> None:
     wire.reset()
 
 
-def _reset_after(wire: Wire, answer: Answer) -> None:
+def _reset_after(wire: Wire, answer: ServerResponse) -> None:
     wire.write(_half(answer))
     wire.reset()
 
 
-def _close_before(wire: Wire, _: Answer) -> None:
+def _close_before(wire: Wire, _: ServerResponse) -> None:
     wire.close()
 
 
-def _truncated(wire: Wire, answer: Answer) -> None:
+def _truncated(wire: Wire, answer: ServerResponse) -> None:
     wire.write(_half(answer))
     wire.close()
 
 
-def _slow(wire: Wire, answer: Answer) -> None:
+def _slow(wire: Wire, answer: ServerResponse) -> None:
     wire.dribble(answer.raw)
 
 
-def _hang(_wire: Wire, _: Answer) -> None:
+def _hang(_wire: Wire, _: ServerResponse) -> None:
     pass
 
 
-def _long(wire: Wire, answer: Answer) -> None:
+def _long(wire: Wire, answer: ServerResponse) -> None:
     wire.write(answer.raw + b"more than was said")
     wire.over()
 
 
-def _garbage(wire: Wire, answer: Answer) -> None:
+def _garbage(wire: Wire, answer: ServerResponse) -> None:
     wire.write(b"HTTQ/one point one, very well\r\n" + answer.raw.partition(b"\r\n")[2])
     wire.over()
 
 
-def _bad_chunk(wire: Wire, answer: Answer) -> None:
+def _bad_chunk(wire: Wire, answer: ServerResponse) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nTransfer-Encoding: chunked\r\n\r\n" % answer.kind
     wire.write(head + b"2\r\nok\r\nnot hexadecimal\r\nok\r\n0\r\n\r\n")
     wire.over()
 
 
-def _close_after(wire: Wire, answer: Answer) -> None:
+def _close_after(wire: Wire, answer: ServerResponse) -> None:
     wire.write(answer.raw)
     wire.close()
 
 
-def _stream_error(wire: Wire, answer: Answer) -> None:
+def _stream_error(wire: Wire, answer: ServerResponse) -> None:
     event = b'data: {"error": {"message": "as asked for", "code": 500}}\n\n'
-    some = Answer(kind=b"text/event-stream", pieces=(*answer.pieces[:1], (0, event)))
+    some = ServerResponse(kind=b"text/event-stream", pieces=(*answer.pieces[:1], (0, event)))
     wire.write(some.raw)
     wire.over()
 
 
 FAULTS = {
-    "429": Fault(_status(429), frozenset({Outcome.REJECTED})),
-    "503": Fault(_status(503), frozenset({Outcome.REJECTED})),
-    "500": Fault(_status(500), frozenset({Outcome.SERVER_ERROR})),
-    "400": Fault(_status(400), frozenset({Outcome.CLIENT_ERROR})),
-    "reset-before": Fault(_reset_before, frozenset({Outcome.RESET})),
-    "reset-after": Fault(_reset_after, frozenset({Outcome.RESET})),
-    "close-before": Fault(_close_before, frozenset({Outcome.RESET, Outcome.TRUNCATED})),
-    "truncated": Fault(_truncated, frozenset({Outcome.TRUNCATED})),
-    "slow": Fault(_slow, frozenset({Outcome.OK, Outcome.TIMEOUT})),
-    "hang": Fault(_hang, frozenset({Outcome.TIMEOUT})),
-    "long": Fault(_long, frozenset({Outcome.MALFORMED})),
-    "garbage": Fault(_garbage, frozenset({Outcome.MALFORMED})),
-    "bad-chunk": Fault(_bad_chunk, frozenset({Outcome.MALFORMED})),
-    "close-after": Fault(_close_after, frozenset({Outcome.OK})),
-    "stream-error": Fault(_stream_error, frozenset({Outcome.SERVER_ERROR})),
+    "429": ServerFault(_status(429), frozenset({RequestOutcome.REJECTED})),
+    "503": ServerFault(_status(503), frozenset({RequestOutcome.REJECTED})),
+    "500": ServerFault(_status(500), frozenset({RequestOutcome.SERVER_ERROR})),
+    "400": ServerFault(_status(400), frozenset({RequestOutcome.CLIENT_ERROR})),
+    "reset-before": ServerFault(_reset_before, frozenset({RequestOutcome.RESET})),
+    "reset-after": ServerFault(_reset_after, frozenset({RequestOutcome.RESET})),
+    "close-before": ServerFault(_close_before, frozenset({RequestOutcome.RESET, RequestOutcome.TRUNCATED})),
+    "truncated": ServerFault(_truncated, frozenset({RequestOutcome.TRUNCATED})),
+    "slow": ServerFault(_slow, frozenset({RequestOutcome.OK, RequestOutcome.TIMEOUT})),
+    "hang": ServerFault(_hang, frozenset({RequestOutcome.TIMEOUT})),
+    "long": ServerFault(_long, frozenset({RequestOutcome.MALFORMED})),
+    "garbage": ServerFault(_garbage, frozenset({RequestOutcome.MALFORMED})),
+    "bad-chunk": ServerFault(_bad_chunk, frozenset({RequestOutcome.MALFORMED})),
+    "close-after": ServerFault(_close_after, frozenset({RequestOutcome.OK})),
+    "stream-error": ServerFault(_stream_error, frozenset({RequestOutcome.SERVER_ERROR})),
 }
 NUMBERS = {name: number for number, name in enumerate(FAULTS)}
 """Numbers of the faults in the ledger."""

@@ -11,7 +11,7 @@ from time import monotonic_ns
 from typing import cast
 
 from modeldyno.testing.server_faults import FAULTS, NUMBERS, set_to_reset
-from modeldyno.testing.server_protocols import END, Answer, Head, Site, chunk, problem
+from modeldyno.testing.server_protocols import END, RequestHead, ServerResponse, Site, chunk, problem
 from modeldyno.testing.server_queue import COLUMNS, Ledger, Workers
 
 _CACHE_SIZE = 1024
@@ -21,7 +21,7 @@ NOTHING = -1
 
 
 @dataclass(slots=True, kw_only=True)
-class Server:
+class ServerState:
     """State shared by all connections."""
 
     site: Site
@@ -35,11 +35,11 @@ class Server:
     """Seconds between the bytes of a slow answer."""
     idle: float | None = None
     """Seconds after which a connection without a request is closed; None for never."""
-    heads: dict[bytes, Head] = field(default_factory=dict)
-    answers: dict[tuple[str, bytes], Answer] = field(default_factory=dict)
+    heads: dict[bytes, RequestHead] = field(default_factory=dict)
+    answers: dict[tuple[str, bytes], ServerResponse] = field(default_factory=dict)
     chance: random.Random = field(default_factory=lambda: random.Random(0))
 
-    def head(self, raw: bytes) -> Head:
+    def head(self, raw: bytes) -> RequestHead:
         """Parse the head of a request; raises ValueError."""
         head = self.heads.get(raw)
         if head is None:
@@ -48,7 +48,7 @@ class Server:
                 self.heads[raw] = head
         return head
 
-    def answer(self, head: Head, body: bytes) -> Answer | None:
+    def answer(self, head: RequestHead, body: bytes) -> ServerResponse | None:
         """Answer an inference request; None for any other."""
         key = (head.path, body)
         answer = self.answers.get(key)
@@ -67,28 +67,28 @@ class Server:
             at -= share
         return ""
 
-    def told(self, head: Head) -> Answer:
+    def told(self, head: RequestHead) -> ServerResponse:
         """Answer a request about the server."""
         if head.path == "/truth":
             return self._truth(head)
         if head.path == f"/v2/models/{self.site.model}/stats":
             counters = {"model_stats": [self.ledger.statistics(self.site.model)]}
-            return Answer(json.dumps(counters).encode())
+            return ServerResponse(json.dumps(counters).encode())
         return self.site.told(head.path)
 
-    def _truth(self, head: Head) -> Answer:
+    def _truth(self, head: RequestHead) -> ServerResponse:
         rows = self.ledger.rows
         if head.method == "DELETE":
             del rows[:]
             self.workers.epoch = 0
-            return Answer()
+            return ServerResponse()
         if head.query == "binary":
-            return Answer(rows.tobytes(), kind=b"application/octet-stream")
+            return ServerResponse(rows.tobytes(), kind=b"application/octet-stream")
         columns = {name: rows[at :: len(COLUMNS)].tolist() for at, name in enumerate(COLUMNS)}
-        return Answer(json.dumps(columns).encode())
+        return ServerResponse(json.dumps(columns).encode())
 
 
-def read_head(raw: bytes) -> Head:
+def read_head(raw: bytes) -> RequestHead:
     """Parse the head of a request, without its empty line; raises ValueError."""
     first, *lines = raw.decode("latin-1").split("\r\n")
     method, target, _ = first.split(" ")
@@ -100,7 +100,7 @@ def read_head(raw: bytes) -> Head:
         path = "/" + path
     if fault and fault not in FAULTS:
         raise ValueError(f"there is no fault {fault}")
-    return Head(
+    return RequestHead(
         method=method,
         path=path,
         query=query,
@@ -111,7 +111,7 @@ def read_head(raw: bytes) -> Head:
     )
 
 
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """A connection, and its current request."""
 
     __slots__ = (
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         "server", "start", "stream", "transport", "used",
     )  # fmt: skip
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ServerState) -> None:
         """Serve a new connection."""
         self.server = server
         self.buffer = b""
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
         self.used += 1
         self._serve(head, body)
 
-    def _serve(self, head: Head, body: bytes) -> None:
+    def _serve(self, head: RequestHead, body: bytes) -> None:
         self.arrival = monotonic_ns()
         answer = self.server.answer(head, body)
         if answer is None:

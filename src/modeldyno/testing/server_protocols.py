@@ -19,7 +19,7 @@ _Choice = Callable[[str], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServerResponse:
     """A response, in pieces if it is a stream."""
 
     body: bytes = b""
@@ -53,9 +53,9 @@ def chunk(text: bytes) -> bytes:
 END = b"0\r\n\r\n"
 
 
-def problem(status: int, message: str) -> Answer:
+def problem(status: int, message: str) -> ServerResponse:
     """Return an error response."""
-    return Answer(json.dumps({"error": message}).encode(), status)
+    return ServerResponse(json.dumps({"error": message}).encode(), status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class RequestHead:
     """The head of a request."""
 
     method: str
@@ -93,11 +93,11 @@ class Site:
     """Body of the plain path's answer."""
     generation: Generation = field(default_factory=Generation)
 
-    def answer(self, head: Head, body: bytes) -> Answer | None:
+    def answer(self, head: RequestHead, body: bytes) -> ServerResponse | None:
         """Answer an inference request; None for any other."""
-        work: dict[str, Callable[[Head, bytes], Answer]] = {
-            "/": lambda _head, _body: Answer(self.payload, kind=b"application/octet-stream"),
-            f"/predictions/{self.model}": lambda _, sent: Answer(sent),
+        work: dict[str, Callable[[RequestHead, bytes], ServerResponse]] = {
+            "/": lambda _head, _body: ServerResponse(self.payload, kind=b"application/octet-stream"),
+            f"/predictions/{self.model}": lambda _, sent: ServerResponse(sent),
             f"/v1/models/{self.model}:predict": _tensorflow,
             f"/v2/models/{self.model}/infer": _kserve,
             f"/v2/models/{self.model}/versions/1/infer": _kserve,
@@ -109,7 +109,7 @@ class Site:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return problem(400, f"the request cannot be read: {error!r}")
 
-    def told(self, path: str) -> Answer:
+    def told(self, path: str) -> ServerResponse:
         """Answer a request about the server or the model."""
         tensor = {"datatype": "FP32", "shape": [-1, -1]}
         model = {
@@ -128,14 +128,14 @@ class Site:
         }
         healthy = {"/v2/health/live", "/v2/health/ready", f"/v2/models/{self.model}/ready", "/health"}
         if path in healthy:
-            return Answer()
+            return ServerResponse()
         return (
-            Answer(json.dumps(documents[path]).encode())
+            ServerResponse(json.dumps(documents[path]).encode())
             if path in documents
             else problem(404, f"no {path} here")
         )
 
-    def _chat(self, _head: Head, body: bytes) -> Answer:
+    def _chat(self, _head: RequestHead, body: bytes) -> ServerResponse:
         return self._generate(
             body,
             {"object": "chat.completion"},
@@ -144,13 +144,13 @@ class Site:
             lambda text: {"delta": {"content": text}},
         )
 
-    def _complete(self, _head: Head, body: bytes) -> Answer:
+    def _complete(self, _head: RequestHead, body: bytes) -> ServerResponse:
         kind = {"object": "text_completion"}
         return self._generate(body, kind, lambda text: {"text": text}, kind, lambda text: {"text": text})
 
     def _generate(
         self, body: bytes, whole: _Json, as_whole: _Choice, piece: _Json, as_piece: _Choice
-    ) -> Answer:
+    ) -> ServerResponse:
         """Generate the requested number of words, whole or in pieces."""
         request = json.loads(body)
         settings = self.generation
@@ -160,7 +160,7 @@ class Site:
         common = {"id": "cmpl-1", "created": 0, "model": self.model}
         if not request.get("stream"):
             choice = {"index": 0, "finish_reason": "length"} | as_whole(_WORD * count)
-            return Answer(json.dumps(common | whole | {"choices": [choice], "usage": usage}).encode())
+            return ServerResponse(json.dumps(common | whole | {"choices": [choice], "usage": usage}).encode())
 
         def event(text: str, reason: str | None = None) -> str:
             choice = {"index": 0, "finish_reason": reason} | as_piece(text)
@@ -173,21 +173,21 @@ class Site:
             texts[-1] += _event(json.dumps(common | piece | {"choices": [], "usage": usage}))
         texts[-1] += _event("[DONE]")
         pieces = tuple((size, text.encode()) for size, text in zip(sizes, texts, strict=True))
-        return Answer(kind=b"text/event-stream", pieces=pieces)
+        return ServerResponse(kind=b"text/event-stream", pieces=pieces)
 
 
 def _event(text: str) -> str:
     return f"data: {text}\n\n"
 
 
-def _tensorflow(_head: Head, body: bytes) -> Answer:
+def _tensorflow(_head: RequestHead, body: bytes) -> ServerResponse:
     request = json.loads(body)
     if "instances" in request:
-        return Answer(json.dumps({"predictions": request["instances"]}).encode())
-    return Answer(json.dumps({"outputs": request["inputs"]}).encode())
+        return ServerResponse(json.dumps({"predictions": request["instances"]}).encode())
+    return ServerResponse(json.dumps({"outputs": request["inputs"]}).encode())
 
 
-def _kserve(head: Head, body: bytes) -> Answer:
+def _kserve(head: RequestHead, body: bytes) -> ServerResponse:
     """Echo each input as an output: ``y``, ``y1`` ...; in binary if requested."""
     length = int(head.headers.get(_BINARY.decode().lower(), len(body)))
     request, rest = json.loads(body[:length]), body[length:]
@@ -214,9 +214,9 @@ def _kserve(head: Head, body: bytes) -> Answer:
     response = {"model_name": head.path.split("/")[3], "model_version": "1", "outputs": outputs}
     encoded = json.dumps(response | ({"id": request["id"]} if "id" in request else {})).encode()
     if not blocks:
-        return Answer(encoded)
+        return ServerResponse(encoded)
     extra = b"%b: %d\r\n" % (_BINARY, len(encoded))
-    return Answer(encoded + b"".join(blocks), kind=b"application/octet-stream", extra=extra)
+    return ServerResponse(encoded + b"".join(blocks), kind=b"application/octet-stream", extra=extra)
 
 
 _DTYPES = {

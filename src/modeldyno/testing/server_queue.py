@@ -12,8 +12,8 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from modeldyno.core.stats.statistics import load_numpy
-from modeldyno.loadgen.kernel_timer import timer
-from modeldyno.testing.service_model import Service, moment_of, worked
+from modeldyno.loadgen.kernel_timer import make_timer
+from modeldyno.testing.service_model import Service, moment_of, work_done_by
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,7 +32,7 @@ class Alarm:
         """Create a timer on the event loop."""
         self._calendar: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = count()
-        self._timer = timer(loop, self._run_due)
+        self._timer = make_timer(loop, self._run_due)
 
     def at(self, moment: int, act: Callable[..., None], *what: Any) -> None:
         """Call `act` with the arguments `what` at a moment in nanoseconds."""
@@ -48,7 +48,7 @@ class Alarm:
             self._timer.set(self._calendar[0][0])
 
 
-class Job(Protocol):
+class QueuedRequest(Protocol):
     """A request at the server; times in nanoseconds."""
 
     queued: int
@@ -74,7 +74,7 @@ class Workers:
     epoch: int = 0
     """Time of the first request, from which stalls count; 0 before."""
     free: int = 0
-    waiting: deque[Job] = field(default_factory=deque)
+    waiting: deque[QueuedRequest] = field(default_factory=deque)
     durations: Iterator[int] = field(default_factory=lambda: iter(()))
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class Workers:
         while True:
             yield from (self.service.durations.draw(rng, _BLOCK) * _NANOSECONDS).astype("int64").tolist()
 
-    def take(self, job: Job) -> bool:
+    def take(self, job: QueuedRequest) -> bool:
         """Queue a request; return whether there is room."""
         limit = self.service.limit
         if limit is not None and not self.free and len(self.waiting) >= limit:
@@ -111,7 +111,7 @@ class Workers:
             size = min(len(self.waiting), self.service.batch)
             self._begin([self.waiting.popleft() for _ in range(size)], now)
 
-    def _begin(self, jobs: list[Job], now: int) -> None:
+    def _begin(self, jobs: list[QueuedRequest], now: int) -> None:
         self.free -= 1
         duration = next(self.durations) + round(self.service.each * _NANOSECONDS) * (len(jobs) - 1)
         start, first = self._start_and_end(now, duration)
@@ -130,11 +130,11 @@ class Workers:
         stalls = self.service.stalls
         if not stalls:
             return now, now + duration
-        work = worked(stalls, (now - self.epoch) / _NANOSECONDS)
+        work = work_done_by(stalls, (now - self.epoch) / _NANOSECONDS)
         start, end = (moment_of(stalls, work + more) for more in (0.0, duration / _NANOSECONDS))
         return self.epoch + round(start * _NANOSECONDS), self.epoch + round(end * _NANOSECONDS)
 
-    def _finish(self, jobs: list[Job]) -> None:
+    def _finish(self, jobs: list[QueuedRequest]) -> None:
         self.free += 1
         for job in jobs:
             job.finish()

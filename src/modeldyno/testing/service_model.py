@@ -43,7 +43,7 @@ def lognormal(median: float, sigma: float) -> Durations:
     )
 
 
-def recorded(times: Sequence[float]) -> Durations:
+def recorded_times(times: Sequence[float]) -> Durations:
     """Return service times drawn at random from recorded ones."""
     samples = load_numpy().asarray(times, dtype=float)
     return Durations(
@@ -69,7 +69,7 @@ def parse_durations(text: str) -> Durations:
     """
     kind, _, rest = text.partition(":")
     if kind == "recorded":
-        return recorded([float(line) for line in Path(rest).read_text().split()])
+        return recorded_times([float(line) for line in Path(rest).read_text().split()])
     if kind not in _KINDS:
         raise UnknownName.among("distribution", kind, [*_KINDS, "recorded"])
     make, count = _KINDS[kind]
@@ -121,7 +121,7 @@ _ROUNDING = 1e-9
 """Seconds of tolerance, by which work that waits in a stall may seem to be before it."""
 
 
-def worked(stalls: Sequence[Stall], moment: Any) -> Any:
+def work_done_by(stalls: Sequence[Stall], moment: Any) -> Any:
     """Return the seconds of work that can be done before a moment; numbers or arrays."""
     np = load_numpy()
     done = moment

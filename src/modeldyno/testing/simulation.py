@@ -13,11 +13,11 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 from typing import Any
 
-from modeldyno.core.load.request_log import COLUMNS, Column, Outcome, Records
+from modeldyno.core.load.request_log import COLUMNS, Column, Records, RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.errors import RequestError
-from modeldyno.testing.service_model import Service, moment_of, worked
+from modeldyno.testing.service_model import Service, moment_of, work_done_by
 
 _EPOCH = 1_000_000_000_000
 """Nanoseconds of the clock at which the load begins, so that no time is 0."""
@@ -72,13 +72,13 @@ def simulate(service: Service, load: Load, *, seed: int = 0, requests: int | Non
     due = due_times(load, arrivals, limit)
     if load.concurrency or not plain:
         return _to_records(*_EventSimulation(service=service, load=load, rng=services).open(due))
-    work = worked(service.stalls, due)
+    work = work_done_by(service.stalls, due)
     began, done = _queue(work, service.durations.draw(services, due.size), service.workers)
     start, end = moment_of(service.stalls, began), moment_of(service.stalls, done)
     late = end - due > load.timeout
     return _to_records(
         due, due, start, np.where(late, due + load.timeout, end), np.ones(due.size),
-        np.where(late, Outcome.TIMEOUT, Outcome.OK),
+        np.where(late, RequestOutcome.TIMEOUT, RequestOutcome.OK),
     )  # fmt: skip
 
 
@@ -156,7 +156,7 @@ def _closed_loop(service: Service, load: Load, rng: Any, requests: int | None) -
     if until.size and float((until - since).max()) > load.timeout:
         return None
     one = np.ones(since.size)
-    return _to_records(since, since, until - np.asarray(times), until, one, one * Outcome.OK)
+    return _to_records(since, since, until - np.asarray(times), until, one, one * RequestOutcome.OK)
 
 
 # -- a calendar of events -----------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class _EventSimulation:
         for column, nothing in ((self.sent, 0.0), (self.start, 0.0), (self.end, -1.0)):
             column.append(nothing)
         self.batch.append(0)
-        self.outcome.append(Outcome.OK)
+        self.outcome.append(RequestOutcome.OK)
         if not self.load.closed and self.load.slots and self.in_flight >= self.load.slots:
             self.backlog.append(index)
         else:
@@ -232,7 +232,7 @@ class _EventSimulation:
         self.in_flight += 1
         limit = self.service.limit
         if limit is not None and not self.free and len(self.waiting) >= limit:
-            self._answer(now, index, Outcome.REJECTED)
+            self._answer(now, index, RequestOutcome.REJECTED)
             return
         self._at(now + self.load.timeout, self._time_out, index)
         self.waiting.append(index)
@@ -248,7 +248,7 @@ class _EventSimulation:
                     return
             size = min(len(self.waiting), self.service.batch)
             members = [self.waiting.popleft() for _ in range(size)]
-            work = worked(self.service.stalls, now)
+            work = work_done_by(self.service.stalls, now)
             begin = float(moment_of(self.service.stalls, work))
             for index in members:
                 self.start[index], self.batch[index] = begin, size
@@ -264,14 +264,14 @@ class _EventSimulation:
     def _finish(self, now: float, members: list[int]) -> None:
         self.free += 1
         for index in members:
-            self._answer(now, index, Outcome.OK)
+            self._answer(now, index, RequestOutcome.OK)
         self._dispatch(now)
 
     def _time_out(self, now: float, index: int) -> None:
         """Time a request out at the client; the server does not notice."""
-        self._answer(now, index, Outcome.TIMEOUT)
+        self._answer(now, index, RequestOutcome.TIMEOUT)
 
-    def _answer(self, now: float, index: int, outcome: Outcome) -> None:
+    def _answer(self, now: float, index: int, outcome: RequestOutcome) -> None:
         if self.end[index] >= 0:
             return
         self.end[index] = now
@@ -302,7 +302,7 @@ def _to_records(
     }
     start = at.pop("start")
     outcome = outcome[order]
-    answered = (outcome == Outcome.OK) | (outcome == Outcome.REJECTED)
+    answered = (outcome == RequestOutcome.OK) | (outcome == RequestOutcome.REJECTED)
     columns = {name: np.zeros(due.size, dtype) for name, dtype in COLUMNS.items()}
     columns |= at | {
         "first": np.where(answered, at["end"], 0),

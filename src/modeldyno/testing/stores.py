@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.study.study import Ask, Stage, State, Trial
+from modeldyno.core.study.study import Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.testing.sample_results import a_failed_result, a_result, a_small_result
 from modeldyno.testing.stores_series import ODD_NAMES, ConclusionSuite
@@ -37,7 +37,7 @@ def ids(entries: Sequence[Entry]) -> list[str]:
     return [entry.id for entry in entries]
 
 
-def fill(store: Store, count: int) -> list[Result]:
+def fill_store(store: Store, count: int) -> list[Result]:
     """Store the given number of small Results, each a second after the one before."""
     results = [
         a_small_result(id=f"{n:02x}" * 6, created=f"2026-01-01T00:00:{n:02}+00:00") for n in range(count)
@@ -95,7 +95,7 @@ class StoreSuite(ConclusionSuite):
 
     def test_prefix(self, store: Store) -> None:
         """Any beginning of an id that no other has names a Result."""
-        first, second = fill(store, 2)
+        first, second = fill_store(store, 2)
 
         assert first == store.get("000")
         assert second == store.get("0101010101")
@@ -103,14 +103,14 @@ class StoreSuite(ConclusionSuite):
     def test_one_character(self, store: Store) -> None:
         """One character is enough where nothing else begins with it."""
         result = a_small_result(id="a" * 12)
-        fill(store, 2)
+        fill_store(store, 2)
         store.put(result, headline="")
 
         assert result == store.get("a")
 
     def test_ambiguous_prefix(self, store: Store) -> None:
         """A beginning that several ids share is refused in one line that lists some of them."""
-        fill(store, 12)
+        fill_store(store, 12)
 
         with pytest.raises(RequestError) as caught:
             store.get("0")
@@ -135,7 +135,7 @@ class StoreSuite(ConclusionSuite):
     )
     def test_unknown_id(self, store: Store, prefix: str) -> None:
         """What names nothing is refused in one short line that says what to do."""
-        fill(store, 2)
+        fill_store(store, 2)
 
         for refused in (store.get, store.remove, store.tag):
             with pytest.raises(RequestError) as caught:
@@ -147,7 +147,7 @@ class StoreSuite(ConclusionSuite):
 
     def test_get_by_tag(self, store: Store) -> None:
         """A tag names the newest Result that has it."""
-        results = fill(store, 3)
+        results = fill_store(store, 3)
         store.tag("01", add=["baseline"])
         store.tag("00", add=["baseline"])
 
@@ -155,14 +155,14 @@ class StoreSuite(ConclusionSuite):
 
     def test_id_before_tag(self, store: Store) -> None:
         """Where a tag reads like the beginning of an id, the id is meant."""
-        results = fill(store, 2)
+        results = fill_store(store, 2)
         store.tag("01", add=["00"])
 
         assert results[0] == store.get("00")
 
     def test_part_of_a_tag(self, store: Store) -> None:
         """A tag is named whole."""
-        fill(store, 1)
+        fill_store(store, 1)
         store.tag("00", add=["release"])
 
         with pytest.raises(RequestError):
@@ -183,7 +183,7 @@ class StoreSuite(ConclusionSuite):
     @pytest.mark.parametrize(("limit", "count"), [(0, 0), (1, 1), (3, 3), (100, 5)])
     def test_limit(self, store: Store, limit: int, count: int) -> None:
         """No more entries than asked for are given, the newest of them."""
-        results = fill(store, 5)
+        results = fill_store(store, 5)
 
         newest = [result.id for result in reversed(results)]
         assert newest[:count] == ids(store.find(limit=limit))
@@ -228,7 +228,7 @@ class StoreSuite(ConclusionSuite):
 
     def test_find_by_tag(self, store: Store) -> None:
         """Entries with a tag are found by it, with all the tags that they have."""
-        fill(store, 3)
+        fill_store(store, 3)
         store.tag("00", add=["nightly", "a100"])
         store.tag("02", add=["nightly"])
 
@@ -248,7 +248,7 @@ class StoreSuite(ConclusionSuite):
 
     def test_tagging(self, store: Store) -> None:
         """Tags are added once and removed; the entry that comes back has those that are left."""
-        fill(store, 1)
+        fill_store(store, 1)
 
         assert store.tag("00", add=["b", "a", "a"]).tags == ("a", "b")
         assert store.tag("00", add=["c", "b"], remove=["a", "unknown"]).tags == ("b", "c")
@@ -257,7 +257,7 @@ class StoreSuite(ConclusionSuite):
     @pytest.mark.parametrize("tag", ["", "  ", "two\nlines", "x" * 1000, "a\0b", "\udcff"])
     def test_refused_tags(self, store: Store, tag: str) -> None:
         """A tag that could not be typed or shown on one line is refused, and none is added."""
-        fill(store, 1)
+        fill_store(store, 1)
 
         with pytest.raises(RequestError):
             store.tag("00", add=["fine", tag])
@@ -267,7 +267,7 @@ class StoreSuite(ConclusionSuite):
     @pytest.mark.parametrize("tag", ["it's", "模型", "a b", "%", "x'); DROP TABLE tags; --"])
     def test_odd_tags(self, store: Store, tag: str) -> None:
         """A tag may be any line of text."""
-        (result,) = fill(store, 1)
+        (result,) = fill_store(store, 1)
         store.tag("00", add=[tag])
 
         assert result == store.get(tag)
@@ -304,7 +304,7 @@ class StoreSuite(ConclusionSuite):
 
     def test_remove(self, store: Store) -> None:
         """Removing deletes the one Result that is named, with its tags, and gives its id."""
-        first, _ = fill(store, 2)
+        first, _ = fill_store(store, 2)
         store.tag("01", add=["gone"])
 
         assert store.remove("gone") == "010101010101"
@@ -414,7 +414,7 @@ class StoreSuite(ConclusionSuite):
         """A study is put whole where the Results of its trials are not."""
         study = a_study()
         for result, ask in TRIALS:
-            study, _ = tried(study, result, ask)
+            study, _ = add_sample_trial(study, result, ask)
         store.put_study(study, headline="")
 
         assert study == store.study(study.id)
@@ -425,9 +425,9 @@ class StoreSuite(ConclusionSuite):
         """A trial whose number another process has taken is refused, and so is its Result."""
         study = a_study()
         store.put_study(study, headline="")
-        first, result = tried(study, *TRIALS[0])
+        first, result = add_sample_trial(study, *TRIALS[0])
         store.add_trial(first, result, headline="")
-        second, late = tried(study, a_result(id="e" * 12), TRIALS[0][1])
+        second, late = add_sample_trial(study, a_result(id="e" * 12), TRIALS[0][1])
 
         with pytest.raises(StoreError, match="Another process has continued the study"):
             store.add_trial(second, late, headline="")
@@ -468,20 +468,23 @@ class StoreSuite(ConclusionSuite):
         assert store.study(ODD_NAMES[kind]).id == study.id
 
 
-TRIALS: tuple[tuple[Result | None, Ask], ...] = (
-    (a_result(id="1" * 12), Ask(point={}, stage=Stage.DEFAULT)),
-    (a_failed_result(id="2" * 12), Ask(point={"batch_size": 2, "graph_optimization": "all"})),
-    (None, Ask(point={"batch_size": 1, "io_binding": True})),
-    (a_result(id="3" * 12), Ask(point={"batch_size": 1, "io_binding": False}, stage=Stage.VERIFY, care=2.0)),
+TRIALS: tuple[tuple[Result | None, TrialRequest], ...] = (
+    (a_result(id="1" * 12), TrialRequest(point={}, stage=TrialPurpose.DEFAULT)),
+    (a_failed_result(id="2" * 12), TrialRequest(point={"batch_size": 2, "graph_optimization": "all"})),
+    (None, TrialRequest(point={"batch_size": 1, "io_binding": True})),
+    (
+        a_result(id="3" * 12),
+        TrialRequest(point={"batch_size": 1, "io_binding": False}, stage=TrialPurpose.VERIFY, care=2.0),
+    ),
 )
 """Trials of a study: a Result, or None where the point is invalid."""
 
 
-def tried(study: Study, result: Result | None, ask: Ask) -> tuple[Study, Result | None]:
+def add_sample_trial(study: Study, result: Result | None, ask: TrialRequest) -> tuple[Study, Result | None]:
     """Add a trial to a study."""
     number = len(study.trials) + 1
     if result is None:
-        trial = Trial(number=number, point=ask.point, state=State.SKIPPED, failure="It is invalid.")
+        trial = Trial(number=number, point=ask.point, state=TrialState.SKIPPED, failure="It is invalid.")
         return study.add(trial), None
     study = replace(study, model=study.model or result.model, environment=result.environment)
     return study.add(Trial.of(result, study.goal, ask, number=number, seconds=1.5)), result
@@ -492,6 +495,6 @@ def sweep_into(store: Store, study: Study, *, renamed: bool = False) -> Study:
     store.put_study(study, headline="new")
     for result, ask in TRIALS:
         own = result and replace(result, id=f"{result.id[:-1]}{'f' if renamed else 'e'}")
-        study, kept = tried(study, own, ask)
+        study, kept = add_sample_trial(study, own, ask)
         store.add_trial(study, kept, headline=f"{len(study.trials)} trials", brief="")
     return study

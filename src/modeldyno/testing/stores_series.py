@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.load.load_curve import Rung
+from modeldyno.core.load.load_curve import LoadPoint
 from modeldyno.errors import RequestError
 from modeldyno.testing.conclusions import a_capacity, a_comparison, a_ladder
 from modeldyno.testing.sample_results import a_result
@@ -69,7 +69,7 @@ class ConclusionSuite:
     def test_put_conclusion_again(self, store: Store) -> None:
         """The same id is kept once, as it was put last."""
         store.put_conclusion(a_ladder(), headline="first")
-        longer = replace(a_ladder(), rungs=(*a_ladder().rungs, Rung(load=9, failure="no answer")))
+        longer = replace(a_ladder(), rungs=(*a_ladder().rungs, LoadPoint(load=9, failure="no answer")))
         store.put_conclusion(longer, headline="second")
 
         assert store.conclusion(longer.id) == longer

@@ -22,10 +22,10 @@ from modeldyno import plugins
 from modeldyno.core.metrics.constraints import Answer
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.search_space import Space, key
-from modeldyno.core.study.study import Ask, Stage, State, Study, Trial
+from modeldyno.core.study.study import Study, Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.errors import RequestError
 from modeldyno.testing.studies import a_study
-from modeldyno.testing.surfaces import goal_of
+from modeldyno.testing.surfaces import make_goal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 _HEAVY = ("numpy", "scipy", "torch", "optuna")
 RATE, LATE = Query.parse("throughput"), Query.parse("latency.p99")
 GOALS = {
-    "one objective": goal_of(maximize="throughput"),
-    "a bound": goal_of(maximize="throughput", require=["latency.p99 <= 20ms"]),
-    "to be minimised": goal_of(minimize="latency.p99", require=["throughput >= 100/s"]),
-    "several objectives": goal_of(maximize="throughput:2", minimize="latency.p99"),
-    "a bound that nothing holds": goal_of(maximize="throughput", require=["latency.p99 <= 1us"]),
-    "a bound of nothing": goal_of(maximize="throughput", require=["error_rate <= 0"]),
-    "a bound that nobody measures": goal_of(maximize="throughput", require=["energy <= 1"]),
+    "one objective": make_goal(maximize="throughput"),
+    "a bound": make_goal(maximize="throughput", require=["latency.p99 <= 20ms"]),
+    "to be minimised": make_goal(minimize="latency.p99", require=["throughput >= 100/s"]),
+    "several objectives": make_goal(maximize="throughput:2", minimize="latency.p99"),
+    "a bound that nothing holds": make_goal(maximize="throughput", require=["latency.p99 <= 1us"]),
+    "a bound of nothing": make_goal(maximize="throughput", require=["error_rate <= 0"]),
+    "a bound that nobody measures": make_goal(maximize="throughput", require=["energy <= 1"]),
 }
 
 
-def told(study: Study, ask: Ask, values: dict[Query, float]) -> Study:
+def add_done_trial(study: Study, ask: TrialRequest, values: dict[Query, float]) -> Study:
     """Add a trial with values; a p99 is uncertified, and has only its raw quantile."""
     answers = [Answer(query=query, value=value) for query, value in values.items() if query != LATE]
     if LATE in values:
@@ -60,7 +60,7 @@ def told(study: Study, ask: Ask, values: dict[Query, float]) -> Study:
         Trial(
             number=number,
             point=ask.point,
-            state=State.DONE,
+            state=TrialState.DONE,
             stage=ask.stage,
             answers=tuple(answers),
             seconds=1.0,
@@ -68,13 +68,15 @@ def told(study: Study, ask: Ask, values: dict[Query, float]) -> Study:
     )
 
 
-def lost(study: Study, ask: Ask, *, state: State = State.FAILED, kind: str = "oom") -> Study:
+def add_failed_trial(
+    study: Study, ask: TrialRequest, *, state: TrialState = TrialState.FAILED, kind: str = "oom"
+) -> Study:
     """Add a trial that failed, or was skipped as invalid."""
     number = len(study.trials) + 1
     return study.add(Trial(number=number, point=ask.point, state=state, failure="it did not fit", kind=kind))
 
 
-def plain(point: Point) -> dict[Query, float]:
+def plain_values(point: Point) -> dict[Query, float]:
     """Return the values of a point: larger numbers are faster, and later."""
     size = math.prod(
         value for value in point.values() if isinstance(value, int) and not isinstance(value, bool)
@@ -117,7 +119,7 @@ class StrategySuite:
         self, strategy: interfaces.Strategy, goal: str
     ) -> None:
         """Whatever is asked for, every point is one of the space that was not measured before."""
-        studies = list(_search(strategy, self.study(GOALS[goal]), plain))
+        studies = list(_search(strategy, self.study(GOALS[goal]), plain_values))
         last = studies[-1]
 
         assert all(last.space.holds(trial.point) for trial in last.trials)
@@ -126,7 +128,7 @@ class StrategySuite:
 
     def test_it_is_a_function_of_the_study(self, strategy: interfaces.Strategy) -> None:
         """The same study gives the same proposal, on the way as at the beginning."""
-        for study in _search(strategy, self.study(), plain):
+        for study in _search(strategy, self.study(), plain_values):
             assert strategy.propose(study) == strategy.propose(replace(study))
 
     def test_it_searches(self, strategy: interfaces.Strategy) -> None:
@@ -134,7 +136,7 @@ class StrategySuite:
         ask = strategy.propose(self.study())
 
         assert ask is not None
-        assert ask.stage is Stage.SEARCH
+        assert ask.stage is TrialPurpose.SEARCH
 
     def test_what_cannot_be_is_not_asked_for_again(self, strategy: interfaces.Strategy) -> None:
         """Where no point can be, each is asked for once at most, and then there is nothing left."""
@@ -143,7 +145,7 @@ class StrategySuite:
         while (ask := strategy.propose(study)) is not None:
             assert key(ask.point) not in seen
             seen.add(key(ask.point))
-            study = lost(study, ask, state=State.SKIPPED, kind="")
+            study = add_failed_trial(study, ask, state=TrialState.SKIPPED, kind="")
 
         assert len(seen) == study.space.size
 
@@ -152,7 +154,7 @@ class StrategySuite:
         study = self.study()
         while (ask := strategy.propose(study)) is not None:
             assert key(ask.point) not in study.candidates
-            study = lost(study, ask, kind="crash")
+            study = add_failed_trial(study, ask, kind="crash")
 
         assert study.trials
 
@@ -165,16 +167,26 @@ class StrategySuite:
             for trial in study.trials:
                 rest = {**trial.point, "batch_size": ask.point["batch_size"]} == ask.point
                 assert not (trial.kind == "oom" and rest and _batch(ask.point) > _batch(trial.point))
-            study = lost(study, ask) if _batch(ask.point) > 4 else told(study, ask, plain(ask.point))
+            study = (
+                add_failed_trial(study, ask)
+                if _batch(ask.point) > 4
+                else add_done_trial(study, ask, plain_values(ask.point))
+            )
 
         assert any(_batch(trial.point) <= 4 for trial in study.trials)
 
     def test_it_takes_up_what_others_have_measured(self, strategy: interfaces.Strategy) -> None:
         """A default that is no point of the space, and trials that verified some, do not disturb it."""
         study = self.study()
-        study = told(study, Ask(point={"batch_size": 3}, stage=Stage.DEFAULT), {RATE: 10.0, LATE: 0.001})
+        study = add_done_trial(
+            study,
+            TrialRequest(point={"batch_size": 3}, stage=TrialPurpose.DEFAULT),
+            {RATE: 10.0, LATE: 0.001},
+        )
         first = next(study.space.points())
-        study = told(study, Ask(point=first, stage=Stage.VERIFY), plain(first))
+        study = add_done_trial(
+            study, TrialRequest(point=first, stage=TrialPurpose.VERIFY), plain_values(first)
+        )
         ask = strategy.propose(study)
 
         assert ask is not None
@@ -198,7 +210,7 @@ class StrategySuite:
         study = self.large()
         for _ in range(12):
             if (ask := strategy.propose(study)) is not None:
-                study = told(study, ask, plain(ask.point))
+                study = add_done_trial(study, ask, plain_values(ask.point))
 
         assert study.trials
         assert enumerated < 20_000
@@ -244,5 +256,5 @@ def _search(
 ) -> Iterator[Study]:
     """Search; yield the study after each trial."""
     while (ask := strategy.propose(study)) is not None:
-        study = told(study, ask, gives(ask.point))
+        study = add_done_trial(study, ask, gives(ask.point))
         yield study

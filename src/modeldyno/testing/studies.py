@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.result.result import (
     Environment,
     Event,
@@ -30,7 +30,7 @@ from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.search_space import Space, parse_axis
 from modeldyno.core.study.study import Study
-from modeldyno.runtime.engine import empty
+from modeldyno.runtime.engine import empty_result
 from modeldyno.testing.sample_results import a_job
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def a_served_study(*axes: str, **changes: Any) -> Study:
 
 
 @dataclass(slots=True, kw_only=True)
-class Bench:
+class SimulatedTrials:
     """Simulates runs of Jobs: the Result is a function of a Job's configuration and load.
 
     It serves as the `Rooms` of a sweep.
@@ -99,7 +99,7 @@ class Bench:
 
         def execute(job: Job, *, watch: Callable[[Event], None]) -> Result:
             self.jobs.append((fresh, job))
-            return fold(empty(job), _notify(self._events(job, fresh=fresh), watch))
+            return fold(empty_result(job), _notify(self._events(job, fresh=fresh), watch))
 
         return execute
 
@@ -125,7 +125,7 @@ class Bench:
         interval = Interval(low=rate * 0.99, high=rate * 1.01)
         times = Distribution.of([(1 + n / 100) / rate for n in range(20)])
         measurements = (
-            observed("throughput", rate, interval=interval),
+            observed_number("throughput", rate, interval=interval),
             Measurement(metric="latency", value=times),
         )
         return [*events, *(Found(measurement=measurement) for measurement in measurements)]

@@ -23,7 +23,7 @@ from modeldyno.core.result.result import FailureKind
 from modeldyno.core.study import default_baseline, verification
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.search_space import Axis, Key, Point, Space, key
-from modeldyno.core.study.study import LOADS, Ask, State, Study, Trial
+from modeldyno.core.study.study import LOADS, Study, Trial, TrialRequest, TrialState
 from modeldyno.testing.sample_results import a_job
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Surface:
             name=document["name"],
             space=Space(axes=tuple(Axis(**_axis_fields(axis)) for axis in document["axes"])),
             default=document["default"],
-            goals=tuple(goal_of(**words) for words in document["goals"]),
+            goals=tuple(make_goal(**words) for words in document["goals"]),
             queries=tuple(map(Query.parse, names)),
             means=means,
             failures={key(row["point"]): row["failure"] for row in document["points"] if row.get("failure")},
@@ -85,7 +85,7 @@ class Surface:
         row = self.means.get(key(point))
         return {} if row is None else dict(zip(self.queries, np.exp(row).tolist(), strict=True))
 
-    def drawn(self, point: Point, source: np.random.Generator) -> Values:
+    def draw(self, point: Point, source: np.random.Generator) -> Values:
         """Simulate one measurement of a point."""
         row = self.means.get(key(point))
         if row is None:
@@ -128,7 +128,7 @@ def _square_root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(vectors * np.sqrt(np.clip(values, 0, None)))
 
 
-def goal_of(
+def make_goal(
     *, maximize: str | Sequence[str] = (), minimize: str | Sequence[str] = (), require: Sequence[str] = ()
 ) -> Goal:
     """Build a goal from text."""
@@ -148,7 +148,9 @@ def violation(bound: Constraint, values: Mapping[Query, float]) -> float:
     return max(0.0, ratio if bound.at_most else -ratio)
 
 
-def clearest(values: NDArray[np.float64], scores: NDArray[np.float64], bounds: NDArray[np.float64]) -> float:
+def clearest_bound(
+    values: NDArray[np.float64], scores: NDArray[np.float64], bounds: NDArray[np.float64]
+) -> float:
     """Return the bound that is farthest from the values of the points it decides on, so that noise cannot.
 
     Args:
@@ -185,17 +187,17 @@ def study_of(surface: Surface, goal: Goal, *, seed: int = 0, strategy: str = "qu
     )
 
 
-def measured(surface: Surface, study: Study, ask: Ask, source: np.random.Generator) -> Trial:
+def simulate_trial(surface: Surface, study: Study, ask: TrialRequest, source: np.random.Generator) -> Trial:
     """Simulate a trial in virtual time."""
     number = len(study.trials) + 1
-    base = Trial(number=number, point=ask.point, state=State.DONE, stage=ask.stage, care=ask.care)
-    values = surface.drawn(ask.point, source)
+    base = Trial(number=number, point=ask.point, state=TrialState.DONE, stage=ask.stage, care=ask.care)
+    values = surface.draw(ask.point, source)
     seconds = LOOK + (START if _needs_start(study, ask) else 0)
     if not values and (failure := surface.failures.get(key(ask.point))):
         kind = FailureKind.OOM if "memory" in failure else FailureKind.ERROR
-        return replace(base, state=State.FAILED, failure=failure, kind=str(kind), seconds=seconds)
+        return replace(base, state=TrialState.FAILED, failure=failure, kind=str(kind), seconds=seconds)
     if not values:
-        return replace(base, state=State.SKIPPED, failure="it is invalid")
+        return replace(base, state=TrialState.SKIPPED, failure="it is invalid")
     answers = tuple(_answer(query, value) for query, value in values.items())
     by_query = {answer.query: answer for answer in answers}
     judgements = tuple(bound.on(by_query[bound.query]) for bound in study.goal.constraints)
@@ -210,23 +212,23 @@ def _answer(query: Query, value: float) -> Answer:
     )
 
 
-def _needs_start(study: Study, ask: Ask) -> bool:
+def _needs_start(study: Study, ask: TrialRequest) -> bool:
     """Return whether a trial needs another server or process."""
     if not study.measured or not any(axis.name in LOADS for axis in study.space.axes):
         return True
     same_server = study.configuration(study.measured[-1].point) == study.configuration(ask.point)
-    return not same_server or verification.fresh(study, ask)
+    return not same_server or verification.needs_fresh_process(study, ask)
 
 
-def starts(trials: Sequence[Trial]) -> int:
+def count_starts(trials: Sequence[Trial]) -> int:
     """Count the servers or processes started for trials."""
     return sum(trial.seconds > LOOK for trial in trials)
 
 
-def searched(
+def run_search(
     surface: Surface,
     goal: Goal,
-    propose: Callable[[Study], Ask | None],
+    propose: Callable[[Study], TrialRequest | None],
     *,
     seed: int = 0,
     strategy: str = "quick",
@@ -234,14 +236,14 @@ def searched(
     """Search as a sweep does: the default at a few loads, then what is proposed until it ends."""
     source = np.random.default_rng([seed, 20])
     study = study_of(surface, goal, seed=seed, strategy=strategy)
-    while (ask := default_baseline.next_ask(study) or propose(study)) is not None:
-        study = study.add(measured(surface, study, ask, source))
+    while (ask := default_baseline.next_baseline_trial(study) or propose(study)) is not None:
+        study = study.add(simulate_trial(surface, study, ask, source))
     return study
 
 
-def verified(surface: Surface, study: Study) -> Study:
+def verify_best(surface: Surface, study: Study) -> Study:
     """Verify the best candidates, as a sweep does."""
     source = np.random.default_rng([study.seed, 21])
-    while (ask := verification.next_ask(study)) is not None:
-        study = study.add(measured(surface, study, ask, source))
+    while (ask := verification.next_verification_trial(study)) is not None:
+        study = study.add(simulate_trial(surface, study, ask, source))
     return study

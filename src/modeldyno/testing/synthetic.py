@@ -13,7 +13,7 @@ import numpy as np
 
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.search_space import Axis, Point, Space, key
-from modeldyno.testing.surfaces import Surface, clearest, goal_of
+from modeldyno.testing.surfaces import Surface, clearest_bound, make_goal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ NAMES = ("throughput", "latency.mean", "latency.p50", "latency.p99", "process_me
 CORES = 2
 
 
-def served(seed: int) -> Surface:
+def random_server(seed: int) -> Surface:
     """Return a server with instances, batching and a queue delay in a closed loop; odd seeds are small."""
     source = np.random.default_rng([seed, 1])
     if seed % 2:
@@ -81,7 +81,7 @@ def _server(source: np.random.Generator) -> Callable[[Point], list[float]]:
     return evaluate
 
 
-def threaded(seed: int) -> Surface:
+def random_threaded_runtime(seed: int) -> Surface:
     """Return a runtime within a process: threads, batch size, and graph optimization."""
     source = np.random.default_rng([seed, 2])
     axes = (
@@ -93,7 +93,7 @@ def threaded(seed: int) -> Surface:
     return _surface(f"threaded {seed}", Space(axes=axes), default, _runtime(source, axes, 0.1), source)
 
 
-def compiled(seed: int) -> Surface:
+def random_compiled_runtime(seed: int) -> Surface:
     """Return a framework within a process: batch size, threads, compilation and precision."""
     source = np.random.default_rng([seed, 3])
     axes = (
@@ -140,7 +140,11 @@ def _runtime(
     return evaluate
 
 
-FAMILIES: dict[str, Callable[[int], Surface]] = {"served": served, "threaded": threaded, "compiled": compiled}
+FAMILIES: dict[str, Callable[[int], Surface]] = {
+    "served": random_server,
+    "threaded": random_threaded_runtime,
+    "compiled": random_compiled_runtime,
+}
 
 
 def _surface(
@@ -178,12 +182,12 @@ def _goals(rows: np.ndarray, source: np.random.Generator) -> tuple[Goal, ...]:
     memory = _clear_bound(rows, rows[:, 0], 4, 1, source)
     rate = _clear_bound(rows, -rows[:, 3], 0, -1, source)
     return (
-        goal_of(maximize="throughput"),
-        goal_of(maximize="throughput", require=[f"latency.p99 <= {latency}s"]),
-        goal_of(
+        make_goal(maximize="throughput"),
+        make_goal(maximize="throughput", require=[f"latency.p99 <= {latency}s"]),
+        make_goal(
             maximize="throughput", require=[f"latency.p99 <= {latency}s", f"process_memory.max <= {memory}"]
         ),
-        goal_of(minimize="latency.p99", require=[f"throughput >= {rate}"]),
+        make_goal(minimize="latency.p99", require=[f"throughput >= {rate}"]),
     )
 
 
@@ -192,4 +196,4 @@ def _clear_bound(
 ) -> float:
     """Return a bound that noise cannot affect."""
     bounds = np.quantile(rows[:, metric], source.uniform(0.15, 0.85, 12))
-    return float(np.exp(clearest(sign * rows[:, metric], score, sign * bounds) * sign))
+    return float(np.exp(clearest_bound(sign * rows[:, metric], score, sign * bounds) * sign))

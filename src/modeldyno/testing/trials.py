@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.constraints import Answer
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.study.study import Stage, State, Trial
+from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,13 +32,13 @@ def an_answer(query: str, value: float | None, *, error: float = 0.01, **parts: 
 def a_trial(
     point: Mapping[str, KnobValue],
     *answers: Answer,
-    stage: Stage = Stage.SEARCH,
-    state: State = State.DONE,
+    stage: TrialPurpose = TrialPurpose.SEARCH,
+    state: TrialState = TrialState.DONE,
     care: float = 1.0,
     doubts: tuple[str, ...] = (),
 ) -> Trial:
     """Return a trial; a study assigns its number."""
-    failed = state is State.FAILED
+    failed = state is TrialState.FAILED
     return Trial(
         number=0,
         point=dict(point),
@@ -52,7 +52,7 @@ def a_trial(
     )
 
 
-def log(study: Study, trials: Iterable[Trial]) -> Study:
+def add_trials(study: Study, trials: Iterable[Trial]) -> Study:
     """Add trials to a study, numbered and judged as by a sweep."""
     for trial in trials:
         by_query = {answer.query: answer for answer in trial.answers}

@@ -11,19 +11,19 @@ from modeldyno.views.pages import page
 from modeldyno.views.result.blocks import blocks
 from modeldyno.views.result.compression_table import summary
 from modeldyno.views.result.headline import headline
-from modeldyno.views.result.memory_diff import memory_changed
+from modeldyno.views.result.memory_diff import memory_diff_blocks
 from modeldyno.views.result.overview import overview
-from modeldyno.views.view_options import PLAIN, SORTS, Look
+from modeldyno.views.view_options import PLAIN, SORTS, ViewOptions
 
 __all__ = [
     "PLAIN",
     "SORTS",
-    "Look",
+    "ViewOptions",
     "blocks",
     "brief",
     "headline",
     "listing",
-    "memory_changed",
+    "memory_diff_blocks",
     "numbers",
     "overview",
     "page",

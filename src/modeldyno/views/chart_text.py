@@ -6,20 +6,20 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Column, Table
-from modeldyno.core.report.charts import Bins, Forest, Parallel, Plot, Scale, Stack, Tree
+from modeldyno.core.report.charts import AxisScale, Bins, Forest, Parallel, Plot, Stack, Tree
 from modeldyno.core.stats.units import KINDS, format_axis, format_quantity
 from modeldyno.views.text import count, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.report.charts import Effect, Node, Picture, Series
+    from modeldyno.core.report.charts import Effect, Picture, Series, TreeNode
 
 _MOST, _NAMED = 60, 8
 """Most rows of a chart's table, and most series named in a sentence."""
 
 
-def told(picture: Picture) -> str:
+def describe_chart(picture: Picture) -> str:
     """Describe a chart in a sentence: its axes, its range or peak, its marks."""
     match picture:
         case Bins():
@@ -36,7 +36,7 @@ def told(picture: Picture) -> str:
             return _describe_parallel(picture)
 
 
-def numbers(picture: Picture) -> Table | None:
+def chart_numbers(picture: Picture) -> Table | None:
     """Return the numbers of a chart as a table; None if there are too many to read."""
     match picture:
         case Bins():
@@ -58,7 +58,7 @@ def numbers(picture: Picture) -> Table | None:
     return Table(title=picture.title, columns=columns, rows=tuple(rows))
 
 
-def shown(value: float, scale: Scale, digits: int = 3) -> str:
+def format_on_axis(value: float, scale: AxisScale, digits: int = 3) -> str:
     """Format a value as its axis shows it."""
     if scale.categories:
         place = round(value)
@@ -70,9 +70,9 @@ def shown(value: float, scale: Scale, digits: int = 3) -> str:
     )
 
 
-def _range_text(values: Sequence[float], scale: Scale) -> str:
+def _range_text(values: Sequence[float], scale: AxisScale) -> str:
     """Format the range of values: ``low to high``."""
-    ends = dict.fromkeys(shown(end, scale) for end in (min(values), max(values)))
+    ends = dict.fromkeys(format_on_axis(end, scale) for end in (min(values), max(values)))
     return " to ".join(ends)
 
 
@@ -112,7 +112,7 @@ def _describe_plot(picture: Plot) -> str:
     more = len(picture.series) - _NAMED
     parts += [f"and {count(more, 'series', 'series')} more"] if more > 0 else []
     parts += [
-        f"bound {rule.name} at {shown(rule.at, picture.x if rule.vertical else picture.y)}"
+        f"bound {rule.name} at {format_on_axis(rule.at, picture.x if rule.vertical else picture.y)}"
         for rule in picture.rules
     ]
     parts += [f"shaded: {band.name}" for band in picture.bands]
@@ -124,7 +124,7 @@ def _plot_rows(picture: Plot) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         (
             series.name,
             *((series.labels[place] if series.labels else "",) if _has_labels(picture) else ()),
-            shown(x, picture.x),
+            format_on_axis(x, picture.x),
             _value_with_interval(series, place, picture.y),
         )
         for series in picture.series
@@ -138,11 +138,13 @@ def _has_labels(picture: Plot) -> bool:
     return any(series.labels for series in picture.series)
 
 
-def _value_with_interval(series: Series, place: int, scale: Scale) -> str:
-    text = shown(series.y[place], scale)
+def _value_with_interval(series: Series, place: int, scale: AxisScale) -> str:
+    text = format_on_axis(series.y[place], scale)
     if not series.low or not isfinite(series.low[place]) or not isfinite(series.high[place]):
         return text
-    return f"{text} ({shown(series.low[place], scale)} to {shown(series.high[place], scale)})"
+    return (
+        f"{text} ({format_on_axis(series.low[place], scale)} to {format_on_axis(series.high[place], scale)})"
+    )
 
 
 # --- stacks ----------------------------------------------------------------------------------------
@@ -166,7 +168,7 @@ def _describe_stack(picture: Stack) -> str:
 def _stack_rows(picture: Stack) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     part_sizes = [dict(zip(map(round, part.x), part.y, strict=True)) for part in picture.parts]
     rows = [
-        (name, *(shown(part[bar], picture.scale) if bar in part else "—" for part in part_sizes))
+        (name, *(format_on_axis(part[bar], picture.scale) if bar in part else "—" for part in part_sizes))
         for bar, name in enumerate(picture.bars)
     ]
     return ("", *(f"{part.name}>" for part in picture.parts)), rows
@@ -180,12 +182,12 @@ def _describe_tree(picture: Tree) -> str:
     largest = sorted(root.children, key=lambda node: -node.value)[:3]
     named = ", ".join(f"{node.name} ({share(node.value, root.value)})" for node in largest)
     return (
-        f"{picture.scale.label} of {shown(root.value, picture.scale)} in total, "
+        f"{picture.scale.label} of {format_on_axis(root.value, picture.scale)} in total, "
         f"divided among {count(sum(1 for _ in _nodes(root)) - 1, 'part')}; the largest: {named}."
     )
 
 
-def _nodes(node: Node) -> Iterator[Node]:
+def _nodes(node: TreeNode) -> Iterator[TreeNode]:
     yield node
     for child in node.children:
         yield from _nodes(child)
@@ -196,7 +198,8 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 def _describe_forest(picture: Forest) -> str:
     parts = (
-        f"{effect.name} {percent(effect.value)}, {effect.outcome}" for effect in picture.effects[:_NAMED]
+        f"{effect.name} {format_signed_percent(effect.value)}, {effect.outcome}"
+        for effect in picture.effects[:_NAMED]
     )
     more = len(picture.effects) - _NAMED
     rest = f"; and {more} more" if more > 0 else ""
@@ -205,7 +208,13 @@ def _describe_forest(picture: Forest) -> str:
 
 def _forest_rows(picture: Forest) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     rows: list[tuple[str, ...]] = [
-        (effect.name, percent(effect.value), _interval_text(effect), percent(effect.smallest), effect.outcome)
+        (
+            effect.name,
+            format_signed_percent(effect.value),
+            _interval_text(effect),
+            format_signed_percent(effect.smallest),
+            effect.outcome,
+        )
         for effect in picture.effects
     ]
     return ("", "difference>", "95 % interval", "smallest that matters>", "verdict"), rows
@@ -215,15 +224,15 @@ def _interval_text(effect: Effect) -> str:
     if effect.low == -inf and effect.high == inf:
         return "unknown"
     if effect.high == inf:
-        return f"at least {percent(effect.low)}"
+        return f"at least {format_signed_percent(effect.low)}"
     return (
-        f"at most {percent(effect.high)}"
+        f"at most {format_signed_percent(effect.high)}"
         if effect.low == -inf
-        else f"{percent(effect.low)} to {percent(effect.high)}"
+        else f"{format_signed_percent(effect.low)} to {format_signed_percent(effect.high)}"
     )
 
 
-def percent(value: float) -> str:
+def format_signed_percent(value: float) -> str:
     """Format a relative difference in percent, with its sign."""
     digits = 1 if abs(value) < _TENFOLD else 0
     return f"{100 * value:+.{digits}f}%"

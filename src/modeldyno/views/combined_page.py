@@ -20,7 +20,7 @@ class Page:
     blocks: tuple[Block, ...]
 
 
-def together(pages: Sequence[Page]) -> Page:
+def combine_pages(pages: Sequence[Page]) -> Page:
     """Combine pages into one, with a table of their verdicts at the top."""
     names = [page.title for page in pages]
     return Page(

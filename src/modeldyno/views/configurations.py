@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
-from modeldyno.core.report.charts import Plot, Scale, Series
+from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import format_quantity
@@ -24,7 +24,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class ConfigurationRun:
     """A requested configuration with its Result, or why it failed."""
 
     configuration: Mapping[str, Any]
@@ -32,14 +32,14 @@ class Tried:
     failure: str = ""
 
 
-def lay_out(tried: Sequence[Tried]) -> Iterator[Block]:
+def lay_out_configurations(tried: Sequence[ConfigurationRun]) -> Iterator[Block]:
     """Lay out the fastest configuration, the table of all, and the chart of throughput by batch size."""
     yield Notice(severity=Severity.VERDICT, text=summarize(tried))
     yield tabulate(tried)
     yield from draw(tried)
 
 
-def summarize(tried: Sequence[Tried]) -> str:
+def summarize(tried: Sequence[ConfigurationRun]) -> str:
     """Summarize in one sentence: how many configurations, and which has the highest throughput."""
     rates = [(rate, run) for run in tried if (rate := _number(run, "throughput", "mean")) is not None]
     whole = count(len(tried), "configuration")
@@ -50,7 +50,7 @@ def summarize(tried: Sequence[Tried]) -> str:
     return f"{whole}; {describe(best.configuration)} has the highest throughput, {shown}."
 
 
-def tabulate(tried: Sequence[Tried]) -> Table:
+def tabulate(tried: Sequence[ConfigurationRun]) -> Table:
     """Tabulate the configurations in the given order, with point estimates or the failure."""
     titles = ["configuration", *(f"{m}.{s}" if s != "mean" else m for m, s in _COLUMNS), "failure"]
     ends = {titles[0], titles[-1]}
@@ -68,7 +68,7 @@ def tabulate(tried: Sequence[Tried]) -> Table:
     )
 
 
-def draw(tried: Sequence[Tried]) -> Iterator[Plot]:
+def draw(tried: Sequence[ConfigurationRun]) -> Iterator[Plot]:
     """Draw throughput by batch size, one line per setting of the other knobs; nothing for a single size."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for run in tried:
@@ -81,8 +81,8 @@ def draw(tried: Sequence[Tried]) -> Iterator[Plot]:
         return
     yield Plot(
         title="Throughput by batch size",
-        x=Scale(label=BATCH_SIZE.name, logarithmic=True),
-        y=Scale(label="throughput", unit="1/s"),
+        x=AxisScale(label=BATCH_SIZE.name, logarithmic=True),
+        y=AxisScale(label="throughput", unit="1/s"),
         series=tuple(
             Series(name=name, x=tuple(x for x, _ in sorted(points)), y=tuple(y for _, y in sorted(points)))
             for name, points in lines.items()
@@ -99,7 +99,7 @@ def _is_batch(name: str) -> bool:
     return name in {BATCH_SIZE.name, *BATCH_SIZE.aliases}
 
 
-def _number(run: Tried, metric: str, statistic: str) -> float | None:
+def _number(run: ConfigurationRun, metric: str, statistic: str) -> float | None:
     measurement = None if run.result is None else run.result.find(metric)
     if measurement is None:
         return None
@@ -110,6 +110,6 @@ def _number(run: Tried, metric: str, statistic: str) -> float | None:
     )
 
 
-def _figure(run: Tried, metric: str, statistic: str) -> str:
+def _figure(run: ConfigurationRun, metric: str, statistic: str) -> str:
     number, measurement = _number(run, metric, statistic), run.result and run.result.find(metric)
     return "—" if number is None or not measurement else format_quantity(number, measurement.row.unit, 3)

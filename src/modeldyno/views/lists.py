@@ -14,7 +14,15 @@ from modeldyno.core.result.failure_kinds import KINDS
 from modeldyno.core.result.scopes import scopes
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
-from modeldyno.views.text import amount, count, joined, moment, number, plain, short
+from modeldyno.views.text import (
+    amount,
+    count,
+    format_measurement,
+    format_utc,
+    join_nonempty,
+    number,
+    shorten_ids,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +60,7 @@ def numbers(*results: Result, modules: bool = True) -> Table:
     return Table(title="Numbers", columns=columns, rows=cells)
 
 
-def filled(table: Table) -> Table:
+def drop_empty_columns(table: Table) -> Table:
     """Drop the columns that are empty in every row."""
     used = [at for at in range(len(table.columns)) if any(row[at] for row in table.rows)]
     return replace(
@@ -138,11 +146,11 @@ def listing(entries: Sequence[Entry]) -> Table:
     rows = tuple(
         (
             name,
-            moment(entry.created)[:16],
+            format_utc(entry.created)[:16],
             _name_with_tags(entry),
             shorten(_without_name(entry), _SUMMARY_CHARS),
         )
-        for entry, name in zip(entries, short([entry.id for entry in entries]), strict=True)
+        for entry, name in zip(entries, shorten_ids([entry.id for entry in entries]), strict=True)
     )
     return Table(title="", columns=columns, rows=rows)
 
@@ -153,12 +161,12 @@ def conclusions(entries: Sequence[ConclusionEntry]) -> Table:
     rows = tuple(
         (
             name,
-            moment(entry.created)[:16],
+            format_utc(entry.created)[:16],
             _KINDS.get(entry.kind, entry.kind),
             shorten(clean(entry.name), _NAME_CHARS),
             shorten(clean(entry.headline), _SUMMARY_CHARS),
         )
-        for entry, name in zip(entries, short([entry.id for entry in entries]), strict=True)
+        for entry, name in zip(entries, shorten_ids([entry.id for entry in entries]), strict=True)
     )
     return Table(title="", columns=columns, rows=rows)
 
@@ -187,11 +195,11 @@ def brief(result: Result) -> str:
         batch = result.job.config.get(BATCH_SIZE.name)
         median = format_quantity(latency.value.statistic("p50"), latency.row.unit, 3)
         rate = result.find("throughput")
-        at = joined(clean(result.job.backend), "" if batch is None else f"batch {batch}")
-        return f"{at}: {joined(median, plain(rate) if rate else '')}"
+        at = join_nonempty(clean(result.job.backend), "" if batch is None else f"batch {batch}")
+        return f"{at}: {join_nonempty(median, format_measurement(rate) if rate else '')}"
     parameters, macs = result.find("parameters"), result.find("macs")
-    size = "" if parameters is None else f"{plain(parameters)} parameters"
-    return joined(size, "" if macs is None else _macs(macs)) or "nothing measured"
+    size = "" if parameters is None else f"{format_measurement(parameters)} parameters"
+    return join_nonempty(size, "" if macs is None else _macs(macs)) or "nothing measured"
 
 
 def _macs(macs: Measurement) -> str:

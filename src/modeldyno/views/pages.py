@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.advice.rules import findings
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table
 from modeldyno.views.advice.findings import findings_of
-from modeldyno.views.rerun_command import command
+from modeldyno.views.rerun_command import rerun_command_line
 from modeldyno.views.result import charts, memory
 from modeldyno.views.result.blocks import doubts, failures, latencies, verdicts
 from modeldyno.views.result.devices import devices
@@ -20,15 +20,15 @@ from modeldyno.views.result.headline import verdict
 from modeldyno.views.result.layers import layers
 from modeldyno.views.result.operators import operations
 from modeldyno.views.result.provenance import footer
-from modeldyno.views.result.regions import is_of_regions, regions
+from modeldyno.views.result.regions import is_region_profile, regions
 from modeldyno.views.result.served import breakdown
 from modeldyno.views.result.static import inspection, reservations
 from modeldyno.views.result.table import MEASURED, results
 from modeldyno.views.result.tiles import tiles
 from modeldyno.views.result.tokens import generation
-from modeldyno.views.result.totals import looked_at
+from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import unit_of_work
-from modeldyno.views.view_options import Look
+from modeldyno.views.view_options import ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.knob import Knob
 
-WHOLE = Look(depth=8)
+WHOLE = ViewOptions(depth=8)
 """A page shows the layer tree down to this depth."""
 
 
@@ -47,15 +47,15 @@ def page(result: Result, judgements: Sequence[Judgement] = (), knobs: Sequence[K
     yield from parts(result, judgements)
     if findings(result, knobs):
         yield from _section("What to try", findings_of(result, knobs), 1)
-    yield from making(result, judgements, knobs=knobs)
+    yield from measurement_section(result, judgements, knobs=knobs)
 
 
 def summary(result: Result, judgements: Sequence[Judgement] = ()) -> Iterator[Block]:
     """Lay out the essentials of a Result: verdict, doubts, figures, and how it was measured."""
     yield from _opening_blocks(result, judgements)
-    figures = inspection(result, WHOLE) if looked_at(result) else results(result, judgements)
+    figures = inspection(result, WHOLE) if is_inspection(result) else results(result, judgements)
     yield from _section("Results", (*figures, *latencies(result)), 1)
-    yield from making(result, judgements)
+    yield from measurement_section(result, judgements)
 
 
 def _opening_blocks(result: Result, judgements: Sequence[Judgement]) -> Iterator[Block]:
@@ -69,22 +69,22 @@ def _opening_blocks(result: Result, judgements: Sequence[Judgement]) -> Iterator
 
 def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 1) -> Iterator[Block]:
     """Lay out the figures of a Result under headings of a level; empty sections are left out."""
-    if looked_at(result):
+    if is_inspection(result):
         yield from _section("What it costs", inspection(result, WHOLE), level)
         return
-    if is_of_regions(result):
+    if is_region_profile(result):
         yield from _section("Where the time goes", regions(result), level)
         return
     unit = unit_of_work(result)
     yield from _section(
-        "Results", (*results(result, judgements), *latencies(result), *charts.course(result)), level
+        "Results", (*results(result, judgements), *latencies(result), *charts.call_timeline(result)), level
     )
     yield from _section(
         f"Where the time of a {unit} goes",
         (
-            *charts.account([(unit, result)]),
+            *charts.request_stage_chart([(unit, result)]),
             *breakdown(result),
-            *charts.layers(result),
+            *charts.layer_chart(result),
             *layers(result, WHOLE),
             *charts.roofline(result),
             *operations(result),
@@ -94,7 +94,7 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
     )
     yield from _section(
         "Where the memory goes",
-        (*charts.memory(result), *memory.sizes(result), *memory.contents(result)),
+        (*charts.memory_chart(result), *memory.sizes(result), *memory.contents(result)),
         level,
     )
     yield from _section(
@@ -102,7 +102,7 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
     )
 
 
-def making(
+def measurement_section(
     result: Result, judgements: Sequence[Judgement] = (), *, level: int = 1, knobs: Sequence[Knob] = ()
 ) -> Iterator[Block]:
     """Lay out how a Result was measured and the command that repeats it, without knobs at their default."""
@@ -114,10 +114,10 @@ def making(
     defaults = {knob.name: (knob.default, knob.usual) for knob in knobs}
     config = {name: value for name, value in result.job.config.items() if value not in defaults.get(name, ())}
     shortened = replace(result, job=replace(result.job, config=config))
-    yield again(command(shortened, [judgement.constraint for judgement in judgements]))
+    yield repeat_notice(rerun_command_line(shortened, [judgement.constraint for judgement in judgements]))
 
 
-def again(line: str) -> Notice:
+def repeat_notice(line: str) -> Notice:
     """Show the command that repeats the measurement of a document."""
     return Notice(severity=Severity.NOTE, text="to repeat it, run", log=line)
 

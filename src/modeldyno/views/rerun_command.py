@@ -12,8 +12,8 @@ from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
-from modeldyno.views.result.totals import looked_at
-from modeldyno.views.study.rows import word
+from modeldyno.views.result.totals import is_inspection
+from modeldyno.views.study.rows import format_knob_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,23 +28,32 @@ if TYPE_CHECKING:
 _TIMES = {"min_time", "max_time", "timeout"}
 
 
-def command(result: Result, bounds: Sequence[Constraint] = ()) -> str:
+def rerun_command_line(result: Result, bounds: Sequence[Constraint] = ()) -> str:
     """Return the command line that repeats a measurement, with its `bounds` as ``--require``.
 
     What the command line cannot express, such as a live Python object, appears by its name.
     """
     job = result.job
-    words = ["modeldyno", _subcommand(result), str(job.model), *_options(job, inspected=looked_at(result))]
+    words = [
+        "modeldyno",
+        _subcommand(result),
+        str(job.model),
+        *_options(job, inspected=is_inspection(result)),
+    ]
     words += [part for bound in bounds for part in ("--require", str(bound))]
     return shlex.join(words)
 
 
-def sweeping(study: Study) -> str:
+def sweep_command(study: Study) -> str:
     """Return the command line that repeats a study from its beginning."""
     job = study.job
     words = ["modeldyno", "sweep", str(job.model), "--backend", job.backend]
     words += [part for axis in study.space.axes for part in ("--space", str(axis))]
-    words += [part for name, value in study.settings.items() for part in ("--set", f"{name}={word(value)}")]
+    words += [
+        part
+        for name, value in study.settings.items()
+        for part in ("--set", f"{name}={format_knob_value(value)}")
+    ]
     words += _goal_options(study.goal)
     words += ["--strategy", study.strategy, "--seed", str(study.seed)]
     return shlex.join(words)
@@ -59,7 +68,7 @@ def _goal_options(goal: Goal) -> list[str]:
 
 
 def _subcommand(result: Result) -> str:
-    if looked_at(result):
+    if is_inspection(result):
         return "inspect"
     return "profile" if result.job.load is None else "load"
 
@@ -69,9 +78,9 @@ def _options(job: Job, *, inspected: bool) -> Iterator[str]:
     if not inspected:
         yield from ("--backend", job.backend)
         for name, value in job.config.items():
-            yield from ("--set", f"{name}={word(value)}")
+            yield from ("--set", f"{name}={format_knob_value(value)}")
     for spec in job.inputs:
-        yield from ("--input", asked(spec))
+        yield from ("--input", format_input_option(spec))
     defaults = default_probes(job.inspection.mode, served=job.load is not None)
     if not inspected and job.probes != defaults:
         yield from ("--probe", ",".join(job.probes))
@@ -87,7 +96,7 @@ def _options(job: Job, *, inspected: bool) -> Iterator[str]:
         yield "--trust"
 
 
-def asked(spec: InputSpec) -> str:
+def format_input_option(spec: InputSpec) -> str:
     """Format an input as ``--input`` takes it."""
     name = f"{spec.name}=" if spec.name else ""
     if spec.source or spec.shape is None:

@@ -41,7 +41,7 @@ def number(measurement: Measurement) -> tuple[float, Interval | None]:
     return measurement.value, measurement.interval
 
 
-def plain(measurement: Measurement) -> str:
+def format_measurement(measurement: Measurement) -> str:
     """Format a measurement without its interval."""
     value, interval = number(measurement)
     return estimate(value, interval, measurement.row.unit)[0]
@@ -52,7 +52,7 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def interrupted(result: Result, rounds: int) -> str:
+def interruption_prefix(result: Result, rounds: int) -> str:
     """Return ``Interrupted after N rounds; `` as a prefix for the verdict; empty if not interrupted."""
     was_interrupted = any(doubt.code == "interrupted" for doubt in result.doubts)
     return f"Interrupted after {count(rounds, 'round')}; " if was_interrupted and rounds else ""
@@ -63,12 +63,12 @@ def unit_of_work(result: Result) -> str:
     return "call" if result.job.load is None else "request"
 
 
-def joined(*parts: str) -> str:
+def join_nonempty(*parts: str) -> str:
     """Join the non-empty parts with commas."""
     return ", ".join(filter(None, parts))
 
 
-def short(ids: Sequence[str]) -> list[str]:
+def shorten_ids(ids: Sequence[str]) -> list[str]:
     """Shorten ids to the length that keeps them distinct, at least six characters."""
     longest = max(map(len, ids), default=_SHORT)
     enough = (size for size in range(_SHORT, longest) if len({text[:size] for text in ids}) == len({*ids}))
@@ -79,7 +79,7 @@ def short(ids: Sequence[str]) -> list[str]:
 _SHORT = 6
 
 
-def moment(created: str) -> str:
+def format_utc(created: str) -> str:
     """Format a UTC time to the second."""
     return created[:19].replace("T", " ") + " UTC"
 
@@ -109,9 +109,9 @@ def share(part: float, whole: float) -> str:
 _LEAST = 0.05
 
 
-def sized(sizes: Mapping[str, int]) -> str:
+def list_sizes(sizes: Mapping[str, int]) -> str:
     """List input sizes by name: ``batch 8, seq 128``; the batch comes first."""
-    return ", ".join(f"{clean(name)} {sizes[name]:,}" for name in ordered(sizes))
+    return ", ".join(f"{clean(name)} {sizes[name]:,}" for name in batch_first(sizes))
 
 
 def analysed_at(result: Result) -> str:
@@ -120,7 +120,7 @@ def analysed_at(result: Result) -> str:
     shapes = [(spec.name, spec.shape) for spec in result.inputs if spec.shape]
     fixed = all(isinstance(size, int) for _, shape in shapes for size in shape)
     if sizes or not result.outline or not fixed or len(shapes) > _SHAPES:
-        return sized(sizes)
+        return list_sizes(sizes)
     return ", ".join(f"{clean(name)}={'x'.join(map(str, shape))}" for name, shape in shapes)
 
 
@@ -128,22 +128,22 @@ _SHAPES = 2
 """Most input shapes that a sentence names."""
 
 
-def ordered(names: Iterable[str]) -> list[str]:
+def batch_first(names: Iterable[str]) -> list[str]:
     """Sort dimension names: the batch first, the others in their given order."""
     return sorted(names, key=lambda name: name != BATCH)
 
 
-def ending(text: str, limit: int) -> str:
+def keep_ending(text: str, limit: int) -> str:
     """Shorten text from the left to at most `limit` characters; paths differ at their end."""
     return text if len(text) <= limit else f"…{text[len(text) - limit + 1 :]}"
 
 
-def called(results: Sequence[Result]) -> tuple[str, ...]:
+def short_model_names(results: Sequence[Result]) -> tuple[str, ...]:
     """Return names of models short enough for column titles; equal names are numbered."""
     names = [clean(result.name) or "the model" for result in results]
     shortened = [shorten(name, _NAME) for name in names]
     if len(set(shortened)) < len(set(names)):  # they begin alike
-        shortened = [ending(name, _NAME) for name in names]
+        shortened = [keep_ending(name, _NAME) for name in names]
     return tuple(
         f"{shorten(name, _NAME - 4)} ({place})" if shortened.count(name) > 1 else name
         for place, name in enumerate(shortened, 1)
@@ -153,7 +153,7 @@ def called(results: Sequence[Result]) -> tuple[str, ...]:
 _NAME = 18
 
 
-def lasting(seconds: float) -> str:
+def format_rough_duration(seconds: float) -> str:
     """Write how long something takes: to the second below ten minutes, so that a limit is told as given."""
     if seconds < 100:  # noqa: PLR2004 - below, minutes tell too little
         return f"{seconds:.0f} s"

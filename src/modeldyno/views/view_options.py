@@ -9,7 +9,7 @@ SORTS = ("order", "macs", "parameters", "flops", "weight_bytes", "bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ViewOptions:
     """Which modules and operators to show."""
 
     depth: int | None = None
@@ -22,4 +22,4 @@ class Look:
     """Whether to list every operator."""
 
 
-PLAIN = Look()
+PLAIN = ViewOptions()

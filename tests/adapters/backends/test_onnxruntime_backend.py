@@ -138,9 +138,9 @@ def test_knob_without_effect_is_refused() -> None:
 def test_text_goes_in_and_out(tmp_path: Path) -> None:
     """Strings can be fed, and come back."""
     feed = {"words": np.array(["one", "two"], dtype=object)}
-    assert outputs(models.text(tmp_path), feed)["y"].tolist() == ["one", "two"]
+    assert outputs(models.string_model(tmp_path), feed)["y"].tolist() == ["one", "two"]
     with pytest.raises(RequestError, match="io_binding does not support text"):
-        outputs(models.text(tmp_path), feed, io_binding=True)
+        outputs(models.string_model(tmp_path), feed, io_binding=True)
 
 
 @pytest.mark.parametrize("bound", [False, True])

@@ -204,7 +204,7 @@ def test_what_is_between_fused_nodes_belongs_to_what_takes_it() -> None:
         ],
         "g", [], [],
     )  # fmt: skip
-    found = onnxruntime_layers.places(original, rewritten)
+    found = onnxruntime_layers.find_node_origins(original, rewritten)
 
     assert found.scopes == {"reshape_token_1": "fc", "gemm_token_2": "fc", "reshape_token_3": "fc"}
     assert found.known == {"/fc/Linear", ""}
@@ -227,7 +227,7 @@ def test_the_body_of_a_loop_is_part_of_it() -> None:
         event("inner", 12, 3, "Add", 1), event("inner", 16, 3, "Add", 1), event("loop", 10, 10, "Loop", 0),
         event("after", 21, 5, "Relu", 2),
     ]  # fmt: skip
-    names = onnxruntime_layers._NodeNamer(onnxruntime_layers.Places())
+    names = onnxruntime_layers._NodeNamer(onnxruntime_layers.NodeOrigins())
     spans = onnxruntime_layers._spans(events, 1e-4, names, everything)
 
     assert [(span.path, span.parent) for span in spans] == [
@@ -274,7 +274,7 @@ def test_a_graph_that_cannot_be_saved_leaves_names_to_tell(tmp_path: Path) -> No
     broken.write_bytes(b"\xff\xff")
 
     for path in (models.mlp(tmp_path), broken):
-        assert onnxruntime_layers._places(start, path) == onnxruntime_layers.Places()
+        assert onnxruntime_layers._places(start, path) == onnxruntime_layers.NodeOrigins()
 
 
 def test_the_cost_of_profiling_is_what_it_adds_to_a_node(

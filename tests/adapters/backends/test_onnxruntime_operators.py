@@ -11,7 +11,7 @@ import pytest
 
 from modeldyno.adapters.backends.onnxruntime import backend, operators
 from modeldyno.adapters.loaders import onnx as loader
-from modeldyno.core.result.trace_data import Happening
+from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.interfaces import HasFlow, HasOperators
@@ -46,7 +46,7 @@ def test_each_node_is_told_once_a_call(tmp_path: Path, io_binding: bool) -> None
 
     assert len(found.times) == 2
     assert sorted(names) == sorted(2 * ["Add", "MatMul", "MatMul", "Relu"])
-    assert {o.kind for o in found.occurrences} == {Happening.OPERATOR}
+    assert {o.kind for o in found.occurrences} == {EventKind.OPERATOR}
     assert all(o.self_time == o.total_time >= 0 for o in found.occurrences)
     assert {o.shapes for o in found.occurrences if o.name == "MatMul"} == {
         "3x4",
@@ -101,14 +101,14 @@ def test_kernels_belong_to_the_node_that_launched_them() -> None:
 
     assert (node.name, node.scope, node.allocated) == ("MatMul", "fc", 24.0)
     assert [node.self_time, node.device_time] == pytest.approx([4e-6, 8e-6])
-    assert (copy.name, copy.kind, copy.scope, copy.allocated) == ("MemcpyToHost", Happening.TRANSFER, "", 0.0)
+    assert (copy.name, copy.kind, copy.scope, copy.allocated) == ("MemcpyToHost", EventKind.TRANSFER, "", 0.0)
     assert [(o.kind, o.scope) for o in (gemm, memcpy)] == [
-        (Happening.KERNEL, "fc"),
-        (Happening.TRANSFER, "fc"),
+        (EventKind.KERNEL, "fc"),
+        (EventKind.TRANSFER, "fc"),
     ]
     assert [gemm.device_time, memcpy.device_time] == pytest.approx([7e-6, 1e-6])
 
 
 def test_shapes_are_those_of_the_inputs() -> None:
     """Scalars have none."""
-    assert operators.shapes([{"float": [3, 4]}, {"int64": []}, {"float": [4]}]) == "3x4, 4"
+    assert operators.format_shapes([{"float": [3, 4]}, {"int64": []}, {"float": [4]}]) == "3x4, 4"

@@ -10,12 +10,12 @@ import pytest
 
 from modeldyno import plugins
 from modeldyno.adapters.backends import openai
-from modeldyno.core.load.server_stats import Account
+from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.interfaces import CanSend, Form, HasServerStats, Model
-from modeldyno.loadgen.single_request import once
+from modeldyno.loadgen.single_request import send_once
 from modeldyno.servers.server_process import ServerFailed
 from modeldyno.testing.backends import DeclaredSuite
 
@@ -99,7 +99,7 @@ def test_the_metrics_of_vllm_are_an_account(script: str) -> None:
     """A server that tells of its work in vLLM's way has an account."""
     with openai.open(llama(), config({"command": f"{script} yes {{port}} {{model}}"})) as session:
         assert isinstance(session, HasServerStats)
-        assert session.account() == Account(requests=3, queue=1.5)
+        assert session.account() == ServerCounters(requests=3, queue=1.5)
 
 
 def test_requests_are_text(script: str) -> None:
@@ -163,7 +163,7 @@ def test_a_tiny_llama_behind_transformers_serve(tmp_path: Path) -> None:
     with backend.open(model, config({"max_tokens": 8})) as session:
         assert isinstance(session, CanSend)
         target = session.target([{"prompt": np.array(["a few words"], dtype=object)}])
-        reply = once(target)
+        reply = send_once(target)
         assert reply.status == 200
         assert set(session.arrays(reply)) == {"text"}
         assert 0 < plugins.client("openai").tokens(reply) <= 8

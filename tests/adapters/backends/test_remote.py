@@ -13,34 +13,34 @@ import pytest
 from modeldyno import plugins
 from modeldyno.adapters.backends import remote
 from modeldyno.core.load.request_target import Endpoint
-from modeldyno.core.load.server_stats import Account
+from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import CanCall, CanSend, Form, HasServerStats, Model
-from modeldyno.loadgen.driver_pool import once
-from modeldyno.profiling.resolve_model import reference
-from modeldyno.testing.server import serving
+from modeldyno.loadgen.driver_pool import send_once
+from modeldyno.profiling.resolve_model import resolve_reference
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from modeldyno.testing.server import Running
+    from modeldyno.testing.server import RunningServer
 
 FEED = {"x": np.arange(8, dtype="float32").reshape(2, 4)}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
+def server() -> Iterator[RunningServer]:
     """A server that gives back what it is sent, over every protocol of HTTP."""
-    with serving("--tokens", "3", "--pace", "0.0005") as running:
+    with serve_in_subprocess("--tokens", "3", "--pace", "0.0005") as running:
         yield running
 
 
-def at(server: Running, rest: str) -> Model:
+def at(server: RunningServer, rest: str) -> Model:
     """Load a model of the server by its URL."""
-    ref = reference(f"http://127.0.0.1:{server.port}{rest}")
+    ref = resolve_reference(f"http://127.0.0.1:{server.port}{rest}")
     return plugins.loader(ref.scheme).load(ref, seed=0, trust=False)
 
 
@@ -68,11 +68,11 @@ def session(model: Model, **settings: Any) -> Iterator[Any]:
 
 class TestProtocols:
     @pytest.mark.parametrize("settings", [{}, {"binary": "false"}, {"binary": "true"}])
-    def test_kserve(self, server: Running, settings: dict[str, str]) -> None:
+    def test_kserve(self, server: RunningServer, settings: dict[str, str]) -> None:
         """An answer of the Open Inference Protocol gives back what was sent, in JSON and as raw bytes."""
         with session(at(server, "#echo"), **settings) as opened:
             target = opened.target([FEED])
-            (found,) = opened.arrays(once(target)).values()
+            (found,) = opened.arrays(send_once(target)).values()
 
         assert found.tolist() == FEED["x"].tolist()
         assert (b"Inference-Header-Content-Length" in target.messages[0]) == (
@@ -80,47 +80,47 @@ class TestProtocols:
         )
 
     @pytest.mark.parametrize("form", ["row", "columnar"])
-    def test_tensorflow(self, server: Running, form: str) -> None:
+    def test_tensorflow(self, server: RunningServer, form: str) -> None:
         """An answer of TensorFlow Serving's REST gives back what was sent."""
         with session(at(server, "#echo,protocol=tensorflow-http"), format=form) as opened:
-            (found,) = opened.arrays(once(opened.target([FEED]))).values()
+            (found,) = opened.arrays(send_once(opened.target([FEED]))).values()
 
         assert found.tolist() == FEED["x"].tolist()
 
-    def test_torchserve(self, server: Running) -> None:
+    def test_torchserve(self, server: RunningServer) -> None:
         """An answer of TorchServe gives back the inputs by name."""
         with session(at(server, "#echo,protocol=torchserve")) as opened:
-            assert opened.arrays(once(opened.target([FEED])))["x"].tolist() == FEED["x"].tolist()
+            assert opened.arrays(send_once(opened.target([FEED])))["x"].tolist() == FEED["x"].tolist()
 
     @pytest.mark.parametrize("endpoint", ["completions", "chat"])
     @pytest.mark.parametrize("stream", ["true", "false"])
-    def test_openai(self, server: Running, endpoint: str, stream: str) -> None:
+    def test_openai(self, server: RunningServer, endpoint: str, stream: str) -> None:
         """Text and tokens of OpenAI's protocol, streamed and whole."""
         settings = {"endpoint": endpoint, "stream": stream, "max_tokens": "5"}
         with session(at(server, "#echo,protocol=openai"), **settings) as opened:
             target = opened.target([{"prompt": np.array(["hello world"], object)}])
-            reply = once(target)
+            reply = send_once(target)
 
             assert len(opened.arrays(reply)["text"][0].split()) == 5
             assert plugins.client("openai").tokens(reply) == 5
             assert target.stream == (stream == "true")
 
     @pytest.mark.parametrize("stream", ["true", "false"])
-    def test_the_tokens_of_a_prompt(self, server: Running, stream: str) -> None:
+    def test_the_tokens_of_a_prompt(self, server: RunningServer, stream: str) -> None:
         """They are those that the server counts; nobody tells them of what is no text."""
         with session(at(server, "#echo,protocol=openai"), stream=stream) as opened:
             target = opened.target([{"prompt": np.array(["one two three"], object)}])
             assert target.counted
-            assert opened.prompt_tokens(once(target)) == 3
+            assert opened.prompt_tokens(send_once(target)) == 3
         with session(at(server, "#echo")) as opened:
-            assert opened.prompt_tokens(once(opened.target([FEED]))) == -1
+            assert opened.prompt_tokens(send_once(opened.target([FEED]))) == -1
 
-    def test_a_model_that_is_not_there(self, server: Running) -> None:
+    def test_a_model_that_is_not_there(self, server: RunningServer) -> None:
         """An answer that there is no such thing tells what there is, where the server lists it."""
         model = at(server, "#echo,protocol=openai")
         lost = replace(model, value=replace(model.value, path="/nowhere", model="nope"))
         with session(lost) as opened:
-            reply = once(opened.target([{"prompt": np.array(["a"], object)}]))
+            reply = send_once(opened.target([{"prompt": np.array(["a"], object)}]))
             with pytest.raises(
                 ValueError, match=r"404: no .* here; perhaps .* no model 'nope'; check the name"
             ):
@@ -135,10 +135,10 @@ class TestProtocols:
         with session(gone) as opened, pytest.raises(ValueError, match="no model 'net'"):
             opened.arrays(reply)
 
-    def test_plain(self, server: Running) -> None:
+    def test_plain(self, server: RunningServer) -> None:
         """A plain URL is asked as it is."""
         with session(at(server, "#protocol=http")) as opened:
-            assert bytes(opened.arrays(once(opened.target([{}])))["body"]) == b"ok"
+            assert bytes(opened.arrays(send_once(opened.target([{}])))["body"]) == b"ok"
 
 
 class TestBodies:
@@ -216,20 +216,20 @@ class TestKnobs:
 
 
 class TestAccount:
-    def test_a_server_that_counts_gives_its_account(self, server: Running) -> None:
+    def test_a_server_that_counts_gives_its_account(self, server: RunningServer) -> None:
         """The counters of a server grow by what was sent between two looks, and by no more."""
         with session(at(server, "#echo")) as opened:
             target, counting = opened.target([FEED]), opened
             assert isinstance(counting, HasServerStats)
             before = counting.account()
             for _ in range(3):
-                once(target)
+                send_once(target)
             added = counting.account().since(before)
 
-        assert isinstance(added, Account)
+        assert isinstance(added, ServerCounters)
         assert (added.requests, added.failures) == (3, 0)
 
-    def test_a_server_that_does_not_count_gives_none(self, server: Running) -> None:
+    def test_a_server_that_does_not_count_gives_none(self, server: RunningServer) -> None:
         """Protocols without statistics, and servers that refuse them, have no account."""
         for model in (at(server, "#echo,protocol=torchserve"), elsewhere("kserve-http")):
             with session(model) as opened:
@@ -237,7 +237,7 @@ class TestAccount:
 
     def test_an_account_that_fails_later_is_an_os_error(self) -> None:
         """A server that is gone by the time of the second look is an OSError, as for any lost connection."""
-        with serving() as running, session(at(running, "#echo")) as opened:
+        with serve_in_subprocess() as running, session(at(running, "#echo")) as opened:
             os.kill(running.pid, signal.SIGKILL)
             os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
             with pytest.raises(OSError, match=f"127.0.0.1:{running.port}"):

@@ -9,7 +9,7 @@ import pytest
 
 from modeldyno import plugins
 from modeldyno.adapters.backends.served import base, mlserver
-from modeldyno.adapters.backends.served.model_files import Deployed
+from modeldyno.adapters.backends.served.model_files import DeployedModel
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.model_ref import ModelRef
@@ -47,7 +47,7 @@ def test_the_settings_of_the_server() -> None:
         "config.debug": "true",
     }
     config = configure(mlserver.knobs, settings)
-    found = Deployed(file="model.onnx", runtime="onnxruntime", inputs=(FREE, TEXT), outputs=(FREE,))
+    found = DeployedModel(file="model.onnx", runtime="onnxruntime", inputs=(FREE, TEXT), outputs=(FREE,))
     made = mlserver._files("m", found, config, {"http": 1, "grpc": 2, "metrics": 3}, Path("/place"))
     server, model = (json.loads(made[name]) for name in ("settings.json", "model-settings.json"))
     assert (server["host"], server["http_port"], server["parallel_workers"]) == ("127.0.0.1", 1, 0)
@@ -62,9 +62,9 @@ def test_batches_that_cannot_be() -> None:
     """A wait without a batch, and a batch of a model that has none, are refused."""
     with pytest.raises(RequestError, match="no effect without max_batch"):
         mlserver.check(configure(mlserver.knobs, {"queue_delay": 5000}))
-    fixed = Deployed(file="model.onnx", runtime="onnxruntime", inputs=(TEXT,), outputs=(FREE,))
+    fixed = DeployedModel(file="model.onnx", runtime="onnxruntime", inputs=(TEXT,), outputs=(FREE,))
     with pytest.raises(RequestError, match=r"cannot be batched.* t 1 -> x \[batch, 4\]"):
-        base.gatherable(fixed, configure(mlserver.knobs, {"max_batch": 4}))
+        base.check_batchable(fixed, configure(mlserver.knobs, {"max_batch": 4}))
 
 
 def test_an_engine_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

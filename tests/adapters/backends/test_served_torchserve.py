@@ -9,7 +9,7 @@ import pytest
 
 from modeldyno import plugins
 from modeldyno.adapters.backends.served import torchserve
-from modeldyno.adapters.backends.served.model_files import Deployed
+from modeldyno.adapters.backends.served.model_files import DeployedModel
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.model_ref import ModelRef
@@ -42,7 +42,7 @@ class TestDeclared(DeclaredSuite):
 def files(settings: dict[str, KnobValue]) -> dict[str, str]:
     """Give the files of a server."""
     config = configure(torchserve.knobs, settings)
-    found = Deployed(file="model.onnx", runtime="onnxruntime", inputs=(SPEC,), outputs=(SPEC,))
+    found = DeployedModel(file="model.onnx", runtime="onnxruntime", inputs=(SPEC,), outputs=(SPEC,))
     return torchserve._files("m", found, config, PORTS, Path("/place"))
 
 
@@ -91,7 +91,7 @@ def test_what_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(MissingExtra, match="apt-get install -y openjdk-17-jre-headless"):
-        install.java()
+        install.find_java()
 
 
 @pytest.mark.engine

@@ -19,12 +19,12 @@ import pytest
 
 from modeldyno import plugins
 from modeldyno.core.load.request_target import Transport
-from modeldyno.core.load.server_stats import Account
+from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
 from modeldyno.interfaces import CanSend, Feed, HasServerStats, Model
-from modeldyno.loadgen.single_request import once
+from modeldyno.loadgen.single_request import send_once
 from modeldyno.servers import triton as engine
 from modeldyno.servers.server_process import ServerFailed, http_ready
 from modeldyno.testing.backends import DeclaredSuite, ServingSuite
@@ -77,7 +77,7 @@ def test_a_session_of_a_server_of_ours(program: str) -> None:
         assert (target.protocol, target.transport, len(target.messages)) == ("kserve-grpc", Transport.GRPC, 3)
         assert target.port == session.server.ports["grpc"]
         assert session.software == {"triton": "0.0.1"}
-        assert session.account() == Account(
+        assert session.account() == ServerCounters(
             requests=4,
             failures=1,
             samples=6,
@@ -201,7 +201,7 @@ def test_a_full_triton_uses_its_own_backend(program: str) -> None:
     place = Path(program).parent.parent / "backends" / "onnxruntime"
     place.mkdir(parents=True)
     (place / "libtriton_onnxruntime.so").write_text("")
-    found = engine.program(program)
+    found = engine.find_tritonserver(program)
     assert found.has("onnxruntime")
     assert not found.has("tensorrt")
     with opened({"program": program, "runtime": "python"}) as session:
@@ -254,16 +254,18 @@ def test_weights_go_with_the_file(tmp_path: Path) -> None:
 
 def test_the_command_line_of_a_container(tmp_path: Path) -> None:
     """Only the loopback is published, devices are asked for where one is wanted, and it removes itself."""
-    made = engine.Container(image="image:1", label="mine", device="cuda:1")
-    words = engine.container(made, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3}, ["--log-verbose=1"])
+    made = engine.TritonContainer(image="image:1", label="mine", device="cuda:1")
+    words = engine.container_command(
+        made, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3}, ["--log-verbose=1"]
+    )
     assert words[:4] == ["docker", "run", "--rm", "--init"]
     assert "--publish=127.0.0.1:1:8000" in words
     assert words[words.index("--gpus") + 1] == "device=1"
     assert words[words.index("--volume") + 1] == f"{tmp_path}:/models:ro"
     assert words[words.index("image:1") + 1] == "tritonserver"
     assert words[-1] == "--log-verbose=1"
-    cpu = engine.Container(image="image:1", label="mine", device="cpu")
-    assert "--gpus" not in engine.container(cpu, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3})
+    cpu = engine.TritonContainer(image="image:1", label="mine", device="cpu")
+    assert "--gpus" not in engine.container_command(cpu, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3})
 
 
 @pytest.mark.parametrize("container", engine.CONTAINERS)
@@ -450,7 +452,7 @@ def test_two_models_of_one_triton_answer() -> None:
     config = configure(plugins.backend("triton").knobs, {"protocol": "grpc", "max_batch": 4})
     with opened({}) as home, home.host(named("second"), config) as guest:
         for session in (home, guest, guest):
-            reply = once(session.target([{"image": np.zeros((1, 1, 8, 8), "float32")}]))
+            reply = send_once(session.target([{"image": np.zeros((1, 1, 8, 8), "float32")}]))
             assert session.arrays(reply)["scores"].shape == (1, 10)
         assert (home.account().requests, guest.account().requests) == (1, 2)
 
@@ -462,7 +464,7 @@ def test_a_running_triton_loads_and_unloads() -> None:
         url = f"http://127.0.0.1:{home.server.ports['http']}"
         with opened({"server": url, "grpc_port": home.server.ports["grpc"], "max_batch": 4}) as session:
             name = session.endpoint.model
-            reply = once(session.target([{"image": np.zeros((1, 1, 8, 8), "float32")}]))
+            reply = send_once(session.target([{"image": np.zeros((1, 1, 8, 8), "float32")}]))
             assert session.arrays(reply)["scores"].shape == (1, 10)
             deadline = time.monotonic() + 5  # Triton counts a request after it has answered it
             while not session.account().requests and time.monotonic() < deadline:

@@ -17,7 +17,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.loadgen.single_request import once
+from modeldyno.loadgen.single_request import send_once
 from modeldyno.profiling import request, resolve_model
 from modeldyno.servers import pbtxt, triton, triton_config, triton_repository_reader
 from modeldyno.testing.loaders import LoaderSuite
@@ -106,7 +106,7 @@ def test_an_ensemble_is_found_with_its_models(tmp_path: Path) -> None:
     assert [(each.name, each.shape, each.dtype) for each in model.inputs] == [("X", ("batch", 2), "float32")]
     assert list(model.value.configs) == ["both", "double", "increment"]
     assert loaded(tmp_path, "other").identity.digest != model.identity.digest
-    assert str(resolve_model.reference(f"{tmp_path}#other")) == f"repository:{tmp_path}#other"
+    assert str(resolve_model.resolve_reference(f"{tmp_path}#other")) == f"repository:{tmp_path}#other"
     before = model.identity.digest
     (tmp_path / "double" / "1" / "model.py").write_text(CODE.format(formula="array * 3"))
     assert loaded(tmp_path).identity.digest != before
@@ -180,11 +180,11 @@ def test_a_model_that_is_no_repository_has_no_parts(tmp_path: Path) -> None:
     digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
     model = plugins.loader("onnx").load(ModelRef(scheme="onnx", locator=str(digits)), seed=0, trust=False)
     with pytest.raises(RequestError, match="models of a repository with composing models"):
-        triton_ensembles.put(model, tmp_path, {"calls": "a"}, native=False)
+        triton_ensembles.write_models(model, tmp_path, {"calls": "a"}, native=False)
     own = loaded(repository(tmp_path / "models"), "double").value
-    assert list(own.with_called(["other"]).configs) == ["double", "other"]
+    assert list(own.with_called_models(["other"]).configs) == ["double", "other"]
     with pytest.raises(RequestError, match="has no model 'absent'"):
-        own.with_called(["absent"])
+        own.with_called_models(["absent"])
 
 
 @pytest.mark.parametrize(
@@ -204,27 +204,29 @@ def test_a_model_that_is_no_repository_has_no_parts(tmp_path: Path) -> None:
 )
 def test_the_text_of_a_configuration_is_read(text: str, config: dict[str, Any]) -> None:
     """Scalars, lists, messages and maps, however they are written."""
-    assert pbtxt.parsed(text) == config
+    assert pbtxt.parse_pbtxt(text) == config
 
 
 @pytest.mark.parametrize("text", ["a: ", "a {", "{", "a: }", "a: [1", "1: 2", 'a: "x'])
 def test_what_is_no_configuration_is_refused(text: str) -> None:
     """Nothing is guessed."""
     with pytest.raises(RequestError):
-        pbtxt.parsed(text)
+        pbtxt.parse_pbtxt(text)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     """The writer and the reader agree."""
     for config in loaded(repository(tmp_path)).value.configs.values():
-        assert pbtxt.parsed(triton_config.text(config)) == config
+        assert pbtxt.parse_pbtxt(triton_config.to_pbtxt(config)) == config
 
 
 def test_entries_are_written_under_other_configurations(tmp_path: Path) -> None:
     """Files are links to the user's own, whose configuration stays as it is."""
     folder = repository(tmp_path / "models")
     found = loaded(folder).value
-    triton_repository_reader.write(tmp_path / "made", found, {**found.configs, "double": {"name": "double"}})
+    triton_repository_reader.write_repository(
+        tmp_path / "made", found, {**found.configs, "double": {"name": "double"}}
+    )
 
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["both", "double", "increment"]
     assert (tmp_path / "made" / "both" / "1").is_dir()
@@ -261,7 +263,7 @@ def test_a_backend_that_the_server_lacks_is_told_before_it_is_started(tmp_path: 
     )
     (folder / "double" / "1" / "model.onnx").write_bytes(b"")
     found = loaded(folder, "double").value
-    lacking = triton.Program(path="tritonserver", backends=tmp_path)
+    lacking = triton.TritonProgram(path="tritonserver", backends=tmp_path)
     wanted = r"backend 'onnxruntime', which tritonserver lacks; .*: modeldyno sweep .*double/1/model\.onnx"
     with pytest.raises(RequestError, match=wanted):
         triton_backend._need_backends(found, lacking)
@@ -288,7 +290,7 @@ def test_an_ensemble_is_served_with_the_knobs_of_its_models(tmp_path: Path) -> N
     backend = plugins.backend(made.backend)
     with ExitStack() as stack:
         session: Any = stack.enter_context(backend.open(loaded(tmp_path), made.config))
-        reply = once(session.target([{"X": np.ones((1, 2), "float32")}]))
+        reply = send_once(session.target([{"X": np.ones((1, 2), "float32")}]))
         assert session.arrays(reply)["Y"].tolist() == [[3.0, 3.0]]
         assert counted(session) == 1
         assert [text.count("count: 2") for _, text in session.files] == [0, 1, 0]
@@ -327,7 +329,7 @@ def test_a_model_that_calls_others_by_code_is_served_with_their_knobs(tmp_path: 
     backend = plugins.backend(made.backend)
     with ExitStack() as stack:
         session: Any = stack.enter_context(backend.open(loaded(tmp_path, "caller"), made.config))
-        reply = once(session.target([{"X": np.ones((1, 2), "float32")}]))
+        reply = send_once(session.target([{"X": np.ones((1, 2), "float32")}]))
         assert session.arrays(reply)["Y"].tolist() == [[3.0, 3.0]]
         several = [text for _, text in session.files if "count: 2" in text]
         assert ['name: "double"' in text for text in several] == [True]

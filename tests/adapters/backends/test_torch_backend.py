@@ -16,7 +16,7 @@ from modeldyno.adapters.loaders import live_object as objects
 from modeldyno.adapters.loaders import torch_weights
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.static.weights import tally
+from modeldyno.core.static.weights import weight_measurements
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.interfaces import Feed, HasAllocator, Model
@@ -248,7 +248,9 @@ class TestPrecision:
 
         backend._quantise(module)
 
-        found = {(m.metric, m.scope): m.value for m in tally(torch_weights.weights(module))}
+        found = {
+            (m.metric, m.scope): m.value for m in weight_measurements(torch_weights.list_weights(module))
+        }
         assert found["parameters", ""] == 65_536
         assert 65_536 <= float(str(found["weight_bytes", ""])) < 70_000
         assert ("weight_bytes", "int8") in found

@@ -233,7 +233,7 @@ def test_what_is_called_is_what_the_session_calls() -> None:
 
     with torch.inference_mode():
         tensors = {"input_ids": torch.tensor(read(module)["input_ids"])}
-        list(torch_generate.decoding(Compiled(), tensors, 4).tokens())
+        list(torch_generate.prepare_decoding(Compiled(), tensors, 4).tokens())
 
     assert [call["input_ids"].shape[1] for call in calls] == [PROMPT, 1, 1, 1]
     assert all(call["use_cache"] for call in calls)

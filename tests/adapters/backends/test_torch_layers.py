@@ -21,7 +21,7 @@ from modeldyno.adapters.backends.torch import layers as torch_layers
 from modeldyno.adapters.loaders import live_object as objects
 from modeldyno.core.result.trace_data import Span
 from modeldyno.core.spec.knob import configure
-from modeldyno.core.trace.layer_times import Toll, attribute
+from modeldyno.core.trace.layer_times import HookOverhead, attribute_module_times
 from modeldyno.interfaces import HasLayers
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def watched(
     """Give the spans of the last of some calls, and the doubts."""
     with (
         torch.inference_mode(),
-        torch_layers.watching(module, lambda: module(*inputs), CPU, named) as layers,
+        torch_layers.watch_modules(module, lambda: module(*inputs), CPU, named) as layers,
     ):
         for _ in range(calls):
             layers.call()
@@ -149,7 +149,7 @@ def test_a_module_may_call_itself() -> None:
     spans, _ = watched(outer, torch.zeros(1, 4))
 
     assert [path for path, _ in shape_of(spans)] == ["", "0", "0.step", "0", "0.step", "0", "0.step"]
-    parts = {p.layer.path: p for p in attribute([spans], [1.0], Toll()).parts}
+    parts = {p.layer.path: p for p in attribute_module_times([spans], [1.0], HookOverhead()).parts}
     assert parts["0"].times[0] == pytest.approx(spans[1].end - spans[1].begin)
     assert parts["0.step"].layer.calls == 3
 
@@ -225,7 +225,7 @@ def test_a_span_without_an_end_ends_with_what_is_around_it() -> None:
     parts = [SimpleNamespace(paths=(path,), kind="") for path in ("a", "a.b")]
     whole = Span(path="", kind="", begin=0.0, end=9.0)
 
-    spans = torch_layers.nested([(0, 1.0), (1, 2.0), (~0, 3.0), (~1, 4.0), (1, 5.0)], parts, whole)
+    spans = torch_layers.nest_spans([(0, 1.0), (1, 2.0), (~0, 3.0), (~1, 4.0), (1, 5.0)], parts, whole)
 
     assert [(span.path, span.begin, span.end) for span in spans] == [
         ("", 0.0, 9.0), ("a", 1.0, 3.0), ("a.b", 2.0, 3.0), ("a.b", 5.0, 9.0),
@@ -245,7 +245,7 @@ def test_hooks_are_gone_afterwards_and_those_of_others_stay() -> None:
     with pytest.raises(RuntimeError, match="shapes"):
         watched(module, torch.zeros(3, 5))
     assert hooks_of(module) == before
-    with pytest.raises(ZeroDivisionError), torch_layers.watching(module, int, CPU, everything):
+    with pytest.raises(ZeroDivisionError), torch_layers.watch_modules(module, int, CPU, everything):
         raise ZeroDivisionError
     assert hooks_of(module) == before
 
@@ -260,7 +260,7 @@ def test_calls_in_between_are_not_watched() -> None:
 
     before = hooks_of(module), len(modules._global_forward_hooks)
     for named in (everything, lambda path, _kind: path == "outer"):
-        with torch_layers.watching(module, looked, CPU, named) as layers:
+        with torch_layers.watch_modules(module, looked, CPU, named) as layers:
             layers.call()
             seen, run[:] = run[-1], []
             looked()
@@ -273,7 +273,7 @@ def test_hooks_that_all_modules_have_show_on_none() -> None:
     module = nn.Sequential(nn.Linear(4, 4))
     found: list[int] = []
     module.append(Seeing(module, found))
-    with torch_layers.watching(module, lambda: module(torch.zeros(1, 4)), CPU, everything) as layers:
+    with torch_layers.watch_modules(module, lambda: module(torch.zeros(1, 4)), CPU, everything) as layers:
         layers.call()
         (spans,) = layers.spans(0)
 
@@ -300,14 +300,14 @@ def test_the_cost_is_scaled_to_the_model_within_bounds(monkeypatch: pytest.Monke
     module = nn.Sequential(nn.ReLU(), nn.ReLU())
     run = partial(module, torch.zeros(4))
     parts = torch_layers._parts(module, everything)
-    toll = Toll(inside=1.0, outside=2.0)
+    toll = HookOverhead(inside=1.0, outside=2.0)
     for extra, expected in ((13.5, 1.5), (90.0, 2.0), (-5.0, 1.0)):  # of three modules, the whole among them
         times = cycle([10.0 + extra, 10.0])
         monkeypatch.setattr(hook_overhead, "_seconds", lambda run, times=times: (run(), next(times))[1])
-        found = hook_overhead.in_place(toll, run, parts)
-        assert found == Toll(inside=expected, outside=2 * expected)
+        found = hook_overhead.scale_hook_cost(toll, run, parts)
+        assert found == HookOverhead(inside=expected, outside=2 * expected)
     monkeypatch.setattr(hook_overhead, "_TIME_LIMIT", 0.0)
-    assert hook_overhead.in_place(toll, run, parts) == toll
+    assert hook_overhead.scale_hook_cost(toll, run, parts) == toll
 
 
 def test_others_hooks_are_part_of_the_module() -> None:
@@ -323,7 +323,7 @@ def test_others_hooks_are_part_of_the_module() -> None:
 
     marks: list[tuple[int, Any]] = []
     with ExitStack() as stack:
-        torch_hooks.hook(torch_layers._parts(module, everything), Clock().stamp, marks, stack)
+        torch_hooks.add_hooks(torch_layers._parts(module, everything), Clock().stamp, marks, stack)
         module(torch.zeros(1))
 
     assert order == ["ours", "their enter", "their leave", "ours"]
@@ -390,11 +390,11 @@ def test_modules_whose_code_is_called_past_them_are_told() -> None:
 
 def test_the_cost_of_watching_is_measured() -> None:
     """A pair of hooks costs something, and far less than a millisecond."""
-    with torch.inference_mode(), torch_layers.watching(Block(), int, CPU, everything) as layers:
+    with torch.inference_mode(), torch_layers.watch_modules(Block(), int, CPU, everything) as layers:
         assert layers.toll.whole == 0  # nothing was called, so nothing is to be taken off
     module = Block()
     given = torch.zeros(1, 4)
-    with torch_layers.watching(module, lambda: module(given), CPU, everything) as layers:
+    with torch_layers.watch_modules(module, lambda: module(given), CPU, everything) as layers:
         assert 0 < layers.toll.whole < 1e-3
 
 
@@ -446,9 +446,9 @@ def test_on_a_device_the_time_is_that_of_its_events(monkeypatch: pytest.MonkeyPa
     """Every mark is an event in the queue; the whole is what the caller waits for."""
     device = Device()
     monkeypatch.setattr(torch, "fake", SimpleNamespace(Event=device.event()), raising=False)
-    monkeypatch.setattr(hook_overhead, "filler", lambda *_: None)
+    monkeypatch.setattr(hook_overhead, "make_filler", lambda *_: None)
     module = Block()
-    with torch_layers.watching(module, lambda: module(torch.zeros(1, 4)), device, everything) as layers:  # type: ignore[arg-type]
+    with torch_layers.watch_modules(module, lambda: module(torch.zeros(1, 4)), device, everything) as layers:  # type: ignore[arg-type]
         layers.call()
         (spans,) = layers.spans(0)
 
@@ -461,9 +461,9 @@ def test_hooks_on_a_busy_device_cost_what_their_events_cost(monkeypatch: pytest.
     """While there is work in the queue, the host's time is no part of the cost."""
     device, filled = Device(), []
     monkeypatch.setattr(torch, "fake", SimpleNamespace(Event=device.event()), raising=False)
-    clock = hook_overhead.clock(device)  # type: ignore[arg-type]
+    clock = hook_overhead.device_clock(device)  # type: ignore[arg-type]
 
-    toll = hook_overhead.measured(clock, lambda: filled.append(1))
+    toll = hook_overhead.measure_hook_cost(clock, lambda: filled.append(1))
 
     assert filled
     assert device.synchronised == len(filled)
@@ -473,4 +473,4 @@ def test_hooks_on_a_busy_device_cost_what_their_events_cost(monkeypatch: pytest.
 
 def test_the_host_needs_no_filling() -> None:
     """On the CPU the host's time is what is measured."""
-    assert hook_overhead.filler(int, [], CPU) is None
+    assert hook_overhead.make_filler(int, [], CPU) is None

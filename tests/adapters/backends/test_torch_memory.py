@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from modeldyno.adapters.backends.torch import backend
 from modeldyno.adapters.backends.torch import memory as torch_memory
 from modeldyno.adapters.loaders import live_object as objects
-from modeldyno.core.result.static_data import Held
+from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.trace import allocations
-from modeldyno.core.trace.allocations import Category, Recorded
+from modeldyno.core.trace.allocations import AllocationRecord, Category
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import HasMemory, Model
 from modeldyno.testing.allocations import recorded_peak
@@ -40,7 +40,9 @@ def lent(module: nn.Module, example: Any = None) -> Model:
     return objects.load(objects.offer(module, example=example), seed=0, trust=False)
 
 
-def watched(module: nn.Module, feed: dict[str, Any], times: int = 1, **settings: Any) -> list[Recorded]:
+def watched(
+    module: nn.Module, feed: dict[str, Any], times: int = 1, **settings: Any
+) -> list[AllocationRecord]:
     """Watch calls in a session, after one that is not watched."""
     with backend.open(lent(module), configure(backend.knobs, {**CPU, **settings})) as session:
         session.prepare(feed)()
@@ -89,7 +91,7 @@ def test_a_session_has_memory() -> None:
 def test_the_peak_and_who_made_it(*, inference_mode: bool) -> None:
     """The sum holds what the second and third made, and its own; weights and inputs stand beside."""
     (call,) = watched(Chain(), FEED, inference_mode=inference_mode)
-    found = allocations.peak(call)
+    found = allocations.find_allocated_peak(call)
     assert found.bytes == 3 * ONE
     assert found.scope == ""
     assert {(held.scope, held.role): held.bytes for held in found.held} == {
@@ -109,7 +111,7 @@ def test_after_the_call_nothing_is_held() -> None:
     assert sum(event.bytes for event in call.events) == 0
     assert times == sorted(times)
     assert 0 <= times[0] <= call.seconds
-    assert all(block.end is not None for block in allocations.blocks(call))
+    assert all(block.end is not None for block in allocations.pair_memory_blocks(call))
 
 
 def test_workspace_is_told_from_activations() -> None:
@@ -122,7 +124,7 @@ def test_workspace_is_told_from_activations() -> None:
             )
 
     (call,) = watched(Product(), {"x": numbers(2, 8, 16)})
-    found = allocations.blocks(call)
+    found = allocations.pair_memory_blocks(call)
     assert {block.category for block in found} == {Category.ACTIVATIONS, Category.WORKSPACE}
     assert (
         sum(block.bytes for block in found if block.category is Category.ACTIVATIONS)
@@ -181,10 +183,10 @@ def test_a_leak_is_seen_and_named() -> None:
             self.kept.append(self.square(x))
             return x + 1
 
-    found = allocations.growth(watched(Keeper(), FEED, times=5))
+    found = allocations.find_memory_growth(watched(Keeper(), FEED, times=5))
     assert found is not None
     assert (found.bytes, found.steady) == (ONE, True)
-    assert found.left == (Held(scope="square", role="", bytes=ONE),)
+    assert found.left == (MemoryItem(scope="square", role="", bytes=ONE),)
 
 
 def test_circles_of_references_are_no_leak() -> None:
@@ -198,7 +200,7 @@ def test_circles_of_references_are_no_leak() -> None:
 
     gc.disable()
     try:
-        found = allocations.growth(watched(Circle(), FEED, times=4))
+        found = allocations.find_memory_growth(watched(Circle(), FEED, times=4))
     finally:
         gc.enable()
     assert found is not None
@@ -220,7 +222,7 @@ def test_the_peak_is_that_of_the_allocators_own_record(name: str) -> None:
         prepared()
         truth = recorded_peak(prepared)
         with session.allocations(feed) as call:
-            found = allocations.peak(call())
+            found = allocations.find_allocated_peak(call())
     assert found.bytes == truth
     assert {held.scope for held in found.held if held.role == "activations"} - {""}
 
@@ -229,8 +231,8 @@ def test_weights_are_counted_once() -> None:
     """A shared storage belongs to the first that has it; buffers are weights, too."""
     module = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4))
     module[1].weight = module[0].weight
-    found = {held.scope: 0 for held in torch_memory.weights(module)}
-    for held in torch_memory.weights(module):
+    found = {held.scope: 0 for held in torch_memory.weight_holdings(module)}
+    for held in torch_memory.weight_holdings(module):
         found[held.scope] += held.bytes
     assert found == {"0": 64, "2": 4 * 16 + 8}
 
@@ -263,8 +265,8 @@ def test_inputs_are_counted_as_they_lie_on_the_device() -> None:
 def test_a_device_whose_allocator_tells_nothing_is_refused() -> None:
     """In one sentence, rather than with a peak of zero."""
     with pytest.raises(RequestError, match="allocator on mps does not report"):
-        torch_memory.check("mps:0")
-    torch_memory.check("cuda:1")
+        torch_memory.check_reporting_device("mps:0")
+    torch_memory.check_reporting_device("cuda:1")
 
 
 # --- a tree that is made up, as a device would give it ---------------------------------------------------
@@ -297,10 +299,13 @@ def operator(name: str, begin: int, *children: Any, number: int = -1, scope: str
 
 
 def read(
-    *roots: Any, device: str = "cuda:0", notes: Any = None, tell: Callable[..., Recorded] = torch_memory.told
-) -> Recorded:
+    *roots: Any,
+    device: str = "cuda:0",
+    notes: Any = None,
+    tell: Callable[..., AllocationRecord] = torch_memory.read_allocations,
+) -> AllocationRecord:
     """Read a tree."""
-    return tell(roots, notes or torch_memory.Notes(), torch.device(device), ())
+    return tell(roots, notes or torch_memory.CallStages(), torch.device(device), ())
 
 
 def test_a_device_tells_its_reserve_and_only_of_itself() -> None:
@@ -319,7 +324,7 @@ def test_a_device_tells_its_reserve_and_only_of_itself() -> None:
     (found,) = call.events
     assert found.time == pytest.approx(1.001e-6)
     assert (found.address, found.bytes, found.operator) == (7, 512, 1)
-    assert allocations.peak(call).fragmentation == 0.75
+    assert allocations.find_allocated_peak(call).fragmentation == 0.75
     assert call.seconds == pytest.approx(8e-6)
 
 
@@ -372,7 +377,7 @@ def test_ranges_of_the_users_own_are_no_operators() -> None:
 
 def test_stages_bring_their_categories() -> None:
     """What is copied are inputs, what the optimiser takes is workspace; gradients are named as it begins."""
-    notes = torch_memory.Notes()
+    notes = torch_memory.CallStages()
     notes.addresses["optimizer"] = (Category.GRADIENTS, frozenset({2}))
     notes.addresses["never"] = (Category.GRADIENTS, frozenset({2}))
     call = read(
@@ -384,7 +389,7 @@ def test_stages_bring_their_categories() -> None:
         ),
         notes=notes,
     )  # fmt: skip
-    assert {block.bytes: str(block.category) for block in allocations.blocks(call)} == {
+    assert {block.bytes: str(block.category) for block in allocations.pair_memory_blocks(call)} == {
         10: "inputs", 20: "gradients", 30: "workspace",
     }  # fmt: skip
     assert list(call.stages) == ["copy", "backward", "optimizer"]

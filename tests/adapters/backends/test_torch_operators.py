@@ -21,9 +21,9 @@ from torch.nn.modules import module as modules
 from modeldyno.adapters.backends.torch import backend, dataflow, module_ranges
 from modeldyno.adapters.backends.torch import operators as torch_operators
 from modeldyno.adapters.loaders import live_object as objects
-from modeldyno.core.result.trace_data import Happening
+from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.spec.knob import configure
-from modeldyno.core.trace.redundant_ops import wastes
+from modeldyno.core.trace.redundant_ops import find_redundant_ops
 from modeldyno.interfaces import HasFlow, HasOperators
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ class Net(nn.Module):
 def watched(module: Any, *args: Any, calls: int = 1, trace: Path | None = None) -> WatchedCalls:
     """Watch calls of a module."""
     with torch.inference_mode():
-        return torch_operators.watched(partial(module, *args), module, CPU, calls, trace)
+        return torch_operators.watch_operators(partial(module, *args), module, CPU, calls, trace)
 
 
-def names(found: WatchedCalls, scope: str, kind: Happening = Happening.OPERATOR) -> list[str]:
+def names(found: WatchedCalls, scope: str, kind: EventKind = EventKind.OPERATOR) -> list[str]:
     """Name what happened in one module."""
     return [o.name for o in found.occurrences if o.scope == scope and o.kind is kind]
 
@@ -116,8 +116,8 @@ class TestOperators:
         """A range that the model's own code names stands apart from operators, in its module."""
         found = watched(Net().eval(), torch.ones(3, 4))
 
-        assert names(found, "block", Happening.RANGE) == ["mine", "mine"]
-        assert {o.name for o in found.occurrences if o.kind is Happening.RANGE} == {"mine"}
+        assert names(found, "block", EventKind.RANGE) == ["mine", "mine"]
+        assert {o.name for o in found.occurrences if o.kind is EventKind.RANGE} == {"mine"}
 
     def test_nvtx_ranges_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Ranges pushed to NVTX show, too, and still reach NVTX; a pop too many does no harm."""
@@ -137,7 +137,7 @@ class TestOperators:
 
         found = watched(Marked(), torch.ones(2))
 
-        assert names(found, "", Happening.RANGE) == ["step"]
+        assert names(found, "", EventKind.RANGE) == ["step"]
         assert told == ["step", "pop", "pop"]
         assert (torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop) == (push, pop)
 
@@ -160,8 +160,8 @@ class TestOperators:
         before = (len(modules._global_forward_hooks), len(modules._global_forward_pre_hooks))
         run = partial(module, torch.ones(1))
         ways: dict[str, Callable[[], object]] = {
-            "flow": lambda: dataflow.flow(run, module, CPU),
-            "operators": lambda: torch_operators.watched(run, module, CPU, 1, None),
+            "flow": lambda: dataflow.record_flow(run, module, CPU),
+            "operators": lambda: torch_operators.watch_operators(run, module, CPU, 1, None),
         }
         with pytest.raises(ZeroDivisionError):
             ways[way]()
@@ -177,8 +177,8 @@ class TestOperators:
 
         assert found.hidden
         assert {o.scope for o in found.occurrences} == {""}
-        assert dataflow.flow(partial(net, torch.ones(3, 4)), net, CPU) is None
-        assert module_ranges.eager(lambda x: x) is None
+        assert dataflow.record_flow(partial(net, torch.ones(3, 4)), net, CPU) is None
+        assert module_ranges.eager_module(lambda x: x) is None
 
     def test_scripted_parts_are_seen(self) -> None:
         """A ScriptModule runs no hooks within itself: its operators are its own, by their bare names."""
@@ -187,7 +187,7 @@ class TestOperators:
         net = nn.Sequential(nn.Identity(), part)
 
         assert "aten::linear" in names(watched(net, torch.ones(3, 4)), "1")
-        flow = dataflow.flow(partial(net, torch.ones(3, 4)), net, CPU)
+        flow = dataflow.record_flow(partial(net, torch.ones(3, 4)), net, CPU)
         assert flow is not None
         assert {step.scope for step in flow.steps if step.name.startswith("aten::")} == {"1"}
 
@@ -202,7 +202,7 @@ class TestOperators:
 
         assert "aten::addmm" in names(found, "block.fc")
         assert flow is not None
-        assert wastes(flow) == ()
+        assert find_redundant_ops(flow) == ()
 
 
 class TestTrace:
@@ -268,13 +268,13 @@ class TestDevice:
     def test_device_time_is_told_once(self, events: list[Any]) -> None:
         """A kernel belongs to the operator that launched it; ranges that the device repeats are none."""
         found = torch_operators.occurrences(events)
-        by_kind = {kind: sum(o.device_time for o in found if o.kind is kind) * 1e6 for kind in Happening}
+        by_kind = {kind: sum(o.device_time for o in found if o.kind is kind) * 1e6 for kind in EventKind}
 
-        assert by_kind[Happening.OPERATOR] == pytest.approx(35)
-        assert by_kind[Happening.KERNEL] == pytest.approx(30)
-        assert by_kind[Happening.TRANSFER] == pytest.approx(5)
-        assert by_kind[Happening.RANGE] == 0
-        assert [(o.name, o.scope) for o in found if o.kind is Happening.KERNEL] == [("gemm", "fc")]
+        assert by_kind[EventKind.OPERATOR] == pytest.approx(35)
+        assert by_kind[EventKind.KERNEL] == pytest.approx(30)
+        assert by_kind[EventKind.TRANSFER] == pytest.approx(5)
+        assert by_kind[EventKind.RANGE] == 0
+        assert [(o.name, o.scope) for o in found if o.kind is EventKind.KERNEL] == [("gemm", "fc")]
         assert next(o for o in found if o.name == "aten::addmm").device_time == pytest.approx(30e-6)
         assert next(o for o in found if o.name == "aten::linear").device_time == 0
 
@@ -286,7 +286,7 @@ class TestDevice:
         assert found["aten::addmm"].self_time == pytest.approx(30e-6)
         assert found["aten::copy_"].self_time == pytest.approx(15e-6)
         wait = found["cudaStreamSynchronize"]
-        assert (wait.kind, wait.scope) == (Happening.SYNCHRONISATION, "")
+        assert (wait.kind, wait.scope) == (EventKind.SYNCHRONISATION, "")
         assert wait.self_time == pytest.approx(15e-6)
         assert "cudaDeviceSynchronize" not in found
 
@@ -311,7 +311,7 @@ class TestDevice:
         foreign = event("gemm", 400, 430, id=8, **gpu)
         found = torch_operators.occurrences([*events, launch, triton, foreign])
 
-        kernels = [o for o in found if o.kind is Happening.KERNEL]
+        kernels = [o for o in found if o.kind is EventKind.KERNEL]
         assert [(o.name, o.scope) for o in kernels] == [("gemm", "fc"), ("triton_add", "fc")]
         assert [o.device_time for o in kernels] == pytest.approx([30e-6, 12e-6])
 
@@ -329,7 +329,7 @@ class TestDevice:
         call = event("module: ", 0, 100, is_user_annotation=True)
         graph = event("## Call CompiledFxGraph f ##", 10, 60, call, is_user_annotation=True)
         (found,) = torch_operators.occurrences([call, graph])
-        assert found.kind is Happening.OPERATOR
+        assert found.kind is EventKind.OPERATOR
 
     def test_waits_and_events_of_a_device_tell_the_time_of_steps(
         self, monkeypatch: pytest.MonkeyPatch
@@ -356,7 +356,7 @@ class TestDevice:
                 return x.clone() * x.sum().item()
 
         module = Copying()
-        flow = dataflow.flow(partial(module, torch.ones(2, 3)), module, place)
+        flow = dataflow.record_flow(partial(module, torch.ones(2, 3)), module, place)
         assert flow is not None
         steps = {step.name: step for step in flow.steps}
 
@@ -367,7 +367,7 @@ class TestDevice:
 
     def test_shapes_are_short(self) -> None:
         """Tensors, lists of tensors, and arguments that are none."""
-        assert torch_operators.shapes([[8, 128], [], [[2, 3], [4]], [1]]) == "8x128, [2x3, 4], 1"
+        assert torch_operators.format_shapes([[8, 128], [], [[2, 3], [4]], [1]]) == "8x128, [2x3, 4], 1"
 
 
 # --- what is needless ------------------------------------------------------------------------------
@@ -382,9 +382,9 @@ def test_what_was_planted_is_found(name: str, mode: Any) -> None:
     module, args = planted.build()
     module.eval()
     with mode():
-        flow = dataflow.flow(partial(module, *args), module, CPU)
+        flow = dataflow.record_flow(partial(module, *args), module, CPU)
     assert flow is not None
-    (found,) = wastes(flow)
+    (found,) = find_redundant_ops(flow)
 
     assert (found.kind, found.scope) == (planted.kind, planted.scope)
     assert found.time >= 0  # on the host, what a device would wait for may be no operator at all
@@ -401,10 +401,10 @@ def test_what_is_needed_is_not_flagged(name: str) -> None:
     module, args, kwargs = FRUGAL[name]()
     module.eval()
     with torch.inference_mode():
-        flow = dataflow.flow(partial(module, *args, **kwargs), module, CPU)
+        flow = dataflow.record_flow(partial(module, *args, **kwargs), module, CPU)
 
     assert flow is not None
-    assert wastes(flow) == ()
+    assert find_redundant_ops(flow) == ()
 
 
 def test_a_needless_copy_names_the_line_of_the_user() -> None:
@@ -416,9 +416,9 @@ def test_a_needless_copy_names_the_line_of_the_user() -> None:
             return y
 
     module = Copying(nn.Linear(2, 2))
-    flow = dataflow.flow(partial(module, torch.ones(3, 2)), module, CPU)
+    flow = dataflow.record_flow(partial(module, torch.ones(3, 2)), module, CPU)
     assert flow is not None
-    (waste,) = wastes(flow)
+    (waste,) = find_redundant_ops(flow)
     (line,) = [step.line for step in flow.steps if step.name == "torch.nn.functional.linear"]
     assert waste.line == line == f"test_torch_operators.py:{Copying.forward.__code__.co_firstlineno + 1}"
 
@@ -432,9 +432,9 @@ def test_memory_without_storage_is_passed_over() -> None:
             return y
 
     module = Sparse()
-    flow = dataflow.flow(partial(module, torch.ones(3, 2)), module, CPU)
+    flow = dataflow.record_flow(partial(module, torch.ones(3, 2)), module, CPU)
     assert flow is not None
-    assert [waste.name for waste in wastes(flow)] == ["Tensor.clone"]
+    assert [waste.name for waste in find_redundant_ops(flow)] == ["Tensor.clone"]
 
 
 def named(run: Callable[[Tensor], Tensor]) -> tuple[str, bool]:
@@ -445,7 +445,7 @@ def named(run: Callable[[Tensor], Tensor]) -> tuple[str, bool]:
             return run(x)
 
     module = Moving()
-    flow = dataflow.flow(partial(module, torch.ones(3, 2)), module, CPU)
+    flow = dataflow.record_flow(partial(module, torch.ones(3, 2)), module, CPU)
     assert flow is not None
     (step,) = [step for step in flow.steps if step.name.endswith((".to", ".cpu", ".type_as"))]
     return step.place, step.literal
@@ -473,9 +473,9 @@ def test_what_is_transformed_is_passed_over() -> None:
             return y.clone() + 1
 
     module = Mapping()
-    flow = dataflow.flow(partial(module, torch.ones(3, 2)), module, CPU)
+    flow = dataflow.record_flow(partial(module, torch.ones(3, 2)), module, CPU)
     assert flow is not None
-    assert [(waste.name, waste.calls) for waste in wastes(flow)] == [("Tensor.clone", 1.0)]
+    assert [(waste.name, waste.calls) for waste in find_redundant_ops(flow)] == [("Tensor.clone", 1.0)]
 
 
 def test_modules_of_others_are_not_the_models() -> None:

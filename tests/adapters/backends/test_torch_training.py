@@ -116,7 +116,7 @@ def test_gradients_and_state_are_told_by_module(session: Any) -> None:
         if held.role == Category.OPTIMIZER:
             state[held.scope] += held.bytes
     gradients = dict.fromkeys(sizes, 0)
-    for block in allocations.blocks(call):
+    for block in allocations.pair_memory_blocks(call):
         if block.category is Category.GRADIENTS:
             gradients[block.scope] += block.bytes
     assert gradients == {name: 4 * size for name, size in sizes.items()}
@@ -127,7 +127,7 @@ def test_a_watched_step_ends_as_it_began(session: Any) -> None:
     """Nothing stays; its stages follow each other, and its peak lies in one of them."""
     with session.training((FEED,), "adamw") as training:
         call = training.watched()
-    found = allocations.peak(call)
+    found = allocations.find_allocated_peak(call)
     spans = list(call.stages.values())
     assert list(call.stages) == ["forward", "backward", "optimizer"]
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
@@ -150,8 +150,8 @@ def test_the_peak_of_a_step_is_that_of_the_allocators_own_record(name: str) -> N
         backend.open(lent(module, feed), configure(backend.knobs, CPU)) as session,
         session.training((feed,), "adamw") as training,
     ):
-        assert isinstance(training, torch_training.Steps)
-        found, copied = allocations.peak(training.watched()).bytes, training.module
+        assert isinstance(training, torch_training.TrainingSteps)
+        found, copied = allocations.find_allocated_peak(training.watched()).bytes, training.module
         optimizer = torch.optim.AdamW(copied.parameters(), lr=0.0)
         inputs = {key: torch.tensor(array) for key, array in feed.items()}
 
@@ -193,7 +193,7 @@ def test_an_archive_of_torchscript_is_trained_like_its_module() -> None:
         backend.open(lent(script), configure(backend.knobs, CPU)) as session,
         session.training((FEED,), "adamw") as training,
     ):
-        blocks = allocations.blocks(training.watched())
+        blocks = allocations.pair_memory_blocks(training.watched())
     gradients = sum(block.bytes for block in blocks if block.category is Category.GRADIENTS)
     assert gradients == 4 * (16 * 8 + 8)
 

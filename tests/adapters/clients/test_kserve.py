@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as hnp
 from tests.zoo.protocols import HERE, every, recorded, reply, same, schemas
 
 from modeldyno.adapters.clients import kserve, kserve_grpc, kserve_http, protobuf
-from modeldyno.core.load.request_target import Endpoint, Reply, Server
-from modeldyno.core.load.server_stats import Account
+from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo
+from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RequestError
 from modeldyno.testing.clients import ClientSuite
@@ -286,8 +286,8 @@ class TestServer:
         """A server tells its name and version, and over HTTP whether it says that it takes raw bytes."""
         over_http = kserve_http.recognised(recorded(f"{who} http greeting"))
 
-        assert over_http == Server(name=name, options={"binary": binary})
-        assert kserve_grpc.recognised(recorded(f"{who} grpc greeting")) == Server(name=name)
+        assert over_http == ServerInfo(name=name, options={"binary": binary})
+        assert kserve_grpc.recognised(recorded(f"{who} grpc greeting")) == ServerInfo(name=name)
 
     def test_the_models_of_a_server(self) -> None:
         """Each is named once, whatever its versions; what is no list of them names none."""
@@ -330,7 +330,7 @@ class TestServer:
         found = kserve_http.account(recorded("triton http statistics"), NET)
 
         assert found == kserve_grpc.account(recorded("triton grpc statistics"), NET)
-        assert isinstance(found, Account)
+        assert isinstance(found, ServerCounters)
         assert found.requests == 4
         assert found.samples == 8
         assert found.batches == {2: 4}

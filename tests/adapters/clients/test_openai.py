@@ -10,8 +10,8 @@ import pytest
 from tests.zoo.protocols import recorded, reply
 
 from modeldyno.adapters.clients import openai
-from modeldyno.core.load.request_log import Outcome
-from modeldyno.core.load.request_target import BrokenStream, Endpoint, Server
+from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.load.request_target import BrokenStream, Endpoint, ServerInfo
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces import Streams
 from modeldyno.testing.clients import ClientSuite
@@ -182,7 +182,7 @@ class TestAnswers:
         for read in (openai.arrays, openai.tokens):
             with pytest.raises(BrokenStream, match="out of memory") as raised:
                 read(told)
-            assert raised.value.outcome is Outcome.SERVER_ERROR
+            assert raised.value.outcome is RequestOutcome.SERVER_ERROR
 
     def test_a_stream_without_its_end(self) -> None:
         """A stream that just stops is no answer; one whose choices have finished is, also without [DONE]."""
@@ -190,7 +190,7 @@ class TestAnswers:
         for read in (openai.arrays, openai.tokens):
             with pytest.raises(BrokenStream, match="DONE") as raised:
                 read(events(part, end=b""))
-            assert raised.value.outcome is Outcome.TRUNCATED
+            assert raised.value.outcome is RequestOutcome.TRUNCATED
         finished = events(part, {"choices": [{"index": 0, "text": "", "finish_reason": "length"}]}, end=b"")
         assert openai.arrays(finished)["text"].tolist() == ["a"]
 
@@ -256,6 +256,6 @@ class TestServer:
         """A server is recognised by its list of models."""
         listed = reply({"object": "list", "data": [{"id": "a"}, {"id": "b"}, {}]})
 
-        assert openai.recognised(listed) == Server(models=("a", "b"))
-        assert openai.recognised(recorded("transformers greeting")) == Server()
+        assert openai.recognised(listed) == ServerInfo(models=("a", "b"))
+        assert openai.recognised(recorded("transformers greeting")) == ServerInfo()
         assert openai.recognised(recorded("triton http unknown")) is None

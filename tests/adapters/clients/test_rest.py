@@ -11,7 +11,7 @@ from tests.zoo.protocols import reply
 
 from modeldyno.adapters.clients import http, tensors, torchserve
 from modeldyno.adapters.clients import messages as clients_messages
-from modeldyno.core.load.request_target import Endpoint, Server, Tls
+from modeldyno.core.load.request_target import Endpoint, ServerInfo, Tls
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.testing.clients import ClientSuite
 
@@ -103,7 +103,7 @@ class TestPredictions:
     def test_it_is_recognised_by_its_health(self) -> None:
         """TorchServe is recognised whether it is well or not."""
         for status in ("Healthy", "Unhealthy"):
-            assert torchserve.recognised(reply({"status": status})) == Server(name="torchserve")
+            assert torchserve.recognised(reply({"status": status})) == ServerInfo(name="torchserve")
         assert torchserve.recognised(reply({"status": "ok"})) is None
 
     def test_an_unknown_content(self) -> None:
@@ -165,12 +165,12 @@ class TestMessages:
     )
     def test_the_host_is_named_as_it_should(self, endpoint: Endpoint, host: str) -> None:
         """The usual port is left away, and an address of IPv6 is in brackets."""
-        assert f"\r\nHost: {host}\r\n".encode() in clients_messages.request(endpoint, "GET", "/")
+        assert f"\r\nHost: {host}\r\n".encode() in clients_messages.http_request(endpoint, "GET", "/")
 
     def test_headers_of_the_user_win(self) -> None:
         """A header that both write is sent once, as the user has it."""
         mine = Endpoint(host="h", port=1, headers=(("host", "virtual"), ("USER-AGENT", "me")))
-        sent = clients_messages.request(mine, "GET", "/").decode()
+        sent = clients_messages.http_request(mine, "GET", "/").decode()
 
         assert sent.count("irtual") == 1
         assert "USER-AGENT: me\r\n" in sent
@@ -180,24 +180,24 @@ class TestMessages:
     def test_headers_that_cut_the_message_are_ours(self, name: str) -> None:
         """Nobody else may say how long a message is."""
         with pytest.raises(RequestError, match=name):
-            clients_messages.request(Endpoint(host="h", port=1, headers=((name, "1"),)), "GET", "/")
+            clients_messages.http_request(Endpoint(host="h", port=1, headers=((name, "1"),)), "GET", "/")
 
     @pytest.mark.parametrize("value", ["\u20ac", "a\x00b"])
     def test_values_that_cannot_be_sent(self, value: str) -> None:
         """A value beyond Latin-1, or with a control character, is refused without being told."""
         with pytest.raises(RequestError, match="X-Key") as caught:
-            clients_messages.request(Endpoint(host="h", port=1, headers=(("X-Key", value),)), "GET", "/")
+            clients_messages.http_request(Endpoint(host="h", port=1, headers=(("X-Key", value),)), "GET", "/")
         assert value not in str(caught.value)
 
     @pytest.mark.parametrize("header", [("X Y", "1"), ("grpc-timeout", "1"), ("te", "x"), ("a", "ä")])
     def test_metadata_that_grpc_cannot_carry(self, header: tuple[str, str]) -> None:
         """Names that gRPC keeps for itself, and values that are not ASCII, are refused."""
         with pytest.raises(RequestError, match=r"header .* gRPC"):
-            clients_messages.grpc("p", Endpoint(host="h", port=1, headers=(header,)), "/a/b", [b""])
+            clients_messages.grpc_target("p", Endpoint(host="h", port=1, headers=(header,)), "/a/b", [b""])
 
     def test_odd_paths_are_quoted(self) -> None:
         """Blanks and letters beyond ASCII in a path are quoted, what is quoted stays."""
-        sent = clients_messages.request(NET, "GET", "/a b/ü?x=%20")
+        sent = clients_messages.http_request(NET, "GET", "/a b/ü?x=%20")
 
         assert sent.startswith(b"GET /a%20b/%C3%BC?x=%20 HTTP/1.1\r\n")
 
@@ -205,7 +205,7 @@ class TestMessages:
         """The phrase says where the server points to."""
         away = reply(b"", 307, head=b"Location: https://else.example/v2")
         with pytest.raises(ValueError, match=r"redirects \(307\) to https://else.example/v2.*not followed"):
-            clients_messages.check(away)
+            clients_messages.check_http_status(away)
 
     @pytest.mark.parametrize(
         ("said", "words"),
@@ -220,21 +220,21 @@ class TestMessages:
     )
     def test_the_servers_words_are_found(self, said: Any, words: str) -> None:
         """The message of an error is found in whatever form servers wrap it, and cannot act on a terminal."""
-        assert clients_messages.complaint(reply(said).body) == words
+        assert clients_messages.error_message(reply(said).body) == words
 
     def test_headers_of_a_reply(self) -> None:
         """A header is found whatever its letters."""
         told = reply(b"", head=b"Content-Type: a\r\nX-Y:  b ")
 
-        assert clients_messages.header(told, "x-y") == "b"
-        assert clients_messages.header(told, "absent") == ""
+        assert clients_messages.header_value(told, "x-y") == "b"
+        assert clients_messages.header_value(told, "absent") == ""
 
 
 class TestTensors:
     def test_object_arrays_of_numbers_are_no_text(self) -> None:
         """Elements that are neither text nor bytes are refused by the name of their kind."""
         with pytest.raises(RequestError, match="'x' holds int"):
-            tensors.elements("x", np.array([1], object))
+            tensors.to_elements("x", np.array([1], object))
 
     def test_a_shape_that_is_none(self) -> None:
         """A declared shape of something else than numbers is told."""

@@ -10,7 +10,7 @@ import pytest
 from tests.zoo.protocols import recorded, reply, schemas
 
 from modeldyno.adapters.clients import tensorflow, tensorflow_grpc, tensorflow_http
-from modeldyno.core.load.request_target import Endpoint, Server
+from modeldyno.core.load.request_target import Endpoint, ServerInfo
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.testing.clients import ClientSuite
@@ -206,16 +206,16 @@ class TestDescription:
         """An input of a dtype that nobody can feed is told."""
         info = {"inputs": {"x": {"dtype": "DT_VARIANT", "tensor_shape": {}}}}
         with pytest.raises(ValueError, match="DT_VARIANT"):
-            tensorflow.declared({"serving_default": info}, "")
+            tensorflow.signature_inputs({"serving_default": info}, "")
 
     def test_servers_are_recognised(self) -> None:
         """TensorFlow Serving, KServe, and a server that lacks the model are recognised."""
         ready = {"model_version_status": [{"version": "1", "state": "AVAILABLE"}]}
         unknown = reply({"error": "Could not find any versions of model net"}, 404)
 
-        assert tensorflow_http.recognised(reply(ready)) == Server(name="tensorflow serving")
-        assert tensorflow_http.recognised(unknown) == Server(name="tensorflow serving")
-        assert tensorflow_http.recognised(recorded("kserve v1 greeting")) == Server(name="kserve")
+        assert tensorflow_http.recognised(reply(ready)) == ServerInfo(name="tensorflow serving")
+        assert tensorflow_http.recognised(unknown) == ServerInfo(name="tensorflow serving")
+        assert tensorflow_http.recognised(recorded("kserve v1 greeting")) == ServerInfo(name="kserve")
         assert tensorflow_grpc.recognised(recorded("tensorflow grpc described")) is not None
         assert tensorflow_grpc.recognised(recorded("tensorflow grpc unknown")) is not None
         assert tensorflow_grpc.recognised(recorded("triton grpc unknown")) is None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.study.study import State, Trial
+from modeldyno.core.study.study import Trial, TrialState
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.studies import a_study
 
@@ -22,10 +22,10 @@ def study() -> tuple[Study, dict[str, Result]]:
         Trial(number=number, point={"batch_size": number}, state=state, result=result)
         for number, (state, result) in enumerate(
             (
-                (State.DONE, "aaaaaaaaaaa1"),
-                (State.FAILED, "aaaaaaaaaaa2"),
-                (State.DONE, "ffffffffffff"),
-                (State.SKIPPED, ""),
+                (TrialState.DONE, "aaaaaaaaaaa1"),
+                (TrialState.FAILED, "aaaaaaaaaaa2"),
+                (TrialState.DONE, "ffffffffffff"),
+                (TrialState.SKIPPED, ""),
             ),
             1,
         )

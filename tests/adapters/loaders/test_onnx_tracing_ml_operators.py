@@ -8,9 +8,9 @@ import pytest
 from modeldyno.adapters.loaders import onnx as loader
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.static.flops import count
+from modeldyno.core.static.flops import count_op
 from modeldyno.core.static.flops.onnx import ONNX
-from modeldyno.core.static.weights import tally
+from modeldyno.core.static.weights import weight_measurements
 from modeldyno.interfaces import Tracing
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_classical_operators_have_the_shapes_of_the_runtime_and_parameters(
     assert [tensor.shape for tensor in op.outputs] == shapes
     model = look(path)
     assert model.weights is not None
-    result = {m.metric: m.value for m in tally(model.weights()) if not m.scope}
+    result = {m.metric: m.value for m in weight_measurements(model.weights()) if not m.scope}
     assert (result["parameters"], result["buffers"]) == (parameters, buffers)
 
 
@@ -114,7 +114,7 @@ def test_support_vectors_are_multiplied_with_every_row(tmp_path: Path) -> None:
     """A support vector machine of 2 vectors of 4 numbers takes 8 products and 2 coefficients a row."""
     made = helper.make_node("SVMRegressor", ["x"], ["y"], domain=ML, n_supports=2, **MACHINE)
     (op,) = traced(saved(tmp_path, [made], ["y"])).ops
-    assert count(op, ONNX).macs == 3 * (8 + 2)
+    assert count_op(op, ONNX).macs == 3 * (8 + 2)
 
 
 def test_what_follows_a_scaler_is_counted(tmp_path: Path) -> None:
@@ -124,5 +124,5 @@ def test_what_follows_a_scaler_is_counted(tmp_path: Path) -> None:
         helper.make_node("MatMul", ["a", "w"], ["y"]),
     ]
     result = traced(saved(tmp_path, nodes, ["y"], {"w": np.ones((4, 5), np.float32)}))
-    assert sum(count(op, ONNX).macs for op in result.ops) == 3 * 4 * 5
+    assert sum(count_op(op, ONNX).macs for op in result.ops) == 3 * 4 * 5
     assert all(op.sized for op in result.ops)

@@ -8,7 +8,7 @@ import pytest
 
 from modeldyno.adapters.loaders import onnx as loader
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.static.weights import tally
+from modeldyno.core.static.weights import weight_measurements
 from modeldyno.testing import models
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def counted(path: Path) -> dict[str, float]:
     """Give parameters, buffers and bytes of a file."""
     model = loader.look(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
     assert model.weights is not None
-    result = {m.metric: m.value for m in tally(model.weights()) if not m.scope}
+    result = {m.metric: m.value for m in weight_measurements(model.weights()) if not m.scope}
     return {name: float(str(result[name])) for name in ("parameters", "buffers", "weight_bytes")}
 
 

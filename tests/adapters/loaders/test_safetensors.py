@@ -11,7 +11,7 @@ import pytest
 
 from modeldyno.adapters.loaders import safetensors as loader
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.static.weights import tally
+from modeldyno.core.static.weights import weight_measurements
 from modeldyno.errors import RequestError
 from modeldyno.testing.loaders import imported_frameworks, is_one_sentence
 
@@ -62,7 +62,7 @@ def test_a_header_says_what_the_weights_weigh(tmp_path: Path) -> None:
         ("scalar", (), "int64", 1, 8),
         ("none", (0, 5), "float16", 0, 0),
     ]
-    totals = {(m.metric, m.scope): m.value for m in tally(model.weights())}
+    totals = {(m.metric, m.scope): m.value for m in weight_measurements(model.weights())}
     assert (totals["parameters", ""], totals["weight_bytes", ""]) == (11, 40)
     assert model.identity.digest.startswith("structure:")
     assert model.file_bytes == (tmp_path / "m.safetensors").stat().st_size
@@ -77,7 +77,7 @@ def test_files_of_safetensors_itself_are_read(tmp_path: Path) -> None:
     names = ["float64", "float32", "float16", "bfloat16", "int64", "int8", "uint8", "bool", "float8_e4m3fn"]
     tensors = {name: torch.zeros(3, 5).to(getattr(torch, name)) for name in names}
     save_file(tensors, tmp_path / "m.safetensors")
-    result = {w.name: w for w in loader.header(tmp_path / "m.safetensors")}
+    result = {w.name: w for w in loader.read_header(tmp_path / "m.safetensors")}
 
     assert {name: w.dtype for name, w in result.items()} == dict(zip(names, names, strict=True))
     assert all(result[n].bytes == t.nbytes and result[n].shape == (3, 5) for n, t in tensors.items())
@@ -91,7 +91,7 @@ def test_only_the_header_is_read(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size + size)
 
-    (weight,) = loader.header(path)
+    (weight,) = loader.read_header(path)
     assert weight.bytes == size
 
 
@@ -125,9 +125,9 @@ def test_the_commonest_dtype_is_that_of_most_elements(tmp_path: Path) -> None:
     halves = {"h": {"dtype": "BF16", "shape": [20], "data_offsets": [0, 40]}}
     third = write(tmp_path / "3.safetensors", halves)
 
-    assert loader.commonest_dtype([one, other]) == "float32"
-    assert loader.commonest_dtype([one, other, third]) == "bfloat16"
-    assert loader.commonest_dtype([other]) is None
+    assert loader.most_common_dtype([one, other]) == "float32"
+    assert loader.most_common_dtype([one, other, third]) == "bfloat16"
+    assert loader.most_common_dtype([other]) is None
 
 
 # --- damaged and malicious ones -------------------------------------------------------------------
@@ -138,7 +138,7 @@ def refused(path: Path) -> str:
     tracemalloc.start()
     try:
         with pytest.raises(RequestError) as caught:
-            loader.header(path)
+            loader.read_header(path)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -213,7 +213,7 @@ def test_short_files_are_refused(tmp_path: Path) -> None:
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
         with pytest.raises(RequestError, match="damaged"):
-            loader.header(path)
+            loader.read_header(path)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -225,7 +225,7 @@ def test_mutated_files_are_read_or_refused(tmp_path: Path, seed: int) -> None:
     for _ in range(10):
         path.write_bytes(mutated(whole, draw))
         try:
-            result = loader.header(path)
+            result = loader.read_header(path)
         except RequestError as error:
             assert is_one_sentence(str(error))  # noqa: PT017 - either is right
         else:

@@ -12,7 +12,7 @@ from tests.zoo import modules
 from modeldyno.adapters.loaders import torch as loader
 from modeldyno.adapters.loaders import torch_module, torch_weights
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.static.weights import tally
+from modeldyno.core.static.weights import weight_measurements
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.testing.loaders import LoaderSuite, is_one_sentence
 
@@ -31,7 +31,7 @@ def totals(module: torch.nn.Module) -> dict[str, float]:
     """Tally the weights of a module."""
     return {
         m.metric: m.value
-        for m in tally(torch_weights.weights(module))
+        for m in weight_measurements(torch_weights.list_weights(module))
         if not m.scope and isinstance(m.value, int | float)
     }
 
@@ -120,7 +120,7 @@ class TestFactories:
         module = modules.mlp()
         module.example_input_array = torch.zeros(5, 4)
 
-        feed, inputs = loader.described(module, None, "here")
+        feed, inputs = loader.describe_inputs(module, None, "here")
 
         assert feed is not None
         assert inputs[0].shape == ("batch", 4)
@@ -262,7 +262,7 @@ class TestWeights:
                 torch.nn.Sequential(torch.nn.Linear(64, 64))
             )
 
-        result = torch_weights.weights(quantised)
+        result = torch_weights.list_weights(quantised)
 
         assert [(w.name, w.dtype, w.bytes) for w in result] == [
             ("0.weight", "qint8", 4096),

@@ -22,10 +22,10 @@ from torch.utils.checkpoint import checkpoint
 
 import modeldyno
 from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph
-from modeldyno.adapters.loaders.torch_tracing.context import unwritten
+from modeldyno.adapters.loaders.torch_tracing.context import forbid_file_writes
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.analysis import Analysed
+from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.graph import Graph, Role
 from modeldyno.data.torch_signature import Forward
@@ -42,14 +42,14 @@ INPUT = InputSpec(name="input", shape=(3, 8), dtype="float32")
 
 def traced(module: nn.Module, *inputs: InputSpec, mode: Mode = Mode.INFERENCE) -> Graph:
     """Analyse a live module."""
-    return torch_tracing_graph.graph(
-        *torch_tracing_graph.shadowed(module), Tracing(inputs=inputs, mode=mode, optimizer="sgd")
+    return torch_tracing_graph.trace_module(
+        *torch_tracing_graph.copy_to_meta(module), Tracing(inputs=inputs, mode=mode, optimizer="sgd")
     )
 
 
 def macs(graph: Graph) -> int:
     """Return the MACs of a graph."""
-    return Analysed.of(graph, formulas()).totals().macs
+    return AnalysedGraph.of(graph, formulas()).totals().macs
 
 
 # --- the module --------------------------------------------------------------------------------
@@ -136,9 +136,9 @@ class Remembering(nn.Module):
 
 def test_state_of_an_earlier_call_exists_in_a_later_one() -> None:
     """A module that keeps its last result is analysed at several sizes, one after the other."""
-    module, stage = torch_tracing_graph.shadowed(Remembering())
+    module, stage = torch_tracing_graph.copy_to_meta(Remembering())
     courses = [
-        torch_tracing_graph.graph(
+        torch_tracing_graph.trace_module(
             module, stage, Tracing(inputs=(InputSpec(name="x", shape=(n, 8), dtype="float32"),))
         )
         for n in (2, 2, 4, 4)
@@ -276,7 +276,7 @@ def test_files_are_read_but_not_written(tmp_path: Path) -> None:
     before = builtins.open
     path = tmp_path / "read.txt"
     path.write_text("here")
-    with unwritten():
+    with forbid_file_writes():
         assert path.read_text() == "here"
         with Path(os.devnull).open("w") as file:
             file.write("nothing")
@@ -401,7 +401,7 @@ def test_the_scratch_of_a_kernel_is_foreseen(
         module(x)
         witness = recorded_peak(lambda: module(x))
     spec = InputSpec(name="input", shape=shape, dtype="float32")
-    foreseen = Analysed.of(traced(module, spec), formulas()).totals().activation_peak
+    foreseen = AnalysedGraph.of(traced(module, spec), formulas()).totals().activation_peak
     torch.set_num_threads(threads)
     assert foreseen == pytest.approx(witness, rel=within)
 
@@ -558,5 +558,5 @@ def test_training_a_recurrent_layer_is_foreseen(
     step()
     witness = recorded_peak(step)
     spec = InputSpec(name="input", shape=(batch, steps, width), dtype="float32")
-    foreseen = Analysed.of(traced(module, spec, mode=Mode.TRAIN), formulas()).totals().activation_peak
+    foreseen = AnalysedGraph.of(traced(module, spec, mode=Mode.TRAIN), formulas()).totals().activation_peak
     assert foreseen == pytest.approx(witness, rel=0.05)

@@ -25,12 +25,12 @@ from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_grap
 from modeldyno.adapters.loaders.transformers_model import offline
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.analysis import Analysed, operators
+from modeldyno.core.static.analysis import AnalysedGraph, sum_by_operator
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.graph import Graph, Op, Phase, Role
-from modeldyno.core.static.liveness import WORKING, timeline
-from modeldyno.core.static.totals import by_scope
-from modeldyno.core.static.weights import tally
+from modeldyno.core.static.liveness import WORKING, live_bytes_by_operator
+from modeldyno.core.static.totals import cost_by_module
+from modeldyno.core.static.weights import weight_measurements
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import Tracing
@@ -64,13 +64,13 @@ def traced(
 ) -> Graph:
     """Analyse a live module."""
     tracing = Tracing(inputs=inputs, mode=mode, optimizer=optimizer)
-    return torch_tracing_graph.graph(*torch_tracing_graph.shadowed(module), tracing)
+    return torch_tracing_graph.trace_module(*torch_tracing_graph.copy_to_meta(module), tracing)
 
 
 def macs(graph: Graph) -> int:
     """Return the MACs of a graph, all of whose operators are counted."""
-    result = Analysed.of(graph, TABLE)
-    assert result.totals().coverage == 1.0, [o for o in operators(result) if not o.counted]
+    result = AnalysedGraph.of(graph, TABLE)
+    assert result.totals().coverage == 1.0, [o for o in sum_by_operator(result) if not o.counted]
     return result.totals().macs
 
 
@@ -82,7 +82,7 @@ def kinds(graph: Graph) -> list[str]:
 def by_module(graph: Graph, phase: Phase) -> Counter[str]:
     """Return the MACs of each module itself in one phase."""
     result: Counter[str] = Counter()
-    for op, cost in zip(graph.ops, Analysed.of(graph, TABLE).counts, strict=True):
+    for op, cost in zip(graph.ops, AnalysedGraph.of(graph, TABLE).counts, strict=True):
         if op.phase is phase and cost.macs:
             result[op.scope] += cost.macs
     return result
@@ -98,16 +98,20 @@ def ops(graph: Graph, kind: str) -> list[Op]:
 
 def truth(case: Case, attention: str, dtype: torch.dtype) -> None:
     """Compare an architecture in its published size with what was derived by hand."""
-    (module, inputs), stage = torch_tracing_graph.build(lambda: case.build(attention, dtype))
+    (module, inputs), stage = torch_tracing_graph.build_on_meta(lambda: case.build(attention, dtype))
     specs = tuple(given(name, *shape, dtype=str(kind)[6:]) for name, (shape, kind) in inputs.items())
 
     for mode, truths in (
         (Mode.INFERENCE, {case.macs}),
         (Mode.TRAIN, {case.training, case.training_fused}),
     ):
-        graph = torch_tracing_graph.graph(module, stage, Tracing(inputs=specs, mode=mode, optimizer="none"))
+        graph = torch_tracing_graph.trace_module(
+            module, stage, Tracing(inputs=specs, mode=mode, optimizer="none")
+        )
         assert macs(graph) in truths
-    (parameters,) = (m.value for m in tally(torch_weights.weights(module)) if m.metric == "parameters")
+    (parameters,) = (
+        m.value for m in weight_measurements(torch_weights.list_weights(module)) if m.metric == "parameters"
+    )
     assert parameters == case.parameters
 
 
@@ -148,8 +152,8 @@ def of_zoo(name: str, mode: Mode = Mode.INFERENCE) -> Graph:
 def test_children_add_up_to_their_parents(name: str) -> None:
     """The cost of a module is its own cost and that of its children; the root has the total."""
     graph = of_zoo(name, Mode.TRAIN)
-    result = Analysed.of(graph, TABLE)
-    costs = by_scope(graph, result.counts)
+    result = AnalysedGraph.of(graph, TABLE)
+    costs = cost_by_module(graph, result.counts)
     own: Counter[str] = Counter()
     for op, counted in zip(graph.ops, result.counts, strict=True):
         assert op.scope in graph.modules
@@ -326,7 +330,7 @@ def test_the_peak_is_that_of_the_allocator(name: str) -> None:
     seen_in_training = recorded_peak(lambda: step(module, args, kwargs))
 
     foreseen, foreseen_in_training = (
-        max(timeline(traced(module, *inputs, mode=mode), roles=WORKING)) for mode in Mode
+        max(live_bytes_by_operator(traced(module, *inputs, mode=mode), roles=WORKING)) for mode in Mode
     )
     assert foreseen == pytest.approx(seen, rel=0.01)
     assert foreseen_in_training == pytest.approx(seen_in_training, rel=0.01)
@@ -338,7 +342,7 @@ def test_lifetimes_of_a_chain() -> None:
     graph = traced(wide, given("input", 2, 4))
 
     assert kinds(graph) == ["addmm", "relu", "addmm"]
-    assert timeline(graph, roles=WORKING) == [64, 128, 64 + 128]
+    assert live_bytes_by_operator(graph, roles=WORKING) == [64, 128, 64 + 128]
     assert [(s.role, s.bytes, s.output) for s in graph.storages if s.role is not Role.WEIGHT] == [
         (Role.INPUT, 32, False),
         (Role.ACTIVATION, 64, False),
@@ -356,11 +360,11 @@ def test_weights_of_any_size_take_no_memory() -> None:
     def make() -> nn.Module:
         return nn.Sequential(nn.Linear(LARGE, LARGE), nn.ReLU(), nn.Linear(LARGE, LARGE))
 
-    module, stage = torch_tracing_graph.build(make)
+    module, stage = torch_tracing_graph.build_on_meta(make)
     inputs = (given("input", 2, LARGE),)
 
-    assert macs(torch_tracing_graph.graph(module, stage, Tracing(inputs=inputs))) == 4 * LARGE**2
-    graph = torch_tracing_graph.graph(module, stage, Tracing(inputs=inputs, mode=Mode.TRAIN))
+    assert macs(torch_tracing_graph.trace_module(module, stage, Tracing(inputs=inputs))) == 4 * LARGE**2
+    graph = torch_tracing_graph.trace_module(module, stage, Tracing(inputs=inputs, mode=Mode.TRAIN))
     held = sum(item.bytes for item in graph.storages if item.role is Role.WEIGHT)
     assert held == 8 * (LARGE**2 + LARGE)
 
@@ -595,9 +599,10 @@ def test_each_shape_is_asked_afresh() -> None:
             return
         assert x.shape[0] == 2
 
-    module, stage = torch_tracing_graph.shadowed(Checked(check))
+    module, stage = torch_tracing_graph.copy_to_meta(Checked(check))
     three, two = (
-        torch_tracing_graph.graph(module, stage, Tracing(inputs=(given("x", rows, 4),))) for rows in (3, 2)
+        torch_tracing_graph.trace_module(module, stage, Tracing(inputs=(given("x", rows, 4),)))
+        for rows in (3, 2)
     )
 
     assert "taken as true" in str(three.assumptions)
@@ -745,8 +750,8 @@ class Applying(nn.Module):
 
 def test_an_operator_without_a_formula_is_listed() -> None:
     """A user's operator with known shapes is named with them, and lowers the coverage."""
-    result = Analysed.of(traced(Calling(doubled), given("x", 3, 4)), TABLE)
-    (row,) = (row for row in operators(result) if not row.counted)
+    result = AnalysedGraph.of(traced(Calling(doubled), given("x", 3, 4)), TABLE)
+    (row,) = (row for row in sum_by_operator(result) if not row.counted)
 
     assert (row.kind, row.calls, row.shapes, row.scope) == (
         "modeldyno_tests.doubled",
@@ -781,7 +786,7 @@ def test_an_operator_in_place_takes_no_memory() -> None:
     graph = traced(Applying(lambda x: (x * 2).relu_().add_(1).t().neg_()), given("x", 3, 4))
 
     assert kinds(graph) == ["mul", "relu_", "add_", "neg_"]
-    assert max(timeline(graph, roles=WORKING)) == 48
+    assert max(live_bytes_by_operator(graph, roles=WORKING)) == 48
     assert len({op.outputs[0].storage for op in graph.ops}) == 1
 
 
@@ -796,10 +801,13 @@ def test_an_expanded_tensor_is_stored_once() -> None:
 
 def test_tied_weights_are_there_once() -> None:
     """An embedding tied to its decoder is stored once, in a live module and on meta tensors."""
-    built, stage = torch_tracing_graph.build(modules.Tied)
+    built, stage = torch_tracing_graph.build_on_meta(modules.Tied)
     tracing = Tracing(inputs=(given("ids", 2, 3, dtype="int64"),))
 
-    for graph in (traced(modules.Tied(), *tracing.inputs), torch_tracing_graph.graph(built, stage, tracing)):
+    for graph in (
+        traced(modules.Tied(), *tracing.inputs),
+        torch_tracing_graph.trace_module(built, stage, tracing),
+    ):
         assert sum(s.bytes for s in graph.storages if s.role is Role.WEIGHT) == 160
         assert macs(graph) == 6 * 4 * 10
 
@@ -831,9 +839,12 @@ def test_copied_layers_have_weights_of_their_own() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         live = make()
-    module, stage = torch_tracing_graph.build(make)
+    module, stage = torch_tracing_graph.build_on_meta(make)
     inputs = (given("src", 2, 5, 16),)
-    first, second = traced(live, *inputs), torch_tracing_graph.graph(module, stage, Tracing(inputs=inputs))
+    first, second = (
+        traced(live, *inputs),
+        torch_tracing_graph.trace_module(module, stage, Tracing(inputs=inputs)),
+    )
 
     assert kinds(first) == kinds(second)
     assert sum(s.bytes for s in second.storages if s.role is Role.WEIGHT) == sum(
@@ -870,9 +881,11 @@ class Keeping(nn.Module):
 @pytest.mark.parametrize("live", [True, False])
 def test_what_a_module_keeps_is_there_before(*, live: bool) -> None:
     """Tensor attributes of a module are not activations, in this call nor in the next ones."""
-    module, stage = torch_tracing_graph.shadowed(Keeping()) if live else torch_tracing_graph.build(Keeping)
+    module, stage = (
+        torch_tracing_graph.copy_to_meta(Keeping()) if live else torch_tracing_graph.build_on_meta(Keeping)
+    )
     first, second, third = (
-        torch_tracing_graph.graph(module, stage, Tracing(inputs=(given("x", 1000),))) for _ in range(3)
+        torch_tracing_graph.trace_module(module, stage, Tracing(inputs=(given("x", 1000),))) for _ in range(3)
     )
 
     assert second == third
@@ -880,7 +893,7 @@ def test_what_a_module_keeps_is_there_before(*, live: bool) -> None:
         scale, table = (ops(graph, "mul")[n].tensors() for n in range(2))
         kept = [graph.storages[list(tensors)[1].storage] for tensors in (scale, table)]
         assert [(s.role, s.bytes, s.born) for s in kept] == [(Role.WEIGHT, 4000, -1)] * 2
-        assert max(timeline(graph, roles=WORKING)) == 8000
+        assert max(live_bytes_by_operator(graph, roles=WORKING)) == 8000
     assert [s.bytes for s in first.storages if s.role is Role.WEIGHT] == [4000]
 
 
@@ -993,7 +1006,9 @@ def test_optimisers_keep_what_they_keep(name: str) -> None:
     """State is a multiple of the parameters, plus four step counts; gradients are as large as parameters."""
     module = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 8))
     size = sum(p.nbytes for p in module.parameters())
-    whole = Analysed.of(traced(module, given("x", 3, 64), mode=Mode.TRAIN, optimizer=name), TABLE).totals()
+    whole = AnalysedGraph.of(
+        traced(module, given("x", 3, 64), mode=Mode.TRAIN, optimizer=name), TABLE
+    ).totals()
 
     counts = 4 * 4 if name.startswith("adam") else 0
     assert whole.optimizer_bytes == STATES[name] * size + counts
@@ -1003,7 +1018,7 @@ def test_optimisers_keep_what_they_keep(name: str) -> None:
 def test_adafactor_keeps_rows_and_columns() -> None:
     """Adafactor keeps far less than the parameters."""
     module = nn.Linear(64, 64, bias=False)
-    whole = Analysed.of(
+    whole = AnalysedGraph.of(
         traced(module, given("x", 3, 64), mode=Mode.TRAIN, optimizer="adafactor"), TABLE
     ).totals()
 
@@ -1038,7 +1053,7 @@ def test_frozen_parameters_have_no_gradients() -> None:
     module = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False))
     module[0].requires_grad_(False)
     graph = traced(module, given("input", 3, 8), mode=Mode.TRAIN, optimizer="adamw")
-    whole = Analysed.of(graph, TABLE).totals()
+    whole = AnalysedGraph.of(graph, TABLE).totals()
 
     assert whole.macs == (2 + 1) * 3 * 8 * 8
     assert whole.gradient_bytes == 256
@@ -1086,11 +1101,16 @@ def test_the_child_that_objects_is_named() -> None:
 def test_after_a_refusal_all_is_as_before() -> None:
     """A failed call leaves no mode, hook or dispatch mode behind, and the next one starts fresh."""
     module = modules.mlp()
-    shadowed, stage = torch_tracing_graph.shadowed(module)
+    shadowed, stage = torch_tracing_graph.copy_to_meta(module)
     with pytest.raises(RequestError):
-        torch_tracing_graph.graph(shadowed, stage, Tracing(inputs=(given("input", 3, 5),), mode=Mode.TRAIN))
+        torch_tracing_graph.trace_module(
+            shadowed, stage, Tracing(inputs=(given("input", 3, 5),), mode=Mode.TRAIN)
+        )
 
-    assert macs(torch_tracing_graph.graph(shadowed, stage, Tracing(inputs=(given("input", 3, 4),)))) == 3 * 48
+    assert (
+        macs(torch_tracing_graph.trace_module(shadowed, stage, Tracing(inputs=(given("input", 3, 4),))))
+        == 3 * 48
+    )
     assert torch.ones(2).add(1).tolist() == [2, 2]
     assert type(module(torch.ones(1, 4))) is Tensor
 

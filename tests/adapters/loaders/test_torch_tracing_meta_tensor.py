@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.dlpack import from_dlpack
 
-from modeldyno.adapters.loaders.torch_tracing.dispatch import Call, Stage
-from modeldyno.adapters.loaders.torch_tracing.meta_tensor import Place, Shadow
-from modeldyno.adapters.loaders.torch_tracing.shape_rules import padded
+from modeldyno.adapters.loaders.torch_tracing.dispatch import DispatchEvent, MetaDispatchMode
+from modeldyno.adapters.loaders.torch_tracing.meta_tensor import MetaTensor, StorageHandle
+from modeldyno.adapters.loaders.torch_tracing.shape_rules import pad_packed_sequence
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Notes:
     freed: list[int] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
 
-    def watch(self, call: Call) -> None:
+    def watch(self, call: DispatchEvent) -> None:
         """Record the operator, if it did anything."""
         if call.fresh:
             self.calls.append(call.trait.name.removeprefix("aten."))
@@ -47,7 +47,7 @@ class Notes:
         self.sizes.append(size)
         return len(self.sizes) - 1
 
-    def grow(self, place: Place, size: int) -> None:
+    def grow(self, place: StorageHandle, size: int) -> None:
         """Record the new size."""
         self.sizes[place.index] = size
 
@@ -63,14 +63,14 @@ def notes() -> Notes:
 
 
 @pytest.fixture
-def mode(notes: Notes) -> Stage:
+def mode(notes: Notes) -> MetaDispatchMode:
     """Return a dispatch mode that is not active yet."""
-    return Stage(notes)
+    return MetaDispatchMode(notes)
 
 
 def seen(tensor: Tensor) -> Tensor | None:
     """Return the known values of a tensor."""
-    assert isinstance(tensor, Shadow)
+    assert isinstance(tensor, MetaTensor)
     return tensor.valid_values()
 
 
@@ -124,13 +124,13 @@ def _with_entry(tensor: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-def test_small_tensors_that_depend_on_nothing_are_computed(name: str, mode: Stage) -> None:
+def test_small_tensors_that_depend_on_nothing_are_computed(name: str, mode: MetaDispatchMode) -> None:
     """Values computed under the dispatch mode are those computed without it."""
     expected = EXPRESSIONS[name]()
     array = expected.numpy()
     with mode:
         result = EXPRESSIONS[name]()
-        assert isinstance(result, Shadow)
+        assert isinstance(result, MetaTensor)
         assert (result.shape, result.dtype, result.stride()) == (
             expected.shape,
             expected.dtype,
@@ -142,7 +142,7 @@ def test_small_tensors_that_depend_on_nothing_are_computed(name: str, mode: Stag
     assert not mode.assumptions
 
 
-def test_random_numbers_are_not_known(mode: Stage) -> None:
+def test_random_numbers_are_not_known(mode: MetaDispatchMode) -> None:
     """Random tensors of torch are not drawn."""
     with mode:
         made = [torch.rand(3), torch.randn(2, 2), torch.randint(0, 9, (4,)), torch.randperm(5)]
@@ -150,14 +150,14 @@ def test_random_numbers_are_not_known(mode: Stage) -> None:
         assert [seen(tensor) for tensor in made] == [None] * len(made)
 
 
-def test_memory_as_it_is_found_is_not_known(mode: Stage) -> None:
+def test_memory_as_it_is_found_is_not_known(mode: MetaDispatchMode) -> None:
     """Uninitialised floating-point memory has no known values."""
     with mode:
         assert seen(torch.empty(3)) is None
         assert seen(torch.empty(3) + 1) is None
 
 
-def test_large_tensors_are_not_computed(mode: Stage) -> None:
+def test_large_tensors_are_not_computed(mode: MetaDispatchMode) -> None:
     """A tensor of more than a million elements has a shape only, and so have its results."""
     with mode:
         large = torch.ones(10**6, 10**6)
@@ -168,7 +168,7 @@ def test_large_tensors_are_not_computed(mode: Stage) -> None:
         assert seen(torch.arange(2 * MIB)[:5]) is None
 
 
-def test_the_unknown_spreads(mode: Stage) -> None:
+def test_the_unknown_spreads(mode: MetaDispatchMode) -> None:
     """Results of unknown values are unknown; results of the shape alone are not."""
     with mode:
         unknown = mode.make_tensor((3,), torch.float32)
@@ -178,7 +178,7 @@ def test_the_unknown_spreads(mode: Stage) -> None:
         assert read(torch.arange(len(unknown))) == [0, 1, 2]
 
 
-def test_what_is_written_into_is_not_known_any_more(mode: Stage) -> None:
+def test_what_is_written_into_is_not_known_any_more(mode: MetaDispatchMode) -> None:
     """Writing unknown values into a tensor invalidates the values of it and of every view of it."""
     with mode:
         whole = torch.zeros(4)
@@ -189,7 +189,7 @@ def test_what_is_written_into_is_not_known_any_more(mode: Stage) -> None:
         assert read(apart) == [0] * 4
 
 
-def test_what_is_known_is_written_through_views(mode: Stage) -> None:
+def test_what_is_known_is_written_through_views(mode: MetaDispatchMode) -> None:
     """Known values written into a view are seen in the base, and in other views of it."""
     with mode:
         whole = torch.zeros(4)
@@ -201,7 +201,7 @@ def test_what_is_known_is_written_through_views(mode: Stage) -> None:
         assert read(other) == [[7, 5], [6, 0]]
 
 
-def test_an_output_that_is_given_is_written_into(mode: Stage) -> None:
+def test_an_output_that_is_given_is_written_into(mode: MetaDispatchMode) -> None:
     """An ``out=`` result is in the memory of the given tensor."""
     with mode:
         out = torch.zeros(3)
@@ -211,7 +211,7 @@ def test_an_output_that_is_given_is_written_into(mode: Stage) -> None:
         assert seen(out) is None
 
 
-def test_shapes_change_in_place(mode: Stage) -> None:
+def test_shapes_change_in_place(mode: MetaDispatchMode) -> None:
     """Operators that change a tensor's own shape change its meta tensor's."""
     with mode:
         tensor = torch.arange(6)
@@ -222,7 +222,7 @@ def test_shapes_change_in_place(mode: Stage) -> None:
         assert tensor.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_what_is_unknown_is_assumed(mode: Stage) -> None:
+def test_what_is_unknown_is_assumed(mode: MetaDispatchMode) -> None:
     """Reading an unknown tensor returns ones, or false, and the assumption is recorded."""
     with mode:
         unknown = mode.make_tensor((2,), torch.float32)
@@ -236,7 +236,7 @@ def test_what_is_unknown_is_assumed(mode: Stage) -> None:
 # --- places ------------------------------------------------------------------------------------
 
 
-def test_sequences_of_single_numbers_are_numbers(mode: Stage) -> None:
+def test_sequences_of_single_numbers_are_numbers(mode: MetaDispatchMode) -> None:
     """Unknown values are read as assumed in an index, in new data and in a text."""
     with mode:
         unknown = mode.make_tensor((4, 4), torch.int64)
@@ -252,7 +252,7 @@ def test_sequences_of_single_numbers_are_numbers(mode: Stage) -> None:
     assert "taken as 1" in " ".join(mode.assumptions)
 
 
-def test_views_lie_where_their_base_lies(mode: Stage, notes: Notes) -> None:
+def test_views_lie_where_their_base_lies(mode: MetaDispatchMode, notes: Notes) -> None:
     """Views take no memory and do no work; a copy has its own memory."""
     with mode:
         base = mode.make_tensor((4, 6), torch.float32)
@@ -260,18 +260,18 @@ def test_views_lie_where_their_base_lies(mode: Stage, notes: Notes) -> None:
         views = [base.t(), base[1:], base.view(24), base.unsqueeze(0).expand(9, -1, -1), base.detach()]
         views += list(base.chunk(2)) + list(base.unbind())
 
-        assert {view.handle for view in views if isinstance(view, Shadow)} == {base.handle}
+        assert {view.handle for view in views if isinstance(view, MetaTensor)} == {base.handle}
         assert len(notes.sizes) == before
         assert notes.calls == []
 
         copied = base.t().contiguous()
-        assert isinstance(copied, Shadow)
+        assert isinstance(copied, MetaTensor)
         assert copied.handle is not base.handle
         assert notes.sizes[before:] == [96]
         assert notes.calls == ["clone"]
 
 
-def test_storage_is_freed_with_its_last_meta_tensor(mode: Stage, notes: Notes) -> None:
+def test_storage_is_freed_with_its_last_meta_tensor(mode: MetaDispatchMode, notes: Notes) -> None:
     """Memory lives as long as its last view."""
     with mode:
         first = mode.make_tensor((8,), torch.float32)
@@ -286,7 +286,7 @@ def test_storage_is_freed_with_its_last_meta_tensor(mode: Stage, notes: Notes) -
         assert notes.freed == [1, 0]
 
 
-def test_what_autograd_keeps_is_not_free(mode: Stage, notes: Notes) -> None:
+def test_what_autograd_keeps_is_not_free(mode: MetaDispatchMode, notes: Notes) -> None:
     """A tensor that backward needs lives until the autograd graph is gone."""
     with mode:
         weight = nn.Parameter(mode.make_tensor((4,), torch.float32))
@@ -298,10 +298,10 @@ def test_what_autograd_keeps_is_not_free(mode: Stage, notes: Notes) -> None:
         total.backward()  # type: ignore[no-untyped-call]
         del total
         assert index in notes.freed
-        assert isinstance(weight.grad, Shadow)
+        assert isinstance(weight.grad, MetaTensor)
 
 
-def test_plain_tensors_are_mirrored_once(mode: Stage, notes: Notes) -> None:
+def test_plain_tensors_are_mirrored_once(mode: MetaDispatchMode, notes: Notes) -> None:
     """A plain tensor has one meta tensor, and parts of one memory share one handle of its size."""
     whole = torch.arange(10.0)
     slice_ = whole[4:6]
@@ -321,7 +321,7 @@ def test_plain_tensors_are_mirrored_once(mode: Stage, notes: Notes) -> None:
     assert whole.tolist() == list(range(10))
 
 
-def test_what_nobody_has_any_more_is_forgotten(mode: Stage, notes: Notes) -> None:
+def test_what_nobody_has_any_more_is_forgotten(mode: MetaDispatchMode, notes: Notes) -> None:
     """A plain tensor that only the dispatch mode references is dropped; one of the program is not."""
     mine = torch.ones(3)
     with mode:
@@ -334,7 +334,7 @@ def test_what_nobody_has_any_more_is_forgotten(mode: Stage, notes: Notes) -> Non
         assert len(notes.sizes) == 2
 
 
-def test_plain_tensors_are_not_written_to(mode: Stage) -> None:
+def test_plain_tensors_are_not_written_to(mode: MetaDispatchMode) -> None:
     """Writing into a plain tensor under the mode changes the known values, not the tensor."""
     plain = torch.zeros(3)
     with mode:
@@ -343,7 +343,7 @@ def test_plain_tensors_are_not_written_to(mode: Stage) -> None:
     assert plain.tolist() == [0, 0, 0]
 
 
-def test_other_libraries_get_the_numbers(mode: Stage) -> None:
+def test_other_libraries_get_the_numbers(mode: MetaDispatchMode) -> None:
     """NumPy and DLPack get the known values, of meta tensors and of plain tensors."""
     plain, written = torch.arange(4.0), torch.zeros(2)
     with mode:
@@ -354,18 +354,18 @@ def test_other_libraries_get_the_numbers(mode: Stage) -> None:
         assert written.numpy().tolist() == [3, 3]
         assert np.from_dlpack(torch.ones(2)).tolist() == [1, 1]
         assert from_dlpack(torch.ones(2)).tolist() == [1, 1]
-        with Stage(Notes()):
+        with MetaDispatchMode(Notes()):
             assert plain.numpy().tolist() == [0, 1, 2, 3]
         assert plain.numpy().tolist() == [0, 1, 2, 3]
     assert "numpy" not in vars(Tensor)
     assert plain.numpy().tolist() == [0, 1, 2, 3]
 
 
-def test_what_works_on_memory_itself_is_harmless(mode: Stage) -> None:
+def test_what_works_on_memory_itself_is_harmless(mode: MetaDispatchMode) -> None:
     """Sharing memory changes nothing, copying shares the handle, and access to memory is rejected."""
     with mode:
         made = torch.ones(2)
-        assert isinstance(made, Shadow)
+        assert isinstance(made, MetaTensor)
         assert made.share_memory_() is made
         assert copy.copy(made).handle is made.handle
         with pytest.raises(TypeError, match="no values"):
@@ -413,7 +413,7 @@ def attend(
 
 @pytest.mark.parametrize(("name", "options"), ATTENTIONS)
 def test_attention_is_chosen_as_on_the_cpu(
-    name: str, options: dict[str, Any], mode: Stage, notes: Notes
+    name: str, options: dict[str, Any], mode: MetaDispatchMode, notes: Notes
 ) -> None:
     """The attention operator that torch takes on meta tensors is the one that it takes on real tensors."""
     del name
@@ -429,7 +429,7 @@ def test_attention_is_chosen_as_on_the_cpu(
     assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
 
 
-def test_meta_tensors_claim_to_be_on_the_cpu(mode: Stage) -> None:
+def test_meta_tensors_claim_to_be_on_the_cpu(mode: MetaDispatchMode) -> None:
     """A program that checks sees plain CPU tensors."""
     with mode:
         made = torch.empty(2, 3, device="cpu")
@@ -441,7 +441,7 @@ def test_meta_tensors_claim_to_be_on_the_cpu(mode: Stage) -> None:
         assert "(2, 3)" in repr(made)
 
 
-def test_a_module_is_converted_in_place(mode: Stage) -> None:
+def test_a_module_is_converted_in_place(mode: MetaDispatchMode) -> None:
     """``.to(dtype)`` converts the parameters under the mode, and tied ones stay tied."""
     with mode:
         module = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4))
@@ -450,15 +450,15 @@ def test_a_module_is_converted_in_place(mode: Stage) -> None:
         module.to(torch.bfloat16)
 
         assert module[0].weight is parameter is module[1].weight
-        assert all(isinstance(p, Shadow) and isinstance(p, nn.Parameter) for p in module.parameters())
+        assert all(isinstance(p, MetaTensor) and isinstance(p, nn.Parameter) for p in module.parameters())
         assert {t.dtype for t in module.state_dict().values()} == {torch.bfloat16, torch.int64}
-        assert isinstance(parameter, Shadow)
+        assert isinstance(parameter, MetaTensor)
         assert parameter.backing.dtype is torch.bfloat16
         assert module.half()[0].weight.dtype is torch.float16
     assert torch.__future__.get_swap_module_params_on_conversion() is False
 
 
-def test_meta_tensors_are_copied_with_their_module(mode: Stage) -> None:
+def test_meta_tensors_are_copied_with_their_module(mode: MetaDispatchMode) -> None:
     """A deep copy has parameters with their own storage, tied as the original's are."""
     with mode:
         module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
@@ -472,7 +472,7 @@ def test_meta_tensors_are_copied_with_their_module(mode: Stage) -> None:
         assert len(list(copied.parameters())) == 3
 
 
-def test_states_are_loaded_and_weights_initialised(mode: Stage) -> None:
+def test_states_are_loaded_and_weights_initialised(mode: MetaDispatchMode) -> None:
     """Weight initialisation of modules works on meta tensors of any size."""
     with mode:
         module = nn.Linear(10**6, 10**6)
@@ -487,7 +487,7 @@ def test_states_are_loaded_and_weights_initialised(mode: Stage) -> None:
 # --- limits ----------------------------------------------------------------------------------------
 
 
-def test_a_meta_tensor_is_not_saved(mode: Stage) -> None:
+def test_a_meta_tensor_is_not_saved(mode: MetaDispatchMode) -> None:
     """A meta tensor cannot be saved."""
     with mode:
         made = torch.ones(2)
@@ -495,7 +495,7 @@ def test_a_meta_tensor_is_not_saved(mode: Stage) -> None:
             pickle.dumps(made)
 
 
-def test_a_meta_tensor_needs_its_dispatch_mode(mode: Stage) -> None:
+def test_a_meta_tensor_needs_its_dispatch_mode(mode: MetaDispatchMode) -> None:
     """Using a meta tensor without its dispatch mode is an error."""
     with mode:
         made = torch.ones(2)
@@ -503,7 +503,7 @@ def test_a_meta_tensor_needs_its_dispatch_mode(mode: Stage) -> None:
         _ = made + 1
 
 
-def test_wrong_shapes_are_torchs_own_objection(mode: Stage) -> None:
+def test_wrong_shapes_are_torchs_own_objection(mode: MetaDispatchMode) -> None:
     """Errors of torch about shapes are those of the CPU."""
     with pytest.raises(RuntimeError, match=r"cannot be multiplied|must match|incompatible|size mismatch"):
         torch.ones(2, 3) @ torch.ones(2, 3)
@@ -525,7 +525,7 @@ STACKS: dict[str, Callable[[], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", STACKS)
-def test_a_stack_has_the_shape_that_torch_gives_it(name: str, mode: Stage) -> None:
+def test_a_stack_has_the_shape_that_torch_gives_it(name: str, mode: MetaDispatchMode) -> None:
     """Stacked tensors have torch's shape, dtype and strides."""
     expected = STACKS[name]()
     with mode:
@@ -543,7 +543,7 @@ def test_a_stack_has_the_shape_that_torch_gives_it(name: str, mode: Stage) -> No
     [((2, 3), 0, "equal size"), ((2, 2), 2, "out of range"), ((2, 2), -3, "out of range"), ((), 0, "empty")],
 )
 def test_what_cannot_be_stacked_is_torchs_own_objection(
-    sizes: tuple[int, ...], axis: int, told: str, mode: Stage
+    sizes: tuple[int, ...], axis: int, told: str, mode: MetaDispatchMode
 ) -> None:
     """Different sizes, an invalid axis and an empty list raise torch's own errors."""
     with mode, pytest.raises((RuntimeError, IndexError), match=told):
@@ -552,7 +552,7 @@ def test_what_cannot_be_stacked_is_torchs_own_objection(
 
 def test_dispatch_modes_nest(notes: Notes) -> None:
     """A nested dispatch mode leaves the outer one unchanged."""
-    outer, inner = Stage(notes), Stage(Notes())
+    outer, inner = MetaDispatchMode(notes), MetaDispatchMode(Notes())
     with outer:
         first = torch.ones(2)
         with inner:
@@ -569,7 +569,7 @@ def test_padding_is_what_torch_pads(batch_first: bool, total: int) -> None:
     packed = nn.utils.rnn.pack_padded_sequence(torch.randn(4, 10, 3), lengths, batch_first=True)
     assert packed.batch_sizes is not None
     theirs = torch._VF._pad_packed_sequence(packed.data, packed.batch_sizes, batch_first, -1.5, total)
-    ours = padded(packed.data, packed.batch_sizes, batch_first, -1.5, total)
+    ours = pad_packed_sequence(packed.data, packed.batch_sizes, batch_first, -1.5, total)
 
     assert torch.equal(ours[0], theirs[0])
     assert ours[0].stride() == theirs[0].stride()

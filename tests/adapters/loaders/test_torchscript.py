@@ -10,7 +10,7 @@ from tests.zoo import canary, modules
 
 from modeldyno.adapters.loaders import torchscript as loader
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.static.weights import tally
+from modeldyno.core.static.weights import weight_measurements
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.testing.loaders import LoaderSuite
 
@@ -86,9 +86,11 @@ class TestFiles:
         model = loader.load(ref(save(tmp_path / "m.pt", freeze=True)), seed=0, trust=True)
 
         assert model.weights is not None
-        assert [m.value for m in tally(model.weights()) if (m.metric, m.scope) == ("weight_bytes", "")] == [
-            232
-        ]
+        assert [
+            m.value
+            for m in weight_measurements(model.weights())
+            if (m.metric, m.scope) == ("weight_bytes", "")
+        ] == [232]
 
     @pytest.mark.parametrize("new_format", [True, False])
     @pytest.mark.parametrize("trust", [True, False])

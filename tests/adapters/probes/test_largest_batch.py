@@ -13,15 +13,15 @@ import psutil
 import pytest
 
 from modeldyno.adapters.probes import largest_batch
-from modeldyno.adapters.probes.largest_batch import Trials, search
+from modeldyno.adapters.probes.largest_batch import BatchTrials, search_largest
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.static_data import Held
+from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.static.graph import Graph, Op, Role, Storage, Tensor
-from modeldyno.core.trace.allocations import Category, Event, Recorded
+from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord, Category
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import HasAllocator, HasMemory, Subject
@@ -55,17 +55,17 @@ class Session:
         return {}
 
     @contextmanager
-    def allocations(self, feed: Feed) -> Iterator[Callable[[], Recorded]]:
+    def allocations(self, feed: Feed) -> Iterator[Callable[[], AllocationRecord]]:
         """Watch."""
         yield lambda: self.call(len(feed["x"]))
 
-    def call(self, size: int) -> Recorded:
+    def call(self, size: int) -> AllocationRecord:
         """Take the bytes of a batch."""
         self.sizes.append(size)
         if size * SAMPLE > self.full:
             raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB.")
-        before = (Held(scope="", role=Category.WEIGHTS, bytes=WEIGHTS),)
-        return Recorded(events=(Event(0.1, 1, SAMPLE * size),), seconds=1.0, before=before)
+        before = (MemoryItem(scope="", role=Category.WEIGHTS, bytes=WEIGHTS),)
+        return AllocationRecord(events=(AllocationEvent(0.1, 1, SAMPLE * size),), seconds=1.0, before=before)
 
 
 @dataclass
@@ -92,7 +92,7 @@ class Trained(Session):
         """Nothing."""
         return {}
 
-    def watched(self) -> Recorded:
+    def watched(self) -> AllocationRecord:
         """Take ten times the bytes."""
         return self.call(10 * self.size)
 
@@ -160,7 +160,7 @@ def test_the_search_finds_the_boundary(answer: int) -> None:
         tried.append(size)
         return size <= answer
 
-    good, bad = search(fit, lambda good, bad: (good + bad) // 2, 1000)
+    good, bad = search_largest(fit, lambda good, bad: (good + bad) // 2, 1000)
     assert (good, bad) == (answer, answer + 1 if answer < 1000 else None)
     assert tried[:3] == [1, 2, 4][: len(tried)] or answer < 2
     assert len(tried) <= 22
@@ -169,7 +169,7 @@ def test_the_search_finds_the_boundary(answer: int) -> None:
 def test_the_search_ends_where_nothing_more_is_tried() -> None:
     """What is known by then is the answer."""
     answers = chain([True, True, False], [None] * 9)
-    assert search(lambda _size: next(answers), lambda good, bad: (good + bad) // 2, 1000) == (2, 4)
+    assert search_largest(lambda _size: next(answers), lambda good, bad: (good + bad) // 2, 1000) == (2, 4)
 
 
 def test_a_stated_limit_is_found_to_the_sample() -> None:
@@ -201,7 +201,7 @@ def test_another_error_is_no_answer() -> None:
     """It comes through."""
 
     class Broken(Device):
-        def call(self, size: int) -> Recorded:
+        def call(self, size: int) -> AllocationRecord:
             raise ZeroDivisionError(size)
 
     with pytest.raises(ZeroDivisionError):
@@ -255,7 +255,7 @@ def test_when_the_time_is_up_the_search_says_so() -> None:
 
 def test_what_a_batch_would_take_is_told_from_those_before() -> None:
     """One alone is scaled, two make a line; nothing is known before the first."""
-    trials = Trials(run=lambda size: 1000 + 100 * size, limit=10_000, time_is_up=lambda: False)
+    trials = BatchTrials(run=lambda size: 1000 + 100 * size, limit=10_000, time_is_up=lambda: False)
     assert trials.expected(8) == 0
     assert trials.fit(1)
     assert trials.expected(2) == 2200
@@ -277,7 +277,7 @@ def test_what_a_batch_would_take_is_told_from_those_before() -> None:
 )
 def test_errors_that_tell_of_spent_memory(error: Exception, *, spent: bool) -> None:
     """Those of the frameworks are known by their words."""
-    assert largest_batch.is_spent(error) is spent
+    assert largest_batch.is_out_of_memory(error) is spent
 
 
 def test_a_batch_of_one_that_does_not_run_is_told() -> None:

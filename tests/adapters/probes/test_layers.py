@@ -14,11 +14,11 @@ from modeldyno.adapters.probes import layers
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.trace_data import Activity, Span
+from modeldyno.core.result.trace_data import Span, TraceReport
 from modeldyno.core.spec.devices import Device
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.static.graph import Graph, Op, Role, Storage, Tensor
-from modeldyno.core.trace.layer_times import Toll
+from modeldyno.core.trace.layer_times import HookOverhead
 from modeldyno.environment import peaks
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import HasLayers, Layers, Subject
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from modeldyno.interfaces import Feed, Named, Tracing
+    from modeldyno.interfaces import Feed, ModuleFilter, Tracing
 
 UNSEEN = Doubt(code="unseen-layers", seen="one is compiled", advice="watch the eager model")
 
@@ -57,7 +57,7 @@ class Watchable:
         return {}
 
     @contextmanager
-    def layers(self, feed: Feed, named: Named) -> Iterator[Layers]:
+    def layers(self, feed: Feed, named: ModuleFilter) -> Iterator[Layers]:
         """Tell of a whole and of what is named of two modules in it."""
         spin, made = self.prepare(feed), []
         self.events.append("entered")
@@ -70,13 +70,13 @@ class Watchable:
         def spans(since: int) -> Sequence[Sequence[Span]]:
             return [] if self.lost else [self._spans(seconds, named) for seconds in made[since:]]
 
-        toll = Toll(inside=self.inside)
+        toll = HookOverhead(inside=self.inside)
         try:
             yield Layers(call=call, spans=spans, toll=toll, doubts=(UNSEEN,))
         finally:
             self.events.append("left")
 
-    def _spans(self, seconds: float, named: Named) -> list[Span]:
+    def _spans(self, seconds: float, named: ModuleFilter) -> list[Span]:
         whole = Span(path="", kind="Net", begin=0, end=seconds + self.inside)
         inner = Span(
             path="block.inner", kind="Linear", begin=0, end=seconds + self.inside, parent=0,
@@ -97,11 +97,11 @@ PLAN = Plan(min_time=0.02, min_runs=5, max_time=2.0)
 
 def seen(
     subject: Subject, plan: Plan = PLAN
-) -> tuple[dict[tuple[str, str], Measurement], Activity | None, list[Doubt]]:
+) -> tuple[dict[tuple[str, str], Measurement], TraceReport | None, list[Doubt]]:
     """Give what the probe gives, sorted."""
     found = list(layers.measure(subject, plan))
     measured = {(m.metric, m.scope): m for m in found if isinstance(m, Measurement)}
-    activity = next((a for a in found if isinstance(a, Activity)), None)
+    activity = next((a for a in found if isinstance(a, TraceReport)), None)
     return measured, activity, [d for d in found if isinstance(d, Doubt)]
 
 
@@ -131,7 +131,7 @@ def test_a_node_that_is_no_module_has_what_its_operators_cost() -> None:
     """It is found by what it does of the network, as far as the whole was analysed."""
 
     class Noded(Watchable):
-        def layers(self, feed: Feed, named: Named) -> Any:
+        def layers(self, feed: Feed, named: ModuleFilter) -> Any:
             @contextmanager
             def watching() -> Iterator[Layers]:
                 with Watchable.layers(self, feed, named) as found:
@@ -254,7 +254,7 @@ def test_plain_calls_are_those_that_do_not_disturb_the_watched_ones() -> None:
 
     class Apart(Watchable):
         @contextmanager
-        def layers(self, feed: Feed, named: Named) -> Iterator[Layers]:
+        def layers(self, feed: Feed, named: ModuleFilter) -> Iterator[Layers]:
             with super().layers(feed, named) as found:
                 yield replace(found, plain=self.prepare(feed))
 
@@ -273,7 +273,7 @@ def test_a_long_warm_up_is_cut_to_the_calls_that_are_kept(asked: int, given: int
 def test_plain_and_watched_calls_alternate() -> None:
     """Each pair has one of both, and which is first changes."""
     order: list[str] = []
-    draw = layers.in_turns(lambda: order.append("plain"), lambda: order.append("watched"))
+    draw = layers.interleave_calls(lambda: order.append("plain"), lambda: order.append("watched"))
 
     assert len(draw(3)) == 3
     assert len(draw(1)) == 1
@@ -286,7 +286,7 @@ def test_asking_for_layers_asks_for_what_they_are_held_to(
     """An analysis by module and this machine's peaks come with it, and each layer gets a rate."""
     pytest.importorskip("torch")
     here = Device(name="here", flops={"float32": 1e9}, bandwidth=1e9, memory=10**9, source="a test")
-    monkeypatch.setattr(peaks, "here", lambda _dtype: here)
+    monkeypatch.setattr(peaks, "local_device", lambda _dtype: here)
     (tmp_path / "nets.py").write_text(
         "import torch\n\ndef make():\n"
         "    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU()), torch.zeros(2, 4)\n"

@@ -23,7 +23,7 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
 from modeldyno.runtime.engine import run
-from modeldyno.testing.server import serving
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ LONGER = replace(PLAN, min_time=1.5, max_time=6.0)
 @contextmanager
 def server(*arguments: str) -> Iterator[str]:
     """Run a server; give the URL of its model."""
-    with serving(*arguments) as running:
+    with serve_in_subprocess(*arguments) as running:
         yield f"http://127.0.0.1:{running.port}#echo"
 
 
@@ -177,7 +177,7 @@ def test_a_trace_ends_a_load_and_interrupts_nothing(steady: str, tmp_path: Path)
 
 def test_a_server_that_dies_in_the_middle_is_a_failure() -> None:
     """What was measured until then is kept, and nobody is said to have interrupted it."""
-    with serving("--service", "constant:0.004") as running:
+    with serve_in_subprocess("--service", "constant:0.004") as running:
         job = asked(
             f"http://127.0.0.1:{running.port}#echo", Load(concurrency=1, duration=60, timeout=0.1)
         ).job()
@@ -228,7 +228,7 @@ def rows(path: Path) -> int:
 
 def test_a_stream_gives_the_times_of_its_tokens() -> None:
     """A text that comes in pieces has a time to the first token, and one for each that follows."""
-    with serving("--pace", "0.005", "--tokens", "8") as running:
+    with serve_in_subprocess("--pace", "0.005", "--tokens", "8") as running:
         settings = {"stream": True, "max_tokens": 8}
         url = f"http://127.0.0.1:{running.port}#echo,protocol=openai"
         result = run(Request(model=url, settings=settings, load=Load(concurrency=1), plan=PLAN).job())
@@ -247,7 +247,7 @@ def test_a_stream_gives_the_times_of_its_tokens() -> None:
 def test_the_first_token_comes_when_the_server_has_made_it(tmp_path: Path) -> None:
     """Request by request, the first piece comes after the server wrote it; the last one, too."""
     path = tmp_path / "records.npz"
-    with serving("--pace", "0.02", "--service", "constant:0.01") as running:
+    with serve_in_subprocess("--pace", "0.02", "--service", "constant:0.01") as running:
         url = f"http://127.0.0.1:{running.port}#echo,protocol=openai"
         observation = Observation(records=str(path))
         load, settings = Load(concurrency=1, requests=10), {"max_tokens": 4}
@@ -269,7 +269,7 @@ def test_the_first_token_comes_when_the_server_has_made_it(tmp_path: Path) -> No
 
 def test_an_error_told_in_a_stream_is_one_of_the_server() -> None:
     """Its status says that all is well; the doubt gives the server's words, and no output is called wrong."""
-    with serving("--fault", "stream-error=0.3", "--pace", "0.001") as running:
+    with serve_in_subprocess("--fault", "stream-error=0.3", "--pace", "0.001") as running:
         url = f"http://127.0.0.1:{running.port}#echo,protocol=openai"
         load = Load(concurrency=2)
         result = run(Request(model=url, settings={"max_tokens": 4}, load=load, plan=PLAN).job())
@@ -344,7 +344,7 @@ def test_a_model_within_a_process_takes_no_load() -> None:
 
 def test_a_mistyped_name_sends_few_requests_and_ends_at_once() -> None:
     """What says that the request is wrong is not repeated, whatever number or time was asked for."""
-    with serving() as running:
+    with serve_in_subprocess() as running:
         url = f"http://127.0.0.1:{running.port}#nosuch,protocol=torchserve"
         for load in (Load(requests=100), Load(duration=60.0), Load(arrivals=Arrivals.CONSTANT, rate=50.0)):
             result = loaded(url, load, plan=replace(PLAN, max_time=60.0))

@@ -12,15 +12,15 @@ import pytest
 
 from modeldyno.adapters.probes import load as probe
 from modeldyno.adapters.probes import load_monitor
-from modeldyno.core.load.request_log import COLUMNS, Records, none
+from modeldyno.core.load.request_log import COLUMNS, Records, empty_records
 from modeldyno.core.load.request_target import Target, Transport
-from modeldyno.core.load.server_stats import Account
+from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.interfaces import Subject
-from modeldyno.loadgen import Ending, Taken, Usage
+from modeldyno.loadgen import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ class World:
     pid: None = None
     pids: Sequence[int] = ()
 
-    def take(self, wait: float) -> Taken:
+    def take(self, wait: float) -> LoadProgress:
         """Let time pass."""
         self.now += int(wait * SECOND)
         first, self.told = self.told, self.done
-        return Taken(records=self.records(first), in_flight=0, backlog=0, ended=False)
+        return LoadProgress(records=self.records(first), in_flight=0, backlog=0, ended=False)
 
     @property
     def done(self) -> int:
@@ -64,23 +64,23 @@ class World:
         columns |= {"due": due, "sent": due, "first": due, "end": due + 1_950_000 + noise}
         return Records(**columns)
 
-    def usage(self) -> Sequence[Usage]:
+    def usage(self) -> Sequence[DriverUsage]:
         """Keep a tenth of a core busy."""
         wall = (self.now - BEGIN) / SECOND
-        return [Usage(cpu=wall / 10, wall=wall, sent=self.told, opened=1)]
+        return [DriverUsage(cpu=wall / 10, wall=wall, sent=self.told, opened=1)]
 
-    def stop(self, _grace: float) -> Ending:
+    def stop(self, _grace: float) -> LoadEnd:
         """Tell of no more."""
-        empty = none()
-        return Ending(records=empty, replies=(), usages=(), unsent=self.unsent)
+        empty = empty_records()
+        return LoadEnd(records=empty, replies=(), usages=(), unsent=self.unsent)
 
-    def account(self) -> Account:
+    def account(self) -> ServerCounters:
         """Tell what was done so far, unless the server is too busy to tell."""
         self.asked.append(self.now)
         seconds = (self.now - BEGIN) / SECOND
         if any(low <= seconds < high for low, high in self.silent):
             raise OSError("it does not answer")
-        return Account(requests=self.done, queue=0.0, compute=0.002 * self.done)
+        return ServerCounters(requests=self.done, queue=0.0, compute=0.002 * self.done)
 
     def target(self, _feeds: object) -> Target:
         """Name no server."""
@@ -100,7 +100,7 @@ def probed(
     def driving(*_: object, **__: object) -> Iterator[World]:
         yield world
 
-    monkeypatch.setattr("modeldyno.loadgen.driver_pool.driving", driving)
+    monkeypatch.setattr("modeldyno.loadgen.driver_pool.run_load_drivers", driving)
     monkeypatch.setattr(load_monitor, "perf_counter", lambda: world.now / SECOND)
     monkeypatch.setattr(load_monitor, "monotonic_ns", lambda: world.now)
     found = list(probe.measure(Subject(model=a_model(), session=world, load=load), plan or Plan()))
@@ -160,14 +160,14 @@ def test_of_a_long_load_the_rule_that_stops_it_sees_a_part(
     """One in five is drawn where a thousand is the most; all that were asked for are measured."""
     monkeypatch.setattr(load_monitor, "MOST", 1000)
     drawn: list[int] = []
-    draw = load_monitor.Course.draw
+    draw = load_monitor.LoadMonitor.draw
 
-    def counted(self: load_monitor.Course, n: int) -> Any:
+    def counted(self: load_monitor.LoadMonitor, n: int) -> Any:
         found = draw(self, n)
         drawn.append(len(found))
         return found
 
-    monkeypatch.setattr(load_monitor.Course, "draw", counted)
+    monkeypatch.setattr(load_monitor.LoadMonitor, "draw", counted)
     found, doubts = probed(monkeypatch, World(rate=500), load)
     assert 1000 <= sum(drawn) < 1400
     assert 4900 <= len(latency(found)) <= 5400

@@ -14,10 +14,10 @@ from modeldyno.core.metrics.doubt import CODES, Doubt
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Progressed
-from modeldyno.core.result.static_data import Held
-from modeldyno.core.result.trace_data import Activity
+from modeldyno.core.result.static_data import MemoryItem
+from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.static_options import Inspection, Mode
-from modeldyno.core.trace.allocations import Category, Event, Named, Recorded
+from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord, CategorizedMemory, Category
 from modeldyno.interfaces import CanCall, CanTrain, Feed, HasMemory, Subject
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.probes import ProbeSuite
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FEED: Feed = {"x": np.zeros((2, 3), "float32")}
 PLAN = Plan(max_time=60.0)
-STATE = Held(scope="fc", role=Category.OPTIMIZER, bytes=16)
+STATE = MemoryItem(scope="fc", role=Category.OPTIMIZER, bytes=16)
 
 
 @dataclass
@@ -50,23 +50,23 @@ class Watched(Plain):
     """A session whose every call leaves so many bytes behind."""
 
     leaves: int = 0
-    calls: list[Recorded] = field(default_factory=list)
+    calls: list[AllocationRecord] = field(default_factory=list)
     entered: int = 0
 
     @contextmanager
-    def allocations(self, feed: Feed) -> Iterator[Callable[[], Recorded]]:
+    def allocations(self, feed: Feed) -> Iterator[Callable[[], AllocationRecord]]:
         """Watch."""
         assert feed is FEED
         self.entered += 1
         yield self.watched
         self.entered -= 1
 
-    def watched(self) -> Recorded:
+    def watched(self) -> AllocationRecord:
         """Make a call that takes 100 bytes."""
-        events = [Event(0.1, 0, 100, "fc"), Event(0.2, 0, -100)]
+        events = [AllocationEvent(0.1, 0, 100, "fc"), AllocationEvent(0.2, 0, -100)]
         if self.leaves:
-            events.append(Event(0.3, 1 + len(self.calls), self.leaves, "kept"))
-        self.calls.append(Recorded(events=tuple(events), seconds=1.0))
+            events.append(AllocationEvent(0.3, 1 + len(self.calls), self.leaves, "kept"))
+        self.calls.append(AllocationRecord(events=tuple(events), seconds=1.0))
         return self.calls[-1]
 
 
@@ -87,15 +87,15 @@ class Trained(Watched):
         """Make a step in no time."""
         return {}
 
-    def watched(self) -> Recorded:
+    def watched(self) -> AllocationRecord:
         """Take 8 bytes that turn out to be gradients, and find the optimiser's state."""
         self.calls.append(
-            Recorded(
-                events=(Event(0.1, 0, 8, "fc"), Event(0.7, 0, -8)),
+            AllocationRecord(
+                events=(AllocationEvent(0.1, 0, 8, "fc"), AllocationEvent(0.7, 0, -8)),
                 seconds=1.0,
                 before=(STATE,),
                 stages={"forward": (0.0, 0.1), "backward": (0.1, 0.5), "optimizer": (0.5, 1.0)},
-                named=(Named(time=0.5, category=Category.GRADIENTS, addresses=frozenset({0})),),
+                named=(CategorizedMemory(time=0.5, category=Category.GRADIENTS, addresses=frozenset({0})),),
             )
         )
         return self.calls[-1]
@@ -131,8 +131,8 @@ def test_the_peak_and_its_contents_are_told() -> None:
     session = Watched()
     found = measured(session)
     assert numbers(found) == {("allocated_peak", ""): 100, ("memory_growth", ""): 0}
-    (activity,) = (each for each in found if isinstance(each, Activity))
-    assert activity.held == (Held(scope="fc", role="activations", bytes=100),)
+    (activity,) = (each for each in found if isinstance(each, TraceReport))
+    assert activity.held == (MemoryItem(scope="fc", role="activations", bytes=100),)
     assert (len(session.calls), session.entered) == (memory.CALLS, 0)
 
 

@@ -15,9 +15,9 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Artifact
-from modeldyno.core.result.trace_data import Activity, WasteKind
+from modeldyno.core.result.trace_data import RedundancyKind, TraceReport
 from modeldyno.core.spec.probe_options import Observation
-from modeldyno.core.trace.dataflow import Flow, Step, Value
+from modeldyno.core.trace.dataflow import DataFlow, FlowStep, TensorView
 from modeldyno.core.trace.op_events import Occurrence, WatchedCalls
 from modeldyno.interfaces import Subject
 from modeldyno.testing.fakes import a_model
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from modeldyno.interfaces import Feed
 
 FEED = {"x": np.zeros((1, 4))}
-X = Value(storage=1, shape=(4,), strides=(1,), capacity=4, bytes=16)
-CLONED = Flow(
+X = TensorView(storage=1, shape=(4,), strides=(1,), capacity=4, bytes=16)
+CLONED = DataFlow(
     steps=(
-        Step(name="torch.Tensor.clone", scope="fc", inputs=(X,), outputs=(replace(X, storage=2),), time=0.5),
-        Step(name="torch.Tensor.add", inputs=(replace(X, storage=2),), outputs=(replace(X, storage=3),)),
+        FlowStep(
+            name="torch.Tensor.clone", scope="fc", inputs=(X,), outputs=(replace(X, storage=2),), time=0.5
+        ),
+        FlowStep(name="torch.Tensor.add", inputs=(replace(X, storage=2),), outputs=(replace(X, storage=3),)),
     ),
     given=frozenset({1}),
     outputs=frozenset({3}),
@@ -65,7 +67,7 @@ class Session:
 class Following(Session):
     """Follows data, too."""
 
-    def flow(self, feed: Feed) -> Flow | None:
+    def flow(self, feed: Feed) -> DataFlow | None:
         """Give a call with a needless clone."""
         assert feed is FEED
         return CLONED
@@ -74,7 +76,7 @@ class Following(Session):
 class Opaque(Session):
     """Its code is compiled."""
 
-    def flow(self, _feed: Feed) -> Flow | None:
+    def flow(self, _feed: Feed) -> DataFlow | None:
         """Give nothing."""
         return None
 
@@ -82,7 +84,7 @@ class Opaque(Session):
 class Refusing(Session):
     """Does not bear to be followed."""
 
-    def flow(self, _feed: Feed) -> Flow | None:
+    def flow(self, _feed: Feed) -> DataFlow | None:
         """Raise what a framework may raise."""
         raise RuntimeError("no such dispatch")
 
@@ -115,7 +117,7 @@ class TestOps(ProbeSuite):
 def test_operators_are_told_for_one_call_with_what_watching_costs() -> None:
     """Sums are those of one call; the overhead is that of watched calls over plain ones."""
     found = measured(Session())
-    (activity,) = [each for each in found if isinstance(each, Activity)]
+    (activity,) = [each for each in found if isinstance(each, TraceReport)]
     (overhead,) = [each for each in found if isinstance(each, Measurement)]
 
     assert [(row.name, row.scope, row.calls, row.self_time) for row in activity.executed] == [
@@ -150,28 +152,28 @@ def test_an_interruption_leaves_it_at_one_call() -> None:
     session = Following()
     found = measured(session, interrupted=lambda: True, observation=Observation(trace="/nowhere/trace.json"))
     assert session.asked == [(1, None)]
-    assert [type(each) for each in found] == [Measurement, Activity]
+    assert [type(each) for each in found] == [Measurement, TraceReport]
 
 
 def test_needless_steps_are_told() -> None:
     """What the flow of a call shows to be needless is told beside the operators."""
     *_, found = measured(Following())
     (waste,) = found.wastes
-    assert (waste.kind, waste.scope, waste.time) == (WasteKind.COPY, "fc", 0.5)
+    assert (waste.kind, waste.scope, waste.time) == (RedundancyKind.COPY, "fc", 0.5)
 
 
 def test_compiled_code_is_told_as_such() -> None:
     """What cannot be told apart is doubted, and nothing is called needless."""
     found = measured(Opaque(hidden=True))
     assert list(doubts(found)) == ["unseen-layers"]
-    assert [each.wastes for each in found if isinstance(each, Activity)] == [None]
+    assert [each.wastes for each in found if isinstance(each, TraceReport)] == [None]
 
 
 def test_a_model_that_cannot_be_followed_keeps_its_operators() -> None:
     """The reason is a doubt, no failure."""
     found = measured(Refusing())
     assert "RuntimeError: no such dispatch" in doubts(found)["not-followed"]
-    assert [each for each in found if isinstance(each, Activity)]
+    assert [each for each in found if isinstance(each, TraceReport)]
 
 
 class TestTrace:
@@ -200,4 +202,4 @@ class TestTrace:
         path = tmp_path / "none" / "trace.json"
         found = measured(Session(), observation=Observation(trace=str(path)))
         assert doubts(found)["no-trace"] == (f"no trace was written: No such file or directory: {path}")
-        assert [each for each in found if isinstance(each, Activity)]
+        assert [each for each in found if isinstance(each, TraceReport)]

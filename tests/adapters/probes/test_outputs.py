@@ -12,7 +12,7 @@ from modeldyno.adapters.probes import outputs
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Artifact
 from modeldyno.core.spec.probe_options import Observation
-from modeldyno.data.outputs import load
+from modeldyno.data.outputs import load_call
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import Subject
 from modeldyno.testing.fakes import a_model
@@ -53,7 +53,7 @@ def test_what_was_given_and_returned_is_in_the_file(tmp_path: Path) -> None:
     assert isinstance(found, Artifact)
     assert (found.name, found.path) == ("outputs", str(path))
     assert found.digest.startswith("sha256:")
-    given, returned = load(path)
+    given, returned = load_call(path)
     assert np.array_equal(given["x"], GIVEN)
     assert np.array_equal(returned["y"], 2 * GIVEN)
 

@@ -19,7 +19,7 @@ from modeldyno.adapters.loaders import torch as torch_loader
 from modeldyno.adapters.probes import static
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.static_data import Outline
+from modeldyno.core.result.static_data import StaticReport
 from modeldyno.core.spec.devices import DEVICES
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import configure
@@ -79,10 +79,10 @@ class TestLive(ProbeSuite):
 
 def measured(
     model: Model, inspection: Inspection, inputs: tuple[InputSpec, ...] = (), batch_size: int | None = None
-) -> tuple[dict[tuple[str, str], float], Outline, list[Doubt]]:
+) -> tuple[dict[tuple[str, str], float], StaticReport, list[Doubt]]:
     """Give the numbers by metric and scope, the outline, and the doubts."""
     numbers: dict[tuple[str, str], float] = {}
-    outlines: list[Outline] = []
+    outlines: list[StaticReport] = []
     doubts: list[Doubt] = []
     subject = Subject(model=model, inspection=inspection, inputs=inputs, batch_size=batch_size)
     for found in static.measure(subject, Plan()):
@@ -90,7 +90,7 @@ def measured(
             case Measurement():
                 assert isinstance(found.value, int | float)
                 numbers[found.metric, found.scope] = found.value
-            case Outline():
+            case StaticReport():
                 outlines.append(found)
             case _:
                 doubts.append(found)
@@ -169,7 +169,9 @@ def test_peaks_that_were_measured_beside_other_work_are_doubted(
     model: Model, monkeypatch: pytest.MonkeyPatch, busy: bool
 ) -> None:
     """A bound that rests on them may be too high, and says so."""
-    monkeypatch.setattr(peaks, "here", lambda _dtype: replace(DEVICES["a100"], name="here", busy=busy))
+    monkeypatch.setattr(
+        peaks, "local_device", lambda _dtype: replace(DEVICES["a100"], name="here", busy=busy)
+    )
     numbers, _, doubts = measured(model, Inspection(devices=("here",)))
 
     assert numbers["roofline_latency", "here"] > 0

@@ -9,7 +9,7 @@ import pytest
 from modeldyno.adapters.probes import latency, static, throughput, timing_loop
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.stop_rule import pace
+from modeldyno.core.metrics.stop_rule import measure_until_stable
 from modeldyno.core.result.result import Found, Progressed
 from modeldyno.interfaces import Subject
 from modeldyno.testing.fakes import a_model
@@ -24,7 +24,7 @@ PLAN = Plan(min_time=0.05, min_runs=10, max_time=5.0)
 def test_each_call_is_timed_as_the_callable_itself_saw_it() -> None:
     """Our record of every call agrees with the ground truth's own, within what entering it costs."""
     truth = Spinner(0.001, 0.002)
-    ours = timing_loop.each((truth,))(200)
+    ours = timing_loop.time_each_call((truth,))(200)
     theirs = [ns * 1e-9 for ns in truth.record]
     errors = sorted(mine - own for mine, own in zip(ours, theirs, strict=True))
 
@@ -35,7 +35,7 @@ def test_each_call_is_timed_as_the_callable_itself_saw_it() -> None:
 def test_payloads_are_cycled_through() -> None:
     """Every payload gets its turn, across chunks, too."""
     turns: list[int] = []
-    draw = timing_loop.each(tuple(lambda i=i: turns.append(i) for i in range(3)))  # type: ignore[misc]
+    draw = timing_loop.time_each_call(tuple(lambda i=i: turns.append(i) for i in range(3)))  # type: ignore[misc]
     draw(4)
     draw(3)
 
@@ -45,7 +45,7 @@ def test_payloads_are_cycled_through() -> None:
 def test_short_calls_are_timed_in_blocks() -> None:
     """A block of short calls is long enough for the clock, and gives the seconds of one call."""
     truth = Spinner(0.0005)
-    draw = timing_loop.in_blocks((truth,), 0.01)
+    draw = timing_loop.time_call_blocks((truth,), 0.01)
     draw(20)  # of which one at least is not disturbed
     before = len(truth.record)
     times = draw(3)
@@ -57,7 +57,7 @@ def test_short_calls_are_timed_in_blocks() -> None:
 def test_long_calls_are_blocks_of_their_own() -> None:
     """A call longer than a block is made once."""
     truth = Spinner(0.02)
-    draw = timing_loop.in_blocks((truth,), 0.01)
+    draw = timing_loop.time_call_blocks((truth,), 0.01)
     draw(3)
 
     assert len(truth.record) == 3
@@ -130,9 +130,9 @@ def test_a_drift_is_a_doubt() -> None:
         now[0] += float(samples.sum())
         return samples
 
-    paced = pace(slowing, plan=Plan(max_time=2.0), clock=lambda: now[0])
+    paced = measure_until_stable(slowing, plan=Plan(max_time=2.0), clock=lambda: now[0])
 
-    assert "drift" in {d.code for d in timing_loop.doubts_of("latency", paced, PLAN)}
+    assert "drift" in {d.code for d in timing_loop.steady_state_doubts("latency", paced, PLAN)}
 
 
 def test_static_needs_no_session() -> None:

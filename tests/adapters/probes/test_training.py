@@ -23,7 +23,7 @@ from modeldyno.testing.probes import ProbeSuite
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from modeldyno.core.trace.allocations import Recorded
+    from modeldyno.core.trace.allocations import AllocationRecord
 
 FEED: Feed = {"x": np.zeros((2, 3), "float32")}
 STAGES = {"forward": 1.0, "backward": 2.0, "optimizer": 0.5}
@@ -66,7 +66,7 @@ class Trainer:
         self.now += factor * (sum(STAGES.values()) + 0.5)
         return {name: factor * seconds for name, seconds in STAGES.items()}
 
-    def watched(self) -> Recorded:
+    def watched(self) -> AllocationRecord:
         """Not asked for."""
         raise NotImplementedError
 

@@ -9,7 +9,7 @@ import pytest
 from modeldyno.adapters.reporters import csv
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.study.ranking import ranking
-from modeldyno.testing.reporters import HOSTILE, failed, full, hostile
+from modeldyno.testing.reporters import HOSTILE, failed_result, full_result, hostile_result
 from modeldyno.testing.reports import hostile_study, payloads
 from modeldyno.views.study.tables import trials
 
@@ -23,7 +23,7 @@ def rows(text: str) -> list[list[str]]:
 
 def test_each_line_ends_as_the_standard_says() -> None:
     """RFC 4180: lines end with CR LF, and each has as many fields as the header."""
-    text = csv.render(full())
+    text = csv.render(full_result())
 
     assert text.count("\n") == text.count("\r\n") == len(rows(text))
     assert rows(text)[0] == HEADER
@@ -32,7 +32,7 @@ def test_each_line_ends_as_the_standard_says() -> None:
 
 def test_numbers_are_in_base_units_and_whole() -> None:
     """A number is written as it is in the document, without rounding."""
-    document = full()
+    document = full_result()
     by_key = {tuple(row[:3]): row for row in rows(csv.render(document))}
 
     assert float(by_key["latency", "", "mean"][3]) == document["latency.mean"]
@@ -41,7 +41,7 @@ def test_numbers_are_in_base_units_and_whole() -> None:
 
 def test_an_uncertified_percentile_has_no_value() -> None:
     """A percentile that is no claim has an empty value, and a note why."""
-    by_key = {tuple(row[:3]): row for row in rows(csv.render(full()))}
+    by_key = {tuple(row[:3]): row for row in rows(csv.render(full_result()))}
 
     assert by_key["latency", "", "p99.9"][3] == ""
     assert by_key["latency", "", "p99.9"][8].startswith("not certified: 4,236 more")
@@ -50,7 +50,7 @@ def test_an_uncertified_percentile_has_no_value() -> None:
 @pytest.mark.parametrize("scope", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", " =1"])
 def test_text_is_no_formula(scope: str) -> None:
     """No text cell begins as a formula does."""
-    document = replace(full(), measurements=(Measurement(metric="buffers", value=1, scope=scope),))
+    document = replace(full_result(), measurements=(Measurement(metric="buffers", value=1, scope=scope),))
 
     assert rows(csv.render(document))[1][1] == "'" + scope.strip()
 
@@ -58,7 +58,7 @@ def test_text_is_no_formula(scope: str) -> None:
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_names_stay_in_their_cell(text: str) -> None:
     """No name begins a formula, a row or a field of its own."""
-    cells = rows(csv.render(hostile(text)))
+    cells = rows(csv.render(hostile_result(text)))
 
     assert {len(row) for row in cells} == {len(HEADER)}
     assert not any(row[place].startswith(("=", "+", "-", "@")) for row in cells for place in (0, 1, 2, 6, 8))
@@ -66,21 +66,21 @@ def test_hostile_names_stay_in_their_cell(text: str) -> None:
 
 def test_a_negative_number_is_a_number() -> None:
     """A number keeps its sign without a quote."""
-    document = replace(full(), measurements=(Measurement(metric="throughput", value=-1.5),))
+    document = replace(full_result(), measurements=(Measurement(metric="throughput", value=-1.5),))
 
     assert rows(csv.render(document))[1][3] == "-1.5"
 
 
 def test_a_run_without_numbers_is_a_header() -> None:
     """A failed run has no rows."""
-    assert rows(csv.render(failed())) == [HEADER]
+    assert rows(csv.render(failed_result())) == [HEADER]
 
 
 def test_no_payload_becomes_a_formula() -> None:
     """Of 500 attacks in every name of results and studies, none begins a cell as a formula does."""
     for text in payloads():
         made = hostile_study(text)
-        for written in (csv.render(hostile(text)), csv.table(trials(made, ranking(made, 20)))):
+        for written in (csv.render(hostile_result(text)), csv.table(trials(made, ranking(made, 20)))):
             for row in rows(written):
                 assert not [
                     cell

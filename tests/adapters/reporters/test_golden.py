@@ -9,7 +9,7 @@ import pytest
 
 from modeldyno import views
 from modeldyno.adapters.reporters import csv, html, markdown, terminal
-from modeldyno.testing.reporters import DOCUMENTS, full, judged
+from modeldyno.testing.reporters import DOCUMENTS, full_result, sample_judgements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,34 +23,34 @@ def test_terminal(golden: Callable[[str, str], None], kind: str) -> None:
 
 def test_terminal_with_bounds(golden: Callable[[str, str], None]) -> None:
     """Bounds stand right below the verdict, with their figures."""
-    document = full()
+    document = full_result()
 
-    golden("terminal-judged.txt", terminal.render(document, judgements=judged(document)))
+    golden("terminal-judged.txt", terminal.render(document, judgements=sample_judgements(document)))
 
 
 def test_narrow_terminal(golden: Callable[[str, str], None]) -> None:
     """At 50 columns notes stand below their rows."""
-    document = full()
+    document = full_result()
 
     golden("terminal-50-columns.txt", terminal.text(views.blocks(document), width=50))
 
 
 def test_markdown(golden: Callable[[str, str], None]) -> None:
     """A report in a pull request."""
-    document = full()
+    document = full_result()
 
-    golden("report.md", markdown.render(document, judgements=judged(document)))
+    golden("report.md", markdown.render(document, judgements=sample_judgements(document)))
 
 
 def test_csv(golden: Callable[[str, str], None]) -> None:
     """Numbers for a spreadsheet."""
-    golden("report.csv", csv.render(full()))
+    golden("report.csv", csv.render(full_result()))
 
 
 def test_html(golden: Callable[[str, str], None]) -> None:
     """A whole page, but for its style and its scripts."""
-    document = full()
-    page = html.render(document, judgements=judged(document))
+    document = full_result()
+    page = html.render(document, judgements=sample_judgements(document))
     bare = re.sub(r"(<(style|script)>).*?(</\2>)", r"\1\3", page, flags=re.DOTALL)
 
     golden("report.html", re.sub(r"'sha256-[^']*'", "'sha256-...'", bare))
@@ -58,4 +58,4 @@ def test_html(golden: Callable[[str, str], None]) -> None:
 
 def test_fragment(golden: Callable[[str, str], None]) -> None:
     """What a notebook shows."""
-    golden("fragment.html", html.fragment(full()))
+    golden("fragment.html", html.fragment(full_result()))

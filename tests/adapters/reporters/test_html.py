@@ -12,8 +12,8 @@ import pytest
 
 from modeldyno.adapters.reporters import html
 from modeldyno.core.report.blocks import Heading, Notice, Severity
-from modeldyno.core.report.charts import Plot, Scale, Series
-from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full, hostile, judged
+from modeldyno.core.report.charts import AxisScale, Plot, Series
+from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full_result, hostile_result, sample_judgements
 from modeldyno.views.python_wording import translate_doubts
 
 OWN = {
@@ -71,7 +71,7 @@ class Outline(HTMLParser):
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_names_are_no_elements(text: str) -> None:
     """A name adds no element, no attribute that acts, and closes nothing."""
-    for written in (html.fragment(hostile(text)), html.render(hostile(text))):
+    for written in (html.fragment(hostile_result(text)), html.render(hostile_result(text))):
         outline = Outline(written)
 
         assert outline.tags <= OWN
@@ -139,7 +139,7 @@ def test_a_doubt_without_a_name_leaves_no_gap_among_the_names() -> None:
 
 def test_the_policy_allows_what_is_in_the_page_and_nothing_else() -> None:
     """The policy of a page names the digests of its own style and scripts, and no other source."""
-    page = html.render(full())
+    page = html.render(full_result())
     style = page.partition("<style>")[2].partition("</style>")[0]
     data, *scripts = own(page)
     allowed = " ".join(map(digest, scripts))
@@ -156,7 +156,7 @@ def digest(text: str) -> str:
 
 def test_a_fragment_has_no_script() -> None:
     """What a notebook shows runs nothing."""
-    assert "<script" not in html.fragment(full())
+    assert "<script" not in html.fragment(full_result())
 
 
 def test_a_page_without_pictures_draws_nothing() -> None:
@@ -200,7 +200,7 @@ def test_sections_are_listed() -> None:
 def test_plots_stand_side_by_side() -> None:
     """Three plots that follow each other share a row; two have one each."""
     series = Series(name="s", x=(0.0, 1.0), y=(1.0, 2.0))
-    plot = Plot(title="p", x=Scale(label="x"), y=Scale(label="y"), series=(series,))
+    plot = Plot(title="p", x=AxisScale(label="x"), y=AxisScale(label="y"), series=(series,))
 
     assert 'class="several"' in html.lay_out([plot] * 3, title="t")
     assert 'class="several"' not in html.lay_out([plot] * 2, title="t")
@@ -208,7 +208,7 @@ def test_plots_stand_side_by_side() -> None:
 
 def test_it_reads_the_same_wherever_it_is_pasted() -> None:
     """A fragment is ASCII, loads nothing, and styles nothing outside itself."""
-    fragment = html.fragment(hostile("模型"))
+    fragment = html.fragment(hostile_result("模型"))
     style = fragment.partition("<style>")[2].partition("</style>")[0]
 
     assert fragment.isascii()
@@ -222,7 +222,7 @@ def test_it_reads_the_same_wherever_it_is_pasted() -> None:
 
 def test_the_histogram_is_told_to_who_cannot_see_it() -> None:
     """A drawing has a label that says where its weight lies, and each bar says what it counts."""
-    page = html.render(full())
+    page = html.render(full_result())
 
     assert (
         'role="img" aria-label="Histogram of latency from 0.32 ms to 1.24 ms; the fullest bin, '
@@ -233,14 +233,14 @@ def test_the_histogram_is_told_to_who_cannot_see_it() -> None:
 
 def test_a_sign_has_a_name() -> None:
     """A verdict is told by its word, not by its colour alone."""
-    document = full()
-    page = html.render(document, judgements=judged(document))
+    document = full_result()
+    page = html.render(document, judgements=sample_judgements(document))
 
     assert 'role="img" aria-label="broken"' in page
 
 
 def test_a_notebook_shows_a_result() -> None:
     """A Result shows itself in a notebook as its fragment, with the words of Python."""
-    result = full()
+    result = full_result()
 
     assert result._repr_html_() == html.fragment(replace(result, doubts=translate_doubts(result.doubts)))

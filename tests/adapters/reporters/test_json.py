@@ -4,7 +4,7 @@ import pytest
 
 from modeldyno import codec
 from modeldyno.adapters.reporters import json
-from modeldyno.testing.reporters import DOCUMENTS, hostile
+from modeldyno.testing.reporters import DOCUMENTS, hostile_result
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
@@ -17,7 +17,7 @@ def test_nothing_is_lost(kind: str) -> None:
 
 def test_what_acts_on_a_terminal_is_escaped_and_kept() -> None:
     """Control characters in names are written as escapes, and are read as what they were."""
-    document = hostile("\x9b31m \x7f \u202e")
+    document = hostile_result("\x9b31m \x7f \u202e")
     written = json.render(document)
 
     assert rb"\u009b31m \u007f \u202e" in written

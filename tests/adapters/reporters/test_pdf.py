@@ -8,7 +8,7 @@ import pytest
 
 from modeldyno.adapters.reporters import pdf
 from modeldyno.errors import MissingExtra, RunFailed
-from modeldyno.testing.reporters import full
+from modeldyno.testing.reporters import full_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,23 +37,23 @@ def test_without_a_browser_it_says_what_to_install(nowhere: Path) -> None:
     """One sentence says what is missing, and what to do instead."""
     del nowhere
     with pytest.raises(MissingExtra, match=r"not found; install it .* or write \.html and print that"):
-        pdf.render(full())
+        pdf.render(full_result())
 
 
 def test_the_named_browser_prints(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the environment names is run on the page, and what it writes is given."""
     monkeypatch.setenv(pdf.BROWSER, str(program(nowhere / "mine", PRINTS)))
 
-    assert pdf.render(full()) == b"%PDF-1.7\n"
+    assert pdf.render(full_result()) == b"%PDF-1.7\n"
 
 
 def test_a_browser_is_found_by_its_name(nowhere: Path) -> None:
     """A program on the path is found, before those that Playwright has installed."""
     kept = program(nowhere / "browsers" / "chromium-1" / "chrome-linux" / "chrome", PRINTS)
 
-    assert pdf.browser() == str(kept)
-    assert pdf.browser() != str(program(nowhere / "chromium", PRINTS)) or os.access(kept, os.X_OK)
-    assert pdf.browser() == str(nowhere / "chromium")
+    assert pdf.find_browser() == str(kept)
+    assert pdf.find_browser() != str(program(nowhere / "chromium", PRINTS)) or os.access(kept, os.X_OK)
+    assert pdf.find_browser() == str(nowhere / "chromium")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_browser_that_fails_is_told(
     monkeypatch.setenv(pdf.BROWSER, str(program(nowhere / "mine", text)))
 
     with pytest.raises(RunFailed, match=said):
-        pdf.render(full())
+        pdf.render(full_result())
 
 
 def test_what_is_no_program_is_told(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,4 +74,4 @@ def test_what_is_no_program_is_told(nowhere: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(pdf.BROWSER, str(nowhere / "absent"))
 
     with pytest.raises(RunFailed, match="did not print the page"):
-        pdf.render(full())
+        pdf.render(full_result())

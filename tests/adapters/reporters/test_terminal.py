@@ -11,8 +11,8 @@ from rich.console import Console
 from modeldyno import views
 from modeldyno.adapters.reporters import terminal
 from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table
-from modeldyno.core.report.charts import Bins, Effect, Forest, Scale
-from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full, hostile, judged
+from modeldyno.core.report.charts import AxisScale, Bins, Effect, Forest
+from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full_result, hostile_result, sample_judgements
 
 WORDS = st.lists(st.text(st.sampled_from("ab1.模é\u0301 "), max_size=30), max_size=4)
 
@@ -23,21 +23,21 @@ def test_no_line_is_wider_than_the_terminal(kind: str, width: int) -> None:
     """Every line fits, however narrow the terminal."""
     text = terminal.text(views.blocks(DOCUMENTS[kind]()), width=width)
 
-    assert max(map(terminal.cells, text.splitlines())) <= width
+    assert max(map(terminal.display_width, text.splitlines())) <= width
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("width", [40, 80])
 def test_names_break_no_layout(text: str, width: int) -> None:
     """Names without end, or of wide characters, are cut to fit."""
-    lines = terminal.text(views.blocks(hostile(text)), width=width).splitlines()
+    lines = terminal.text(views.blocks(hostile_result(text)), width=width).splitlines()
 
-    assert max(map(terminal.cells, lines)) <= width
+    assert max(map(terminal.display_width, lines)) <= width
 
 
 def test_numbers_stay_whole() -> None:
     """At 60 columns each value stands on one line with its unit, and so does its interval."""
-    text = terminal.text(views.blocks(full()), width=60)
+    text = terminal.text(views.blocks(full_result()), width=60)
 
     assert re.search(r"^latency\.p50 +413 us +411 to 415 us$", text, re.MULTILINE)
     assert not re.search(r"^ *(us|ms|MiB|GiB)\b", text, re.MULTILINE)
@@ -45,7 +45,7 @@ def test_numbers_stay_whole() -> None:
 
 def test_columns_of_numbers_end_together() -> None:
     """Values are aligned to the right."""
-    rows = terminal.render(full()).splitlines()
+    rows = terminal.render(full_result()).splitlines()
     header = next(row for row in rows if row.startswith("metric"))
     ends = {
         re.match(r"\S+ +(?:\S+(?: \w+)?)", row).end()  # type: ignore[union-attr]
@@ -67,33 +67,37 @@ class TestDraw:
     def test_a_pipe_gets_no_colour(self) -> None:
         """What is no terminal gets the same plain text as a file."""
         target, written = console()
-        document = full()
-        terminal.draw(document, judged(document), console=target)
+        document = full_result()
+        terminal.draw(document, sample_judgements(document), console=target)
 
-        assert written.getvalue().decode() == terminal.render(document, judgements=judged(document))
+        assert written.getvalue().decode() == terminal.render(
+            document, judgements=sample_judgements(document)
+        )
 
     def test_a_terminal_gets_colour(self) -> None:
         """A terminal gets the same text, with colours."""
         target, written = console(force_terminal=True, color_system="standard")
-        document = full()
-        terminal.draw(document, judged(document), console=target)
+        document = full_result()
+        terminal.draw(document, sample_judgements(document), console=target)
         drawn = written.getvalue().decode()
 
         assert "\x1b[1;31m✗ \x1b[0m" in drawn
-        assert re.sub(r"\x1b\[[\d;]*m", "", drawn) == terminal.render(document, judgements=judged(document))
+        assert re.sub(r"\x1b\[[\d;]*m", "", drawn) == terminal.render(
+            document, judgements=sample_judgements(document)
+        )
 
     def test_no_color_is_respected(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """NO_COLOR leaves weight and takes the colours away."""
         monkeypatch.setenv("NO_COLOR", "1")
         target, written = console(force_terminal=True)
-        terminal.draw(full(), console=target)
+        terminal.draw(full_result(), console=target)
 
         assert not re.search(rb"\x1b\[[\d;]*3[0-7]m", written.getvalue())
 
     def test_an_ascii_terminal_gets_ascii(self) -> None:
         """Where the encoding is not UTF-8, signs and bars are drawn in ASCII."""
         target, written = console(encoding="latin-1")
-        terminal.draw(hostile("模型"), console=target)
+        terminal.draw(hostile_result("模型"), console=target)
         drawn = written.getvalue().decode("ascii")
 
         assert "x ??: error: ??" in drawn
@@ -103,10 +107,10 @@ class TestDraw:
     def test_markup_in_names_is_text(self, text: str) -> None:
         """Names are printed and never read as markup, emoji codes or links."""
         target, written = console(force_terminal=True, color_system="standard")
-        terminal.draw(hostile(text), console=target)
+        terminal.draw(hostile_result(text), console=target)
         plain = re.sub(r"\x1b\[[\d;]*m", "", written.getvalue().decode())
 
-        assert plain == terminal.render(hostile(text))
+        assert plain == terminal.render(hostile_result(text))
 
 
 class TestWrap:
@@ -116,7 +120,7 @@ class TestWrap:
         text = " ".join(words)
         lines = terminal.wrap(text, width)
 
-        assert max(map(terminal.cells, lines)) <= width
+        assert max(map(terminal.display_width, lines)) <= width
         assert re.sub(r"\s", "", "".join(lines)) == re.sub(r"\s", "", text)
 
     def test_quantities_stay_together(self) -> None:
@@ -165,7 +169,7 @@ def test_a_chart_without_counts_is_drawn() -> None:
     """Bins that are all empty have no bars."""
     chart = Bins(
         title="t",
-        scale=Scale(label="x", unit="s"),
+        scale=AxisScale(label="x", unit="s"),
         edges=(1.0, 2.0, 3.0),
         counts=(0.0, 0.0),
         counted="n",
@@ -193,4 +197,4 @@ def test_notices_of_a_kind_stand_together() -> None:
 
 def test_a_wide_character_takes_two_columns() -> None:
     """Columns are counted as a terminal counts them."""
-    assert [terminal.cells(text) for text in ("ab", "模型", "e\u0301")] == [2, 4, 1]
+    assert [terminal.display_width(text) for text in ("ab", "模型", "e\u0301")] == [2, 4, 1]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from modeldyno.adapters.samplers import device, device_sidecar
-from modeldyno.adapters.samplers.device_sidecar import Witness
+from modeldyno.adapters.samplers.device_sidecar import DeviceRecorder
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
@@ -66,7 +66,7 @@ class TestTold:
             found.append({"name": name, "samples": samples})
         package = {**PACKAGE, "span": None}
 
-        told = numbers(list(device.told({"package-0": package}, found)))
+        told = numbers(list(device.device_measurements({"package-0": package}, found)))
         assert told["power", "package-0"] == pytest.approx(10.0)
         assert told["idle_power", "package-0"] == pytest.approx(5.0)
 
@@ -84,7 +84,7 @@ class TestTold:
             after=[{"energy": 600.0}, {"used": 40, "memory": 7, "clock": 9e9}],
         )
 
-        assert numbers(device.told({"cuda:0": GPU}, seen)) == {
+        assert numbers(device.device_measurements({"cuda:0": GPU}, seen)) == {
             ("device_memory", "cuda:0"): [5, 8, 8, 9, 7],
             ("device_used", "cuda:0"): [12, 20, 20, 30, 40],
             ("device_used", "cuda:0 baseline"): 12,
@@ -100,12 +100,12 @@ class TestTold:
         """A device that answers no question has no measurement, and never 0."""
         seen = stages(baseline=[{}], load=[{"ours": 1}], timed=[{"ours": 1}, {}])
 
-        assert list(device.told({"cuda:0": GPU}, seen)) == []
+        assert list(device.device_measurements({"cuda:0": GPU}, seen)) == []
 
     def test_a_pass_that_is_too_short_gives_no_power(self) -> None:
         """The doubt says how long it takes."""
         seen = stages(timed=[{"energy": 0.0, "ours": 1}, {"energy": 5.0}])
-        found = list(device.told({"cuda:0": {**GPU, "period": 1.0}}, seen))
+        found = list(device.device_measurements({"cuda:0": {**GPU, "period": 1.0}}, seen))
 
         assert numbers(found) == {}
         assert doubts(found)["short-window"].startswith("cuda:0 was watched for 1.0 s")
@@ -113,7 +113,7 @@ class TestTold:
     def test_sampled_power_is_marked(self) -> None:
         """Without a counter the energy is an estimate, and says so."""
         seen = stages(idle=[{"power": 40.0}] * 3, timed=[{"power": 100.0, "ours": 1}] * 12)
-        found = list(device.told({"cuda:0": GPU}, seen))
+        found = list(device.device_measurements({"cuda:0": GPU}, seen))
 
         assert numbers(found) == {("power", "cuda:0"): 100.0, ("idle_power", "cuda:0"): 40.0}
         assert "sampled-power" in doubts(found)
@@ -121,7 +121,7 @@ class TestTold:
     def test_a_throttled_device_is_doubted_by_its_reasons(self) -> None:
         """Being idle, or at a clock that somebody set, is no throttling."""
         read = [{"reasons": 0x04, "ours": 1}, {"reasons": 0x24}, {"reasons": 0x01}, {"reasons": 0x02}]
-        found = list(device.told({"cuda:0": GPU}, stages(timed=read)))
+        found = list(device.device_measurements({"cuda:0": GPU}, stages(timed=read)))
 
         assert doubts(found)["throttled"] == (
             "cuda:0 was throttled by its power limit (50% of the samples), "
@@ -132,7 +132,7 @@ class TestTold:
         """No doubt without a reason."""
         seen = stages(timed=[{"reasons": 0x01, "ours": 1}, {"reasons": 0x02}])
 
-        assert doubts(device.told({"cuda:0": GPU}, seen)) == {}
+        assert doubts(device.device_measurements({"cuda:0": GPU}, seen)) == {}
 
     def test_a_processor_package_tells_its_power(self) -> None:
         """Through a wrap of its counter."""
@@ -141,7 +141,7 @@ class TestTold:
             timed=[{"package-0": {"energy": 255.0}}, {"package-0": {"energy": 33.0}}],
         )
 
-        assert numbers(device.told({"package-0": PACKAGE}, seen)) == {
+        assert numbers(device.device_measurements({"package-0": PACKAGE}, seen)) == {
             ("power", "package-0"): pytest.approx(40.0),
             ("idle_power", "package-0"): pytest.approx(20.0),
         }
@@ -155,7 +155,7 @@ class TestUsed:
             timed=[{"cuda:0": {"used": 900 * MIB}, "cuda:1": {"used": 5, "ours": 1}}],
         )
 
-        assert device.used({"cuda:0": GPU, "cuda:1": GPU, "package-0": PACKAGE}, seen) == [
+        assert device.used_devices({"cuda:0": GPU, "cuda:1": GPU, "package-0": PACKAGE}, seen) == [
             "cuda:1",
             "package-0",
         ]
@@ -167,13 +167,13 @@ class TestUsed:
             load=[{"cuda:0": {"used": 90 * MIB}, "cuda:1": {"used": 700 * MIB}}],
         )
 
-        assert device.used({"cuda:0": GPU, "cuda:1": GPU}, seen) == ["cuda:1"]
+        assert device.used_devices({"cuda:0": GPU, "cuda:1": GPU}, seen) == ["cuda:1"]
 
     def test_a_model_on_the_processor_uses_no_card(self) -> None:
         """A card that nobody uses is left out, though it can be read."""
         seen = stages(baseline=[{"used": 5, "power": 40.0}], timed=[{"used": 5, "power": 40.0}] * 20)
 
-        assert list(device.told({"cuda:0": GPU}, seen)) == []
+        assert list(device.device_measurements({"cuda:0": GPU}, seen)) == []
 
 
 class TestThere:
@@ -182,10 +182,10 @@ class TestThere:
         """Unless its devices are hidden."""
         (tmp_path / place).mkdir(parents=True)
 
-        assert device.there(tmp_path, {})
-        assert device.there(tmp_path, {"CUDA_VISIBLE_DEVICES": "1"})
-        assert not device.there(tmp_path, {"CUDA_VISIBLE_DEVICES": ""})
-        assert not device.there(tmp_path, {"CUDA_VISIBLE_DEVICES": "-1"})
+        assert device.is_anything_to_watch(tmp_path, {})
+        assert device.is_anything_to_watch(tmp_path, {"CUDA_VISIBLE_DEVICES": "1"})
+        assert not device.is_anything_to_watch(tmp_path, {"CUDA_VISIBLE_DEVICES": ""})
+        assert not device.is_anything_to_watch(tmp_path, {"CUDA_VISIBLE_DEVICES": "-1"})
 
     def test_nothing_to_watch_costs_nothing(self, tmp_path: Path) -> None:
         """No side process is started, and nothing is said."""
@@ -355,7 +355,7 @@ class Steady:
 
 def test_the_edge_of_two_stages_belongs_to_both() -> None:
     """A counter loses nothing between them."""
-    witness = Witness([Steady()], os.getpid())
+    witness = DeviceRecorder([Steady()], os.getpid())
     witness.mark("load")
     witness.sample()
     witness.mark("timed")
@@ -370,7 +370,7 @@ def test_the_edge_of_two_stages_belongs_to_both() -> None:
 def test_nothing_is_sampled_before_the_first_stage() -> None:
     """What belongs to no stage is not kept."""
     source = Steady()
-    witness = Witness([source], os.getpid())
+    witness = DeviceRecorder([source], os.getpid())
     witness.sample()
 
     assert source.asked == 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno.adapters.samplers import nvidia, nvidia_smi
-from modeldyno.adapters.samplers.nvidia import Card, Nvml, visible
+from modeldyno.adapters.samplers.nvidia import Card, Nvml, visible_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ DIVIDED = (card(0, "GPU-aaaa-1"), card(1, "GPU-abbb-2", "MIG-b1", "MIG-b2"))
 
 def seen(cards: tuple[Card, ...], listed: str | None, **environ: str) -> dict[str, str]:
     told = environ if listed is None else {**environ, "CUDA_VISIBLE_DEVICES": listed}
-    return {name: one.part or one.card.uuid for name, one in visible(cards, told).items()}
+    return {name: one.part or one.card.uuid for name, one in visible_devices(cards, told).items()}
 
 
 class TestVisible:
@@ -109,7 +109,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[dict[str, Any]]], No
 
 
 def opened(environ: Mapping[str, str]) -> Nvml:
-    found = nvidia.opened(environ)
+    found = nvidia.open_nvidia_devices(environ)
     assert isinstance(found, Nvml)
     return found
 
@@ -179,8 +179,8 @@ class TestNvml:
         """CUDA_VISIBLE_DEVICES may hide all cards."""
         fake([CARD])
 
-        assert nvidia.opened({"CUDA_VISIBLE_DEVICES": ""}) is None
-        assert nvidia.opened({"CUDA_VISIBLE_DEVICES": "5"}) is None
+        assert nvidia.open_nvidia_devices({"CUDA_VISIBLE_DEVICES": ""}) is None
+        assert nvidia.open_nvidia_devices({"CUDA_VISIBLE_DEVICES": "5"}) is None
 
     def test_reasons_are_asked_for_by_either_name(
         self, fake: Callable[[list[dict[str, Any]]], None], monkeypatch: pytest.MonkeyPatch
@@ -255,7 +255,7 @@ def said(source: nvidia_smi.Smi, pids: set[int]) -> dict[str, float]:
 class TestSmi:
     def test_without_the_package_nvidia_smi_is_read(self, smi: Path) -> None:
         """Numbers become base units; what is [N/A] or [Not Supported] is left out."""
-        source = nvidia.opened({"CUDA_VISIBLE_DEVICES": "0"})
+        source = nvidia.open_nvidia_devices({"CUDA_VISIBLE_DEVICES": "0"})
         assert isinstance(source, nvidia_smi.Smi)
         told = said(source, {11, 12})
         source.close()
@@ -278,7 +278,7 @@ class TestSmi:
         assert not smi.exists()
         fake([])
         monkeypatch.setenv("FAKE_NVML_BROKEN", "1")
-        source = nvidia.opened({})
+        source = nvidia.open_nvidia_devices({})
         assert isinstance(source, nvidia_smi.Smi)
         source.close()
 
@@ -298,14 +298,14 @@ class TestSmi:
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setitem(sys.modules, "pynvml", None)
 
-        assert nvidia.opened({}) is None
+        assert nvidia.open_nvidia_devices({}) is None
 
     def test_one_that_hangs_gives_nothing(self, smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A call has a time limit."""
         monkeypatch.setenv("SMI_HANGS", "1")
         monkeypatch.setattr(nvidia_smi, "_TIMEOUT", 0.5)
 
-        assert nvidia.opened({}) is None
+        assert nvidia.open_nvidia_devices({}) is None
         assert smi.read_text() == "-L\n"
 
 
@@ -313,5 +313,5 @@ def test_words_are_no_numbers() -> None:
     """Whatever nvidia-smi writes where it has no number is none."""
     texts = ("[N/A]", "[Not Supported]", "[Unknown Error]", "N/A", "", "0xZZ")
 
-    assert [nvidia_smi.parsed(text, 1.0) for text in texts] == [None] * 6
-    assert nvidia_smi.parsed("0x10", 2.0) == 32
+    assert [nvidia_smi.parse_number(text, 1.0) for text in texts] == [None] * 6
+    assert nvidia_smi.parse_number("0x10", 2.0) == 32

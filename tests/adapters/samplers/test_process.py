@@ -201,10 +201,10 @@ def test_side_processes_are_no_load_of_the_model() -> None:
     root = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert root.stdout is not None
     root.stdout.readline()
-    family = process_tree.tree(root.pid)
+    family = process_tree.list_process_tree(root.pid)
     try:
-        told = process_sidecar.Witness(root.pid, [family[1]])._watched()
-        untold = process_sidecar.Witness(root.pid, [])._watched()
+        told = process_sidecar.ProcessRecorder(root.pid, [family[1]])._watched()
+        untold = process_sidecar.ProcessRecorder(root.pid, [])._watched()
     finally:
         for pid in family:
             os.kill(pid, signal.SIGKILL)
@@ -264,7 +264,7 @@ def test_memory_that_was_given_back_before_the_end_counts_once() -> None:
 
     try:
         hold(0)
-        witness = process_sidecar.Witness(subject.pid, [])
+        witness = process_sidecar.ProcessRecorder(subject.pid, [])
         witness.mark("baseline")
         witness.mark("timed")
         hold(64)
@@ -305,8 +305,8 @@ def test_a_process_that_is_gone_takes_nothing() -> None:
     gone = 2**22 + 1
 
     assert (
-        process_tree.family_size([gone]),
-        process_tree.processor_time(gone),
+        process_tree.tree_memory([gone]),
+        process_tree.cpu_seconds(gone),
         process_sidecar.switches(gone),
         process_sidecar.major_faults(gone),
         process_sidecar.disk_traffic(gone),
@@ -339,8 +339,8 @@ def test_what_a_stranger_shares_changes_no_size(tmp_path: Path) -> None:
             assert mapping.stdout is not None
             assert mapping.stdout.readline() == b"mapped\n"
             pids.append(mapping.pid)
-            sizes.append(process_tree.family_size(pids[:1]))
-        both = process_tree.family_size(pids)
+            sizes.append(process_tree.tree_memory(pids[:1]))
+        both = process_tree.tree_memory(pids)
 
     assert sizes[0] > size
     assert sizes[1] == pytest.approx(sizes[0], rel=0.02)
@@ -349,7 +349,7 @@ def test_what_a_stranger_shares_changes_no_size(tmp_path: Path) -> None:
 
 def test_the_witness_keeps_stages_apart() -> None:
     """Counters are read at the edges, memory inside."""
-    witness = process_sidecar.Witness(os.getppid(), [])
+    witness = process_sidecar.ProcessRecorder(os.getppid(), [])
     witness.mark("one")
     witness.sample()
     witness.mark("two")

@@ -33,7 +33,7 @@ def build(root: Path, tree: dict[str, tuple[str, int]] = TREE) -> Path:
 
 def test_packages_and_their_memory_are_read_once(tmp_path: Path) -> None:
     """Neither the parts of a package, nor the whole platform, nor its second way in, count again."""
-    source = rapl.opened(build(tmp_path))
+    source = rapl.open_rapl_zones(build(tmp_path))
     assert source is not None
 
     assert source.read(frozenset()) == {
@@ -48,8 +48,8 @@ def test_packages_and_their_memory_are_read_once(tmp_path: Path) -> None:
 
 def test_no_counters_are_none(tmp_path: Path) -> None:
     """A machine without RAPL has no source at all."""
-    assert rapl.opened(tmp_path) is None
-    assert not rapl.there(tmp_path)
+    assert rapl.open_rapl_zones(tmp_path) is None
+    assert not rapl.has_readable_zones(tmp_path)
 
 
 def test_a_counter_that_may_not_be_read_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,12 +57,12 @@ def test_a_counter_that_may_not_be_read_is_none(tmp_path: Path, monkeypatch: pyt
     build(tmp_path)
     monkeypatch.setattr(os, "access", lambda *_: False)
 
-    assert rapl.opened(tmp_path) is None
+    assert rapl.open_rapl_zones(tmp_path) is None
 
 
 def test_a_counter_that_goes_away_is_left_out(tmp_path: Path) -> None:
     """What cannot be read later is missing later, as is what holds no number."""
-    source = rapl.opened(build(tmp_path))
+    source = rapl.open_rapl_zones(build(tmp_path))
     assert source is not None
     (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").unlink()
     (tmp_path / "sys/class/powercap/intel-rapl:1/energy_uj").write_text("none\n")

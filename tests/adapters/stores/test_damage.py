@@ -19,7 +19,7 @@ from modeldyno.adapters.stores import rows, sql
 from modeldyno.adapters.stores import schema as stores_schema
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
 from modeldyno.testing.sample_results import a_result, a_small_result
-from modeldyno.testing.stores import fill, sweep_into
+from modeldyno.testing.stores import fill_store, sweep_into
 from modeldyno.testing.studies import a_study
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class TestDamage:
         """Give the file of a store with three small Results and a full one."""
         path = tmp_path / "store.db"
         with sql.open(url_of(path)) as store:
-            fill(store, 3)
+            fill_store(store, 3)
             store.put(a_result(id="f" * 12), headline="")
             store.tag("f", add=["tagged"])
         return path
@@ -218,7 +218,7 @@ class TestPlace:
         """While another process holds the lock for too long, a put fails in one line and a list does not."""
         path = tmp_path / "store.db"
         with sql.open(url_of(path, 0.2)) as store, closing(sqlite3.connect(path)) as holder:
-            fill(store, 2)
+            fill_store(store, 2)
             holder.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError, match="is locked by another process") as caught:
                 store.put(a_result(), headline="")
@@ -232,7 +232,7 @@ class TestPlace:
         """A store in a place that is read-only can be read; writing it fails in one line."""
         path = place / "store.db"
         with sql.open(url_of(path)) as store:
-            results = fill(store, 2)
+            results = fill_store(store, 2)
         path.chmod(0o444)
         place.chmod(0o555)
         with unprivileged(), sql.open(url_of(path)) as store:
@@ -247,7 +247,7 @@ class TestPlace:
         """Without room for its log SQLite opens it for reading; writing it says that the disk is full."""
         path = place / "store.db"
         with sql.open(url_of(path)) as store:
-            fill(store, 1)
+            fill_store(store, 1)
         path.chmod(0o444)
         place.chmod(0o555)
         usage = shutil.disk_usage(place)._replace(free=0)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.adapters.stores import sql
-from modeldyno.core.study.study import Ask
+from modeldyno.core.study.study import TrialRequest
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.testing.faults import largest_file
 from modeldyno.testing.sample_results import a_result
-from modeldyno.testing.stores import fill, ids, sweep_into, tried
+from modeldyno.testing.stores import add_sample_trial, fill_store, ids, sweep_into
 from modeldyno.testing.studies import a_study
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class TestFullDisk:
         """Give a store with Results in it."""
         path = tmp_path / "old" / "store.db"
         with sql.open(url_of(path)) as store:
-            return path, fill(store, 5)
+            return path, fill_store(store, 5)
 
     @pytest.fixture
     def large(self) -> Result:
@@ -149,7 +149,7 @@ class TestFullDisk:
         path = tmp_path / "old" / "store.db"
         with sql.open(url_of(path)) as store:
             study = sweep_into(store, a_study())
-        further, _ = tried(study, large, Ask(point={"batch_size": 2}))
+        further, _ = add_sample_trial(study, large, TrialRequest(point={"batch_size": 2}))
         for size in _points(_log_size(path, large, tmp_path / "whole"), 30):
             copy = tmp_path / f"{size}" / "store.db"
             shutil.copytree(path.parent, copy.parent)

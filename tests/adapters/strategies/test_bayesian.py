@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from modeldyno.adapters.strategies import bayesian
-from modeldyno.adapters.strategies.acquisition import Outlook
-from modeldyno.adapters.strategies.study_history import LEAST, allowance
-from modeldyno.core.study.study import Ask, Study
-from modeldyno.testing.strategies import GOALS, LATE, RATE, lost, plain, told
+from modeldyno.adapters.strategies.acquisition import Acquisition
+from modeldyno.adapters.strategies.study_history import LEAST, search_budget
+from modeldyno.core.study.study import Study, TrialRequest
+from modeldyno.testing.strategies import GOALS, LATE, RATE, add_done_trial, add_failed_trial, plain_values
 from modeldyno.testing.studies import a_study
-from modeldyno.testing.surfaces import searched, starts, study_of
+from modeldyno.testing.surfaces import count_starts, run_search, study_of
 from modeldyno.testing.synthetic import FAMILIES
-from modeldyno.testing.trials import a_trial, an_answer, log
+from modeldyno.testing.trials import a_trial, add_trials, an_answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,8 @@ def test_it_finds_what_is_nearly_the_best_with_few_measurements(family: str) -> 
     for seed in range(4):
         surface = FAMILIES[family](seed)
         for goal, best in list(zip(surface.goals, surface.bests, strict=True))[:2]:
-            study = searched(surface, goal, bayesian.propose, seed=seed)
-            assert len(study.measured) <= allowance(study)
+            study = run_search(surface, goal, bayesian.propose, seed=seed)
+            assert len(study.measured) <= search_budget(study)
             result = max(surface.score(goal, trial.point) for trial in study.measured)
             reached.append(result - best >= math.log(0.95))
 
@@ -43,7 +43,7 @@ def test_of_a_small_space_every_point_is_measured() -> None:
     """A small space is measured completely."""
     study = a_study("batch_size=1,2,4", "threads=1,2", "precision=fp32,bf16", goal=GOALS["a bound"])
     while (ask := bayesian.propose(study)) is not None:
-        study = told(study, ask, plain(ask.point))
+        study = add_done_trial(study, ask, plain_values(ask.point))
 
     assert len(study.candidates) == study.space.size == LEAST
 
@@ -52,9 +52,9 @@ def test_it_stops_when_nothing_more_is_to_be_gained() -> None:
     """A space in which nothing matters is abandoned after a few measurements."""
     study = a_study(*(f"{name}=1..10" for name in "abcd"), goal=GOALS["one objective"])
     while (ask := bayesian.propose(study)) is not None:
-        study = told(study, ask, {RATE: 100.0})
+        study = add_done_trial(study, ask, {RATE: 100.0})
 
-    assert len(study.trials) <= 2 * LEAST < allowance(study)
+    assert len(study.trials) <= 2 * LEAST < search_budget(study)
 
 
 @pytest.mark.parametrize(("told_error", "soon"), [(0.15, True), (0.0, False)])
@@ -67,7 +67,7 @@ def test_what_a_look_cannot_see_is_not_searched_for(told_error: float, *, soon: 
         while (ask := bayesian.propose(study)) is not None and len(study.trials) < 3 * LEAST:
             rate = 100.0 * math.exp(0.15 * source.standard_normal())
             trial = a_trial(ask.point, an_answer("throughput", rate, error=told_error))
-            study = log(study, [trial])
+            study = add_trials(study, [trial])
         counts.append(len(study.trials))
 
     assert (max(counts) < 2 * LEAST) is soon
@@ -76,18 +76,20 @@ def test_what_a_look_cannot_see_is_not_searched_for(told_error: float, *, soon: 
 def test_less_is_dared_as_measurements_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exploration is worth most while there are measurements left to follow up."""
     factors: list[float] = []
-    draws = Outlook.draws
+    draws = Acquisition.draws
 
-    def noted(self: Outlook, points: Sequence[Point], deviation_factor: float = 1.0) -> tuple[Array, Array]:
+    def noted(
+        self: Acquisition, points: Sequence[Point], deviation_factor: float = 1.0
+    ) -> tuple[Array, Array]:
         factors.append(deviation_factor)
         return draws(self, points, deviation_factor)
 
-    monkeypatch.setattr(Outlook, "draws", noted)
+    monkeypatch.setattr(Acquisition, "draws", noted)
     study = a_study("batch_size=1..64*2", "threads=1..8", goal=GOALS["one objective"])
     while (ask := bayesian.propose(study)) is not None:
-        study = told(study, ask, plain(ask.point))
+        study = add_done_trial(study, ask, plain_values(ask.point))
 
-    assert len(study.trials) == allowance(study)
+    assert len(study.trials) == search_budget(study)
     assert factors == sorted(factors, reverse=True)
     assert factors[0] > factors[-1] == bayesian.MIN_DEVIATION
 
@@ -96,10 +98,10 @@ def test_where_nothing_holds_the_bounds_it_comes_near_them() -> None:
     """The point with the least violation is found, though it is the slowest."""
     study = a_study("batch_size=1..64*2", "threads=1..8", goal=GOALS["a bound that nothing holds"])
     while (ask := bayesian.propose(study)) is not None:
-        study = told(study, ask, plain(ask.point))
-    nearest = min(plain(trial.point)[LATE] for trial in study.trials)
+        study = add_done_trial(study, ask, plain_values(ask.point))
+    nearest = min(plain_values(trial.point)[LATE] for trial in study.trials)
 
-    assert nearest == plain({"batch_size": 1, "threads": 1})[LATE]
+    assert nearest == plain_values({"batch_size": 1, "threads": 1})[LATE]
 
 
 @pytest.mark.parametrize(("start", "worse", "stays"), [(0.0, 1, False), (30.0, 1, True), (3e9, 30, False)])
@@ -110,10 +112,10 @@ def test_it_stays_with_the_open_server_where_a_start_takes_long(
     study = a_study("flavour=a,b,c,d", "concurrency=1..64*2", goal=GOALS["one objective"])
     for place, flavour in enumerate("abcd"):
         for n in (1, 2):
-            ask = Ask(point={"flavour": flavour, "concurrency": n})
-            after = told(study, ask, {RATE: (100.0 - worse * place) * n})
+            ask = TrialRequest(point={"flavour": flavour, "concurrency": n})
+            after = add_done_trial(study, ask, {RATE: (100.0 - worse * place) * n})
             look = replace(after.trials[-1], seconds=1.0 + (start if n == 1 else 0.0))
-            study = log(study, [look])
+            study = add_trials(study, [look])
     proposed = bayesian.propose(study)
 
     assert proposed is not None
@@ -123,9 +125,9 @@ def test_it_stays_with_the_open_server_where_a_start_takes_long(
 def test_it_starts_fewer_servers_than_it_makes_measurements() -> None:
     """Several loads are measured on one server."""
     surface = FAMILIES["served"](2)
-    study = searched(surface, surface.goals[0], bayesian.propose)
+    study = run_search(surface, surface.goals[0], bayesian.propose)
 
-    assert starts(study.measured) < len(study.measured) - 3
+    assert count_starts(study.measured) < len(study.measured) - 3
 
 
 def test_what_always_crashes_is_left_alone() -> None:
@@ -134,9 +136,13 @@ def test_what_always_crashes_is_left_alone() -> None:
         "compile=default,off", "batch_size=1..1024*2", "threads=1..4", goal=GOALS["one objective"]
     )
     for n in (1, 64, 1024):
-        study = lost(study, Ask(point={"compile": "default", "batch_size": n, "threads": 1}), kind="crash")
+        study = add_failed_trial(
+            study, TrialRequest(point={"compile": "default", "batch_size": n, "threads": 1}), kind="crash"
+        )
     for n in (1, 4, 16):
-        study = told(study, Ask(point={"compile": "off", "batch_size": n, "threads": 1}), {RATE: 10.0 * n})
+        study = add_done_trial(
+            study, TrialRequest(point={"compile": "off", "batch_size": n, "threads": 1}), {RATE: 10.0 * n}
+        )
     ask = bayesian.propose(study)
 
     assert ask is not None
@@ -147,7 +153,7 @@ def test_a_default_with_the_values_of_the_space_is_measured_first() -> None:
     """The search begins at the default, where a sweep has not measured it."""
     study = a_study("batch_size=1..64*2", "threads=1..4", default={"batch_size": 8, "threads": 2})
 
-    assert bayesian.propose(study) == Ask(point={"batch_size": 8, "threads": 2})
+    assert bayesian.propose(study) == TrialRequest(point={"batch_size": 8, "threads": 2})
 
 
 def test_another_seed_is_another_search_of_a_large_space() -> None:
@@ -155,10 +161,10 @@ def test_another_seed_is_another_search_of_a_large_space() -> None:
 
     def first(seed: int) -> Study:
         study = a_study(*(f"{name}=1..10" for name in "abcdef"), goal=GOALS["one objective"], seed=seed)
-        study = told(study, Ask(point=study.space.completed({})), {RATE: 100.0})
+        study = add_done_trial(study, TrialRequest(point=study.space.completed({})), {RATE: 100.0})
         ask = bayesian.propose(study)
         assert ask is not None
-        return told(study, ask, {RATE: 100.0})
+        return add_done_trial(study, ask, {RATE: 100.0})
 
     assert first(1).trials[-1].point != first(2).trials[-1].point
 
@@ -166,13 +172,13 @@ def test_another_seed_is_another_search_of_a_large_space() -> None:
 @pytest.mark.parametrize(("size", "most"), [(8, 8), (12, 12), (80, 12), (100, 15), (1000, 150)])
 def test_a_search_may_measure_a_share_of_the_space(size: int, most: int) -> None:
     """15 of 100 points, at least 12, and no more than there are."""
-    assert allowance(a_study(f"batch_size=1..{size}")) == most
+    assert search_budget(a_study(f"batch_size=1..{size}")) == most
 
 
 def test_the_default_counts_as_a_measurement() -> None:
     """All measurements count as search except those of verification."""
     surface = FAMILIES["compiled"](0)
-    study = searched(surface, surface.goals[1], bayesian.propose)
+    study = run_search(surface, surface.goals[1], bayesian.propose)
 
     assert study.measured[0].point == surface.default
-    assert len(study.measured) == allowance(study_of(surface, surface.goals[1])) == 12
+    assert len(study.measured) == search_budget(study_of(surface, surface.goals[1])) == 12

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from modeldyno.adapters.strategies.bayesian import MAX_DEVIATION
-from modeldyno.adapters.strategies.gaussian_process import Chart, Prior, Scale, Surrogate, kernel
+from modeldyno.adapters.strategies.gaussian_process import AxisScaling, FeatureMap, Prior, Surrogate, kernel
 from modeldyno.core.study.search_space import Axis, Point, Space, parse_axis
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 AXES = tuple(map(parse_axis, ("batch_size=1..64*2", "threads=1..4", "precision=fp32,bf16,int8")))
 POINTS = list(Space(axes=AXES).points())
-CHART = Chart.of(AXES)
+CHART = FeatureMap.of(AXES)
 WORDS = {"fp32": 0.0, "bf16": 0.7, "int8": -0.4}
 
 
@@ -91,35 +91,35 @@ class TestSurrogate:
 class TestScale:
     def test_wide_numbers_count_by_ratios(self) -> None:
         """A doubling is one step, wherever it is."""
-        scale = Scale.of(Axis(name="batch_size", values=(1, 2, 4, 8, 16)))
+        scale = AxisScaling.of(Axis(name="batch_size", values=(1, 2, 4, 8, 16)))
 
         assert scale.column([{"batch_size": n} for n in (1, 2, 4, 8, 16)]).tolist() == [-1, -0.5, 0, 0.5, 1]
 
     def test_with_a_zero_the_order_counts(self) -> None:
         """A delay of zero is one step before the smallest."""
-        scale = Scale.of(Axis(name="queue_delay", values=(0, 100, 5000)))
+        scale = AxisScaling.of(Axis(name="queue_delay", values=(0, 100, 5000)))
 
         assert scale.column([{"queue_delay": n} for n in (0, 100, 5000)]).tolist() == [-1, 0, 1]
 
     def test_what_does_not_matter_lies_in_the_middle(self) -> None:
         """A point without the axis is as far from one end as from the other."""
-        scale = Scale.of(Axis(name="queue_delay", values=(1, 2)))
+        scale = AxisScaling.of(Axis(name="queue_delay", values=(1, 2)))
 
         assert scale.column([{}]).tolist() == [0.0]
 
     def test_a_number_that_is_none_of_the_axis_lies_between_those_that_are(self) -> None:
         """The default of a server may be any value."""
-        scale = Scale.of(Axis(name="max_batch", values=(4, 8)))
+        scale = AxisScaling.of(Axis(name="max_batch", values=(4, 8)))
 
         assert -1 < scale.column([{"max_batch": 6}])[0] < 1
 
     def test_words_are_alike_or_not(self) -> None:
         """No word lies between two others; an unknown one is like none."""
-        chart = Chart.of([Axis(name="precision", values=("fp32", "bf16", "int8"))])
+        chart = FeatureMap.of([Axis(name="precision", values=("fp32", "bf16", "int8"))])
         places = chart.locate([{"precision": word} for word in ("fp32", "bf16", "int8", "fp8")])
 
         assert (chart.apart(places, places) == 1 - np.eye(4)).all()
 
     def test_an_axis_of_one_value_has_no_place(self) -> None:
         """An axis of one value adds nothing."""
-        assert Chart.of([parse_axis("threads=2")]).locate([{"threads": 2}]).shape == (1, 0)
+        assert FeatureMap.of([parse_axis("threads=2")]).locate([{"threads": 2}]).shape == (1, 0)

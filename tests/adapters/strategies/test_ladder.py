@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.adapters.strategies import ladder
-from modeldyno.core.study.study import Ask
-from modeldyno.testing.strategies import GOALS, LATE, RATE, lost, told
+from modeldyno.core.study.study import TrialRequest
+from modeldyno.testing.strategies import GOALS, LATE, RATE, add_done_trial, add_failed_trial
 from modeldyno.testing.studies import a_study
 
 if TYPE_CHECKING:
@@ -24,7 +24,11 @@ def climbed(
     while (ask := ladder.propose(study)) is not None:
         (value,) = ask.point.values()
         result = gives(float(value))
-        study = lost(study, ask, kind="crash") if result is None else told(study, ask, result)
+        study = (
+            add_failed_trial(study, ask, kind="crash")
+            if result is None
+            else add_done_trial(study, ask, result)
+        )
     return [float(*trial.point.values()) for trial in study.trials]
 
 
@@ -83,10 +87,10 @@ def test_where_the_first_value_breaks_the_bound_there_is_nothing_to_climb() -> N
 def test_it_goes_on_from_what_was_measured_in_the_middle() -> None:
     """Above a default it climbs; below one that violates the constraint it goes down."""
     study = a_study("batch_size=1..64*2", goal=GOALS["a bound"])
-    middle = told(study, Ask(point={"batch_size": 16}), {RATE: 16, LATE: 0.01})
-    beyond = told(study, Ask(point={"batch_size": 16}), {RATE: 16, LATE: 0.1})
+    middle = add_done_trial(study, TrialRequest(point={"batch_size": 16}), {RATE: 16, LATE: 0.01})
+    beyond = add_done_trial(study, TrialRequest(point={"batch_size": 16}), {RATE: 16, LATE: 0.1})
 
-    assert ladder.propose(middle) == Ask(point={"batch_size": 32})
+    assert ladder.propose(middle) == TrialRequest(point={"batch_size": 32})
     lower = ladder.propose(beyond)
     assert lower is not None
     assert float(lower.point["batch_size"]) < 16

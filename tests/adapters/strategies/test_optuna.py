@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from modeldyno import plugins
-from modeldyno.adapters.strategies.study_history import allowance
-from modeldyno.core.study.study import Ask, Stage
+from modeldyno.adapters.strategies.study_history import search_budget
+from modeldyno.core.study.study import TrialPurpose, TrialRequest
 from modeldyno.errors import MissingExtra
-from modeldyno.testing.strategies import GOALS, LATE, RATE, lost, told
+from modeldyno.testing.strategies import GOALS, LATE, RATE, add_done_trial, add_failed_trial
 from modeldyno.testing.studies import a_study
 
 
@@ -28,8 +28,8 @@ def test_what_breaks_a_bound_is_worse_than_all_that_holds_it() -> None:
 
     study = a_study("batch_size=1..64*2", goal=GOALS["a bound"])
     for n, rate, late in ((1, 10.0, 0.01), (2, 5.0, 0.01), (4, 100.0, 0.03), (8, 200.0, 0.06)):
-        study = told(study, Ask(point={"batch_size": n}), {RATE: rate, LATE: late})
-    study = lost(study, Ask(point={"batch_size": 16}))
+        study = add_done_trial(study, TrialRequest(point={"batch_size": n}), {RATE: rate, LATE: late})
+    study = add_failed_trial(study, TrialRequest(point={"batch_size": 16}))
     (one,), (two,), (missed,), (far,), (failed,) = _values(study, list(study.candidates.values()))
 
     assert one > two > missed > far > failed
@@ -41,9 +41,11 @@ def test_a_small_space_without_the_default_is_measured_whole(name: str) -> None:
     pytest.importorskip("optuna")
     study = a_study("batch_size=4,8,16", default={"batch_size": 1})
     strategy = plugins.strategy(name)
-    study = told(study, Ask(point={"batch_size": 1}, stage=Stage.DEFAULT), {RATE: 1.0, LATE: 0.001})
+    study = add_done_trial(
+        study, TrialRequest(point={"batch_size": 1}, stage=TrialPurpose.DEFAULT), {RATE: 1.0, LATE: 0.001}
+    )
     while (ask := strategy.propose(study)) is not None:
-        study = told(study, ask, {RATE: 10.0, LATE: 0.001})
+        study = add_done_trial(study, ask, {RATE: 10.0, LATE: 0.001})
 
     assert sorted(float(trial.point["batch_size"]) for trial in study.trials) == [1, 4, 8, 16]
 
@@ -55,10 +57,10 @@ def test_it_learns_from_what_was_measured() -> None:
     strategy = plugins.strategy("optuna")
     while (ask := strategy.propose(study)) is not None:
         rate = 1000.0 if ask.point["precision"] == "bf16" else 100.0
-        study = told(study, ask, {RATE: rate, LATE: 0.001})
+        study = add_done_trial(study, ask, {RATE: rate, LATE: 0.001})
     words = [trial.point["precision"] for trial in study.trials]
 
-    assert len(words) == allowance(study) == 36
+    assert len(words) == search_budget(study) == 36
     assert words[12:].count("bf16") > 12
 
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.core.advice.advice import (
-    Candidate,
-    Tried,
-    best,
+    CandidateSettings,
+    TriedSetting,
+    best_finalist,
     candidates,
-    combinations,
-    gain,
-    helped,
-    promising,
-    shown,
+    final_candidates,
+    format_settings,
+    relative_gain,
+    which_helped,
     with_outputs,
+    worth_rounds,
 )
 from modeldyno.core.advice.finding import Finding
-from modeldyno.core.comparison.comparison import Agreement, Change, Outcome
+from modeldyno.core.comparison.comparison import Agreement, Change, ChangeVerdict
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.input_spec import InputSpec
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 RATE, TIME = Query.parse("throughput"), Query.parse("latency.p50")
 
 
-def change(difference: float | None, outcome: Outcome = Outcome.BETTER, query: Query = RATE) -> Change:
+def change(
+    difference: float | None, outcome: ChangeVerdict = ChangeVerdict.BETTER, query: Query = RATE
+) -> Change:
     interval = None if difference is None else Interval(low=difference - 0.01, high=difference + 0.01)
     return Change(
         query=query, baseline=1.0, candidate=2.0, difference=difference, interval=interval, outcome=outcome
@@ -40,11 +42,14 @@ def change(difference: float | None, outcome: Outcome = Outcome.BETTER, query: Q
 
 
 def tried(
-    difference: float | None = 0.2, outcome: Outcome = Outcome.BETTER, rounds: int = 5, **settings: KnobValue
-) -> Tried:
+    difference: float | None = 0.2,
+    outcome: ChangeVerdict = ChangeVerdict.BETTER,
+    rounds: int = 5,
+    **settings: KnobValue,
+) -> TriedSetting:
     code = next(iter(settings), "none")
-    candidate = Candidate(codes=(code,), settings=settings)
-    return Tried(candidate=candidate, change=change(difference, outcome), rounds=rounds)
+    candidate = CandidateSettings(codes=(code,), settings=settings)
+    return TriedSetting(candidate=candidate, change=change(difference, outcome), rounds=rounds)
 
 
 def agreeing(error: float) -> Agreement:
@@ -105,46 +110,46 @@ class TestCandidates:
 class TestGain:
     def test_it_is_how_much_more_is_done(self) -> None:
         """Of a rate its growth; of a time how many more calls fit into it."""
-        assert gain(change(0.5)) == 0.5
-        assert gain(change(-0.5, query=TIME)) == pytest.approx(1.0)
-        assert gain(change(-1.0, query=TIME)) == inf
-        assert gain(change(None)) == gain(None) == -inf
+        assert relative_gain(change(0.5)) == 0.5
+        assert relative_gain(change(-0.5, query=TIME)) == pytest.approx(1.0)
+        assert relative_gain(change(-1.0, query=TIME)) == inf
+        assert relative_gain(change(None)) == relative_gain(None) == -inf
 
     def test_only_what_ran_and_is_not_far_worse_is_promising(self) -> None:
         """The best first."""
         looked = (
             tried(-0.2, threads=1), tried(-0.6, threads=2), tried(0.3, threads=4),
-            Tried(candidate=Candidate(codes=(), settings={}), failure="it crashed"),
+            TriedSetting(candidate=CandidateSettings(codes=(), settings={}), failure="it crashed"),
         )  # fmt: skip
-        assert [each.candidate.settings for each in promising(looked)] == [{"threads": 4}, {"threads": 1}]
+        assert [each.candidate.settings for each in worth_rounds(looked)] == [{"threads": 4}, {"threads": 1}]
 
     def test_what_one_look_leaves_open_is_promising(self) -> None:
         """A busy machine may make anything look bad; a time is judged by its lower end."""
         wide = replace(change(-0.6), interval=Interval(low=-0.9, high=0.5))
         slow = replace(change(1.5, query=TIME), interval=Interval(low=0.2, high=9.0))
         looked = tuple(replace(tried(), change=each) for each in (wide, slow))
-        assert len(promising(looked)) == 2
-        assert promising((replace(tried(), change=replace(slow, interval=None)),)) == ()
+        assert len(worth_rounds(looked)) == 2
+        assert worth_rounds((replace(tried(), change=replace(slow, interval=None)),)) == ()
 
 
 class TestHelped:
     def test_what_is_surely_better_within_the_tolerance(self) -> None:
         """Neither what ran once, nor what changes the outputs too much."""
         exact, loose = tried(0.2, threads=1), with_outputs(tried(0.5, precision="bf16"), (agreeing(0.02),))
-        once, same = tried(0.9, rounds=0, threads=2), tried(0.0, Outcome.SAME, threads=4)
+        once, same = tried(0.9, rounds=0, threads=2), tried(0.0, ChangeVerdict.SAME, threads=4)
         looked = (exact, loose, once, same)
 
-        assert helped(looked, 0.01) == (exact,)
-        assert helped(looked, 0.05) == (loose, exact)
+        assert which_helped(looked, 0.01) == (exact,)
+        assert which_helped(looked, 0.05) == (loose, exact)
         assert (loose.error, exact.error) == (0.02, 0.0)
-        assert once.outcome is Outcome.UNDECIDED
-        assert best(looked, 0.01) == exact
-        assert best((same,), 0.01) is None
+        assert once.outcome is ChangeVerdict.UNDECIDED
+        assert best_finalist(looked, 0.01) == exact
+        assert best_finalist((same,), 0.01) is None
 
     def test_the_best_of_each_knob_are_combined(self) -> None:
         """And measured beside the best alone; of one knob only its best counts."""
         better = (tried(0.5, batch_size=8), tried(0.4, batch_size=4), tried(0.1, compile="default"))
-        whole, alone = combinations(better)
+        whole, alone = final_candidates(better)
 
         assert whole.settings == {"batch_size": 8, "compile": "default"}
         assert whole.codes == ("batch_size", "compile")
@@ -153,18 +158,19 @@ class TestHelped:
     def test_one_alone_is_measured_again(self) -> None:
         """Of nothing there is nothing to measure."""
         better = (tried(0.5, batch_size=8), tried(0.4, batch_size=4))
-        assert combinations(better) == (better[0].candidate,)
-        assert combinations(()) == ()
+        assert final_candidates(better) == (better[0].candidate,)
+        assert final_candidates(()) == ()
 
 
 def test_settings_are_written_as_they_are_typed() -> None:
     """As `--set` takes them."""
     assert (
-        shown({"threads": 1, "compile": "default", "arena": False}) == "threads=1 compile=default arena=false"
+        format_settings({"threads": 1, "compile": "default", "arena": False})
+        == "threads=1 compile=default arena=false"
     )
 
 
 def test_why_outputs_are_not_known_is_kept() -> None:
     """Beside what is known."""
     assert with_outputs(tried(), (), "another batch").unlike == "another batch"
-    assert replace(tried(), change=None).outcome is Outcome.UNDECIDED
+    assert replace(tried(), change=None).outcome is ChangeVerdict.UNDECIDED

@@ -11,10 +11,10 @@ from modeldyno.core.advice.bottleneck import Limit, bottleneck
 from modeldyno.core.advice.finding import Case, Finding, part_of
 from modeldyno.core.advice.rules import RULES, findings
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.result.result import Environment
-from modeldyno.core.result.static_data import Module, Operator, Outline
-from modeldyno.core.result.trace_data import Activity, Layer, Waste, WasteKind
+from modeldyno.core.result.static_data import Module, Operator, StaticReport
+from modeldyno.core.result.trace_data import Layer, RedundancyKind, RedundantOp, TraceReport
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue
 from modeldyno.core.spec.load_spec import Load
@@ -105,8 +105,8 @@ def analysed(*, latency: float = 0.001, memory: bool = False, **sizes: int) -> t
     )
 
 
-def outline(kind: str = "aten.addmm", calls: int = 4, **sizes: int) -> Outline:
-    return Outline(
+def outline(kind: str = "aten.addmm", calls: int = 4, **sizes: int) -> StaticReport:
+    return StaticReport(
         sizes=sizes,
         operators=(
             Operator(kind=kind, calls=calls, macs=900_000),
@@ -153,8 +153,8 @@ class TestAlone:
     def test_a_needless_step_saves_its_own_time(self) -> None:
         """The costliest three are told, with their reason; without a time there is no estimate."""
         wastes = tuple(
-            Waste(
-                kind=WasteKind.COPY,
+            RedundantOp(
+                kind=RedundancyKind.COPY,
                 name="clone",
                 scope=f"a.{n}",
                 calls=1,
@@ -163,7 +163,7 @@ class TestAlone:
             )
             for n in range(4)
         )
-        activity = Activity(wastes=wastes)
+        activity = TraceReport(wastes=wastes)
         found = of("needless", result(times(0.001), activity=activity))
         assert len(found) == 3
         assert found[0].saving is not None
@@ -172,7 +172,7 @@ class TestAlone:
         assert "a.0" in found[0].seen
         (first, *_) = of("needless", result(activity=activity))
         assert first.saving is None
-        assert of("needless", result(times(0.001), activity=Activity(wastes=()))) == []
+        assert of("needless", result(times(0.001), activity=TraceReport(wastes=()))) == []
         assert of("needless", result(times(1.0), activity=activity)) == []  # next to nothing of a call
 
     def test_float32_weights_are_offered_16_bits(self) -> None:
@@ -268,21 +268,21 @@ class TestAlone:
 
     def test_a_slow_first_call_is_told(self) -> None:
         """From a tenth of a second and twenty calls on."""
-        (found,) = of("warm-up", result(times(0.001), observed("first_call", 0.5)))
+        (found,) = of("warm-up", result(times(0.001), observed_number("first_call", 0.5)))
         assert found.saving is not None
         assert found.saving.high == pytest.approx(0.998)
-        assert of("warm-up", result(times(0.001), observed("first_call", 0.05))) == []
-        assert of("warm-up", result(times(0.1), observed("first_call", 0.5))) == []
+        assert of("warm-up", result(times(0.001), observed_number("first_call", 0.05))) == []
+        assert of("warm-up", result(times(0.1), observed_number("first_call", 0.5))) == []
         assert of("warm-up", result(times(0.1))) == []
 
     def test_long_loading_is_told_with_its_longest_stage(self) -> None:
         """Making a graph ready takes less time where it is optimised less."""
-        stages = (observed("load_time", 2.0), observed("load_time", 1.5, scope="open"))
+        stages = (observed_number("load_time", 2.0), observed_number("load_time", 1.5, scope="open"))
         found = result(times(0.001), *stages, knobs=ONNX)
         (each,) = of("load-time", found, ONNX)
         assert settings(each, found) == {"graph_optimization": "basic"}
         assert each.metric == "load_time"
-        importing = observed("load_time", 1.8, scope="import")
+        importing = observed_number("load_time", 1.8, scope="import")
         (each,) = of("load-time", result(times(0.001), stages[0], importing, knobs=ONNX), ONNX)
         assert each.job is None
         assert "importing the framework" in each.seen
@@ -307,7 +307,7 @@ class TestMemory:
             if changes.pop("nested", False)
             else ("", "fc", "conv", "idle")
         )
-        activity = Activity(layers=tuple(Layer(path=path, kind="Layer") for path in paths))
+        activity = TraceReport(layers=tuple(Layer(path=path, kind="Layer") for path in paths))
         return result(*analysed(), *layers, activity=activity, device=device, **changes)
 
     def test_layers_that_wait_for_memory_are_named(self) -> None:
@@ -349,14 +349,15 @@ class TestMemory:
             Measurement(metric="memory_peak", value=1000),
             Measurement(metric="activation_peak", value=800),
         )
-        trained = result(*memory, mode=Mode.TRAIN, outline=Outline(modules=modules))
+        trained = result(*memory, mode=Mode.TRAIN, outline=StaticReport(modules=modules))
         (found,) = of("checkpointing", trained)
         assert found.saving is not None
         assert found.saving.high == pytest.approx(0.4)
         assert "16 alike blocks" in found.seen
-        assert of("checkpointing", result(*memory, outline=Outline(modules=modules))) == []
+        assert of("checkpointing", result(*memory, outline=StaticReport(modules=modules))) == []
         assert (
-            of("checkpointing", result(*memory, mode=Mode.TRAIN, outline=Outline(modules=modules[:3]))) == []
+            of("checkpointing", result(*memory, mode=Mode.TRAIN, outline=StaticReport(modules=modules[:3])))
+            == []
         )
         assert of("checkpointing", result(*memory, mode=Mode.TRAIN)) == []
 
@@ -364,9 +365,9 @@ class TestMemory:
 def served(queue: float = 0.0, network: float = 0.0, **how: Any) -> Result:
     """A request of 10 ms, of which so many parts are queue and network."""
     measured = (
-        times(0.01), times(0.01, "service_time"), observed("queue_time", queue * 0.01),
-        observed("network_time", network * 0.01), observed("compute_time", 0.002),
-        observed("formed_batch", 1.0), observed("cpu_utilization", how.pop("busy", 1.0)),
+        times(0.01), times(0.01, "service_time"), observed_number("queue_time", queue * 0.01),
+        observed_number("network_time", network * 0.01), observed_number("compute_time", 0.002),
+        observed_number("formed_batch", 1.0), observed_number("cpu_utilization", how.pop("busy", 1.0)),
     )  # fmt: skip
     made: dict[str, Any] = {"knobs": TRITON, "load": Load(concurrency=8)}
     return result(*measured, **(made | how))
@@ -445,7 +446,7 @@ class TestBottleneck:
     def test_others_that_take_little_are_no_limit(self) -> None:
         """They are a doubt; what the call itself waits for is told."""
         for cores, limit in ((0.07, Limit.OVERHEAD), (1.4, Limit.NEIGHBOURS)):
-            measured = (*analysed(), observed("foreign_cpu", cores))
+            measured = (*analysed(), observed_number("foreign_cpu", cores))
             found = self.of(result(*measured, doubts={"interference": "x"}))
             assert found is not None
             assert found[0] is limit

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno.core.comparison.build import (
-    Question,
-    contrast,
-    enriched,
+    CompareOptions,
+    compare_results,
+    differing_facts,
+    job_facts,
     other_shapes,
-    selected,
-    settings,
-    smallest_effects,
-    unlike,
+    parse_smallest_effects,
+    selected_queries,
+    with_second_pass,
 )
-from modeldyno.core.comparison.comparison import Difference, Outcome
+from modeldyno.core.comparison.comparison import ChangeVerdict, SettingDiff
 from modeldyno.core.comparison.default_metrics import ALL, SMALLEST
 from modeldyno.core.load.foreign_load import BACKEND
 from modeldyno.core.metrics.doubt import CODES, Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Environment
-from modeldyno.core.result.static_data import Outline
-from modeldyno.core.result.trace_data import Activity, Layer
+from modeldyno.core.result.static_data import StaticReport
+from modeldyno.core.result.trace_data import Layer, TraceReport
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.static_options import Inspection, Mode
@@ -37,7 +37,7 @@ from modeldyno.testing.sample_results import a_job, a_small_result
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Fact, Result
 
-PLAIN = Question()
+PLAIN = CompareOptions()
 MACHINE: dict[str, Fact] = {"processor": "a test processor", "cores": 2}
 
 
@@ -47,7 +47,7 @@ def run(*medians: float, **changes: Any) -> Result:
     runs = [[median * (1 + step / 1000) for step in steps] for median in medians]
     found = (
         Measurement(metric="latency", value=Distribution.of(*runs)),
-        observed("load_time", 1.0),
+        observed_number("load_time", 1.0),
         Measurement(metric="parameters", value=100),
     )
     return a_small_result(**({"measurements": found} | changes))
@@ -64,16 +64,16 @@ def codes(*doubts: Doubt) -> list[str]:
 
 def test_the_verdict_rests_on_the_headlines_and_every_metric_is_told() -> None:
     """The time of a call decides; load time and counts are listed with it."""
-    found = contrast(BEFORE, AFTER, PLAIN)
+    found = compare_results(BEFORE, AFTER, PLAIN)
 
-    assert found.outcome is Outcome.WORSE
+    assert found.outcome is ChangeVerdict.WORSE
     assert found.judged == (Query.parse("latency.p50"),)
     assert [str(change.query) for change in found.changes] == ["latency.p50", "load_time", "parameters"]
 
 
 def test_a_question_narrows_what_is_judged() -> None:
     """What is asked for by its metric has its usual statistic, and nothing else is judged."""
-    found = contrast(BEFORE, AFTER, Question(metrics=("latency", "parameters")))
+    found = compare_results(BEFORE, AFTER, CompareOptions(metrics=("latency", "parameters")))
 
     assert [str(change.query) for change in found.changes] == ["latency.p50", "parameters"]
 
@@ -81,16 +81,16 @@ def test_a_question_narrows_what_is_judged() -> None:
 def test_a_metric_that_neither_has_is_refused() -> None:
     """The refusal says what both have."""
     with pytest.raises(RequestError, match=r"Neither of the two has energy; .* latency, load_time, param"):
-        selected(("energy",), BEFORE, AFTER)
+        selected_queries(("energy",), BEFORE, AFTER)
     with pytest.raises(RequestError, match="what both have is nothing"):
-        selected(("energy",), a_small_result(), a_small_result())
+        selected_queries(("energy",), a_small_result(), a_small_result())
 
 
 def test_a_query_is_taken_as_it_is_and_once() -> None:
     """Its own statistic counts."""
     asked = ("latency.p99.raw", "latency.p99.raw", "parameters")
 
-    assert list(map(str, selected(asked, BEFORE, AFTER))) == ["latency.p99.raw", "parameters"]
+    assert list(map(str, selected_queries(asked, BEFORE, AFTER))) == ["latency.p99.raw", "parameters"]
 
 
 def test_unlike_hardware_is_refused_in_one_sentence() -> None:
@@ -99,8 +99,8 @@ def test_unlike_hardware_is_refused_in_one_sentence() -> None:
     there = replace(AFTER, environment=Environment(hardware={**MACHINE, "cores": 8, "devices": "a card"}))
 
     with pytest.raises(RequestError, match=r"cores 2 and 8, devices not told and a card.*--force"):
-        contrast(here, there, PLAIN)
-    forced = contrast(here, there, Question(force=True))
+        compare_results(here, there, PLAIN)
+    forced = compare_results(here, there, CompareOptions(force=True))
 
     assert "unlike-hardware" in codes(*forced.doubts)
     assert [found.name for found in forced.hardware] == ["cores", "devices"]
@@ -108,8 +108,10 @@ def test_unlike_hardware_is_refused_in_one_sentence() -> None:
 
 def test_what_is_not_known_is_not_unlike() -> None:
     """A Result that tells no hardware can be compared with any."""
-    assert unlike({}, MACHINE) == ()
-    assert unlike(MACHINE, {**MACHINE, "cores": 4}) == (Difference(name="cores", baseline=2, candidate=4),)
+    assert differing_facts({}, MACHINE) == ()
+    assert differing_facts(MACHINE, {**MACHINE, "cores": 4}) == (
+        SettingDiff(name="cores", baseline=2, candidate=4),
+    )
 
 
 def test_unlike_software_is_part_of_the_change() -> None:
@@ -117,16 +119,16 @@ def test_unlike_software_is_part_of_the_change() -> None:
     here = replace(BEFORE, environment=Environment(software={"torch": "2.1"}))
     there = replace(AFTER, environment=Environment(software={"torch": "2.2"}))
 
-    found = contrast(here, there, PLAIN, in_turns=True)
+    found = compare_results(here, there, PLAIN, in_turns=True)
 
-    assert found.software == (Difference(name="torch", baseline="2.1", candidate="2.2"),)
+    assert found.software == (SettingDiff(name="torch", baseline="2.1", candidate="2.2"),)
     assert found.doubts == ()
 
 
 def test_runs_that_did_not_take_turns_are_doubted() -> None:
     """What the machine did in between counts, too."""
-    assert codes(*contrast(BEFORE, AFTER, PLAIN).doubts) == ["not-in-turns"]
-    assert contrast(BEFORE, AFTER, PLAIN, in_turns=True).doubts == ()
+    assert codes(*compare_results(BEFORE, AFTER, PLAIN).doubts) == ["not-in-turns"]
+    assert compare_results(BEFORE, AFTER, PLAIN, in_turns=True).doubts == ()
 
 
 def test_counts_are_the_same_whenever_they_are_taken() -> None:
@@ -134,16 +136,16 @@ def test_counts_are_the_same_whenever_they_are_taken() -> None:
     parameters = [Measurement(metric="parameters", value=count) for count in (100, 50)]
     before, after = (a_small_result(measurements=(each,)) for each in parameters)
 
-    found = contrast(before, after, PLAIN)
+    found = compare_results(before, after, PLAIN)
 
-    assert (found.outcome, found.doubts) == (Outcome.BETTER, ())
+    assert (found.outcome, found.doubts) == (ChangeVerdict.BETTER, ())
 
 
 def test_what_another_tool_measured_was_measured_somewhere() -> None:
     """That nothing is known of the machine is doubted; where unlike machines are known, that is told."""
     foreign = replace(AFTER, job=replace(AFTER.job, backend=BACKEND))
 
-    (found,) = contrast(BEFORE, foreign, PLAIN, in_turns=True).doubts
+    (found,) = compare_results(BEFORE, foreign, PLAIN, in_turns=True).doubts
 
     assert (found.code, found.seen) == ("imported", f"where {foreign.id[:6]} was measured is not known")
 
@@ -154,8 +156,8 @@ def test_inputs_of_another_shape_are_doubted_whatever_they_are_called() -> None:
     named = replace(AFTER, inputs=(InputSpec(name="y", shape=(8, 4), dtype="float32"),))
     wider = replace(AFTER, inputs=(InputSpec(name="x", shape=(16, 4), dtype="float32"),))
 
-    assert codes(*contrast(one, named, PLAIN, in_turns=True).doubts) == []
-    assert codes(*contrast(one, wider, PLAIN, in_turns=True).doubts) == ["unlike-inputs"]
+    assert codes(*compare_results(one, named, PLAIN, in_turns=True).doubts) == []
+    assert codes(*compare_results(one, wider, PLAIN, in_turns=True).doubts) == ["unlike-inputs"]
     assert (other_shapes(one, named), other_shapes(one, wider)) == ("", "8x4 and 16x4")
     assert other_shapes(one, replace(AFTER, inputs=())) == ""
     two = replace(AFTER, inputs=(*one.inputs, InputSpec(name="z", shape=None), InputSpec(name="n", shape=())))
@@ -177,7 +179,7 @@ def test_settings_are_the_knobs_inputs_load_and_plan() -> None:
     job = replace(a_job(), config={"threads": 2}, load=Load(concurrency=4))
     result = a_small_result(job=job, inputs=inputs)
 
-    found = settings(result)
+    found = job_facts(result)
 
     assert found["threads"] == 2
     assert found["load"] == "concurrency 4"
@@ -193,24 +195,24 @@ def test_the_optimizer_counts_where_a_model_is_trained() -> None:
     """And what never loaded has no content."""
     job = replace(a_job(), inspection=Inspection(mode=Mode.TRAIN))
 
-    found = settings(a_small_result(job=job, model=None))
+    found = job_facts(a_small_result(job=job, model=None))
 
     assert (found["mode"], found["optimizer"], found["content"]) == ("train", "adamw", "not known")
 
 
 def test_smallest_effects_are_read_for_all_or_for_one() -> None:
     """One for all replaces what is usual; one for a metric is added to it."""
-    assert smallest_effects(("5%",)) == {ALL: 0.05}
-    assert smallest_effects(("latency=1%", "0.1")) == {"latency": 0.01, ALL: 0.1}
-    assert smallest_effects(("latency.p99=1%",)) == {**SMALLEST, "latency.p99": 0.01}
-    assert smallest_effects(()) == SMALLEST
+    assert parse_smallest_effects(("5%",)) == {ALL: 0.05}
+    assert parse_smallest_effects(("latency=1%", "0.1")) == {"latency": 0.01, ALL: 0.1}
+    assert parse_smallest_effects(("latency.p99=1%",)) == {**SMALLEST, "latency.p99": 0.01}
+    assert parse_smallest_effects(()) == SMALLEST
 
 
 @pytest.mark.parametrize("text", ["latency", "latency=2", "-1%", "latncy=5%", "latency=5ms", "quick"])
 def test_what_is_no_smallest_effect_is_refused(text: str) -> None:
     """A size is a part of a whole, and a metric is one of the table."""
     with pytest.raises(RequestError):
-        smallest_effects((text,))
+        parse_smallest_effects((text,))
 
 
 def test_a_second_look_adds_what_the_first_has_not() -> None:
@@ -218,26 +220,26 @@ def test_a_second_look_adds_what_the_first_has_not() -> None:
     first = replace(BEFORE, doubts=(Doubt(code="drift", seen="a", advice="b"),))
     look = run(
         9.0,
-        measurements=(*run(9.0).measurements, observed("unattributed", 0.1, scope="layers")),
-        activity=Activity(layers=(Layer(path="", kind="Net"),)),
-        outline=Outline(),
+        measurements=(*run(9.0).measurements, observed_number("unattributed", 0.1, scope="layers")),
+        activity=TraceReport(layers=(Layer(path="", kind="Net"),)),
+        outline=StaticReport(),
         doubts=(Doubt(code="drift", seen="c", advice="d"), Doubt(code="parts-differ", seen="e", advice="f")),
     )
 
-    found = enriched(first, look)
+    found = with_second_pass(first, look)
 
     assert found.measurements[:3] == first.measurements
     assert found.find("unattributed", "layers") is not None
     assert found.activity == look.activity
     assert found.outline == look.outline
     assert codes(*found.doubts) == ["drift", "parts-differ"]
-    assert enriched(found, run(1.0)).activity == look.activity
+    assert with_second_pass(found, run(1.0)).activity == look.activity
 
 
 def test_a_question_of_no_metric_is_refused() -> None:
     """As soon as it is asked."""
     with pytest.raises(RequestError, match="foo"):
-        Question(metrics=("latency", "foo"))
+        CompareOptions(metrics=("latency", "foo"))
 
 
 def test_as_many_other_cores_are_a_doubt() -> None:
@@ -246,10 +248,10 @@ def test_as_many_other_cores_are_a_doubt() -> None:
         replace(each, job=replace(each.job, plan=replace(each.job.plan, pin=pin)))
         for each, pin in ((BEFORE, (0,)), (AFTER, (1,)))
     )
-    found = {doubt.code: doubt for doubt in contrast(one, other, Question()).doubts}
+    found = {doubt.code: doubt for doubt in compare_results(one, other, CompareOptions()).doubts}
 
     assert re.search(r"pinned to core 0 .*, .* pinned to core 1 ", found["unlike-cores"].seen)
-    assert "unlike-cores" not in {doubt.code for doubt in contrast(one, one, Question()).doubts}
+    assert "unlike-cores" not in {doubt.code for doubt in compare_results(one, one, CompareOptions()).doubts}
 
 
 def test_one_machine_with_other_pins_is_named_by_them() -> None:
@@ -262,6 +264,6 @@ def test_one_machine_with_other_pins_is_named_by_them() -> None:
     with pytest.raises(
         RequestError, match=r"pinned to cores 0, 1 \(--pin\) and .* not pinned; .* same --pin"
     ):
-        contrast(pinned, free, Question())
+        compare_results(pinned, free, CompareOptions())
     with pytest.raises(RequestError, match="unlike hardware"):
-        contrast(before, free, Question())
+        compare_results(before, free, CompareOptions())

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno.core.comparison import causes as comparison_causes
-from modeldyno.core.comparison.causes import causes
-from modeldyno.core.comparison.comparison import Change, Outcome, Part
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.comparison.causes import find_causes
+from modeldyno.core.comparison.comparison import CausePart, Change, ChangeVerdict
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.result.static_data import Held, Module, Outline
-from modeldyno.core.result.trace_data import Activity, Executed, Happening, Layer
+from modeldyno.core.result.static_data import MemoryItem, Module, StaticReport
+from modeldyno.core.result.trace_data import EventKind, ExecutedOp, Layer, TraceReport
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def watched(kinds: dict[str, str] | None = None, **times: float) -> Result:
     named = kinds or {path: kind for path, kind in KINDS.items() if path in times or not path}
     own = {"" if path == "whole" else path: seconds * MS for path, seconds in times.items()}
     return a_small_result(
-        activity=Activity(layers=tuple(Layer(path=path, kind=kind) for path, kind in named.items())),
+        activity=TraceReport(layers=tuple(Layer(path=path, kind=kind) for path, kind in named.items())),
         measurements=(
-            observed("unattributed", 0.1, scope="layers"),
+            observed_number("unattributed", 0.1, scope="layers"),
             *(
                 Measurement(metric="self_time", value=Distribution.of((seconds,) * 3), scope=path)
                 for path, seconds in own.items()
@@ -39,7 +39,9 @@ def watched(kinds: dict[str, str] | None = None, **times: float) -> Result:
     )
 
 
-def moved(query: str, before: float | None, after: float | None, outcome: Outcome = Outcome.WORSE) -> Change:
+def moved(
+    query: str, before: float | None, after: float | None, outcome: ChangeVerdict = ChangeVerdict.WORSE
+) -> Change:
     """Make a change that is to be explained."""
     return Change(
         query=Query.parse(query),
@@ -54,7 +56,7 @@ def moved(query: str, before: float | None, after: float | None, outcome: Outcom
 SLOWER = moved("latency.p50", 10 * MS, 15 * MS)
 
 
-def parts(found: tuple[Part, ...]) -> list[tuple[str, str, float]]:
+def parts(found: tuple[CausePart, ...]) -> list[tuple[str, str, float]]:
     """Give scope, kind and difference in milliseconds."""
     return [(part.scope, part.kind, round(part.difference / MS, 6)) for part in found]
 
@@ -64,7 +66,7 @@ def test_the_layer_that_grew_comes_first_and_all_sums_up() -> None:
     before = watched(whole=1, fc1=4, act=1, fc2=4)
     after = watched(whole=1, fc1=4.2, act=0.5, fc2=8.5)
 
-    (found,) = causes(before, after, (SLOWER,))
+    (found,) = find_causes(before, after, (SLOWER,))
 
     assert found.by == "layers"
     assert parts(found.parts) == [("fc2", "Linear", 4.5), ("fc1", "Linear", 0.2), ("act", "GELU", -0.5)]
@@ -75,9 +77,9 @@ def test_the_layer_that_grew_comes_first_and_all_sums_up() -> None:
 def test_of_a_change_to_the_better_the_largest_saving_comes_first() -> None:
     """What contributes to the change is ranked, whichever way it goes."""
     before, after = watched(whole=1, fc1=4, fc2=4), watched(whole=1, fc1=4.5, fc2=1)
-    quicker = moved("latency.p50", 9 * MS, 6 * MS, Outcome.BETTER)
+    quicker = moved("latency.p50", 9 * MS, 6 * MS, ChangeVerdict.BETTER)
 
-    (found,) = causes(before, after, (quicker,))
+    (found,) = find_causes(before, after, (quicker,))
 
     assert [part.scope for part in found.parts] == ["fc2", "fc1"]
 
@@ -87,7 +89,7 @@ def test_a_new_layer_and_one_that_is_gone_are_named() -> None:
     before = watched({"": "Net", "0": "Linear", "1": "ReLU"}, whole=0, **{"0": 4.0, "1": 1.0})
     after = watched({"": "Net", "0": "Linear", "1": "Norm", "2": "Linear"}, **{"0": 4.0, "1": 3.0, "2": 3.0})
 
-    (found,) = causes(before, after, (SLOWER,))
+    (found,) = find_causes(before, after, (SLOWER,))
 
     assert parts(found.parts) == [("2", "Linear", 3.0), ("1", "ReLU -> Norm", 2.0)]
     assert found.parts[0].baseline == 0
@@ -98,7 +100,7 @@ def test_a_layer_without_a_successor_is_named_by_its_own_path() -> None:
     before = watched({"": "Net", "a": "Linear", "b": ""}, a=4, b=2)
     after = watched({"": "Net", "a": "Linear"}, a=4)
 
-    (found,) = causes(before, after, (moved("latency.p50", 6 * MS, 4 * MS, Outcome.BETTER),))
+    (found,) = find_causes(before, after, (moved("latency.p50", 6 * MS, 4 * MS, ChangeVerdict.BETTER),))
 
     assert parts(found.parts) == [("b", "", -2.0)]
 
@@ -107,12 +109,12 @@ def test_nothing_is_explained_where_nothing_moved_or_nothing_was_watched() -> No
     """Neither what is the same, nor a module's own metric, nor what has no parts."""
     before, after = watched(fc1=4), watched(fc1=9)
 
-    assert causes(before, after, (moved("latency.p50", 1.0, 1.0, Outcome.SAME),)) == ()
-    assert causes(before, after, (moved("latency.p50@fc1", 1.0, 2.0),)) == ()
-    assert causes(before, after, (moved("latency.p99", None, 2.0),)) == ()
-    assert causes(before, after, (moved("throughput", 1.0, 2.0),)) == ()
-    assert causes(before, a_small_result(), (SLOWER,)) == ()
-    assert causes(before, before, (SLOWER,)) == ()
+    assert find_causes(before, after, (moved("latency.p50", 1.0, 1.0, ChangeVerdict.SAME),)) == ()
+    assert find_causes(before, after, (moved("latency.p50@fc1", 1.0, 2.0),)) == ()
+    assert find_causes(before, after, (moved("latency.p99", None, 2.0),)) == ()
+    assert find_causes(before, after, (moved("throughput", 1.0, 2.0),)) == ()
+    assert find_causes(before, a_small_result(), (SLOWER,)) == ()
+    assert find_causes(before, before, (SLOWER,)) == ()
 
 
 def busy(result: Result, path: str, spread: float) -> Result:
@@ -138,7 +140,7 @@ def test_what_may_be_noise_is_named_behind_what_surely_moved() -> None:
     before = busy(steady(watched(fc1=4, fc2=4)), "fc1", 0.5)
     after = busy(steady(watched(fc1=7, fc2=6)), "fc1", 0.5)
 
-    (found,) = causes(before, after, (SLOWER,))
+    (found,) = find_causes(before, after, (SLOWER,))
 
     assert [(part.scope, part.sure) for part in found.parts] == [("fc2", True), ("fc1", False)]
     span = found.parts[1].interval
@@ -151,7 +153,7 @@ def test_what_surely_moved_and_is_next_to_nothing_is_not_named_first() -> None:
     before = busy(steady(watched(fc1=4, fc2=4)), "fc1", 0.5)
     after = busy(steady(watched(fc1=7, fc2=4.1)), "fc1", 0.5)
 
-    (found,) = causes(before, after, (SLOWER,))
+    (found,) = find_causes(before, after, (SLOWER,))
 
     assert [part.scope for part in found.parts] == ["fc1", "fc2"]
 
@@ -162,9 +164,9 @@ def test_a_layer_that_is_not_what_it_was_is_named_before_noise() -> None:
     layers = noisy[1].activity.layers if noisy[1].activity else ()
     for change in ({"output": "wider"}, {"calls": 4.0}):
         others = tuple(replace(layer, **change) if layer.path == "fc2" else layer for layer in layers)
-        after = replace(noisy[1], activity=Activity(layers=others))
+        after = replace(noisy[1], activity=TraceReport(layers=others))
 
-        (found,) = causes(noisy[0], after, (SLOWER,))
+        (found,) = find_causes(noisy[0], after, (SLOWER,))
 
         assert [(part.scope, part.changed) for part in found.parts] == [("fc2", True), ("fc1", False)]
 
@@ -177,7 +179,7 @@ def test_an_operator_that_was_split_is_one_part_of_the_module_that_it_was_in() -
     now = {path: kind for path, kind in kinds.items() if path != "act.Gelu"} | pieces
     after = watched(now, **{"fc.MatMul": 4.6}, **dict.fromkeys(pieces, 0.5))
 
-    (found,) = causes(before, after, (moved("latency.p50", 5 * MS, 8.6 * MS),))
+    (found,) = find_causes(before, after, (moved("latency.p50", 5 * MS, 8.6 * MS),))
 
     assert parts(found.parts) == [("act", "8 new, 1 gone", 3.0), ("fc.MatMul", "MatMul", 0.6)]
     assert found.rest == pytest.approx(0)
@@ -188,24 +190,24 @@ def test_what_was_told_along_with_a_module_is_said_beside_its_class() -> None:
     before = watched({"": "Net", "fc": "Linear"}, whole=0, fc=1)
     after = watched({"": "Net", "fc": "Linear", "b": "Block", "b.fc": "Linear"}, fc=1, b=1, **{"b.fc": 2.0})
 
-    (found,) = causes(before, after, (SLOWER,))
+    (found,) = find_causes(before, after, (SLOWER,))
 
     assert parts(found.parts) == [("b", "Block: 1 new", 3.0)]
 
 
 def test_a_metric_is_explained_once() -> None:
     """Several statistics of it have the same causes."""
-    found = causes(watched(fc1=4), watched(fc1=9), (SLOWER, moved("latency.p99", 0.0, 1.0)))
+    found = find_causes(watched(fc1=4), watched(fc1=9), (SLOWER, moved("latency.p99", 0.0, 1.0)))
 
     assert [str(each.query) for each in found] == ["latency.p50"]
 
 
-def run_of(*executed: tuple[str, Happening, float]) -> Result:
+def run_of(*executed: tuple[str, EventKind, float]) -> Result:
     """Make a Result of operators or kernels that take so many milliseconds."""
     return a_small_result(
-        activity=Activity(
+        activity=TraceReport(
             executed=tuple(
-                Executed(
+                ExecutedOp(
                     name=name,
                     kind=kind,
                     calls=1,
@@ -221,13 +223,13 @@ def run_of(*executed: tuple[str, Happening, float]) -> Result:
 
 def test_operators_and_kernels_are_summed_by_name() -> None:
     """Operators by their own time, kernels by that of the device."""
-    operator, kernel = Happening.OPERATOR, Happening.KERNEL
+    operator, kernel = EventKind.OPERATOR, EventKind.KERNEL
     before = run_of(("addmm", operator, 1.0), ("gemm", kernel, 1.0))
     after = run_of(
         ("addmm", operator, 1.0), ("addmm", operator, 2.0), ("copy", operator, 1.0), ("gemm", kernel, 2.0)
     )  # fmt: skip
 
-    by_operators, by_kernels = causes(before, after, (SLOWER,))
+    by_operators, by_kernels = find_causes(before, after, (SLOWER,))
 
     assert parts(by_operators.parts) == [("addmm", "operator", 2.0), ("copy", "operator", 1.0)]
     assert parts(by_kernels.parts) == [("gemm", "kernel", 2.0)]
@@ -237,7 +239,7 @@ def test_operators_and_kernels_are_summed_by_name() -> None:
 def analysed(kinds: dict[str, str], **costs: float) -> Result:
     """Make a Result whose modules have so many FLOPs, those within them included."""
     return a_small_result(
-        outline=Outline(modules=tuple(Module(path=path, kind=kind) for path, kind in kinds.items())),
+        outline=StaticReport(modules=tuple(Module(path=path, kind=kind) for path, kind in kinds.items())),
         measurements=tuple(
             Measurement(metric="flops", value=value, scope="" if path == "whole" else path.replace("_", "."))
             for path, value in costs.items()
@@ -251,7 +253,7 @@ def test_counts_are_those_of_a_module_without_its_children() -> None:
     before = analysed(kinds, whole=100, a=60, a_b_c=50)
     after = analysed(kinds, whole=140, a=100, a_b_c=90)
 
-    (found,) = causes(before, after, (moved("flops", 100, 140),))
+    (found,) = find_causes(before, after, (moved("flops", 100, 140),))
 
     assert [(part.scope, part.difference) for part in found.parts] == [("a.b.c", 40)]
     assert found.rest == 0
@@ -261,33 +263,37 @@ def test_a_module_whose_parents_are_not_known_stands_alone() -> None:
     """Nothing is taken from a whole that nobody counted; a whole alone explains nothing."""
     kinds = {"": "Net", "a": "Block"}
 
-    (found,) = causes(analysed(kinds, a=5), analysed(kinds, a=9), (moved("flops", 5, 9),))
+    (found,) = find_causes(analysed(kinds, a=5), analysed(kinds, a=9), (moved("flops", 5, 9),))
 
     assert [(part.scope, part.difference) for part in found.parts] == [("a", 4)]
-    assert causes(analysed(kinds, whole=5), analysed(kinds, whole=9), (moved("flops", 5, 9),)) == ()
+    assert find_causes(analysed(kinds, whole=5), analysed(kinds, whole=9), (moved("flops", 5, 9),)) == ()
 
 
 def staged(**stages: float) -> Result:
     """Make a Result whose load time has stages."""
     return a_small_result(
-        measurements=tuple(observed("load_time", seconds, scope=name) for name, seconds in stages.items())
+        measurements=tuple(
+            observed_number("load_time", seconds, scope=name) for name, seconds in stages.items()
+        )
     )
 
 
 def test_the_time_to_load_is_explained_by_its_stages() -> None:
     """Import, load and open."""
-    (found,) = causes(staged(load=1.0, open=1.0), staged(load=3.0, open=1.0), (moved("load_time", 2.0, 4.0),))
+    (found,) = find_causes(
+        staged(load=1.0, open=1.0), staged(load=3.0, open=1.0), (moved("load_time", 2.0, 4.0),)
+    )
 
     assert [(part.scope, part.kind, part.difference) for part in found.parts] == [("load", "stage", 2.0)]
-    assert causes(staged(), staged(load=3.0), (moved("load_time", 2.0, 4.0),)) == ()
+    assert find_causes(staged(), staged(load=3.0), (moved("load_time", 2.0, 4.0),)) == ()
 
 
 def holding(*held: tuple[str, str, int], predicted: bool = False, **more: Any) -> Result:
     """Make a Result that holds bytes at its peak."""
-    found = tuple(Held(scope=scope, role=role, bytes=size) for scope, role, size in held)
+    found = tuple(MemoryItem(scope=scope, role=role, bytes=size) for scope, role, size in held)
     if predicted:
-        return a_small_result(outline=Outline(peak=found), **more)
-    return a_small_result(activity=Activity(held=found), **more)
+        return a_small_result(outline=StaticReport(peak=found), **more)
+    return a_small_result(activity=TraceReport(held=found), **more)
 
 
 def test_memory_is_explained_by_what_lies_where() -> None:
@@ -295,7 +301,7 @@ def test_memory_is_explained_by_what_lies_where() -> None:
     before = holding(("fc", "weights", 100), ("fc", "activations", 10), ("x", "inputs", 5))
     after = holding(("fc", "weights", 300), ("fc", "activations", 40), ("x", "inputs", 5))
 
-    call, process = causes(
+    call, process = find_causes(
         before, after, (moved("allocated_peak", 10, 40), moved("process_memory.max", 1000, 1300))
     )
 
@@ -310,11 +316,11 @@ def test_predicted_memory_is_explained_by_what_is_predicted() -> None:
     after = holding(("fc", "weight", 300), ("fc", "activation", 40), predicted=True)
     change = moved("activation_peak", 10, 40)
 
-    (found,) = causes(before, after, (change,))
+    (found,) = find_causes(before, after, (change,))
 
     assert [(part.kind, part.difference) for part in found.parts] == [("activation", 30)]
-    assert causes(before, a_small_result(), (change,)) == ()
-    assert causes(a_small_result(), after, (moved("allocated_peak", 10, 40),)) == ()
+    assert find_causes(before, a_small_result(), (change,)) == ()
+    assert find_causes(a_small_result(), after, (moved("allocated_peak", 10, 40),)) == ()
 
 
 def test_of_very_many_parts_the_largest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +328,7 @@ def test_of_very_many_parts_the_largest_are_kept(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(comparison_causes, "MOST", 2)
     before = staged(a=0.0, b=0.0, c=0.0)
 
-    (found,) = causes(before, staged(a=1.0, b=-5.0, c=3.0), (moved("load_time", 0.0, 2.0),))
+    (found,) = find_causes(before, staged(a=1.0, b=-5.0, c=3.0), (moved("load_time", 0.0, 2.0),))
 
     assert [part.scope for part in found.parts] == ["c", "b"]
     assert found.rest == pytest.approx(4.0)

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from modeldyno.core.comparison.change_test import change, changes
-from modeldyno.core.comparison.comparison import Outcome
-from modeldyno.core.comparison.default_metrics import ALL, headlines, shared
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.comparison.change_test import judge_change, judge_changes
+from modeldyno.core.comparison.comparison import ChangeVerdict
+from modeldyno.core.comparison.default_metrics import ALL, headline_queries, shared_queries
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.metrics.metric import Query
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_small_result
@@ -39,9 +39,9 @@ def latency(medians: Iterable[float], samples: int = 41, spread: float = 0.02) -
 
 def rates(values: Sequence[float], metric: str = "throughput") -> Measurement:
     """Make a number that was seen in several processes."""
-    found = observed(metric, values[0])
+    found = observed_number(metric, values[0])
     for value in values[1:]:
-        found = found.pooled(observed(metric, value))
+        found = found.pooled(observed_number(metric, value))
     return found
 
 
@@ -52,7 +52,7 @@ def count(value: int, metric: str = "parameters", interval: Interval | None = No
 
 def judged(before: Sequence[float], after: Sequence[float], **how: float | bool) -> Change:
     """Compare the medians of processes."""
-    return change(P50, latency(before), latency(after), **how)  # type: ignore[arg-type]
+    return judge_change(P50, latency(before), latency(after), **how)  # type: ignore[arg-type]
 
 
 def result(*measurements: Measurement) -> Result:
@@ -69,7 +69,7 @@ TIMES = st.lists(st.floats(1e-4, 10), min_size=3, max_size=9)
 @given(TIMES, TIMES)
 def test_the_interval_is_welchs_on_logarithms(before: list[float], after: list[float]) -> None:
     """Processes that did not take turns are compared as scipy compares them."""
-    found = change(RATE, rates(before), rates(after))
+    found = judge_change(RATE, rates(before), rates(after))
     logs = np.log(before), np.log(after)
     if min(np.ptp(logs[0]), np.ptp(logs[1])) < 1e-6:
         return
@@ -84,7 +84,7 @@ def test_the_interval_is_welchs_on_logarithms(before: list[float], after: list[f
 def test_runs_that_took_turns_are_paired(rounds: list[tuple[float, float]]) -> None:
     """Rounds are compared as scipy compares pairs."""
     before, after = zip(*rounds, strict=True)
-    found = change(RATE, rates(before), rates(after), paired=True)
+    found = judge_change(RATE, rates(before), rates(after), paired=True)
     logs = np.log(before), np.log(after)
     if np.ptp(logs[1] - logs[0]) < 1e-6 or "fastest" in found.why:
         return  # nothing differs; or the fastest are compared, which scipy does not know
@@ -105,8 +105,8 @@ def test_pairing_takes_out_what_both_of_a_round_met() -> None:
     """A machine that drifts by half hides 10 % from groups, and not from pairs."""
     drift = [1.0, 1.1, 1.25, 1.4, 1.5]
     slower = [1.1 * each * (1 + 0.002 * sign) for each, sign in zip(drift, (1, -1, 1, -1, 1), strict=True)]
-    assert judged(drift, slower).outcome is Outcome.UNDECIDED
-    assert judged(drift, slower, paired=True).outcome is Outcome.WORSE
+    assert judged(drift, slower).outcome is ChangeVerdict.UNDECIDED
+    assert judged(drift, slower, paired=True).outcome is ChangeVerdict.WORSE
 
 
 def test_unequal_numbers_of_rounds_are_no_pairs() -> None:
@@ -121,7 +121,7 @@ def test_the_figures_agree_with_the_difference(before: list[float], after: list[
     """Whatever is compared: processes, rounds, or the fastest of them."""
     count = min(len(before), len(after))
     for here, there in ((before, after), (before[:count], after[:count]), (before * 3, before[::-1] * 3)):
-        found = change(Query.parse("latency.p50"), latency(here), latency(there), paired=paired)
+        found = judge_change(Query.parse("latency.p50"), latency(here), latency(there), paired=paired)
         assert found.baseline is not None
         assert found.candidate is not None
         assert found.difference is not None
@@ -136,9 +136,14 @@ STEADY = [1.0, 1.004, 0.997, 1.002, 0.999]
 
 @pytest.mark.parametrize(
     ("factor", "outcome"),
-    [(1.1, Outcome.WORSE), (0.9, Outcome.BETTER), (1.005, Outcome.SAME), (1.028, Outcome.UNDECIDED)],
+    [
+        (1.1, ChangeVerdict.WORSE),
+        (0.9, ChangeVerdict.BETTER),
+        (1.005, ChangeVerdict.SAME),
+        (1.028, ChangeVerdict.UNDECIDED),
+    ],
 )
-def test_a_verdict_needs_the_test_and_the_effect(factor: float, outcome: Outcome) -> None:
+def test_a_verdict_needs_the_test_and_the_effect(factor: float, outcome: ChangeVerdict) -> None:
     """What is certain and matters is worse or better; certain and small is the same, or undecided."""
     assert judged(STEADY, [factor * each for each in STEADY]).outcome is outcome
 
@@ -146,7 +151,7 @@ def test_a_verdict_needs_the_test_and_the_effect(factor: float, outcome: Outcome
 def test_a_large_difference_that_is_not_certain_is_undecided() -> None:
     """An effect alone is no verdict."""
     found = judged([1.0, 1.3, 0.8], [1.2, 1.5, 0.9])
-    assert found.outcome is Outcome.UNDECIDED
+    assert found.outcome is ChangeVerdict.UNDECIDED
     assert found.difference is not None
     assert found.difference > found.smallest
     assert found.why.startswith("further processes are needed")
@@ -161,32 +166,33 @@ def test_a_certain_difference_near_what_matters_is_undecided() -> None:
 def test_more_throughput_is_better() -> None:
     """The table of metrics says which way is better."""
     fast = [1.2 * each for each in STEADY]
-    assert change(RATE, rates(STEADY), rates(fast)).outcome is Outcome.BETTER
-    assert change(RATE, rates(fast), rates(STEADY)).outcome is Outcome.WORSE
+    assert judge_change(RATE, rates(STEADY), rates(fast)).outcome is ChangeVerdict.BETTER
+    assert judge_change(RATE, rates(fast), rates(STEADY)).outcome is ChangeVerdict.WORSE
 
 
 def test_what_is_better_neither_way_gets_no_verdict() -> None:
     """A metric without a direction is undecided, or the same."""
     query, slow, fast = Query.parse("cpu_utilization"), STEADY, [2 * each for each in STEADY]
-    found = change(query, rates(slow, "cpu_utilization"), rates(fast, "cpu_utilization"))
-    assert (found.outcome, found.why.split(";")[0]) == (Outcome.UNDECIDED, "it has no better direction")
+    found = judge_change(query, rates(slow, "cpu_utilization"), rates(fast, "cpu_utilization"))
+    assert (found.outcome, found.why.split(";")[0]) == (ChangeVerdict.UNDECIDED, "it has no better direction")
     assert (
-        change(query, rates(slow, "cpu_utilization"), rates(slow, "cpu_utilization")).outcome is Outcome.SAME
+        judge_change(query, rates(slow, "cpu_utilization"), rates(slow, "cpu_utilization")).outcome
+        is ChangeVerdict.SAME
     )
 
 
 def test_a_percentile_that_is_no_claim_is_undecided() -> None:
     """Ten samples a process certify no p99; the reason says what is missing."""
-    found = change(Query.parse("latency.p99"), latency(STEADY), latency(STEADY))
-    assert (found.outcome, found.baseline, found.interval) == (Outcome.UNDECIDED, None, None)
+    found = judge_change(Query.parse("latency.p99"), latency(STEADY), latency(STEADY))
+    assert (found.outcome, found.baseline, found.interval) == (ChangeVerdict.UNDECIDED, None, None)
     assert "is no claim yet" in found.why
 
 
 def test_any_statistic_of_a_distribution_is_compared() -> None:
     """The mean of each process serves as well as its median."""
-    found = change(Query.parse("latency.mean"), latency(STEADY), latency([2 * each for each in STEADY]))
+    found = judge_change(Query.parse("latency.mean"), latency(STEADY), latency([2 * each for each in STEADY]))
     assert found.difference == pytest.approx(1.0)
-    assert found.outcome is Outcome.WORSE
+    assert found.outcome is ChangeVerdict.WORSE
 
 
 # --- few processes -----------------------------------------------------------------------------------
@@ -195,7 +201,7 @@ def test_any_statistic_of_a_distribution_is_compared() -> None:
 def test_one_process_a_side_tells_a_factor_of_two_and_not_a_tenth() -> None:
     """What starts differ by is assumed where it was not seen, and said."""
     double, tenth = judged([1.0], [2.0]), judged([1.0], [1.1])
-    assert (double.outcome, tenth.outcome) == (Outcome.WORSE, Outcome.UNDECIDED)
+    assert (double.outcome, tenth.outcome) == (ChangeVerdict.WORSE, ChangeVerdict.UNDECIDED)
     assert "fewer than 3" in double.why
     assert tenth.interval is not None
     assert tenth.interval.half_width() > 0.15
@@ -211,7 +217,7 @@ def test_two_processes_that_differ_widen_the_interval() -> None:
 
 def test_few_samples_of_a_lone_process_widen_the_interval() -> None:
     """The error within a run counts where nothing else shows it."""
-    fine, rough = judged([1.0], [1.0]), change(P50, latency([1.0], 13, 0.5), latency([1.0], 13, 0.5))
+    fine, rough = judged([1.0], [1.0]), judge_change(P50, latency([1.0], 13, 0.5), latency([1.0], 13, 0.5))
     assert fine.interval is not None
     assert rough.interval is not None
     assert rough.interval.half_width() > 1.5 * fine.interval.half_width()
@@ -223,20 +229,20 @@ def test_few_samples_of_a_lone_process_widen_the_interval() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "smallest", "outcome"),
     [
-        (1000, 1000, 0.0, Outcome.SAME),
-        (1000, 1001, 0.0, Outcome.WORSE),
-        (1000, 999, 0.0, Outcome.BETTER),
-        (1000, 1001, 0.05, Outcome.SAME),
-        (1000, 1049, 0.05, Outcome.SAME),
-        (1000, 953, 0.05, Outcome.SAME),
-        (1000, 952, 0.05, Outcome.BETTER),
-        (0, 7, 0.05, Outcome.WORSE),
-        (0, 0, 0.0, Outcome.SAME),
+        (1000, 1000, 0.0, ChangeVerdict.SAME),
+        (1000, 1001, 0.0, ChangeVerdict.WORSE),
+        (1000, 999, 0.0, ChangeVerdict.BETTER),
+        (1000, 1001, 0.05, ChangeVerdict.SAME),
+        (1000, 1049, 0.05, ChangeVerdict.SAME),
+        (1000, 953, 0.05, ChangeVerdict.SAME),
+        (1000, 952, 0.05, ChangeVerdict.BETTER),
+        (0, 7, 0.05, ChangeVerdict.WORSE),
+        (0, 0, 0.0, ChangeVerdict.SAME),
     ],
 )
-def test_counts_compare_exactly(before: int, after: int, smallest: float, outcome: Outcome) -> None:
+def test_counts_compare_exactly(before: int, after: int, smallest: float, outcome: ChangeVerdict) -> None:
     """A count has no interval but itself; an effect that was given holds for it, too."""
-    found = change(COUNT, count(before), count(after), smallest=smallest)
+    found = judge_change(COUNT, count(before), count(after), smallest=smallest)
     assert found.outcome is outcome
     assert (found.interval is None) is (before == 0 < after)
 
@@ -245,26 +251,26 @@ def test_what_could_not_be_counted_leaves_counts_undecided() -> None:
     """Bounds of counts that overlap allow no verdict."""
     open_ended = Interval(low=1000, high=math.inf)
     query = Query.parse("macs")
-    found = change(query, count(1000, "macs", open_ended), count(1100, "macs"), smallest=0.0)
-    assert found.outcome is Outcome.UNDECIDED
+    found = judge_change(query, count(1000, "macs", open_ended), count(1100, "macs"), smallest=0.0)
+    assert found.outcome is ChangeVerdict.UNDECIDED
 
 
 @pytest.mark.parametrize(
     ("before", "after", "outcome"),
     [
-        ([0.0] * 5, [0.0] * 5, Outcome.SAME),
-        ([0.0] * 5, [0.1, 0.2, 0.1, 0.3, 0.2], Outcome.WORSE),
-        ([0.1, 0.2, 0.1, 0.3, 0.2], [0.0] * 5, Outcome.BETTER),
-        ([0.0] * 2, [0.1, 0.2], Outcome.UNDECIDED),
-        ([0.0] * 5, [0.0, 0.2, 0.1, 0.3, 0.2], Outcome.UNDECIDED),
+        ([0.0] * 5, [0.0] * 5, ChangeVerdict.SAME),
+        ([0.0] * 5, [0.1, 0.2, 0.1, 0.3, 0.2], ChangeVerdict.WORSE),
+        ([0.1, 0.2, 0.1, 0.3, 0.2], [0.0] * 5, ChangeVerdict.BETTER),
+        ([0.0] * 2, [0.1, 0.2], ChangeVerdict.UNDECIDED),
+        ([0.0] * 5, [0.0, 0.2, 0.1, 0.3, 0.2], ChangeVerdict.UNDECIDED),
     ],
 )
 def test_what_has_no_ratio_is_judged_by_order(
-    before: list[float], after: list[float], outcome: Outcome
+    before: list[float], after: list[float], outcome: ChangeVerdict
 ) -> None:
     """Errors where there were none are worse when every process agrees and there are enough of them."""
     query = Query.parse("error_rate")
-    found = change(query, rates(before, "error_rate"), rates(after, "error_rate"))
+    found = judge_change(query, rates(before, "error_rate"), rates(after, "error_rate"))
     assert found.outcome is outcome
 
 
@@ -275,23 +281,25 @@ def test_a_gate_judges_the_headlines_that_the_baseline_has() -> None:
     """What the candidate lacks of them is undecided, not forgotten."""
     memory = Measurement(metric="process_memory", value=Distribution.of([5e8] * 20, [5e8] * 20, [5e8] * 20))
     before = result(latency(STEADY), rates(STEADY), count(10), memory)
-    found = changes(before, result(latency(STEADY), rates(STEADY)))
+    found = judge_changes(before, result(latency(STEADY), rates(STEADY)))
     assert [str(each.query) for each in found] == ["latency.p50", "process_memory.max"]
-    assert [each.outcome for each in found] == [Outcome.SAME, Outcome.UNDECIDED]
+    assert [each.outcome for each in found] == [ChangeVerdict.SAME, ChangeVerdict.UNDECIDED]
     assert found[1].why == "not measured in the candidate"
 
 
 def test_without_headlines_all_that_both_have_is_judged() -> None:
     """Two static Results are compared by their counts."""
-    found = changes(result(count(10), count(7, "trainable_parameters")), result(count(11)))
-    assert [(str(each.query), each.outcome) for each in found] == [("parameters", Outcome.WORSE)]
+    found = judge_changes(result(count(10), count(7, "trainable_parameters")), result(count(11)))
+    assert [(str(each.query), each.outcome) for each in found] == [("parameters", ChangeVerdict.WORSE)]
 
 
 def test_a_model_that_was_analysed_is_judged_by_what_it_costs() -> None:
     """Work, weights and memory decide; what follows from them is told beside it."""
     before = result(count(10), count(5, "macs"), count(7, "bytes_read"))
-    assert list(map(str, headlines(before, before))) == ["parameters", "macs"]
-    assert list(map(str, headlines(result(count(7, "buffers")), result(count(7, "buffers"))))) == ["buffers"]
+    assert list(map(str, headline_queries(before, before))) == ["parameters", "macs"]
+    assert list(map(str, headline_queries(result(count(7, "buffers")), result(count(7, "buffers"))))) == [
+        "buffers"
+    ]
 
 
 def test_intervals_widen_with_unlike_metrics_and_not_with_kin() -> None:
@@ -299,7 +307,7 @@ def test_intervals_widen_with_unlike_metrics_and_not_with_kin() -> None:
 
     def width(*queries: str) -> float:
         both = result(latency(STEADY), rates(STEADY), rates(STEADY, "load_time"), count(3))
-        interval = changes(both, both, queries=queries)[0].interval
+        interval = judge_changes(both, both, queries=queries)[0].interval
         assert interval is not None
         return interval.half_width()
 
@@ -313,7 +321,7 @@ def test_the_smallest_effect_is_found_by_query_then_metric_then_for_all() -> Non
     asked = ("latency.p50", "latency.mean", "throughput", "parameters")
 
     def smallest(**given: float) -> list[float]:
-        found = changes(
+        found = judge_changes(
             both, both, queries=asked, smallest={k.replace("_p", ".p"): v for k, v in given.items()}
         )
         return [each.smallest for each in found]
@@ -325,13 +333,13 @@ def test_the_smallest_effect_is_found_by_query_then_metric_then_for_all() -> Non
 def test_what_neither_has_is_undecided_and_what_cannot_be_asked_is_refused() -> None:
     """A metric without measurements gives a row; a query that does not fit gives an error."""
     both = result(latency(STEADY))
-    (absent,) = changes(both, both, queries=["throughput"])
-    assert (absent.outcome, absent.why) == (Outcome.UNDECIDED, "not measured in either")
-    (new,) = changes(result(), both, queries=["latency.p50"])
+    (absent,) = judge_changes(both, both, queries=["throughput"])
+    assert (absent.outcome, absent.why) == (ChangeVerdict.UNDECIDED, "not measured in either")
+    (new,) = judge_changes(result(), both, queries=["latency.p50"])
     assert (new.baseline, new.why) == (None, "not measured in the baseline")
     assert new.candidate == pytest.approx(1.0, rel=0.01)
     with pytest.raises(RequestError, match="name a statistic"):
-        changes(both, both, queries=["latency"])
+        judge_changes(both, both, queries=["latency"])
 
 
 def test_shared_metrics_leave_out_circumstances_scopes_and_other_kinds() -> None:
@@ -341,20 +349,22 @@ def test_shared_metrics_leave_out_circumstances_scopes_and_other_kinds() -> None
     memory = Measurement(metric="process_memory", value=Distribution.of([5e8] * 20))
     before = result(latency(STEADY), rates(STEADY, "steal"), scoped, memory, rates(STEADY, "calls"))
     after = result(latency(STEADY), rates(STEADY, "steal"), scoped, lone, rates(STEADY, "calls"))
-    assert list(map(str, shared(before, after))) == ["latency.p50"]
-    assert list(map(str, shared(before, before))) == ["latency.p50", "process_memory.max"]
-    assert list(map(str, headlines(after, before))) == ["latency.p50"]
+    assert list(map(str, shared_queries(before, after))) == ["latency.p50"]
+    assert list(map(str, shared_queries(before, before))) == ["latency.p50", "process_memory.max"]
+    assert list(map(str, headline_queries(after, before))) == ["latency.p50"]
 
 
 def test_memory_that_differs_by_less_than_an_allocator_takes_at_once_is_the_same() -> None:
     """A page more, of none or of one, is no change; a megabyte more, of two, is one."""
     query = Query.parse("process_memory.max")
 
-    def compared(before: Sequence[float], after: Sequence[float]) -> Outcome:
+    def compared(before: Sequence[float], after: Sequence[float]) -> ChangeVerdict:
         sides = (Distribution.of(*([each] for each in side)) for side in (before, after))
-        return change(query, *(Measurement(metric="process_memory", value=side) for side in sides)).outcome
+        return judge_change(
+            query, *(Measurement(metric="process_memory", value=side) for side in sides)
+        ).outcome
 
-    assert compared([0.0] * 5, [4096.0] * 5) is Outcome.SAME
-    assert compared([4096.0] * 5, [0.0] * 5) is Outcome.SAME
-    assert compared([4096.0] * 5, [8192.0] * 5) is Outcome.SAME
-    assert compared([2e6, 2.001e6, 2.002e6] * 2, [3e6, 3.001e6, 3.002e6] * 2) is Outcome.WORSE
+    assert compared([0.0] * 5, [4096.0] * 5) is ChangeVerdict.SAME
+    assert compared([4096.0] * 5, [0.0] * 5) is ChangeVerdict.SAME
+    assert compared([4096.0] * 5, [8192.0] * 5) is ChangeVerdict.SAME
+    assert compared([2e6, 2.001e6, 2.002e6] * 2, [3e6, 3.001e6, 3.002e6] * 2) is ChangeVerdict.WORSE

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.comparison.comparison import Cause, Change, Contrast, Outcome, Part
+from modeldyno.core.comparison.comparison import CandidateComparison, Cause, CausePart, Change, ChangeVerdict
 from modeldyno.core.metrics.metric import Query
 from modeldyno.testing.sample_results import a_small_result
 
 P50, RATE = Query.parse("latency.p50"), Query.parse("throughput")
 
 
-def changed(query: Query, outcome: Outcome) -> Change:
+def changed(query: Query, outcome: ChangeVerdict) -> Change:
     """Make a change of some outcome."""
     return Change(query=query, baseline=1.0, candidate=1.0, difference=0.0, interval=None, outcome=outcome)
 
@@ -19,39 +19,41 @@ def changed(query: Query, outcome: Outcome) -> Change:
 @pytest.mark.parametrize(
     ("one", "other", "whole"),
     [
-        (Outcome.WORSE, Outcome.BETTER, Outcome.WORSE),
-        (Outcome.WORSE, Outcome.UNDECIDED, Outcome.WORSE),
-        (Outcome.BETTER, Outcome.UNDECIDED, Outcome.UNDECIDED),
-        (Outcome.BETTER, Outcome.SAME, Outcome.BETTER),
-        (Outcome.SAME, Outcome.SAME, Outcome.SAME),
+        (ChangeVerdict.WORSE, ChangeVerdict.BETTER, ChangeVerdict.WORSE),
+        (ChangeVerdict.WORSE, ChangeVerdict.UNDECIDED, ChangeVerdict.WORSE),
+        (ChangeVerdict.BETTER, ChangeVerdict.UNDECIDED, ChangeVerdict.UNDECIDED),
+        (ChangeVerdict.BETTER, ChangeVerdict.SAME, ChangeVerdict.BETTER),
+        (ChangeVerdict.SAME, ChangeVerdict.SAME, ChangeVerdict.SAME),
     ],
 )
-def test_the_whole_is_as_its_worst_part(one: Outcome, other: Outcome, whole: Outcome) -> None:
+def test_the_whole_is_as_its_worst_part(
+    one: ChangeVerdict, other: ChangeVerdict, whole: ChangeVerdict
+) -> None:
     """Worse where anything is, undecided where anything may be, and better where something is."""
-    found = Contrast(candidate=a_small_result(), changes=(changed(P50, one), changed(RATE, other)))
+    found = CandidateComparison(candidate=a_small_result(), changes=(changed(P50, one), changed(RATE, other)))
 
     assert found.outcome is whole
 
 
 def test_only_what_is_judged_makes_the_verdict() -> None:
     """A load time that nobody judges leaves it as it is; the changes are listed all the same."""
-    changes = (changed(P50, Outcome.SAME), changed(RATE, Outcome.UNDECIDED))
-    found = Contrast(candidate=a_small_result(), changes=changes, judged=(P50,))
+    changes = (changed(P50, ChangeVerdict.SAME), changed(RATE, ChangeVerdict.UNDECIDED))
+    found = CandidateComparison(candidate=a_small_result(), changes=changes, judged=(P50,))
 
-    assert found.outcome is Outcome.SAME
-    assert list(found.of(Outcome.UNDECIDED)) == [changes[1]]
+    assert found.outcome is ChangeVerdict.SAME
+    assert list(found.of(ChangeVerdict.UNDECIDED)) == [changes[1]]
 
 
 def test_nothing_to_judge_is_undecided() -> None:
     """Nothing was measured in both, so nothing is claimed."""
-    assert Contrast(candidate=a_small_result(), changes=()).outcome is Outcome.UNDECIDED
+    assert CandidateComparison(candidate=a_small_result(), changes=()).outcome is ChangeVerdict.UNDECIDED
 
 
 def test_the_rest_of_a_cause_makes_the_sum_whole() -> None:
     """Parts and rest add up to the change, whatever the parts are."""
     parts = (
-        Part(scope="a", kind="Linear", baseline=1.0, candidate=4.0),
-        Part(scope="b", kind="Norm", baseline=1.0, candidate=0.5),
+        CausePart(scope="a", kind="Linear", baseline=1.0, candidate=4.0),
+        CausePart(scope="b", kind="Norm", baseline=1.0, candidate=0.5),
     )
     cause = Cause(query=P50, by="layers", total=3.0, parts=parts)
 

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno.core.comparison.gate_calibration import calibrate, detectable, power, rehearsed, resamples
-from modeldyno.core.comparison.gate_rule import Rule, rule_on
+from modeldyno.core.comparison.gate_calibration import (
+    calibrate,
+    detectable_slowdown,
+    detection_rate,
+    rehearse_gate,
+    resample_runs,
+)
+from modeldyno.core.comparison.gate_rule import GateRule, decide_gate
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import Query
 
@@ -17,7 +23,7 @@ if TYPE_CHECKING:
 
 SPEED, MEMORY = Query.parse("latency.p50"), Query.parse("process_memory.max")
 ROUNDS = 27
-RULE = Rule(most=ROUNDS)
+RULE = GateRule(most=ROUNDS)
 
 
 def processes(count: int, seed: int = 0, *, spread: float = 0.015, tails: float = 0.05) -> Numbers:
@@ -39,7 +45,7 @@ def processes(count: int, seed: int = 0, *, spread: float = 0.015, tails: float 
 
 def test_rounds_go_to_and_fro_and_a_slowdown_is_put_into_times() -> None:
     """The first of a round is the baseline, and in the next round the candidate; memory is left alone."""
-    compare = rehearsed({SPEED: [1.0, 2.0, 2.0, 1.0, 1.0, 2.0], MEMORY: [7.0] * 6}, slowdown=0.5)
+    compare = rehearse_gate({SPEED: [1.0, 2.0, 2.0, 1.0, 1.0, 2.0], MEMORY: [7.0] * 6}, slowdown=0.5)
     found = compare(0, 3, 0.95)
     assert found is not None
     speed, memory = found
@@ -51,7 +57,7 @@ def test_rounds_go_to_and_fro_and_a_slowdown_is_put_into_times() -> None:
 def test_draws_keep_neighbours_and_metrics_together() -> None:
     """A drawn sequence has processes of the pool, in pairs that were neighbours, the same for all metrics."""
     numbers = {SPEED: [float(n) for n in range(1, 11)], MEMORY: [10.0 * n for n in range(1, 11)]}
-    for drawn in resamples(numbers, 6, 5, seed=1):
+    for drawn in resample_runs(numbers, 6, 5, seed=1):
         assert list(drawn[MEMORY]) == [10 * n for n in drawn[SPEED]]
         assert len(drawn[SPEED]) >= 12
         assert all(abs(b - a) == 1 for a, b in zip(drawn[SPEED][::2], drawn[SPEED][1::2], strict=True))
@@ -70,7 +76,9 @@ def test_a_machine_on_which_nothing_can_be_seen_is_called_so() -> None:
     """Where processes differ by a factor of ten, not even a doubling is found."""
     source = np.random.default_rng(3)
     wild = {SPEED: np.exp(1.2 * source.standard_normal(30)).tolist()}
-    assert detectable(list(resamples(wild, 8, 20, seed=0)), Rule(most=8), smallest={}) is None
+    assert (
+        detectable_slowdown(list(resample_runs(wild, 8, 20, seed=0)), GateRule(most=8), smallest={}) is None
+    )
 
 
 @pytest.mark.slow
@@ -81,8 +89,8 @@ def test_a_thousand_comparisons_of_a_model_with_itself_raise_at_most_four_alarms
     """With drift, dependence and neighbours; and twice the smallest effect is found in 95 of 100 cases."""
     stretches = [processes(2 * ROUNDS, seed, spread=spread, tails=tails) for seed in range(1000)]
     pool = processes(600, 1, spread=spread, tails=tails)
-    alarms = sum(rule_on(rehearsed(each), RULE).verdict is Verdict.BROKEN for each in stretches)
+    alarms = sum(decide_gate(rehearse_gate(each), RULE).verdict is Verdict.BROKEN for each in stretches)
     smallest = calibrate({q: v[:60] for q, v in pool.items()}, RULE, rounds=ROUNDS, comparisons=200).smallest
     assert alarms <= 4
     assert smallest is not None
-    assert power(stretches[:200], RULE, 2 * smallest, {}) >= 0.95
+    assert detection_rate(stretches[:200], RULE, 2 * smallest, {}) >= 0.95

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modeldyno.core.comparison.comparison import Change, Outcome
-from modeldyno.core.comparison.gate_report import Checked, moved
-from modeldyno.core.comparison.gate_rule import Ruling
+from modeldyno.core.comparison.comparison import Change, ChangeVerdict
+from modeldyno.core.comparison.gate_report import GateReport, describe_change
+from modeldyno.core.comparison.gate_rule import GateDecision
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
@@ -18,16 +18,18 @@ WORSE = Change(
     candidate=0.012,
     difference=0.2,
     interval=Interval(low=0.15, high=0.25),
-    outcome=Outcome.WORSE,
+    outcome=ChangeVerdict.WORSE,
 )
 SAME = replace(
     WORSE, query=Query.parse("process_memory.max"), baseline=1e6, candidate=1e6, difference=0.0,
-    interval=Interval(low=0.0, high=0.0), outcome=Outcome.SAME,
+    interval=Interval(low=0.0, high=0.0), outcome=ChangeVerdict.SAME,
 )  # fmt: skip
-OPEN = replace(WORSE, difference=0.02, interval=Interval(low=-0.01, high=0.05), outcome=Outcome.UNDECIDED)
+OPEN = replace(
+    WORSE, difference=0.02, interval=Interval(low=-0.01, high=0.05), outcome=ChangeVerdict.UNDECIDED
+)
 UNKNOWN = Change(
     query=Query.parse("error_rate"), baseline=0.0, candidate=None, difference=None, interval=None,
-    outcome=Outcome.UNDECIDED, why="not measured in the candidate",
+    outcome=ChangeVerdict.UNDECIDED, why="not measured in the candidate",
 )  # fmt: skip
 RESULT = a_result()
 JUDGEMENTS = tuple(
@@ -35,14 +37,14 @@ JUDGEMENTS = tuple(
 )
 
 
-def ruling(verdict: Verdict, *changes: Change) -> Ruling:
+def ruling(verdict: Verdict, *changes: Change) -> GateDecision:
     """Make a ruling whose confirmation says what the first run said."""
-    return Ruling(verdict=verdict, changes=changes, rounds=5, confirmation=changes)
+    return GateDecision(verdict=verdict, changes=changes, rounds=5, confirmation=changes)
 
 
 def test_bounds_changes_and_failures_are_one_list() -> None:
     """Each check has its kind, its name, its verdict."""
-    found = Checked(result=RESULT, ruling=ruling(Verdict.BROKEN, WORSE, SAME)).judged_by(JUDGEMENTS)
+    found = GateReport(result=RESULT, ruling=ruling(Verdict.BROKEN, WORSE, SAME)).with_bounds(JUDGEMENTS)
     assert [(check.kind, check.verdict) for check in found.checks] == [
         ("bound", JUDGEMENTS[0].verdict),
         ("bound", JUDGEMENTS[1].verdict),
@@ -50,36 +52,36 @@ def test_bounds_changes_and_failures_are_one_list() -> None:
         ("change", Verdict.HELD),
     ]
     assert found.verdict is Verdict.BROKEN
-    failed = Checked(result=a_failed_result())
+    failed = GateReport(result=a_failed_result())
     assert (failed.checks[0].kind, failed.verdict) == ("failure", Verdict.BROKEN)
 
 
 def test_a_gate_holds_only_where_everything_does() -> None:
     """One open change leaves the whole open; nothing at all is undecided."""
-    held = Checked(result=RESULT, ruling=ruling(Verdict.HELD, SAME, OPEN))
+    held = GateReport(result=RESULT, ruling=ruling(Verdict.HELD, SAME, OPEN))
     assert held.verdict is Verdict.HELD
     assert held.of(Verdict.HELD) == held.checks
-    undecided = Checked(result=RESULT, ruling=ruling(Verdict.UNDECIDED, SAME, OPEN))
+    undecided = GateReport(result=RESULT, ruling=ruling(Verdict.UNDECIDED, SAME, OPEN))
     assert undecided.verdict is Verdict.UNDECIDED
     assert [check.name for check in undecided.of(Verdict.UNDECIDED)] == ["latency.p50"]
-    assert Checked(result=RESULT).verdict is Verdict.UNDECIDED
+    assert GateReport(result=RESULT).verdict is Verdict.UNDECIDED
 
 
 def test_what_was_not_confirmed_is_open() -> None:
     """A metric that was worse at first fails nothing by itself."""
-    found = Checked(result=RESULT, ruling=replace(ruling(Verdict.UNDECIDED, WORSE), confirmation=()))
+    found = GateReport(result=RESULT, ruling=replace(ruling(Verdict.UNDECIDED, WORSE), confirmation=()))
     assert found.checks[0].verdict is Verdict.UNDECIDED
     assert found.checks[0].text.endswith("(+15.0 to +25.0%): looks worse, not confirmed")
 
 
 def test_a_change_is_told_with_its_figures() -> None:
     """Values, difference, interval, outcome; or why there is none."""
-    assert moved(WORSE) == "10.00 ms -> 12.00 ms, +20.0% (+15.0 to +25.0%): worse"
-    assert moved(SAME).endswith(" 0%: same")
-    assert moved(UNKNOWN) == "0% -> not known: undecided (not measured in the candidate)"
-    assert moved(replace(WORSE, interval=None, why="a count")).endswith("+20.0%: worse (a count)")
+    assert describe_change(WORSE) == "10.00 ms -> 12.00 ms, +20.0% (+15.0 to +25.0%): worse"
+    assert describe_change(SAME).endswith(" 0%: same")
+    assert describe_change(UNKNOWN) == "0% -> not known: undecided (not measured in the candidate)"
+    assert describe_change(replace(WORSE, interval=None, why="a count")).endswith("+20.0%: worse (a count)")
 
 
 def test_notes_are_added_in_order() -> None:
     """Empty ones are left out."""
-    assert Checked(result=RESULT, notes=("a",)).with_notes("", "b").notes == ("a", "b")
+    assert GateReport(result=RESULT, notes=("a",)).with_notes("", "b").notes == ("a", "b")

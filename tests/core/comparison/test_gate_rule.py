@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno.core.comparison.change_test import between
-from modeldyno.core.comparison.comparison import Change, Outcome
+from modeldyno.core.comparison.change_test import judge_numbers
+from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.comparison.gate_rule import (
-    Rule,
+    GateRule,
+    all_held,
     check_directions,
-    held,
-    passes,
-    rule_on,
-    rule_on_stored,
+    decide_gate,
+    decide_gate_on_stored,
+    shown_to_hold,
     worse_in_both,
 )
 from modeldyno.core.metrics.constraints import Verdict
@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SPEED, RATE = Query.parse("latency.p50"), Query.parse("throughput")
-RULE = Rule(first=5, most=20)
+RULE = GateRule(first=5, most=20)
 
 
 def a_change(
-    outcome: Outcome, *, low: float = 0.05, high: float = 0.2, query: Query = SPEED, smallest: float = 0.03
+    outcome: ChangeVerdict,
+    *,
+    low: float = 0.05,
+    high: float = 0.2,
+    query: Query = SPEED,
+    smallest: float = 0.03,
 ) -> Change:
     """Make a change with an interval."""
     return Change(
@@ -45,9 +50,9 @@ def a_change(
     )
 
 
-WORSE = a_change(Outcome.WORSE)
-SAME = a_change(Outcome.SAME, low=-0.01, high=0.01)
-OPEN = a_change(Outcome.UNDECIDED, low=-0.05, high=0.08)  # its middle does not matter
+WORSE = a_change(ChangeVerdict.WORSE)
+SAME = a_change(ChangeVerdict.SAME, low=-0.01, high=0.01)
+OPEN = a_change(ChangeVerdict.UNDECIDED, low=-0.05, high=0.08)  # its middle does not matter
 
 
 def told(
@@ -71,14 +76,14 @@ def told(
 
 def test_what_is_shown_to_hold_passes_after_the_first_look() -> None:
     """Five rounds are enough for what is plain."""
-    found = rule_on(told(SAME), RULE)
+    found = decide_gate(told(SAME), RULE)
     assert (found.verdict, found.rounds, found.worse, found.open) == (Verdict.HELD, 5, (), ())
 
 
 def test_what_is_worse_fails_when_as_many_fresh_rounds_confirm_it() -> None:
     """The second run is judged by itself, and all rounds together."""
     asked: list[tuple[int, int]] = []
-    found = rule_on(told(WORSE, WORSE, WORSE, asked=asked), RULE)
+    found = decide_gate(told(WORSE, WORSE, WORSE, asked=asked), RULE)
     assert asked == [(0, 5), (5, 10), (0, 10)]
     assert (found.verdict, found.rounds, found.worse) == (Verdict.BROKEN, 10, (WORSE,))
 
@@ -86,15 +91,15 @@ def test_what_is_worse_fails_when_as_many_fresh_rounds_confirm_it() -> None:
 def test_what_a_second_run_does_not_confirm_goes_on_with_all_rounds() -> None:
     """The rounds of the second run join the first ones, and are not bought again."""
     asked: list[tuple[int, int]] = []
-    found = rule_on(told(WORSE, SAME, WORSE, SAME, asked=asked), RULE)
+    found = decide_gate(told(WORSE, SAME, WORSE, SAME, asked=asked), RULE)
     assert asked == [(0, 5), (5, 10), (0, 10), (0, 13)]
     assert (found.verdict, found.worse) == (Verdict.HELD, ())
 
 
 def test_another_metric_does_not_confirm() -> None:
     """What was not worse at first is no confirmation."""
-    other = a_change(Outcome.WORSE, query=RATE, low=-0.3, high=-0.1)
-    found = rule_on(told(WORSE, other, other, SAME), RULE)
+    other = a_change(ChangeVerdict.WORSE, query=RATE, low=-0.3, high=-0.1)
+    found = decide_gate(told(WORSE, other, other, SAME), RULE)
     assert found.verdict is Verdict.HELD
 
 
@@ -102,12 +107,12 @@ def test_another_metric_does_not_confirm() -> None:
     ("second", "confirmed"),
     [
         (WORSE, True),
-        (a_change(Outcome.UNDECIDED, low=-0.02, high=0.2), True),
+        (a_change(ChangeVerdict.UNDECIDED, low=-0.02, high=0.2), True),
         (OPEN, False),
         (SAME, False),
-        (a_change(Outcome.UNDECIDED, low=-0.3, high=0.02, query=RATE), False),
+        (a_change(ChangeVerdict.UNDECIDED, low=-0.3, high=0.02, query=RATE), False),
         (Change(query=SPEED, baseline=None, candidate=1.0, difference=None, interval=None,
-                outcome=Outcome.UNDECIDED), False),
+                outcome=ChangeVerdict.UNDECIDED), False),
     ],
 )  # fmt: skip
 def test_a_second_run_confirms_by_an_effect_that_matters(second: Change, *, confirmed: bool) -> None:
@@ -117,9 +122,9 @@ def test_a_second_run_confirms_by_an_effect_that_matters(second: Change, *, conf
 
 def test_a_rate_is_worse_when_it_falls() -> None:
     """An effect is a factor either way."""
-    fell = a_change(Outcome.WORSE, low=-0.3, high=-0.1, query=RATE)
-    slightly = a_change(Outcome.UNDECIDED, low=-0.05, high=0.03, query=RATE)
-    open_ = a_change(Outcome.UNDECIDED, low=-0.3, high=0.02, query=RATE)
+    fell = a_change(ChangeVerdict.WORSE, low=-0.3, high=-0.1, query=RATE)
+    slightly = a_change(ChangeVerdict.UNDECIDED, low=-0.05, high=0.03, query=RATE)
+    open_ = a_change(ChangeVerdict.UNDECIDED, low=-0.3, high=0.02, query=RATE)
     assert worse_in_both((fell,), (open_,)) == {RATE}
     assert worse_in_both((fell,), (slightly,)) == set()
 
@@ -127,7 +132,7 @@ def test_a_rate_is_worse_when_it_falls() -> None:
 def test_rounds_are_bought_while_it_is_undecided_and_not_beyond() -> None:
     """After the last look it stays undecided."""
     asked: list[tuple[int, int]] = []
-    found = rule_on(told(OPEN, OPEN, OPEN, OPEN, asked=asked), RULE)
+    found = decide_gate(told(OPEN, OPEN, OPEN, OPEN, asked=asked), RULE)
     assert asked == [(0, 5), (0, 8), (0, 13), (0, 20)]
     assert (found.verdict, found.rounds, found.open) == (Verdict.UNDECIDED, 20, (OPEN,))
 
@@ -135,7 +140,7 @@ def test_rounds_are_bought_while_it_is_undecided_and_not_beyond() -> None:
 @pytest.mark.parametrize("most", [5, 20, 40, 60])
 def test_the_error_of_the_looks_is_that_of_the_whole(most: int) -> None:
     """What all looks together may err is what a single one might, and the first one errs least."""
-    rule = Rule(most=most)
+    rule = GateRule(most=most)
     errors = [1 - rule.level(look) for look in rule.looks]
     assert sum(errors) == pytest.approx(1 - rule.passing)
     assert errors[0] == min(errors)
@@ -151,16 +156,16 @@ def test_a_slowdown_of_what_matters_is_let_through_in_one_of_twenty_cases(spread
 
         def compare(begin: int, end: int, level: float) -> tuple[Change, ...]:
             sides = before[begin:end].tolist(), (1.03 * after[begin:end]).tolist()
-            return (between(SPEED, *sides, smallest=0.03, level=level, paired=True),)
+            return (judge_numbers(SPEED, *sides, smallest=0.03, level=level, paired=True),)
 
-        return rule_on(compare, Rule(most=most)).verdict is Verdict.HELD
+        return decide_gate(compare, GateRule(most=most)).verdict is Verdict.HELD
 
     assert sum(let_through() for _ in range(300)) / 300 <= 0.05
 
 
 def test_without_rounds_nothing_is_decided() -> None:
     """Neither a first look nor a confirmation that could not be had is a verdict."""
-    none, unconfirmed = rule_on(told(), RULE), rule_on(told(WORSE), RULE)
+    none, unconfirmed = decide_gate(told(), RULE), decide_gate(told(WORSE), RULE)
     assert (none.verdict, none.why) == (Verdict.UNDECIDED, "too few rounds could be run")
     assert (unconfirmed.verdict, unconfirmed.rounds) == (Verdict.UNDECIDED, 5)
     assert "no second run" in unconfirmed.why
@@ -170,25 +175,25 @@ def test_without_rounds_nothing_is_decided() -> None:
     ("change", "expected"),
     [
         (SAME, True),
-        (a_change(Outcome.BETTER, low=-0.3, high=-0.1), True),
+        (a_change(ChangeVerdict.BETTER, low=-0.3, high=-0.1), True),
         (WORSE, False),
         (OPEN, False),
-        (a_change(Outcome.UNDECIDED, low=-0.4, high=0.02), True),
-        (a_change(Outcome.UNDECIDED, low=-0.02, high=0.4, query=RATE), True),
-        (a_change(Outcome.UNDECIDED, low=-0.1, high=0.01, query=RATE), False),
+        (a_change(ChangeVerdict.UNDECIDED, low=-0.4, high=0.02), True),
+        (a_change(ChangeVerdict.UNDECIDED, low=-0.02, high=0.4, query=RATE), True),
+        (a_change(ChangeVerdict.UNDECIDED, low=-0.1, high=0.01, query=RATE), False),
         (Change(query=SPEED, baseline=None, candidate=1.0, difference=None, interval=None,
-                outcome=Outcome.UNDECIDED), False),
+                outcome=ChangeVerdict.UNDECIDED), False),
     ],
 )  # fmt: skip
 def test_a_metric_holds_when_it_is_shown_to_be_not_worse(change: Change, *, expected: bool) -> None:
     """It may be better by any amount; the end of the interval that is worse must be within what matters."""
-    assert held(change) is expected
+    assert shown_to_hold(change) is expected
 
 
 def test_nothing_shows_nothing() -> None:
     """A gate without metrics does not pass."""
-    assert not passes(())
-    assert not passes(None)
+    assert not all_held(())
+    assert not all_held(None)
 
 
 @pytest.mark.parametrize(
@@ -196,15 +201,15 @@ def test_nothing_shows_nothing() -> None:
     [
         (SAME, Verdict.HELD),
         (OPEN, Verdict.UNDECIDED),
-        (a_change(Outcome.WORSE, low=0.01, high=0.2), Verdict.UNDECIDED),
-        (a_change(Outcome.WORSE, low=0.2, high=0.4), Verdict.BROKEN),
-        (a_change(Outcome.WORSE, low=0.001, high=0.001, smallest=0.0), Verdict.BROKEN),
-        (a_change(Outcome.WORSE, query=RATE, low=-0.4, high=-0.2), Verdict.BROKEN),
+        (a_change(ChangeVerdict.WORSE, low=0.01, high=0.2), Verdict.UNDECIDED),
+        (a_change(ChangeVerdict.WORSE, low=0.2, high=0.4), Verdict.BROKEN),
+        (a_change(ChangeVerdict.WORSE, low=0.001, high=0.001, smallest=0.0), Verdict.BROKEN),
+        (a_change(ChangeVerdict.WORSE, query=RATE, low=-0.4, high=-0.2), Verdict.BROKEN),
     ],
 )
 def test_stored_results_fail_only_by_more_than_a_machine_changes(alarm: Change, verdict: Verdict) -> None:
     """What was measured at another time is worse when it is so by more than that, and a count always."""
-    assert rule_on_stored((alarm,), (alarm,)).verdict is verdict
+    assert decide_gate_on_stored((alarm,), (alarm,)).verdict is verdict
 
 
 def test_what_is_better_neither_way_is_refused() -> None:

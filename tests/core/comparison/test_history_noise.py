@@ -6,7 +6,7 @@ from math import exp, sqrt
 
 import pytest
 
-from modeldyno.core.comparison.change_test import change
+from modeldyno.core.comparison.change_test import judge_change
 from modeldyno.core.comparison.history_noise import Scatter, scatter
 from modeldyno.core.comparison.trend import Reading, trend
 from modeldyno.core.metrics.measurement import Distribution, Measurement
@@ -73,11 +73,11 @@ def test_it_takes_the_place_of_what_is_assumed_and_widens_what_is_too_narrow() -
     many = latency(1.0, 1.001, 0.999), latency(1.1, 1.101, 1.099)
 
     def width(pair: tuple[Measurement, Measurement], told: Scatter | None) -> float:
-        found = change(P50, *pair, scatter=told)
+        found = judge_change(P50, *pair, scatter=told)
         assert found.interval is not None
         return found.interval.high - found.interval.low
 
     assert width(one, quiet) < 0.01 < width(one, None)
-    assert "the variation of stored results of it (0.001)" in change(P50, *one, scatter=quiet).why
+    assert "the variation of stored results of it (0.001)" in judge_change(P50, *one, scatter=quiet).why
     assert width(many, quiet) == pytest.approx(width(many, None), rel=2)
     assert width(many, loud) > 0.2 > width(many, None)

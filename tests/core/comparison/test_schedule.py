@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.comparison.schedule import Turns
+from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.errors import RequestError
 
 
 def test_rounds_go_to_and_fro() -> None:
     """Neither side is always the first of a round."""
-    turns = Turns(sides=2, first=3, most=3)
+    turns = RoundSchedule(sides=2, first=3, most=3)
 
     assert [side for _, sides in turns.rounds(0, 3) for side in sides] == [0, 1, 1, 0, 0, 1]
     assert turns.order == "alternating"
@@ -22,12 +22,12 @@ def test_rounds_go_to_and_fro() -> None:
 
 def test_three_sides_go_to_and_fro_as_well() -> None:
     """The middle one stays in the middle, and the others change places."""
-    assert [sides for _, sides in Turns(sides=3).rounds(1, 3)] == [(2, 1, 0), (0, 1, 2)]
+    assert [sides for _, sides in RoundSchedule(sides=3).rounds(1, 3)] == [(2, 1, 0), (0, 1, 2)]
 
 
 def test_blocks_are_one_side_after_the_other() -> None:
     """All runs of a side come together."""
-    turns = Turns(sides=2, first=3, most=3, block=True)
+    turns = RoundSchedule(sides=2, first=3, most=3, block=True)
 
     assert [side for _, sides in turns.rounds(0, 3) for side in sides] == [0, 0, 0, 1, 1, 1]
     assert turns.order == "block"
@@ -35,28 +35,28 @@ def test_blocks_are_one_side_after_the_other() -> None:
 
 def test_looks_are_few() -> None:
     """Each comes after twice as many rounds as the one before, the last at the most."""
-    assert Turns(sides=2, first=5, most=20).looks == (5, 10, 20)
-    assert Turns(sides=2, first=5, most=12).looks == (5, 10, 12)
-    assert Turns(sides=2, first=5, most=5).looks == (5,)
+    assert RoundSchedule(sides=2, first=5, most=20).looks == (5, 10, 20)
+    assert RoundSchedule(sides=2, first=5, most=12).looks == (5, 10, 12)
+    assert RoundSchedule(sides=2, first=5, most=5).looks == (5,)
 
 
 def test_the_error_is_shared_among_the_looks() -> None:
     """With three looks, each may err a third as often."""
-    assert Turns(sides=2, first=5, most=20).level(0.95) == pytest.approx(1 - 0.05 / 3)
-    assert Turns(sides=2, first=5, most=5).level(0.95) == 0.95
+    assert RoundSchedule(sides=2, first=5, most=20).level(0.95) == pytest.approx(1 - 0.05 / 3)
+    assert RoundSchedule(sides=2, first=5, most=5).level(0.95) == 0.95
 
 
 @pytest.mark.parametrize(("first", "most"), [(0, 5), (6, 5)])
 def test_impossible_rounds_are_refused(first: int, most: int) -> None:
     """There is at least one round, and no more at first than at most."""
     with pytest.raises(RequestError, match="rounds cannot be"):
-        Turns(sides=2, first=first, most=most)
+        RoundSchedule(sides=2, first=first, most=most)
 
 
 @given(st.integers(2, 5), st.integers(0, 5), st.integers(1, 6), st.booleans())
 def test_each_side_is_run_once_in_each_round(sides: int, begin: int, more: int, block: bool) -> None:
     """However they are laid out."""
-    rounds = Turns(sides=sides, block=block).rounds(begin, begin + more)
+    rounds = RoundSchedule(sides=sides, block=block).rounds(begin, begin + more)
     runs = Counter((number, side) for number, sides in rounds for side in sides)
 
     assert runs == Counter((number, side) for number in range(begin, begin + more) for side in range(sides))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.comparison.comparison import Outcome
-from modeldyno.core.comparison.trend import Reading, Trend, setup, trend, usual_query
+from modeldyno.core.comparison.comparison import ChangeVerdict
+from modeldyno.core.comparison.trend import Reading, Trend, default_query, history_setup, trend
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.load_spec import Load
@@ -63,7 +63,7 @@ class TestTrend:
         assert step.interval.low < 0.1 < step.interval.high
         assert step.mark is not None
         assert step.mark.model
-        assert step.outcome is Outcome.WORSE
+        assert step.outcome is ChangeVerdict.WORSE
         assert [len(level) for level in found.levels] == [12, 12]
         assert found.noise == pytest.approx(0.007, abs=0.004)
         assert found.detectable == 0.03
@@ -73,12 +73,12 @@ class TestTrend:
         rate = Query.parse("throughput")
         assert of(wobbling((1.1, 12), (1.0, 12)), rate).regressions
         (step,) = of(wobbling((1.0, 12), (1.1, 12)), rate).steps
-        assert step.outcome is Outcome.BETTER
+        assert step.outcome is ChangeVerdict.BETTER
 
     def test_what_is_neither_is_undecided(self) -> None:
         """A step of a metric without a better way is told, and is no regression."""
         found = of(wobbling((1.0, 12), (1.1, 12)), Query.parse("requests"))
-        assert [step.outcome for step in found.steps] == [Outcome.UNDECIDED]
+        assert [step.outcome for step in found.steps] == [ChangeVerdict.UNDECIDED]
         assert not found.regressions
 
     def test_what_was_undone_is_no_regression(self) -> None:
@@ -174,14 +174,14 @@ class TestSetup:
         """Another model or Plan is the same setup; another knob, input or load is another one."""
         result = a_result()
         other = replace(result.job, plan=replace(result.job.plan, processes=5), name="x")
-        assert setup(replace(result, job=other)) == setup(result)
+        assert history_setup(replace(result, job=other)) == history_setup(result)
         knob = replace(result.job, config={**result.job.config, "threads": 1})
         load = replace(result.job, load=Load(concurrency=4))
-        assert len({setup(replace(result, job=job)) for job in (result.job, knob, load)}) == 3
+        assert len({history_setup(replace(result, job=job)) for job in (result.job, knob, load)}) == 3
 
     def test_the_usual_query_is_the_typical_time(self) -> None:
         """Of calls or of training steps, or the throughput; of nothing it is that of calls."""
         step = Measurement(metric="step_time", value=Distribution.of((1.0, 2.0)))
-        assert str(usual_query(a_result())) == "latency.p50"
-        assert str(usual_query(a_small_result(measurements=(step,)))) == "step_time.p50"
-        assert str(usual_query(a_small_result())) == "latency.p50"
+        assert str(default_query(a_result())) == "latency.p50"
+        assert str(default_query(a_small_result(measurements=(step,)))) == "step_time.p50"
+        assert str(default_query(a_small_result())) == "latency.p50"

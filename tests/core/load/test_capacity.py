@@ -9,13 +9,20 @@ import numpy as np
 import pytest
 
 from modeldyno.core.load import load_analysis
-from modeldyno.core.load.capacity import Capacity, beyond, careful, propose, so_far, under
-from modeldyno.core.load.capacity_spec import RATE, Search
-from modeldyno.core.load.capacity_steps import End, Step
-from modeldyno.core.load.load_analysis import Window
-from modeldyno.core.load.load_curve import CLIENT_LIMITED, Rung, plain
+from modeldyno.core.load.capacity import (
+    Capacity,
+    answer_so_far,
+    load_at,
+    propose,
+    relative_excess,
+    scaled_plan,
+)
+from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
+from modeldyno.core.load.capacity_steps import NextLoad, SearchEnd
+from modeldyno.core.load.load_analysis import SteadyWindow
+from modeldyno.core.load.load_curve import CLIENT_LIMITED, LoadPoint, raw_percentiles
 from modeldyno.core.load.request_log import COLUMNS, Records
-from modeldyno.core.load.sla_fit import ceiling, confidence, curve, known, limits
+from modeldyno.core.load.sla_fit import bonferroni_z, fit_curve, judge_loads, limits_load, saturation_rate
 from modeldyno.core.metrics.constraints import Answer, Constraint, Verdict
 from modeldyno.core.metrics.measurement import SATURATED, Interval
 from modeldyno.core.metrics.measurement_plan import Plan
@@ -27,44 +34,44 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BOUND = Constraint.parse("latency.p99 <= 100ms")
-SEARCH = Search(bounds=(BOUND,))
+SEARCH = CapacitySearch(bounds=(BOUND,))
 Z95 = 1.959964
 
 
-def judged(value: float | None, half: float | None, bound: Constraint = BOUND, **answer: float) -> Rung:
+def judged(value: float | None, half: float | None, bound: Constraint = BOUND, **answer: float) -> LoadPoint:
     """A measurement at load 1 of which only one statistic is known, with half of its interval."""
     ends = None if half is None else Interval(low=(value or 0.0) - half, high=(value or 0.0) + half)
     if answer:
         ends = Interval(low=answer["low"], high=math.inf)
     found = Answer(query=bound.query, value=value, interval=ends)
-    return Rung(load=1.0, judgements=(bound.on(found),))
+    return LoadPoint(load=1.0, judgements=(bound.on(found),))
 
 
-def rung(load: float, value: float | None, half: float | None = 1e-6, **changes: object) -> Rung:
+def rung(load: float, value: float | None, half: float | None = 1e-6, **changes: object) -> LoadPoint:
     return replace(judged(value, half), load=load, **changes)  # type: ignore[arg-type]
 
 
 def test_an_interruption_leaves_what_is_known() -> None:
     """The interval so far, and that the search did not come to its end; of no measurement, nothing."""
-    capacity = so_far(SEARCH, [rung(1, 0.05), rung(8, 0.2)])
-    assert (capacity.passed, capacity.failed, capacity.end) == (1.0, 8.0, End.INTERRUPTED)
+    capacity = answer_so_far(SEARCH, [rung(1, 0.05), rung(8, 0.2)])
+    assert (capacity.passed, capacity.failed, capacity.end) == (1.0, 8.0, SearchEnd.INTERRUPTED)
     assert capacity.broke
-    assert so_far(SEARCH, []).verdict is Verdict.UNDECIDED
+    assert answer_so_far(SEARCH, []).verdict is Verdict.UNDECIDED
 
 
 def test_a_refusal_of_all_requests_is_no_verdict_on_the_bound() -> None:
     """Nothing was answered, so that no bound is shown to be broken."""
-    refused = so_far(SEARCH, [rung(8, None, failure="404")], End.REFUSED)
-    assert (refused.passed, refused.end, refused.verdict) == (None, End.REFUSED, Verdict.UNDECIDED)
+    refused = answer_so_far(SEARCH, [rung(8, None, failure="404")], SearchEnd.REFUSED)
+    assert (refused.passed, refused.end, refused.verdict) == (None, SearchEnd.REFUSED, Verdict.UNDECIDED)
 
 
-def drowned(load: float, gave: float) -> Rung:
+def drowned(load: float, gave: float) -> LoadPoint:
     """An open loop in which so many requests per second were answered, and more were due."""
     rate = Answer(query=Query(metric="request_rate"), value=gave, interval=None)
     return rung(load, 0.5, doubts=(SATURATED,), answers=(rate,))
 
 
-def uncertified(load: float, value: float, low: float, care: float = 1.0) -> Rung:
+def uncertified(load: float, value: float, low: float, care: float = 1.0) -> LoadPoint:
     """A run too short for its p99 to be a claim."""
     raw = Answer(
         query=replace(BOUND.query, part="raw"), value=value, interval=Interval(low=low, high=math.inf)
@@ -77,10 +84,12 @@ def full_server(workers: int, service: float) -> Callable[[float], float]:
     return lambda load: service * max(load, workers) / workers
 
 
-def found(search: Search, truth: Callable[[float], float], sigma: float = 0.0, seed: int = 0) -> Capacity:
+def found(
+    search: CapacitySearch, truth: Callable[[float], float], sigma: float = 0.0, seed: int = 0
+) -> Capacity:
     """Search where each measurement errs by so much, relatively, less where it takes longer."""
-    rng, history = random.Random(seed), list[Rung]()
-    while isinstance(step := propose(search, history), Step):
+    rng, history = random.Random(seed), list[LoadPoint]()
+    while isinstance(step := propose(search, history), NextLoad):
         assert len(history) < search.measurements
         error = sigma / math.sqrt(step.care)
         value = truth(step.load) * math.exp(rng.gauss(0, error))
@@ -105,7 +114,10 @@ class TestWithoutNoise:
         assert capacity.passed is not None
         assert capacity.failed is not None
         assert capacity.passed <= truth < capacity.failed
-        assert capacity.end in {End.NEIGHBOURS, End.RESOLVED} or capacity.failed < 1.25 * capacity.passed
+        assert (
+            capacity.end in {SearchEnd.NEIGHBOURS, SearchEnd.RESOLVED}
+            or capacity.failed < 1.25 * capacity.passed
+        )
         assert len(capacity.rungs) <= 10
 
     def test_a_latency_that_shows_the_way_is_followed(self) -> None:
@@ -118,7 +130,7 @@ class TestWithoutNoise:
 
         for length in range(len(capacity.rungs)):
             step = propose(SEARCH, capacity.rungs[:length])
-            assert isinstance(step, Step)
+            assert isinstance(step, NextLoad)
             assert (step.load, step.care) == (capacity.rungs[length].load, capacity.rungs[length].care)
         assert propose(SEARCH, capacity.rungs) == capacity
 
@@ -133,7 +145,7 @@ class TestWithoutNoise:
         """A server slower than the bound holds it under no load."""
         capacity = found(replace(SEARCH, start=8.0), full_server(4, 0.5))
 
-        assert (capacity.passed, capacity.failed, capacity.end) == (None, 1.0, End.SMALLEST)
+        assert (capacity.passed, capacity.failed, capacity.end) == (None, 1.0, SearchEnd.SMALLEST)
         assert capacity.best is None
         assert capacity.unmet == ()
 
@@ -141,21 +153,21 @@ class TestWithoutNoise:
         """The largest load that may be tried is tried, and is an answer without an upper end."""
         capacity = found(replace(SEARCH, most=300.0), lambda _load: 0.001)
 
-        assert (capacity.passed, capacity.failed, capacity.end) == (300.0, None, End.LARGEST)
+        assert (capacity.passed, capacity.failed, capacity.end) == (300.0, None, SearchEnd.LARGEST)
 
     def test_a_rate_is_no_whole_number(self) -> None:
         """Of an open loop the rate is searched, to the resolution."""
-        search = Search(bounds=(BOUND,), knob=RATE, start=3.0, most=1e6)
+        search = CapacitySearch(bounds=(BOUND,), knob=RATE, start=3.0, most=1e6)
         capacity = found(search, lambda rate: 0.01 / (1 - rate / 77.7) if rate < 77.7 else 10.0)
 
-        assert capacity.end is End.RESOLVED
+        assert capacity.end is SearchEnd.RESOLVED
         assert capacity.passed is not None
         assert capacity.failed is not None
         assert capacity.passed < 0.9 * 77.7 < capacity.failed <= 1.05 * capacity.passed
 
     def test_a_rate_may_begin_too_high(self) -> None:
         """Lowered below one a second too."""
-        capacity = found(Search(bounds=(BOUND,), knob=RATE, start=3.0), lambda rate: 0.2 * rate)
+        capacity = found(CapacitySearch(bounds=(BOUND,), knob=RATE, start=3.0), lambda rate: 0.2 * rate)
 
         assert capacity.passed is not None
         assert capacity.failed is not None
@@ -165,7 +177,7 @@ class TestWithoutNoise:
         """The number of measurements is kept to, and the answer is what is sure by then."""
         capacity = found(replace(SEARCH, measurements=4), full_server(40, 0.01))
 
-        assert (capacity.end, len(capacity.rungs)) == (End.MEASUREMENTS, 4)
+        assert (capacity.end, len(capacity.rungs)) == (SearchEnd.MEASUREMENTS, 4)
         assert (capacity.passed or 0) <= 400 < (capacity.failed or math.inf)
 
 
@@ -195,7 +207,7 @@ class TestWithNoise:
         """Very loud noise ends the search before its measurements are used up."""
         ends = {found(SEARCH, full_server(4, 0.004), 0.3, seed).end for seed in range(20)}
 
-        assert End.INDISTINCT in ends
+        assert SearchEnd.INDISTINCT in ends
 
     def test_near_the_bound_it_takes_more_time(self) -> None:
         """Far loads are measured as the Plan says, near ones for longer, and none beyond patience."""
@@ -215,9 +227,9 @@ class TestWithNoise:
         total, missed = np.concatenate(([0.0], np.cumsum(times))), 0
         for seed in range(count):
             bound = math.exp(random.Random(seed).uniform(math.log(0.02), math.log(0.2)))
-            search = Search(bounds=(replace(BOUND, bound=bound),), most=256)
-            history: list[Rung] = []
-            while isinstance(step := propose(search, history), Step):
+            search = CapacitySearch(bounds=(replace(BOUND, bound=bound),), most=256)
+            history: list[LoadPoint] = []
+            while isinstance(step := propose(search, history), NextLoad):
                 history.append(_queued(search, step, 1000 * seed + len(history)))
             truth = sum(_p99(total, slots) <= bound for slots in range(1, 60))
             missed += not (step.passed or 0) <= truth < (step.failed or math.inf)
@@ -230,7 +242,7 @@ def _p99(total: np.ndarray, slots: int) -> float:
     return float(np.quantile(total[slots:] - total[:-slots], 0.99))
 
 
-def _queued(search: Search, step: Step, seed: int) -> Rung:
+def _queued(search: CapacitySearch, step: NextLoad, seed: int) -> LoadPoint:
     """Twenty seconds of a worker to whom each slot comes back at once; the first tenth is left out."""
     slots, seconds = round(step.load), 20.0 * step.care
     ends = np.cumsum(np.random.default_rng(seed).lognormal(math.log(0.004), 0.5, int(330 * seconds)))
@@ -239,7 +251,7 @@ def _queued(search: Search, step: Step, seed: int) -> Rung:
     columns: dict[str, Any] = {name: np.zeros(ends.size, dtype) for name, dtype in COLUMNS.items()}
     for name, column in {"due": due, "sent": due, "first": ends, "end": ends}.items():
         columns[name] = (column * 1e9).astype("int64") + 1
-    window = Window(
+    window = SteadyWindow(
         records=Records(**columns),
         begin=int(1e8 * seconds),
         end=int(1.1e9 * seconds),
@@ -247,8 +259,11 @@ def _queued(search: Search, step: Step, seed: int) -> Rung:
     )
     measured = tuple(load_analysis.measurements(window))
     judgements = tuple(bound.judge(measured) for bound in search.bounds)
-    return Rung(
-        load=step.load, judgements=judgements, answers=tuple(plain(judgements, measured)), care=step.care
+    return LoadPoint(
+        load=step.load,
+        judgements=judgements,
+        answers=tuple(raw_percentiles(judgements, measured)),
+        care=step.care,
     )
 
 
@@ -257,49 +272,49 @@ class TestSteps:
 
     def test_the_first_load(self) -> None:
         """Nothing is known: the start, rounded up."""
-        assert propose(replace(SEARCH, start=2.5), []) == Step(load=3.0)
+        assert propose(replace(SEARCH, start=2.5), []) == NextLoad(load=3.0)
 
     def test_a_jump_is_bounded(self) -> None:
         """However far away the bound seems: 16 times in a closed loop, four in an open one."""
         history = [rung(1, 0.0001), rung(2, 0.0001)]
 
-        assert propose(SEARCH, history) == Step(load=32.0)
-        assert propose(replace(SEARCH, knob=RATE), history) == Step(load=8.0)
-        assert propose(SEARCH, [rung(1, 0.05), rung(2, 0.05)]) == Step(load=8.0)
+        assert propose(SEARCH, history) == NextLoad(load=32.0)
+        assert propose(replace(SEARCH, knob=RATE), history) == NextLoad(load=8.0)
+        assert propose(SEARCH, [rung(1, 0.05), rung(2, 0.05)]) == NextLoad(load=8.0)
 
     def test_a_latency_just_at_the_bound_leads_on(self) -> None:
         """It is held, and the next load is greater, whatever the curve says."""
         exact = rung(4, BOUND.bound, 0.0)
 
         step = propose(SEARCH, [rung(2, 0.05, 0.0), exact])
-        assert isinstance(step, Step)
+        assert isinstance(step, NextLoad)
         assert step.load == 5.0
 
     def test_without_a_curve_the_load_is_doubled_halved_and_bisected(self) -> None:
         """A bound of 0 has no ratios: the search does without."""
         none = Constraint.parse("error_rate <= 0%")
-        search = Search(bounds=(none,), start=8)
+        search = CapacitySearch(bounds=(none,), start=8)
 
-        def at(load: float, value: float) -> Rung:
+        def at(load: float, value: float) -> LoadPoint:
             return replace(judged(value, 1e-9 if value else None, none), load=load)
 
-        assert propose(search, [at(8, 0.0)]) == Step(load=16.0)
-        assert propose(search, [at(8, 0.2)]) == Step(load=4.0)
-        assert propose(search, [at(8, 0.0), at(16, 0.2)]) == Step(load=11.0)
+        assert propose(search, [at(8, 0.0)]) == NextLoad(load=16.0)
+        assert propose(search, [at(8, 0.2)]) == NextLoad(load=4.0)
+        assert propose(search, [at(8, 0.0), at(16, 0.2)]) == NextLoad(load=11.0)
         middle = replace(judged(0.1, 0.2, none), load=11)
-        assert propose(search, [at(8, 0.0), at(16, 0.2), middle]) == Step(load=11.0)
+        assert propose(search, [at(8, 0.0), at(16, 0.2), middle]) == NextLoad(load=11.0)
         long = replace(middle, care=8.0)
         answer = propose(search, [at(8, 0.0), at(16, 0.2), long])
         assert isinstance(answer, Capacity)
-        assert answer.end is End.INDISTINCT
+        assert answer.end is SearchEnd.INDISTINCT
 
     def test_a_percentile_that_is_no_claim_asks_for_longer_runs(self) -> None:
         """Near the bound a run that was too short is followed by one three times as long."""
         step = propose(SEARCH, [rung(1, 0.02), uncertified(4, 0.09, 0.08)])
         far = propose(SEARCH, [uncertified(1, 0.02, 0.015)])
 
-        assert isinstance(step, Step)
-        assert isinstance(far, Step)
+        assert isinstance(step, NextLoad)
+        assert isinstance(far, NextLoad)
         assert step.care >= 3.0
         assert far.care == 1.0
 
@@ -307,85 +322,85 @@ class TestSteps:
         """Until patience ends; then it is left open."""
         search = replace(SEARCH, most=8.0)
         history = [rung(4, 0.05), rung(8, 0.1, 0.01)]
-        assert propose(search, history) == Step(load=8.0, care=1.0)
+        assert propose(search, history) == NextLoad(load=8.0, care=1.0)
         answer = propose(search, [*history, rung(8, 0.1, 0.01, care=7.0)])
         assert isinstance(answer, Capacity)
-        assert (answer.passed, answer.failed, answer.end) == (4.0, None, End.INDISTINCT)
+        assert (answer.passed, answer.failed, answer.end) == (4.0, None, SearchEnd.INDISTINCT)
 
     def test_an_undecided_smallest_load_is_measured_for_longer(self) -> None:
         """One slot, about the bound: again, and then left open."""
         history = [rung(1, 0.1, 0.02), rung(2, 0.2)]
-        assert propose(SEARCH, history) == Step(load=1.0, care=1.0)
+        assert propose(SEARCH, history) == NextLoad(load=1.0, care=1.0)
         answer = propose(SEARCH, [rung(1, 0.1, 0.02, care=8.0), rung(2, 0.2)])
         assert isinstance(answer, Capacity)
-        assert (answer.passed, answer.failed, answer.end) == (None, 2.0, End.INDISTINCT)
+        assert (answer.passed, answer.failed, answer.end) == (None, 2.0, SearchEnd.INDISTINCT)
 
     def test_a_dispute_is_measured_again(self) -> None:
         """A load that failed below one that passed: the one known less well is looked at again."""
         history = [rung(1, 0.02), rung(8, 0.2, care=2.0), rung(16, 0.05), rung(32, 0.5)]
-        assert propose(SEARCH, history) == Step(load=16.0, care=1.0)
+        assert propose(SEARCH, history) == NextLoad(load=16.0, care=1.0)
 
         history = [replace(each, care=8.0) for each in history]
         answer = propose(SEARCH, history)
         assert isinstance(answer, Capacity)
-        assert (answer.passed, answer.failed, answer.end) == (1.0, 32.0, End.DISPUTED)
+        assert (answer.passed, answer.failed, answer.end) == (1.0, 32.0, SearchEnd.DISPUTED)
 
     def test_a_limited_client_ends_the_climb_when_it_is_so_again(self) -> None:
         """Where the client is the limit nothing is broken by the server, and more load shows nothing."""
         limited = rung(8, 0.5, doubts=(CLIENT_LIMITED,))
-        assert propose(SEARCH, [rung(4, 0.05), limited]) == Step(load=8.0)
+        assert propose(SEARCH, [rung(4, 0.05), limited]) == NextLoad(load=8.0)
         answer = propose(SEARCH, [rung(4, 0.05), limited, limited])
 
         assert isinstance(answer, Capacity)
-        assert (answer.passed, answer.failed, answer.end) == (4.0, None, End.CLIENT)
+        assert (answer.passed, answer.failed, answer.end) == (4.0, None, SearchEnd.CLIENT)
 
     def test_a_client_that_was_limited_once_is_no_limit(self) -> None:
         """The second measurement of the same load counts alone."""
         history = [rung(4, 0.05), rung(8, 0.5, doubts=(CLIENT_LIMITED,)), rung(8, 0.07)]
-        (_, again) = known(history, z=Z95, rate=False)
+        (_, again) = judge_loads(history, z=Z95, rate=False)
         step = propose(SEARCH, history)
 
         assert (again.verdict, again.limited, again.runs, again.care) == (Verdict.HELD, False, 2, 1.0)
-        assert isinstance(step, Step)
+        assert isinstance(step, NextLoad)
         assert step.load > 8
 
     def test_a_rate_that_the_client_did_not_keep_is_not_held(self) -> None:
         """Whatever the server did with less; of a closed loop it holds for so many slots."""
         limited = rung(8, 0.05, doubts=(CLIENT_LIMITED,))
 
-        verdicts = [known([limited], z=Z95, rate=rate)[0].verdict for rate in (True, False)]
+        verdicts = [judge_loads([limited], z=Z95, rate=rate)[0].verdict for rate in (True, False)]
         assert verdicts == [Verdict.UNDECIDED, Verdict.HELD]
 
     def test_a_drowned_server_tells_where_its_capacity_lies(self) -> None:
         """400/s were due and 130/s answered: what is tried next lies about that, not half-way to 400."""
-        search = Search(bounds=(BOUND,), knob=RATE, start=100.0)
+        search = CapacitySearch(bounds=(BOUND,), knob=RATE, start=100.0)
         held, under = rung(100, 0.03), propose(search, [rung(100, 0.03), drowned(400, 130)])
-        assert isinstance(under, Step)
+        assert isinstance(under, NextLoad)
         assert 100 < under.load < 1.1 * 130
         first = propose(search, [drowned(400, 130)])
-        assert first == Step(load=pytest.approx(0.75 * 130))  # type: ignore[arg-type]
+        assert first == NextLoad(load=pytest.approx(0.75 * 130))  # type: ignore[arg-type]
         # More than it gave then was held after all: it tells nothing.
         more = [held, rung(200, 0.04), drowned(400, 130)]
-        assert ceiling(known(more, z=Z95, rate=True)) is None
+        assert saturation_rate(judge_loads(more, z=Z95, rate=True)) is None
         # A server that failed, or whose rate nobody counted, tells nothing either.
-        bare = [replace(drowned(400, 130), answers=()), Rung(load=500.0, failure="it died")]
-        assert ceiling(known(bare, z=Z95, rate=True)) is None
+        bare = [replace(drowned(400, 130), answers=()), LoadPoint(load=500.0, failure="it died")]
+        assert saturation_rate(judge_loads(bare, z=Z95, rate=True)) is None
 
     def test_what_is_surely_too_much_takes_no_longer_than_planned(self) -> None:
         """Above the rate that a drowned server kept up, the shortest run shows it."""
-        search = Search(bounds=(BOUND,), knob=RATE)
+        search = CapacitySearch(bounds=(BOUND,), knob=RATE)
         history = [uncertified(100, 0.08, 0.05, care=3.0), drowned(400, 130), rung(90, 0.07)]
         steps = [propose(search, history)]
         history += [rung(125, 0.12, 0.05, care=8.0), rung(118, 0.09, 0.03, care=8.0)]
         steps.append(propose(search, history))
         for step in steps:
-            assert isinstance(step, Step)
+            assert isinstance(step, NextLoad)
             assert step.care == 1.0 if step.load > 1.06 * 130 else step.care > 1.0
 
     def test_the_rate_of_an_infinite_latency_is_told_by_points_on_both_sides(self) -> None:
         """One worker of 10 ms, whose latency is 10 ms over what is left: the curve sees 100/s."""
-        points = known([rung(r, 0.01 / (1 - r / 100)) for r in (20, 50, 80, 95)], z=Z95, rate=True)
-        there, blind = curve(points, rate=True), curve(points)
+        points = judge_loads([rung(r, 0.01 / (1 - r / 100)) for r in (20, 50, 80, 95)], z=Z95, rate=True)
+        there, blind = fit_curve(points, rate=True), fit_curve(points)
 
         assert there is not None
         assert blind is not None
@@ -395,43 +410,43 @@ class TestSteps:
 
     def test_what_only_lacks_a_longer_run_is_built_upon(self) -> None:
         """Nothing is sure to hold, and 100/s would if it were a claim: the first load is not lowered."""
-        search = Search(bounds=(BOUND,), knob=RATE)
+        search = CapacitySearch(bounds=(BOUND,), knob=RATE)
         history = [uncertified(10, 0.02, 0.01), uncertified(100, 0.04, 0.03), drowned(400, 130)]
         step = propose(search, history)
 
-        assert isinstance(step, Step)
+        assert isinstance(step, NextLoad)
         assert step.load > 60
         assert step.care == 3.0
 
     def test_a_lower_rate_is_measured_for_as_many_requests(self) -> None:
         """Nothing is a claim: a quarter of the rate takes four times as long, as far as patience goes."""
-        search = Search(bounds=(BOUND,), knob=RATE)
+        search = CapacitySearch(bounds=(BOUND,), knob=RATE)
         step = propose(search, [uncertified(40, 0.3, 0.05), drowned(120, 110)])
-        assert step == Step(load=pytest.approx(10, rel=0.2), care=pytest.approx(4, rel=0.2))  # type: ignore[arg-type]
+        assert step == NextLoad(load=pytest.approx(10, rel=0.2), care=pytest.approx(4, rel=0.2))  # type: ignore[arg-type]
         answer = propose(search, [uncertified(40, 0.3, 0.05, care=8.0), drowned(120, 110)])
         assert isinstance(answer, Capacity)
-        assert (answer.end, answer.verdict) == (End.INDISTINCT, Verdict.UNDECIDED)
+        assert (answer.end, answer.verdict) == (SearchEnd.INDISTINCT, Verdict.UNDECIDED)
 
     def test_a_rate_that_is_rather_broken_is_followed_by_a_longer_run(self) -> None:
         """It is measured three times as long a little above, and not by little steps."""
-        search = Search(bounds=(BOUND,), knob=RATE)
+        search = CapacitySearch(bounds=(BOUND,), knob=RATE)
         step = propose(search, [rung(10, 0.05), rung(40, 0.12, 0.03)])
 
-        assert isinstance(step, Step)
+        assert isinstance(step, NextLoad)
         assert step.load > 40
         assert step.care == 3.0
 
     def test_a_wide_gap_in_which_nothing_was_measured_is_halved(self) -> None:
         """Where noise bent the curve so that it sees no way on, and until the gaps are narrow."""
-        search = Search(bounds=(BOUND,), knob=RATE)
+        search = CapacitySearch(bounds=(BOUND,), knob=RATE)
         history = [rung(20, 0.06, 0.01), rung(200, 0.3, 0.01), rung(150, 0.11, 0.1, care=8.0)]
         step = propose(search, history)
 
-        assert step == Step(load=pytest.approx(math.sqrt(20 * 150)), care=8.0)  # type: ignore[arg-type]
+        assert step == NextLoad(load=pytest.approx(math.sqrt(20 * 150)), care=8.0)  # type: ignore[arg-type]
 
     def test_a_saturated_server_has_failed_an_open_loop(self) -> None:
         """Above capacity there is no steady state, whatever the latency was until then."""
-        search = Search(bounds=(BOUND,), knob=RATE)
+        search = CapacitySearch(bounds=(BOUND,), knob=RATE)
         drowned = rung(8, 0.05, doubts=(SATURATED,))
         answer = propose(replace(search, measurements=2), [rung(4, 0.05), drowned])
 
@@ -440,7 +455,7 @@ class TestSteps:
 
     def test_a_failure_is_a_load_that_failed(self) -> None:
         """A server that died under a load does not hold it."""
-        died = Rung(load=8.0, failure="it crashed")
+        died = LoadPoint(load=8.0, failure="it crashed")
         answer = propose(replace(SEARCH, measurements=2), [rung(4, 0.05), died])
 
         assert isinstance(answer, Capacity)
@@ -452,23 +467,23 @@ class TestSteps:
         answer = propose(SEARCH, [rung(1, 0.01), *history])
 
         assert isinstance(answer, Capacity)
-        assert (answer.passed, answer.failed, answer.end) == (20.0, 23.0, End.INDISTINCT)
+        assert (answer.passed, answer.failed, answer.end) == (20.0, 23.0, SearchEnd.INDISTINCT)
 
 
 class TestAnswer:
     def test_it_tells_what_broke_first_and_by_how_much(self) -> None:
         """Of two bounds broken at once the one that is farther beyond comes first."""
         mean = Constraint.parse("latency.mean <= 50ms")
-        search = Search(bounds=(BOUND, mean), measurements=2)
+        search = CapacitySearch(bounds=(BOUND, mean), measurements=2)
 
-        def both(load: float, p99: float, middle: float) -> Rung:
+        def both(load: float, p99: float, middle: float) -> LoadPoint:
             parts = (judged(p99, 1e-6), judged(middle, 1e-6, mean))
-            return Rung(load=load, judgements=tuple(part.judgements[0] for part in parts))
+            return LoadPoint(load=load, judgements=tuple(part.judgements[0] for part in parts))
 
         answer = propose(search, [both(1, 0.05, 0.01), both(2, 0.11, 0.1)])
         assert isinstance(answer, Capacity)
         assert [j.constraint for j in answer.broke] == [mean, BOUND]
-        assert [beyond(j) for j in answer.broke] == pytest.approx([1.0, 0.1])
+        assert [relative_excess(j) for j in answer.broke] == pytest.approx([1.0, 0.1])
 
     def test_what_is_beyond_is_a_share_of_the_bound(self) -> None:
         """Of a percentile that is no claim, at least by its lower end; of a bound of 0, by any amount."""
@@ -477,19 +492,19 @@ class TestAnswer:
         least = Constraint.parse("throughput >= 100/s")
         open_ended = Answer(query=least.query, value=None, interval=Interval(low=-math.inf, high=80.0))
 
-        assert beyond(sure) == pytest.approx(1.0)
-        assert beyond(judged(0.1, None, none).judgements[0]) == math.inf
-        assert beyond(least.on(open_ended)) == pytest.approx(0.2)
+        assert relative_excess(sure) == pytest.approx(1.0)
+        assert relative_excess(judged(0.1, None, none).judgements[0]) == math.inf
+        assert relative_excess(least.on(open_ended)) == pytest.approx(0.2)
 
     def test_a_bound_on_a_rate_is_told_and_does_not_steer(self) -> None:
         """More load does not break a throughput; where the best load lacks what was asked for, it is told."""
         rate = Constraint.parse("throughput >= 100/s")
         wanted = rate.on(Answer(query=rate.query, value=60.0, interval=Interval(low=59, high=61)))
 
-        def both(load: float, p99: float) -> Rung:
-            return Rung(load=load, judgements=(*judged(p99, 1e-6).judgements, wanted))
+        def both(load: float, p99: float) -> LoadPoint:
+            return LoadPoint(load=load, judgements=(*judged(p99, 1e-6).judgements, wanted))
 
-        search = Search(bounds=(BOUND, rate), measurements=2)
+        search = CapacitySearch(bounds=(BOUND, rate), measurements=2)
         answer = propose(search, [both(1, 0.05), both(2, 0.2)])
         assert isinstance(answer, Capacity)
         assert (answer.passed, answer.failed) == (1.0, 2.0)
@@ -516,20 +531,20 @@ class TestAnswer:
             assert checked.best == checked.verified
             assert checked.verdict is verdict
         assert answer.verdict is Verdict.UNDECIDED
-        assert answer.with_verification(Rung(load=1.0, failure="no start")).confirmed is Verdict.BROKEN
+        assert answer.with_verification(LoadPoint(load=1.0, failure="no start")).confirmed is Verdict.BROKEN
 
     @pytest.mark.parametrize(
         ("end", "failed", "verdict"),
         [
-            (End.SMALLEST, 1.0, Verdict.BROKEN),
-            (End.MEASUREMENTS, 0.1, Verdict.BROKEN),
-            (End.MEASUREMENTS, None, Verdict.UNDECIDED),
-            (End.INDISTINCT, 2.0, Verdict.UNDECIDED),
-            (End.CLIENT, None, Verdict.UNDECIDED),
+            (SearchEnd.SMALLEST, 1.0, Verdict.BROKEN),
+            (SearchEnd.MEASUREMENTS, 0.1, Verdict.BROKEN),
+            (SearchEnd.MEASUREMENTS, None, Verdict.UNDECIDED),
+            (SearchEnd.INDISTINCT, 2.0, Verdict.UNDECIDED),
+            (SearchEnd.CLIENT, None, Verdict.UNDECIDED),
         ],
     )
     def test_where_nothing_passed_it_is_broken_or_open(
-        self, end: End, failed: float | None, verdict: Verdict
+        self, end: SearchEnd, failed: float | None, verdict: Verdict
     ) -> None:
         """Broken where all that was tried broke it; open where the search could not tell."""
         assert Capacity(search=SEARCH, rungs=(), end=end, passed=None, failed=failed).verdict is verdict
@@ -559,22 +574,22 @@ class TestSearch:
         limiting = ["latency.p99 <= 1s", "error_rate < 1%"]
         others = ["throughput >= 1/s", "latency.p50 >= 1s", "goodput <= 9/s"]
 
-        assert [limits(Constraint.parse(text)) for text in limiting] == [True, True]
-        assert [limits(Constraint.parse(text)) for text in others] == [False, False, False]
+        assert [limits_load(Constraint.parse(text)) for text in limiting] == [True, True]
+        assert [limits_load(Constraint.parse(text)) for text in others] == [False, False, False]
 
     def test_a_load_is_changed_by_its_knob(self) -> None:
         """The slots of a closed loop, the rate of an open one; nothing else."""
         closed = Load(concurrency=2, timeout=5.0)
         open_ = Load(arrivals=Arrivals.POISSON, rate=10.0, concurrency=64)
 
-        assert under(closed, 7.0) == replace(closed, concurrency=7)
-        assert under(open_, 12.5) == replace(open_, rate=12.5)
+        assert load_at(closed, 7.0) == replace(closed, concurrency=7)
+        assert load_at(open_, 12.5) == replace(open_, rate=12.5)
         limited = replace(closed, duration=10.0, requests=100)
-        assert under(limited, 2, 1.5) == replace(closed, duration=15.0, requests=150)
+        assert load_at(limited, 2, 1.5) == replace(closed, duration=15.0, requests=150)
 
     def test_care_is_time_and_precision(self) -> None:
         """Four times the time, half the width, and the judged percentile certified."""
-        plan = careful(Plan(percentiles=("p50",)), 4.0, (BOUND, Constraint.parse("throughput >= 1/s")))
+        plan = scaled_plan(Plan(percentiles=("p50",)), 4.0, (BOUND, Constraint.parse("throughput >= 1/s")))
 
         assert (plan.min_time, plan.max_time, plan.min_runs) == (4.0, 80.0, 80)
         assert (plan.precision, plan.percentiles) == (0.01, ("p50", "p99"))
@@ -586,37 +601,40 @@ class TestKnown:
         near = rung(1, 0.095, 0.0049)
 
         assert near.judgements[0].verdict is Verdict.HELD
-        assert known([near], z=Z95, rate=False)[0].verdict is Verdict.HELD
-        assert known([near], z=confidence(10), rate=False)[0].verdict is Verdict.UNDECIDED
+        assert judge_loads([near], z=Z95, rate=False)[0].verdict is Verdict.HELD
+        assert judge_loads([near], z=bonferroni_z(10), rate=False)[0].verdict is Verdict.UNDECIDED
 
     def test_measurements_of_one_load_are_joined(self) -> None:
         """Two that agree decide what neither could; the longer counts for more."""
         parts = [rung(1, 0.094, 0.007), rung(1, 0.096, 0.007, care=3.0)]
 
-        (together,) = known(parts, z=Z95, rate=False)
-        assert [known([part], z=Z95, rate=False)[0].verdict for part in parts] == [Verdict.UNDECIDED] * 2
+        (together,) = judge_loads(parts, z=Z95, rate=False)
+        assert [judge_loads([part], z=Z95, rate=False)[0].verdict for part in parts] == [
+            Verdict.UNDECIDED
+        ] * 2
         assert together.verdict is Verdict.UNDECIDED
         assert together.excess == pytest.approx(math.log(0.0955 / 0.1))
-        (sure,) = known([rung(1, 0.094, 0.007), rung(1, 0.0941, 0.007)], z=Z95, rate=False)
+        (sure,) = judge_loads([rung(1, 0.094, 0.007), rung(1, 0.0941, 0.007)], z=Z95, rate=False)
         assert sure.verdict is Verdict.HELD
         assert sure.care == 2.0
 
     def test_what_contradicts_itself_is_less_sure(self) -> None:
         """Two measurements farther apart than their intervals allow widen the joint one."""
-        (point,) = known([rung(1, 0.07, 0.001), rung(1, 0.095, 0.001)], z=Z95, rate=False)
+        (point,) = judge_loads([rung(1, 0.07, 0.001), rung(1, 0.095, 0.001)], z=Z95, rate=False)
 
         assert point.verdict is Verdict.UNDECIDED
 
     def test_a_number_seen_once_is_taken_as_it_is(self) -> None:
         """Without an interval there is nothing to join: the last one counts."""
-        (point,) = known([rung(1, 0.2, None), rung(1, 0.05, None)], z=Z95, rate=False)
+        (point,) = judge_loads([rung(1, 0.2, None), rung(1, 0.05, None)], z=Z95, rate=False)
 
         assert point.verdict is Verdict.HELD
 
     def test_a_limited_client_breaks_nothing_and_may_hold(self) -> None:
         """Its own delay makes a latency longer, never shorter."""
         slow, fine = (
-            known([rung(1, value, doubts=(CLIENT_LIMITED,))], z=Z95, rate=False)[0] for value in (0.5, 0.05)
+            judge_loads([rung(1, value, doubts=(CLIENT_LIMITED,))], z=Z95, rate=False)[0]
+            for value in (0.5, 0.05)
         )
 
         assert (slow.verdict, slow.broken, slow.excess) == (Verdict.UNDECIDED, (), None)
@@ -628,18 +646,18 @@ class TestKnown:
         raw = Answer(query=replace(BOUND.query, part="raw"), value=0.09, interval=nothing)
         bare = replace(judged(None, None), answers=(raw,))
 
-        assert known([bare], z=Z95, rate=False)[0].error == 1.0
+        assert judge_loads([bare], z=Z95, rate=False)[0].error == 1.0
 
     def test_the_curve_goes_through_two_points_and_bends_upwards_beyond(self) -> None:
         """A line between what held and broke; beyond what is known, steeper than what was seen."""
-        two = curve(known([rung(4, 0.05), rung(16, 0.2)], z=Z95, rate=False))
-        flat = curve(known([rung(1, 0.05), rung(4, 0.05)], z=Z95, rate=False))
+        two = fit_curve(judge_loads([rung(4, 0.05), rung(16, 0.2)], z=Z95, rate=False))
+        flat = fit_curve(judge_loads([rung(1, 0.05), rung(4, 0.05)], z=Z95, rate=False))
 
         assert two is not None
         assert flat is not None
         assert [two.crossing, two.slope] == pytest.approx([8.0, 1.0])
         assert flat.crossing < 4 * 2**2
-        assert curve([]) is None
+        assert fit_curve([]) is None
 
 
 def test_a_query_of_its_own_is_no_part_of_another() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.load.endpoint_url import parse, parse_headers, unknown_model
+from modeldyno.core.load.endpoint_url import parse_endpoint, parse_headers, unknown_model
 from modeldyno.core.load.request_target import Endpoint, Tls, Transport
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError, UnknownName
@@ -43,7 +43,7 @@ from modeldyno.testing.loaders import is_one_sentence
 )
 def test_a_url_says_where_a_model_is(url: str, endpoint: Endpoint, transport: Transport) -> None:
     """Host, port, path and query are the server's; what follows the # is the model and how to reach it."""
-    assert parse(url) == (endpoint, transport)
+    assert parse_endpoint(url) == (endpoint, transport)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_url_says_where_a_model_is(url: str, endpoint: Endpoint, transport: Tr
 def test_what_is_no_such_url_is_refused(url: str, said: str) -> None:
     """A URL that is none, has no effect, or holds a secret is refused in a sentence that does not tell it."""
     with pytest.raises(RequestError, match=said) as caught:
-        parse(url)
+        parse_endpoint(url)
     assert is_one_sentence(str(caught.value))
     assert "secret" not in str(caught.value)
 
@@ -72,7 +72,7 @@ def test_what_is_no_such_url_is_refused(url: str, said: str) -> None:
 def test_a_misspelt_setting_gets_a_suggestion() -> None:
     """A setting that is none is refused with the right name."""
     with pytest.raises(UnknownName, match="did you mean 'protocol'"):
-        parse("http://h#m,protocl=openai")
+        parse_endpoint("http://h#m,protocl=openai")
 
 
 def test_headers_are_lines() -> None:

@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeldyno.core.comparison.build import Question, contrast
-from modeldyno.core.load.foreign_load import Imported, Told, differs, figure, records, result
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.comparison.build import CompareOptions, compare_results
+from modeldyno.core.load.foreign_load import (
+    ForeignLoad,
+    ForeignRequest,
+    definition_doubt,
+    foreign_records,
+    foreign_result,
+    reported_value,
+)
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.metrics.constraints import Answer
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Environment
 from modeldyno.core.spec.load_spec import Arrivals, Load
@@ -24,15 +31,15 @@ MS = 1_000_000
 OPEN = Load(arrivals=Arrivals.CONSTANT, rate=100.0)
 
 
-def a_load(**more: object) -> Imported:
+def a_load(**more: object) -> ForeignLoad:
     """Two hundred requests of 4 to 5 ms, one after the other."""
-    told = tuple(Told(sent=at * 5 * MS, end=at * 5 * MS + (4 + at % 2) * MS) for at in range(200))
+    told = tuple(ForeignRequest(sent=at * 5 * MS, end=at * 5 * MS + (4 + at % 2) * MS) for at in range(200))
     given: dict[str, object] = {"tool": "bench", "load": Load(concurrency=1), "requests": told, **more}
-    return Imported(**given)  # type: ignore[arg-type]
+    return ForeignLoad(**given)  # type: ignore[arg-type]
 
 
-def a_result(found: Imported) -> Result:
-    return result(found, id="0123456789ab", origin="bench.json", digest="sha256:00")
+def a_result(found: ForeignLoad) -> Result:
+    return foreign_result(found, id="0123456789ab", origin="bench.json", digest="sha256:00")
 
 
 def codes(found: Result) -> list[str]:
@@ -106,9 +113,9 @@ def test_pieces_of_streams_give_the_first_token() -> None:
 def test_figures_stand_as_they_were_told() -> None:
     """A statistic without samples is a number at its name, asked for like any other, without an interval."""
     figures = (
-        *figure("latency", 12.0, "mean", 1e-3),
-        *figure("latency", 50.0, "p99", 1e-3),
-        *figure("throughput", 80.0),
+        *reported_value("latency", 12.0, "mean", 1e-3),
+        *reported_value("latency", 50.0, "p99", 1e-3),
+        *reported_value("throughput", 80.0),
     )
     made = a_result(a_load(requests=(), figures=figures))
 
@@ -122,9 +129,9 @@ def test_figures_stand_as_they_were_told() -> None:
 
 def test_a_percentile_that_was_told_is_a_claim_only_of_enough_requests() -> None:
     """Below the floor it is null, and .raw gives it."""
-    figures = (*figure("latency", 0.05, "p99"), *figure("requests", 661, "ok"))
+    figures = (*reported_value("latency", 0.05, "p99"), *reported_value("requests", 661, "ok"))
     few = a_result(a_load(requests=(), figures=figures))
-    enough = a_result(a_load(requests=(), figures=(*figures[:1], *figure("requests", 662, "ok"))))
+    enough = a_result(a_load(requests=(), figures=(*figures[:1], *reported_value("requests", 662, "ok"))))
     none = a_result(a_load(requests=(), figures=figures[:1]))
 
     assert few.ask("latency.p99").value is None
@@ -138,10 +145,13 @@ def test_a_percentile_that_was_told_is_a_claim_only_of_enough_requests() -> None
 
 def test_what_requests_tell_holds_over_figures() -> None:
     """A figure of a metric that the requests give is dropped, and so are statistics beside samples."""
-    both = a_result(a_load(figures=tuple(figure("request_rate", 1.0))))
+    both = a_result(a_load(figures=tuple(reported_value("request_rate", 1.0))))
     times = Measurement(metric="latency", value=Distribution.of([0.001] * 20))
     beside = a_result(
-        a_load(requests=(), figures=(times, *figure("latency", 9.0, "p50"), *figure("latency", 9.0, "p50")))
+        a_load(
+            requests=(),
+            figures=(times, *reported_value("latency", 9.0, "p50"), *reported_value("latency", 9.0, "p50")),
+        )
     )
 
     assert both["request_rate"] != 1.0
@@ -152,13 +162,18 @@ def test_what_requests_tell_holds_over_figures() -> None:
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), -1.0])
 def test_what_is_no_number_is_no_figure(value: float | None) -> None:
     """Nothing stands for what was not told."""
-    assert list(figure("latency", value, "p50")) == []
+    assert list(reported_value("latency", value, "p50")) == []
 
 
 def test_failed_requests_are_in_no_latency() -> None:
     """They are counted, and doubted."""
     made = a_result(
-        a_load(requests=(*a_load().requests, Told(sent=900 * MS, end=901 * MS, outcome=Outcome.TIMEOUT)))
+        a_load(
+            requests=(
+                *a_load().requests,
+                ForeignRequest(sent=900 * MS, end=901 * MS, outcome=RequestOutcome.TIMEOUT),
+            )
+        )
     )
 
     assert made["requests@timeout"] == 1
@@ -168,57 +183,62 @@ def test_failed_requests_are_in_no_latency() -> None:
 
 def test_a_load_without_an_answer_has_failed() -> None:
     """Its Result says so."""
-    made = a_result(a_load(requests=(Told(sent=1, end=2, outcome=Outcome.REFUSED),)))
+    made = a_result(a_load(requests=(ForeignRequest(sent=1, end=2, outcome=RequestOutcome.REFUSED),)))
 
     assert made.failures[0].message == "none of 1 requests was answered well"
 
 
 def test_a_load_that_drifts_is_doubted() -> None:
     """A service time that rises through the load is no steady one."""
-    rising = tuple(Told(sent=at * 50 * MS, end=at * 50 * MS + (10 + at // 10) * MS) for at in range(300))
+    rising = tuple(
+        ForeignRequest(sent=at * 50 * MS, end=at * 50 * MS + (10 + at // 10) * MS) for at in range(300)
+    )
 
     assert "drift" in codes(a_result(a_load(requests=rising)))
 
 
 def test_other_definitions_are_doubts() -> None:
     """They follow what is said of every import."""
-    gap = differs("throughput", "it counts otherwise")
+    gap = definition_doubt("throughput", "it counts otherwise")
     made = a_result(a_load(gaps=(gap,)))
 
     assert gap in made.doubts
     assert gap.advice
-    assert gap in a_result(a_load(gaps=(gap,), requests=(), figures=tuple(figure("throughput", 1.0)))).doubts
+    assert (
+        gap
+        in a_result(a_load(gaps=(gap,), requests=(), figures=tuple(reported_value("throughput", 1.0)))).doubts
+    )
 
 
 @settings(deadline=None)
 @given(st.integers(-10, 10), st.integers(-10, 10), st.integers(-10, 10))
 def test_times_that_run_backwards_are_refused(due: int, sent: int, end: int) -> None:
     """A request is due, sent and ended in this order, at no time before zero."""
-    told = Told(due=due, sent=sent, end=end)
+    told = ForeignRequest(due=due, sent=sent, end=end)
     if 0 <= due <= sent <= end:
-        assert len(records([told])) == 1
+        assert len(foreign_records([told])) == 1
     else:
         with pytest.raises(RequestError, match="A request is due, sent and ended at"):
-            records([told])
+            foreign_records([told])
 
 
 def test_a_number_of_another_scope_is_no_statistic() -> None:
     """A query with a scope, or of a metric that has none told, is answered as ever."""
-    told = [observed("latency", 1.0, scope="p50"), observed("throughput", 2.0)]
+    told = [observed_number("latency", 1.0, scope="p50"), observed_number("throughput", 2.0)]
 
     assert Answer.to(Query.parse("latency@p50"), told).value == 1.0
     assert Answer.to(Query.parse("throughput"), told).value == 2.0
     assert [m.told for m in told] == ["p50", ""]
     assert Measurement(metric="latency", value=Distribution.of([1.0]), scope="p50").told == ""
-    assert observed("latency", 1.0, scope="encoder").told == ""
+    assert observed_number("latency", 1.0, scope="encoder").told == ""
 
 
 def test_a_comparison_with_an_import_is_marked() -> None:
     """It is not refused, as nothing is known to differ; that nothing is known is a doubt."""
     ours = replace(a_result(a_load()), environment=Environment(hardware={"cores": 8}))
     ours = replace(ours, job=replace(ours.job, backend="remote"))
-    both = contrast(ours, a_result(a_load()), Question(metrics=("service_time.p50",)))
+    both = compare_results(ours, a_result(a_load()), CompareOptions(metrics=("service_time.p50",)))
 
     assert [doubt.code for doubt in both.doubts] == ["imported", "not-in-turns"]
     assert both.changes[0].baseline == both.changes[0].candidate
-    assert "imported" not in [doubt.code for doubt in contrast(ours, ours, Question()).doubts]
+    assert "imported" not in [doubt.code for doubt in compare_results(ours, ours, CompareOptions()).doubts]

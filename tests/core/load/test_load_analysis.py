@@ -9,9 +9,17 @@ import numpy as np
 import pytest
 
 from modeldyno.core.load import latency_breakdown, load_analysis
-from modeldyno.core.load.load_analysis import CLIENT_LIMITED, SATURATED, Window
-from modeldyno.core.load.request_log import COLUMNS, Outcome, Records, joined, none, sample, thinning
-from modeldyno.core.load.server_stats import Account
+from modeldyno.core.load.load_analysis import CLIENT_LIMITED, SATURATED, SteadyWindow
+from modeldyno.core.load.request_log import (
+    COLUMNS,
+    Records,
+    RequestOutcome,
+    empty_records,
+    join_records,
+    sample_records,
+    sampling_step,
+)
+from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.spec.load_spec import Arrivals, Load
 
@@ -41,12 +49,12 @@ def records(due: Any, service: Any, *, lag: Any = 0, **columns: Any) -> Records:
     return Records(**filled, pieces=pieces)
 
 
-def window(found: Records, load: Load = OPEN, seconds: float = 10, **more: Any) -> Window:
+def window(found: Records, load: Load = OPEN, seconds: float = 10, **more: Any) -> SteadyWindow:
     """Cut a window of so many seconds from the first."""
-    return Window(records=found, begin=0, end=int(seconds * SECOND), load=load, **more)
+    return SteadyWindow(records=found, begin=0, end=int(seconds * SECOND), load=load, **more)
 
 
-def measured(cut: Window) -> dict[str, Measurement]:
+def measured(cut: SteadyWindow) -> dict[str, Measurement]:
     """Give measurements by metric and scope."""
     return {f"{m.metric}@{m.scope}" if m.scope else m.metric: m for m in load_analysis.measurements(cut)}
 
@@ -74,7 +82,7 @@ def test_latency_counts_from_the_due_time() -> None:
 
 def test_rates_count_what_ended_well_in_the_window() -> None:
     """Throughput counts samples, the request rate requests, the goodput those within their bound."""
-    outcome = np.where(np.arange(1000) % 10 == 0, Outcome.REJECTED, Outcome.OK)
+    outcome = np.where(np.arange(1000) % 10 == 0, RequestOutcome.REJECTED, RequestOutcome.OK)
     load = Load(arrivals=Arrivals.CONSTANT, rate=100, within=0.0055)
     found = measured(window(steady(outcome=outcome), load=load, samples=4))
     assert found["request_rate"].value == pytest.approx(90, abs=0.2)
@@ -89,7 +97,7 @@ def test_rates_count_what_ended_well_in_the_window() -> None:
 def test_failures_are_counted_once_and_in_no_latency() -> None:
     """Each kind of failure is a row of its own, and a doubt names them."""
     outcome = np.zeros(1000)
-    outcome[::10], outcome[1::10] = Outcome.TIMEOUT, Outcome.RESET
+    outcome[::10], outcome[1::10] = RequestOutcome.TIMEOUT, RequestOutcome.RESET
     cut = window(steady(outcome=outcome, retries=np.arange(1000) == 5))
     found = measured(cut)
     assert [found[f"requests@{word}"].value for word in ("ok", "timeout", "reset")] == [800, 100, 100]
@@ -118,28 +126,30 @@ def test_requests_that_are_due_together_are_measured_together() -> None:
     bursts = records(np.repeat(np.arange(3) * SECOND, 8), MILLI)
     assert len(window(bursts).first(10).due()) == 16
     assert len(window(bursts).first(20).due()) == 24
-    assert len(window(none()).first(1).due()) == 0
+    assert len(window(empty_records()).first(1).due()) == 0
 
 
 def test_a_closed_loop_that_is_never_answered_is_not_called_limited_by_its_client() -> None:
     """Its slots pause, as they fail."""
-    failed = records(np.arange(20) * SECOND // 2, MILLI, lag=MILLI, outcome=np.full(20, Outcome.SERVER_ERROR))
+    failed = records(
+        np.arange(20) * SECOND // 2, MILLI, lag=MILLI, outcome=np.full(20, RequestOutcome.SERVER_ERROR)
+    )
     assert [each.code for each in load_analysis.doubts(window(failed, load=Load()))] == ["failed-requests"]
 
 
 def test_a_window_without_requests_gives_rates_alone() -> None:
     """Where nothing was due there is no latency, and no division by nothing."""
-    found = measured(window(none()))
+    found = measured(window(empty_records()))
     assert "latency" not in found
     assert found["request_rate"].value == 0
-    assert not list(load_analysis.doubts(window(none(), clients=(0.1,))))
+    assert not list(load_analysis.doubts(window(empty_records(), clients=(0.1,))))
 
 
 def test_the_share_of_errors_is_unknown_where_no_request_has_ended() -> None:
     """Neither an empty window nor one of cancelled requests is free of errors; one bad answer is all."""
-    assert "error_rate" not in measured(window(none()))
-    assert "error_rate" not in measured(window(steady(10, outcome=Outcome.CANCELLED)))
-    assert measured(window(steady(1, outcome=Outcome.TIMEOUT)))["error_rate"].value == 1
+    assert "error_rate" not in measured(window(empty_records()))
+    assert "error_rate" not in measured(window(steady(10, outcome=RequestOutcome.CANCELLED)))
+    assert measured(window(steady(1, outcome=RequestOutcome.TIMEOUT)))["error_rate"].value == 1
 
 
 def test_requests_due_in_the_window_are_followed_beyond_it() -> None:
@@ -175,7 +185,7 @@ def overloaded(factor: float, count: int = 4000) -> Records:
 def test_an_overload_is_saturated(factor: float, code: str) -> None:
     """When more is due than the server can do, its latency is void: it only grows."""
     cut = window(overloaded(factor), seconds=5)
-    assert load_analysis.void(cut) == code
+    assert load_analysis.void_reason(cut) == code
     assert [doubt.code for doubt in load_analysis.doubts(cut)] == ([code] if code else [])
     latency = spread(measured(cut)["latency"])
     assert latency.void == code
@@ -188,7 +198,7 @@ def test_an_overload_is_saturated(factor: float, code: str) -> None:
 def test_what_was_given_up_in_an_overload_tells_how_long_it_had_waited() -> None:
     """Requests that were cancelled at the end are no errors, and bound the latency from below."""
     due = np.arange(1000) * 10 * MILLI
-    outcome = np.where(np.arange(1000) < 100, Outcome.OK, Outcome.CANCELLED)
+    outcome = np.where(np.arange(1000) < 100, RequestOutcome.OK, RequestOutcome.CANCELLED)
     cut = window(records(due, 11 * SECOND - due, outcome=outcome))
     found = measured(cut)
     assert found["error_rate"].value == 0
@@ -202,21 +212,21 @@ def test_a_little_work_that_is_left_is_no_overload() -> None:
     """Where hardly more is waiting at the end than before, a high latency alone says nothing."""
     due = np.arange(1000) * 10 * MILLI
     cut = window(records(due, np.linspace(5, 400, 1000).astype(int) * MILLI))
-    assert load_analysis.void(cut) == SATURATED
+    assert load_analysis.void_reason(cut) == SATURATED
     falling = window(records(due, np.linspace(400, 400, 1000).astype(int) * MILLI))
-    assert load_analysis.void(falling) == ""
+    assert load_analysis.void_reason(falling) == ""
 
 
 def test_a_closed_loop_is_never_saturated() -> None:
     """In a closed loop no more is due than is answered."""
-    assert load_analysis.void(window(overloaded(1.5), load=Load(concurrency=4), seconds=5)) == ""
+    assert load_analysis.void_reason(window(overloaded(1.5), load=Load(concurrency=4), seconds=5)) == ""
 
 
 def test_what_was_due_and_never_sent_counts_as_load() -> None:
     """A backlog at the limit of requests in flight is an overload, not the client's fault."""
     load = Load(arrivals=Arrivals.CONSTANT, rate=200, concurrency=1)
     cut = window(steady(lag=50 * MILLI), load=load, backlog=1000)
-    assert load_analysis.void(cut) == SATURATED
+    assert load_analysis.void_reason(cut) == SATURATED
     assert measured(cut)["offered_rate"].value == pytest.approx(200)
 
 
@@ -233,7 +243,7 @@ def test_a_client_that_holds_requests_up_voids_its_latency(
 ) -> None:
     """Where the client is the limit, nothing is claimed of the server."""
     cut = window(found, load=load, clients=clients)
-    assert load_analysis.void(cut) == CLIENT_LIMITED
+    assert load_analysis.void_reason(cut) == CLIENT_LIMITED
     (doubt,) = load_analysis.doubts(cut)
     assert said in doubt.seen
     interval = spread(measured(cut)["latency"]).interval("p50")
@@ -244,31 +254,31 @@ def test_a_client_that_holds_requests_up_voids_its_latency(
 def test_a_client_that_has_fallen_behind_is_the_limit() -> None:
     """Where what was sent in the window was due before it, and nothing due in it was sent, we were slow."""
     early = records(np.arange(100) * MILLI, 2 * SECOND, lag=3 * SECOND)
-    cut = Window(records=early, begin=2 * SECOND, end=6 * SECOND, load=OPEN, clients=(0.3,))
+    cut = SteadyWindow(records=early, begin=2 * SECOND, end=6 * SECOND, load=OPEN, clients=(0.3,))
     assert not len(cut.due())
-    assert load_analysis.void(cut) == CLIENT_LIMITED
+    assert load_analysis.void_reason(cut) == CLIENT_LIMITED
     found = measured(cut)
     assert spread(found["latency"]).void == CLIENT_LIMITED
     assert len(spread(found["latency"])) == 100
     assert "offered_rate" not in found
-    unanswered = Window(records=early, begin=2 * SECOND, end=4 * SECOND, load=OPEN, clients=(0.3,))
-    assert load_analysis.void(unanswered) == CLIENT_LIMITED
+    unanswered = SteadyWindow(records=early, begin=2 * SECOND, end=4 * SECOND, load=OPEN, clients=(0.3,))
+    assert load_analysis.void_reason(unanswered) == CLIENT_LIMITED
     assert "latency" not in measured(unanswered)
 
 
 def test_what_was_due_and_not_sent_without_any_limit_is_the_clients_fault() -> None:
     """A driver that stood still at the end sent nothing late: the rest of what was due shows it."""
     stalled = steady(900)
-    assert load_analysis.void(window(stalled, backlog=9)) == ""
-    assert load_analysis.void(window(stalled, backlog=100)) == CLIENT_LIMITED
+    assert load_analysis.void_reason(window(stalled, backlog=9)) == ""
+    assert load_analysis.void_reason(window(stalled, backlog=100)) == CLIENT_LIMITED
     (doubt,) = load_analysis.doubts(window(stalled, backlog=100))
     assert doubt.seen.startswith("100 requests that were due had not been sent at the end")
 
 
 def test_of_too_many_requests_a_sample_is_told_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand, of which one in four is told; the slowest is among them, and the doubt says so."""
-    monkeypatch.setattr(sample, "__defaults__", (250,))
-    monkeypatch.setattr(thinning, "__defaults__", (250,))
+    monkeypatch.setattr(sample_records, "__defaults__", (250,))
+    monkeypatch.setattr(sampling_step, "__defaults__", (250,))
     service = np.full(1000, 5 * MILLI)
     service[321] = SECOND
     found = measured(cut := window(steady(service=service)))
@@ -286,14 +296,14 @@ def test_of_too_many_requests_a_sample_is_told_and_all_are_counted(monkeypatch: 
 def test_waiting_for_a_slot_is_no_lateness_of_the_client() -> None:
     """With a limit of requests in flight, what waits for it waits for the server."""
     load = Load(arrivals=Arrivals.CONSTANT, rate=100, concurrency=1)
-    assert load_analysis.void(window(steady(lag=20 * MILLI), load=load, clients=(0.2,))) == ""
-    assert load_analysis.void(window(steady(), load=OPEN, clients=(0.95,))) == ""
+    assert load_analysis.void_reason(window(steady(lag=20 * MILLI), load=load, clients=(0.2,))) == ""
+    assert load_analysis.void_reason(window(steady(), load=OPEN, clients=(0.95,))) == ""
 
 
 def test_a_few_late_requests_make_the_tail_doubtful() -> None:
     """Where one in fifty was sent late, the latency stands, and its tail is doubted."""
     cut = window(steady(lag=(np.arange(1000) % 50 == 0) * 20 * MILLI))
-    assert load_analysis.void(cut) == ""
+    assert load_analysis.void_reason(cut) == ""
     (doubt,) = load_analysis.doubts(cut)
     assert doubt.code == "sent-late"
     assert not list(load_analysis.doubts(window(steady(lag=MILLI // 100), load=Load())))
@@ -361,7 +371,7 @@ def test_tokens_that_come_all_at_once_have_no_time_each() -> None:
 
 def test_what_the_server_says_of_a_failure_stands_in_the_doubt() -> None:
     """So that nobody has to look for it."""
-    outcome = np.where(np.arange(1000) % 10 == 0, Outcome.SERVER_ERROR, Outcome.OK)
+    outcome = np.where(np.arange(1000) % 10 == 0, RequestOutcome.SERVER_ERROR, RequestOutcome.OK)
     (doubt,) = load_analysis.doubts(window(steady(outcome=outcome)), "the server answered 500: no memory")
     assert "they are not in the latency (the server answered 500: no memory)" in doubt.seen
 
@@ -373,24 +383,24 @@ def test_joined_records_are_in_the_order_of_their_ends() -> None:
     """The records of several drivers come in one order, with their pieces."""
     one = records([0, 10], [50, 5], pieces=((1,), (2,)), driver=0)
     other = records([20], [1], pieces=((3,),), driver=1)
-    both = joined([one, other])
+    both = join_records([one, other])
     assert both.end.tolist() == [15, 21, 50]
     assert both.driver.tolist() == [0, 1, 0]
     assert both.pieces == ((2,), (3,), (1,))
-    assert len(joined([])) == len(none()) == 0
-    assert joined([records([1], [1])]).pieces == ()
+    assert len(join_records([])) == len(empty_records()) == 0
+    assert join_records([records([1], [1])]).pieces == ()
 
 
 def test_records_without_pieces_stay_in_step_with_those_that_have_some() -> None:
     """While nothing comes of a stream but failures, a driver tells of no pieces at all."""
-    both = joined([records([0, 1], [9, 5]), records([2], [1], pieces=((3,),))])
+    both = join_records([records([0, 1], [9, 5]), records([2], [1], pieces=((3,),))])
     assert both.end.tolist() == [3, 6, 9]
     assert both.pieces == ((3,), (), ())
 
 
 def test_outcomes_have_words() -> None:
     """An outcome is told in lower case."""
-    assert Outcome.CLIENT_ERROR.word == "client-error"
+    assert RequestOutcome.CLIENT_ERROR.word == "client-error"
 
 
 # --- the server's account ------------------------------------------------------------------------
@@ -398,14 +408,14 @@ def test_outcomes_have_words() -> None:
 
 def test_an_account_is_what_was_added_between_two_looks() -> None:
     """Counters only grow: the difference is that of the window; what is not told stays untold."""
-    before = Account(requests=10, queue=1.0, compute=2.0, batches={1: 10})
-    after = Account(requests=30, queue=1.5, compute=4.0, batches={1: 10, 4: 5}, compute_input=None)
-    assert after.since(before) == Account(requests=20, queue=0.5, compute=2.0, batches={4: 5})
+    before = ServerCounters(requests=10, queue=1.0, compute=2.0, batches={1: 10})
+    after = ServerCounters(requests=30, queue=1.5, compute=4.0, batches={1: 10, 4: 5}, compute_input=None)
+    assert after.since(before) == ServerCounters(requests=20, queue=0.5, compute=2.0, batches={4: 5})
 
 
 def test_the_parts_of_a_request_sum_to_the_whole() -> None:
     """What the server's account leaves of the service time is network, protocol and client."""
-    account = Account(requests=20, queue=0.02, compute=0.1, samples=40, executions=10, batches={4: 10})
+    account = ServerCounters(requests=20, queue=0.02, compute=0.1, samples=40, executions=10, batches={4: 10})
     found = {f"{m.metric}{m.scope}": m.value for m in latency_breakdown.measurements(account, 0.01)}
     assert found == pytest.approx(
         {
@@ -421,13 +431,13 @@ def test_the_parts_of_a_request_sum_to_the_whole() -> None:
 
 def test_a_server_that_tells_nothing_has_no_breakdown() -> None:
     """Without requests or times there is no stage, and the network is not blamed for all."""
-    assert not list(latency_breakdown.measurements(Account(requests=0, queue=0.0), 0.01))
-    assert not list(latency_breakdown.measurements(Account(requests=5), 0.01))
+    assert not list(latency_breakdown.measurements(ServerCounters(requests=0, queue=0.0), 0.01))
+    assert not list(latency_breakdown.measurements(ServerCounters(requests=5), 0.01))
 
 
 def test_an_account_that_contradicts_the_client_is_doubted() -> None:
     """More requests than ours, or more time than the whole, are reasons to doubt."""
-    account = Account(requests=20, queue=0.02, compute=0.3)
+    account = ServerCounters(requests=20, queue=0.02, compute=0.3)
     assert [d.code for d in latency_breakdown.doubts(account, 0.01, 10)] == [
         "foreign-requests",
         "account-differs",

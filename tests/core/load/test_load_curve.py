@@ -4,22 +4,22 @@ import pytest
 
 from modeldyno.core.load.load_curve import (
     CLIENT_LIMITED,
-    Ladder,
-    Rung,
-    doubled,
+    LoadCurve,
+    LoadPoint,
+    doubling_loads,
     parse_ladder,
     worth_climbing,
 )
 from modeldyno.core.metrics.constraints import Answer, Constraint, Verdict
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import SATURATED, Distribution, Interval, Measurement, observed
+from modeldyno.core.metrics.measurement import SATURATED, Distribution, Interval, Measurement, observed_number
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_small_result
 
 
-def rung(load: float, rate: float | None, mean: float | None, *doubts: str, error: float = 0.01) -> Rung:
+def rung(load: float, rate: float | None, mean: float | None, *doubts: str, error: float = 0.01) -> LoadPoint:
     """A load whose rate and mean latency are known to within a share of them."""
     found = {"request_rate": rate, "latency": mean}
     answers = tuple(
@@ -31,16 +31,16 @@ def rung(load: float, rate: float | None, mean: float | None, *doubts: str, erro
         for metric, value in found.items()
         if value is not None
     )
-    return Rung(load=load, answers=answers, doubts=doubts)
+    return LoadPoint(load=load, answers=answers, doubts=doubts)
 
 
-def full_server(workers: int, *loads: int, error: float = 0.01) -> Ladder:
+def full_server(workers: int, *loads: int, error: float = 0.01) -> LoadCurve:
     """A closed loop on so many workers of 10 ms: the rate grows up to their number, then the latency does."""
     rungs = (
         rung(load, 100.0 * min(load, workers), 0.01 * max(load, workers) / workers, error=error)
         for load in loads
     )
-    return Ladder(knob="concurrency", rungs=tuple(rungs))
+    return LoadCurve(knob="concurrency", rungs=tuple(rungs))
 
 
 class TestKnee:
@@ -48,7 +48,7 @@ class TestKnee:
     def test_it_is_where_the_server_is_just_full(self, workers: int) -> None:
         """With k workers it is at k, between the rungs beside it, wherever the ladder ends."""
         for last in (32, 64, 512):
-            knee = full_server(workers, *doubled(1, last)).knee
+            knee = full_server(workers, *doubling_loads(1, last)).knee
             assert knee is not None
             assert (knee.low, knee.load, knee.high) == (workers / 2, workers, workers * 2)
 
@@ -70,12 +70,12 @@ class TestKnee:
     def test_a_curve_that_still_bends_has_none(self) -> None:
         """The knee may lie beyond the last rung."""
         assert full_server(64, 1, 2, 4, 8).knee is None
-        assert Ladder(knob="concurrency", rungs=()).knee is None
+        assert LoadCurve(knob="concurrency", rungs=()).knee is None
 
     @pytest.mark.parametrize("lost", [rung(4, None, 0.01), rung(4, 400.0, None), rung(4, 400.0, 0.0)])
-    def test_a_rung_without_figures_is_left_out(self, lost: Rung) -> None:
+    def test_a_rung_without_figures_is_left_out(self, lost: LoadPoint) -> None:
         """Neither rate nor latency can be missing."""
-        ladder = Ladder(knob="concurrency", rungs=(*full_server(4, 1, 2, 8, 16).rungs, lost))
+        ladder = LoadCurve(knob="concurrency", rungs=(*full_server(4, 1, 2, 8, 16).rungs, lost))
 
         assert ladder.knee is not None
         assert ladder.knee.load in {2, 8}
@@ -86,9 +86,9 @@ class TestKnee:
         wide = Answer(
             query=Query(metric="latency", statistic="mean"), value=0.02, interval=Interval(low=0.0, high=1.0)
         )
-        last = Rung(load=8, answers=(ladder.rungs[-1].answers[0], wide))
+        last = LoadPoint(load=8, answers=(ladder.rungs[-1].answers[0], wide))
 
-        assert Ladder(knob="concurrency", rungs=(*ladder.rungs[:-1], last)).knee is None
+        assert LoadCurve(knob="concurrency", rungs=(*ladder.rungs[:-1], last)).knee is None
 
 
 class TestPlateau:
@@ -96,7 +96,7 @@ class TestPlateau:
         """Beyond the intervals; the order of measuring does not matter."""
         ladder = full_server(4, 16, 1, 8, 2, 4)
 
-        assert [each.load for each in ladder.sorted] == [1, 2, 4, 8, 16]
+        assert [each.load for each in ladder.by_load] == [1, 2, 4, 8, 16]
         assert ladder.plateau == 4
         assert ladder.decline is None
 
@@ -107,21 +107,21 @@ class TestPlateau:
 
     def test_a_decline_is_told(self) -> None:
         """Throughput that falls beyond its best, by more than the intervals."""
-        ladder = Ladder(
+        ladder = LoadCurve(
             knob="concurrency",
             rungs=(rung(1, 100, 0.01), rung(2, 190, 0.01), rung(4, 189, 0.02), rung(8, 150, 0.05)),
         )
 
         assert ladder.decline == 8
-        assert Ladder(knob="concurrency", rungs=()).decline is None
+        assert LoadCurve(knob="concurrency", rungs=()).decline is None
 
     def test_what_says_nothing_of_the_server_counts_for_nothing(self) -> None:
         """A client at its limit, or an overload, is no point of the curve; samples stand in for requests."""
         limited = rung(8, 900, 0.02, CLIENT_LIMITED)
         drowned = rung(16, 100, 5.0, SATURATED)
-        ladder = Ladder(knob="rate", rungs=(*full_server(2, 1, 2, 4).rungs, limited, drowned))
+        ladder = LoadCurve(knob="rate", rungs=(*full_server(2, 1, 2, 4).rungs, limited, drowned))
         answer = Answer(query=Query(metric="throughput"), value=5.0)
-        samples = Ladder(knob="rate", rungs=tuple(Rung(load=n, answers=(answer,)) for n in (1, 2)))
+        samples = LoadCurve(knob="rate", rungs=tuple(LoadPoint(load=n, answers=(answer,)) for n in (1, 2)))
 
         assert (ladder.plateau, ladder.decline, ladder.saturated) == (2, None, 16)
         assert full_server(2, 1, 2).saturated is None
@@ -131,17 +131,19 @@ class TestPlateau:
 class TestClimb:
     def test_two_rungs_without_gain_end_it(self) -> None:
         """One may be chance."""
-        assert worth_climbing(Ladder(knob="concurrency", rungs=()))
+        assert worth_climbing(LoadCurve(knob="concurrency", rungs=()))
         assert worth_climbing(full_server(4, 1, 2, 4, 8))
         assert not worth_climbing(full_server(4, 1, 2, 4, 8, 16))
 
     @pytest.mark.parametrize(
         "last",
-        [rung(8, 1, 1, SATURATED), rung(8, 1, 1, CLIENT_LIMITED), Rung(load=8, failure="it crashed")],
+        [rung(8, 1, 1, SATURATED), rung(8, 1, 1, CLIENT_LIMITED), LoadPoint(load=8, failure="it crashed")],
     )
-    def test_nothing_is_to_be_learnt_beyond_an_overload_or_a_failure(self, last: Rung) -> None:
+    def test_nothing_is_to_be_learnt_beyond_an_overload_or_a_failure(self, last: LoadPoint) -> None:
         """More load would only show more of it."""
-        assert not worth_climbing(Ladder(knob="concurrency", rungs=(*full_server(64, 1, 2, 4).rungs, last)))
+        assert not worth_climbing(
+            LoadCurve(knob="concurrency", rungs=(*full_server(64, 1, 2, 4).rungs, last))
+        )
 
 
 class TestLoads:
@@ -178,16 +180,16 @@ def test_a_rung_keeps_what_the_ladder_shows() -> None:
     result = a_small_result(
         measurements=(
             latency,
-            observed("request_rate", 80.0, interval=Interval(low=79.0, high=81.0)),
-            observed("queue_time", 0.002),
-            observed("client_cpu", 0.3, scope="driver 0"),
-            observed("client_cpu", 0.4, scope="driver 1"),
-            observed("load_time", 3.0),
+            observed_number("request_rate", 80.0, interval=Interval(low=79.0, high=81.0)),
+            observed_number("queue_time", 0.002),
+            observed_number("client_cpu", 0.3, scope="driver 0"),
+            observed_number("client_cpu", 0.4, scope="driver 1"),
+            observed_number("load_time", 3.0),
         ),
         doubts=(Doubt(code="drift", seen="s", advice="a"), Doubt(code="drift", seen="t", advice="a")),
         failures=(Failure(where="load", kind=FailureKind.ERROR, message="it broke"),),
     )
-    kept = Rung.of(result, 4, (BOUND,), care=2.0)
+    kept = LoadPoint.of(result, 4, (BOUND,), care=2.0)
 
     assert (kept.load, kept.care, kept.result, kept.failure) == (4, 2.0, result.id, "it broke")
     assert kept.doubts == ("drift",)
@@ -205,7 +207,7 @@ def test_a_percentile_that_is_no_claim_is_kept_as_a_hint() -> None:
     """Beside the verdict that it leaves open; a bound on what was not measured gives none."""
     few = Measurement(metric="latency", value=Distribution.of([0.01] * 50))
     other = Constraint.parse("service_time.p99 <= 1s")
-    kept = Rung.of(a_small_result(measurements=(few,)), 1, (BOUND, other))
+    kept = LoadPoint.of(a_small_result(measurements=(few,)), 1, (BOUND, other))
 
     assert [judgement.verdict for judgement in kept.judgements] == [Verdict.UNDECIDED] * 2
     hint = kept.find("latency", "p99", "raw")

@@ -6,21 +6,21 @@ from math import inf
 import pytest
 
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import Search
-from modeldyno.core.load.capacity_steps import End
-from modeldyno.core.load.load_curve import Ladder, Rung
+from modeldyno.core.load.capacity_spec import CapacitySearch
+from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.load.replicas_and_cost import (
     Price,
-    Provision,
+    ReplicaPlan,
     bounds_of,
     costs,
-    expense,
-    holding,
+    largest_holding_load,
     parse_demand,
-    provision,
+    plan_replicas,
+    running_cost,
 )
 from modeldyno.core.metrics.constraints import Answer, Constraint
-from modeldyno.core.metrics.measurement import Interval, Measurement, observed
+from modeldyno.core.metrics.measurement import Interval, Measurement, observed_number
 from modeldyno.core.metrics.metric import Query
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_small_result
@@ -33,9 +33,9 @@ def answer(query: str, value: float | None, error: float = 0.02) -> Answer:
     return Answer(query=Query.parse(query), value=value, interval=interval)
 
 
-def rung(load: float, rate: float, tail: float | None = None, error: float = 0.02) -> Rung:
+def rung(load: float, rate: float, tail: float | None = None, error: float = 0.02) -> LoadPoint:
     judged = () if tail is None else (BOUND.on(answer("latency.p99", tail, 0.01)),)
-    return Rung(load=load, answers=(answer("request_rate", rate, error),), judgements=judged)
+    return LoadPoint(load=load, answers=(answer("request_rate", rate, error),), judgements=judged)
 
 
 class TestPrice:
@@ -76,7 +76,7 @@ class TestCosts:
     def test_tokens_and_requests_are_told_apart(self) -> None:
         """A million tokens, and requests where a request is not an inference."""
         measured = (
-            observed("throughput", 80.0), observed("request_rate", 10.0), observed("token_rate", 1000.0),
+            observed_number("throughput", 80.0), observed_number("request_rate", 10.0), observed_number("token_rate", 1000.0),
         )  # fmt: skip
         found = costs(a_small_result(measurements=measured), Price(per_hour=3.6))
         assert [cost.of for cost in found] == ["1,000 inferences", "1,000 requests", "million tokens"]
@@ -84,7 +84,7 @@ class TestCosts:
 
     def test_requests_that_are_inferences_are_told_once(self) -> None:
         """The two rates are the same where each request has one sample."""
-        measured = (observed("throughput", 10.0), observed("request_rate", 10.0))
+        measured = (observed_number("throughput", 10.0), observed_number("request_rate", 10.0))
         assert len(costs(a_small_result(measurements=measured), Price(per_hour=1.0))) == 1
 
     def test_an_open_interval_stays_open(self) -> None:
@@ -98,30 +98,30 @@ class TestCosts:
 class TestProvision:
     def test_replicas_are_rounded_up(self) -> None:
         """1,000/s at 300/s each take four, by the interval of the rate as many or one more or less."""
-        found = provision(1000.0, rung(8, 300.0, error=0.2), closed=True)
+        found = plan_replicas(1000.0, rung(8, 300.0, error=0.2), closed=True)
 
         assert (found.replicas, found.fewest, found.most) == (4, 3, 5)
         assert found.used == pytest.approx(1000 / 1200)
 
     def test_an_exact_fit_is_not_rounded(self) -> None:
         """Three times 0.1 is not a little more than three tenths."""
-        exact = Rung(load=1, answers=(Answer(query=Query.parse("request_rate"), value=0.1, exact=True),))
-        assert provision(0.1 * 3, exact, closed=False).replicas == 3
+        exact = LoadPoint(load=1, answers=(Answer(query=Query.parse("request_rate"), value=0.1, exact=True),))
+        assert plan_replicas(0.1 * 3, exact, closed=False).replicas == 3
 
     def test_a_rate_that_may_be_nothing_bounds_no_number(self) -> None:
         """There is no most."""
-        assert provision(10.0, rung(1, 5.0, error=1.0), closed=False).most is None
+        assert plan_replicas(10.0, rung(1, 5.0, error=1.0), closed=False).most is None
 
     def test_nothing_answered_is_refused(self) -> None:
         """No number of replicas is enough of nothing."""
-        for empty in (Rung(load=1), rung(1, 0.0)):
+        for empty in (LoadPoint(load=1), rung(1, 0.0)):
             with pytest.raises(RequestError, match="No request was answered"):
-                provision(10.0, empty, closed=True)
+                plan_replicas(10.0, empty, closed=True)
 
     def test_samples_stand_for_requests_where_nobody_counted_these(self) -> None:
         """As the ladder takes them."""
-        alone = Rung(load=1, answers=(answer("throughput", 20.0),))
-        assert provision(100.0, alone, closed=True).replicas == 5
+        alone = LoadPoint(load=1, answers=(answer("throughput", 20.0),))
+        assert plan_replicas(100.0, alone, closed=True).replicas == 5
 
     @pytest.mark.parametrize(("text", "rate"), [("1000/s", 1000.0), ("60/min", 1.0), ("5", 5.0)])
     def test_a_demand_is_a_rate(self, text: str, rate: float) -> None:
@@ -138,8 +138,8 @@ class TestProvision:
 class TestExpense:
     def test_replicas_cost_busy_or_not(self) -> None:
         """By the hour, and for 1,000 requests at the demand."""
-        found = provision(500.0, rung(4, 300.0), closed=True)
-        spent = expense(found, Price.parse("$1.80/h"))
+        found = plan_replicas(500.0, rung(4, 300.0), closed=True)
+        spent = running_cost(found, Price.parse("$1.80/h"))
         assert spent.per_hour == pytest.approx(1.8 * found.replicas)
         assert spent.per_thousand == pytest.approx(spent.per_hour / 3600 / 500 * 1000)
         assert spent.currency == "$"
@@ -148,48 +148,52 @@ class TestExpense:
 class TestBounds:
     def test_they_are_those_that_loads_were_judged_on(self) -> None:
         """Of a ladder once each; of a search those that were asked for."""
-        ladder = Ladder(knob="concurrency", rungs=(rung(1, 100.0, 0.02), rung(2, 190.0, 0.03)))
+        ladder = LoadCurve(knob="concurrency", rungs=(rung(1, 100.0, 0.02), rung(2, 190.0, 0.03)))
         assert bounds_of(ladder) == (BOUND,)
-        search = Search(bounds=(BOUND,))
-        assert bounds_of(Capacity(search=search, rungs=(), end=End.SMALLEST, passed=None, failed=1.0)) == (
-            BOUND,
-        )
+        search = CapacitySearch(bounds=(BOUND,))
+        assert bounds_of(
+            Capacity(search=search, rungs=(), end=SearchEnd.SMALLEST, passed=None, failed=1.0)
+        ) == (BOUND,)
 
 
 class TestHolding:
     def test_of_a_ladder_it_is_the_best_that_surely_holds(self) -> None:
         """Beyond it a bound is broken, or not surely held."""
         rungs = (rung(1, 100.0, 0.02), rung(2, 190.0, 0.03), rung(4, 300.0, 0.0499), rung(8, 310.0, 0.09))
-        assert holding(Ladder(knob="concurrency", rungs=rungs)).load == 2
+        assert largest_holding_load(LoadCurve(knob="concurrency", rungs=rungs)).load == 2
 
     def test_without_a_bound_there_is_nothing_to_hold(self) -> None:
         """It is asked for."""
         with pytest.raises(RequestError, match="needs a bound"):
-            holding(Ladder(knob="concurrency", rungs=(rung(1, 100.0),)))
+            largest_holding_load(LoadCurve(knob="concurrency", rungs=(rung(1, 100.0),)))
 
     def test_where_none_holds_it_is_said(self) -> None:
         """Of a ladder, and of a search."""
         with pytest.raises(RequestError, match="No load of the ladder surely holds"):
-            holding(Ladder(knob="concurrency", rungs=(rung(1, 100.0, 0.09),)))
-        search = Search(bounds=(BOUND,))
+            largest_holding_load(LoadCurve(knob="concurrency", rungs=(rung(1, 100.0, 0.09),)))
+        search = CapacitySearch(bounds=(BOUND,))
         broken = Capacity(
-            search=search, rungs=(rung(1, 100.0, 0.09),), end=End.SMALLEST, passed=None, failed=1.0
+            search=search, rungs=(rung(1, 100.0, 0.09),), end=SearchEnd.SMALLEST, passed=None, failed=1.0
         )
         with pytest.raises(RequestError, match="No load was found"):
-            holding(broken)
+            largest_holding_load(broken)
 
     def test_of_a_search_it_is_what_passed(self) -> None:
         """That of the freshly started server, where there is one."""
         passed, fresh = rung(4, 300.0, 0.03), rung(4, 290.0, 0.03)
         found = Capacity(
-            search=Search(bounds=(BOUND,)), rungs=(passed,), end=End.RESOLVED, passed=4.0, failed=8.0
+            search=CapacitySearch(bounds=(BOUND,)),
+            rungs=(passed,),
+            end=SearchEnd.RESOLVED,
+            passed=4.0,
+            failed=8.0,
         )
-        assert holding(found) == passed
-        assert holding(replace(found, verified=fresh)) == fresh
+        assert largest_holding_load(found) == passed
+        assert largest_holding_load(replace(found, verified=fresh)) == fresh
 
     def test_a_rung_that_answered_nothing_is_not_chosen(self) -> None:
         """Though it holds every bound."""
-        empty = Rung(load=9, judgements=(BOUND.on(answer("latency.p99", 0.01)),))
-        found = holding(Ladder(knob="concurrency", rungs=(rung(2, 190.0, 0.03), empty)))
+        empty = LoadPoint(load=9, judgements=(BOUND.on(answer("latency.p99", 0.01)),))
+        found = largest_holding_load(LoadCurve(knob="concurrency", rungs=(rung(2, 190.0, 0.03), empty)))
         assert found.load == 2
-        assert isinstance(provision(10.0, found, closed=True), Provision)
+        assert isinstance(plan_replicas(10.0, found, closed=True), ReplicaPlan)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.core.load.request_log import COLUMNS, Chosen, Records, none, sample, thinning
+from modeldyno.core.load.request_log import (
+    COLUMNS,
+    FilteredRecords,
+    Records,
+    empty_records,
+    sample_records,
+    sampling_step,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,20 +48,20 @@ def test_what_is_chosen_is_the_same_in_parts_and_in_one() -> None:
     """Choosing, and choosing again among that, counts and gives the same."""
     whole = requests(1000)
     for records in (whole, Cut(whole, 300)):
-        even = Chosen(records=records, holds=lambda part: part.message % 2 == 0)
+        even = FilteredRecords(records=records, holds=lambda part: part.message % 2 == 0)
         both = even.where(lambda part: part.message % 3 == 0)
         assert (len(even), len(both)) == (500, 167)
-        assert sample(both).message.tolist() == list(range(0, 1000, 6))
+        assert sample_records(both).message.tolist() == list(range(0, 1000, 6))
 
 
 def test_what_is_not_too_much_is_given_whole() -> None:
     """In its order, with its pieces, from however many parts; of nothing, nothing."""
     whole = requests(1000, pieces=2)
     for size in (1000, 170):
-        found = sample(Cut(whole, size))
+        found = sample_records(Cut(whole, size))
         assert found.message.tolist() == list(range(1000))
         assert found.pieces == whole.pieces
-    assert len(sample(Cut(none(), 10))) == len(sample(none())) == 0
+    assert len(sample_records(Cut(empty_records(), 10))) == len(sample_records(empty_records())) == 0
 
 
 def test_pieces_are_kept_in_step_with_parts_that_have_none() -> None:
@@ -65,7 +72,7 @@ def test_pieces_are_kept_in_step_with_parts_that_have_none() -> None:
             yield requests(3)
             yield requests(2, pieces=1)
 
-    assert [tuple(each) for each in sample(Mixed()).pieces] == [(), (), (), (0,), (1,)]
+    assert [tuple(each) for each in sample_records(Mixed()).pieces] == [(), (), (), (0,), (1,)]
 
 
 @pytest.mark.parametrize("size", [100_000, 7_000])
@@ -75,8 +82,8 @@ def test_a_sample_is_even_and_has_the_extremes(size: int) -> None:
     whole.end[77_777] += 10**12
     whole.sent[5] -= 10
     records = Cut(whole, size)
-    found = sample(records, most=12_500)
-    assert thinning(records, 12_500) == 8
+    found = sample_records(records, most=12_500)
+    assert sampling_step(records, 12_500) == 8
     assert 12_300 < len(found) < 12_520
     assert (np.diff(found.message) > 0).all()
     latency = (found.end - found.due) / 1e6
@@ -90,7 +97,7 @@ def test_a_sample_is_even_and_has_the_extremes(size: int) -> None:
 def test_streams_are_sampled_by_their_pieces() -> None:
     """Ten pieces each weigh as ten requests."""
     whole = requests(1000, pieces=10)
-    assert thinning(whole, 1000) == 10
-    found = sample(whole, most=1000)
+    assert sampling_step(whole, 1000) == 10
+    found = sample_records(whole, most=1000)
     assert 90 <= len(found) <= 106
     assert all(found.pieces[i] == whole.pieces[n] for i, n in enumerate(found.message))

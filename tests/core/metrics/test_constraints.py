@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeldyno.core.metrics.constraints import Answer, Constraint, Verdict
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.metrics.metric import Query
 from modeldyno.errors import RequestError, RunFailed, UnknownName
 
@@ -272,7 +272,7 @@ class TestSentence:
             ),
             (
                 "load_time < 100ms",
-                observed("load_time", 0.125),
+                observed_number("load_time", 0.125),
                 "load_time < 100 ms: broken (125 ms, seen once)",
             ),
             (
@@ -322,7 +322,7 @@ def test_a_number_that_was_only_seen_is_told_apart_from_a_count() -> None:
     """A count is exact; one load time, or a maximum, has no interval."""
     found = (
         Measurement(metric="parameters", value=3),
-        observed("load_time", 1.0),
+        observed_number("load_time", 1.0),
         Measurement(metric="latency", value=Distribution.of([1.0, 2.0])),
     )
     seen = [Answer.to(Query.parse(q), found).observed for q in ("parameters", "load_time", "latency.max")]

@@ -14,7 +14,7 @@ def codes(found: object) -> list[str]:
 
 def test_a_converged_distribution_raises_no_doubt() -> None:
     """Nothing is said of what is in order."""
-    assert codes(doubt.of_distribution("latency", Distribution.of(STEADY), ["p50"])) == []
+    assert codes(doubt.distribution_doubts("latency", Distribution.of(STEADY), ["p50"])) == []
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_converged_distribution_raises_no_doubt() -> None:
 def test_every_other_reason_to_stop_is_a_doubt(stop: str, code: str) -> None:
     """The doubt names the condition that was not met."""
     found = Distribution.of(STEADY, stop=stop, unmet=("p50 is known to 4 %, not 2 %",))
-    raised = list(doubt.of_distribution("latency", found, []))
+    raised = list(doubt.distribution_doubts("latency", found, []))
 
     assert [code] == codes(raised)
     assert "p50 is known to 4 %" in raised[0].seen
@@ -38,14 +38,14 @@ def test_every_other_reason_to_stop_is_a_doubt(stop: str, code: str) -> None:
 def test_what_was_interrupted_is_not_said_to_have_stopped() -> None:
     """The sentence is one that a person would say."""
     found = Distribution.of(STEADY, stop="interrupted")
-    (raised,) = doubt.of_distribution("latency", found, [])
+    (raised,) = doubt.distribution_doubts("latency", found, [])
 
     assert raised.seen.startswith("latency was interrupted after ")
 
 
 def test_a_requested_percentile_below_its_floor_is_a_doubt() -> None:
     """The doubt says how many samples are missing."""
-    raised = list(doubt.of_distribution("latency", Distribution.of(STEADY), ["p99"]))
+    raised = list(doubt.distribution_doubts("latency", Distribution.of(STEADY), ["p99"]))
 
     assert codes(raised) == ["few-samples"]
     assert "462" in raised[0].seen
@@ -55,8 +55,8 @@ def test_a_call_as_short_as_the_clock_is_a_doubt() -> None:
     """When reading the clock takes more than 1 % of the median, that is said."""
     found = Distribution.of(STEADY, timer_cost=2e-4)
 
-    assert codes(doubt.of_distribution("latency", found, [])) == ["timer-bound"]
-    assert codes(doubt.of_distribution("throughput", found, [])) == []
+    assert codes(doubt.distribution_doubts("latency", found, [])) == ["timer-bound"]
+    assert codes(doubt.distribution_doubts("throughput", found, [])) == []
 
 
 @pytest.mark.parametrize(
@@ -67,16 +67,16 @@ def test_busy_neighbours_and_stolen_time_are_doubts(
     foreign: float, steal: float, expected: list[str]
 ) -> None:
     """Each has its limit."""
-    assert expected == codes(doubt.of_noise(foreign, steal))
+    assert expected == codes(doubt.noise_doubts(foreign, steal))
 
 
 def test_what_other_processes_explain_says_so() -> None:
     """Layers that do not add up are told to wait for a quiet machine; several threads, to become fewer."""
     layers = doubt.Doubt(code="parts-differ", seen="110 %", advice="watch fewer")
-    (noise,) = doubt.of_noise(1.0, 0.0)
+    (noise,) = doubt.noise_doubts(1.0, 0.0)
 
     alone, one, several = (
-        [d.advice for d in doubt.together(found, several=more)]
+        [d.advice for d in doubt.adjust_advice(found, several=more)]
         for found, more in (([layers], True), ([layers, noise], False), ([noise], True))
     )
     assert alone == ["watch fewer"]
@@ -94,7 +94,7 @@ def test_doubts_of_processes_are_told_once() -> None:
         doubt.Doubt(code="few-samples", seen="latency.p99 lacks 3", advice="a"),
     ]
 
-    assert [d.seen for d in doubt.of_pool(found)] == [
+    assert [d.seen for d in doubt.pooled_doubts(found)] == [
         "latency: +3 % (and in 1 more process)",
         "throughput: -2 %",
     ]
@@ -102,14 +102,14 @@ def test_doubts_of_processes_are_told_once() -> None:
 
 def test_a_verdict_on_what_was_only_seen_is_a_doubt() -> None:
     """Numbers without an interval are named."""
-    assert codes(doubt.of_observations([])) == []
-    assert "load_time" in next(iter(doubt.of_observations(["load_time"]))).seen
+    assert codes(doubt.observation_doubts([])) == []
+    assert "load_time" in next(iter(doubt.observation_doubts(["load_time"]))).seen
 
 
 @pytest.mark.parametrize(("latency", "rate", "expected"), [(0.01, 100, []), (0.01, 10, ["inconsistent"])])
 def test_latency_and_rate_must_agree(latency: float, rate: float, expected: list[str]) -> None:
     """Calls one after the other: the time of one times the number in a second is one."""
-    assert codes(doubt.of_rates(latency, rate)) == expected
+    assert codes(doubt.rate_doubts(latency, rate)) == expected
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_latency_and_rate_must_agree(latency: float, rate: float, expected: list
 )
 def test_more_cores_than_given_are_a_doubt(used: float, cores: int, expected: list[str]) -> None:
     """A tenth more is measuring; unknown cores say nothing."""
-    assert codes(doubt.of_pin(used, cores)) == expected
+    assert codes(doubt.pinning_doubts(used, cores)) == expected
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,12 @@ def test_more_cores_than_given_are_a_doubt(used: float, cores: int, expected: li
 )
 def test_few_processes_are_a_doubt(count: int, claimed: bool, expected: list[str]) -> None:
     """One process is doubted when something is claimed of it, two to four always, five never."""
-    assert expected == codes(doubt.of_processes(count, claimed=claimed))
+    assert expected == codes(doubt.process_count_doubts(count, claimed=claimed))
 
 
 def test_a_converted_model_is_not_the_one_that_was_analysed() -> None:
     """What ran is named beside what was counted."""
-    found = doubt.of_conversion("bf16")
+    found = doubt.conversion_doubt("bf16")
 
     assert found.code == "as-stored"
     assert found.seen.endswith("as the model is stored; what ran was bf16")
@@ -145,8 +145,8 @@ def test_a_converted_model_is_not_the_one_that_was_analysed() -> None:
 
 def test_more_threads_than_cores_are_a_doubt() -> None:
     """The most that any knob asks for counts."""
-    assert codes(doubt.of_threads([1, 8], 2)) == ["oversubscribed"]
-    assert codes(doubt.of_threads([], 2)) == []
+    assert codes(doubt.thread_doubts([1, 8], 2)) == ["oversubscribed"]
+    assert codes(doubt.thread_doubts([], 2)) == []
 
 
 def test_every_doubt_that_is_raised_has_a_sentence() -> None:

@@ -9,7 +9,7 @@ from modeldyno.core.metrics.measurement import (
     Distribution,
     Interval,
     Measurement,
-    observed,
+    observed_number,
     pack,
     pool_measurements,
 )
@@ -111,7 +111,7 @@ def test_pooling_keeps_processes_apart_and_the_weaker_stop() -> None:
 
 def test_observed_numbers_are_averaged_with_the_range_of_processes() -> None:
     """Two load times give their mean and the interval between them."""
-    merged = pool_measurements([[observed("load_time", 1.0)], [observed("load_time", 3.0)]])
+    merged = pool_measurements([[observed_number("load_time", 1.0)], [observed_number("load_time", 3.0)]])
 
     assert (2.0, Interval(low=1.0, high=3.0), (1.0, 3.0)) == (
         merged[0].value,
@@ -129,8 +129,8 @@ def test_counts_are_not_averaged() -> None:
 
 def test_distributions_are_pooled_by_metric_and_scope() -> None:
     """Each metric and scope is its own pool, in the order of the first process."""
-    first = [Measurement(metric="latency", value=Distribution.of([1.0])), observed("steal", 0.0)]
-    second = [observed("steal", 0.2), Measurement(metric="latency", value=Distribution.of([2.0]))]
+    first = [Measurement(metric="latency", value=Distribution.of([1.0])), observed_number("steal", 0.0)]
+    second = [observed_number("steal", 0.2), Measurement(metric="latency", value=Distribution.of([2.0]))]
     merged = pool_measurements([first, second])
 
     assert [m.metric for m in merged] == ["latency", "steal"]
@@ -141,4 +141,4 @@ def test_distributions_are_pooled_by_metric_and_scope() -> None:
 
 def test_a_measurement_knows_its_row() -> None:
     """Unit and direction come from the table of metrics."""
-    assert observed("load_time", 1.0).row.unit == "s"
+    assert observed_number("load_time", 1.0).row.unit == "s"

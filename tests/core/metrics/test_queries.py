@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.metrics.queries import format_main_figures, list_numbers
 
 
@@ -16,9 +16,9 @@ def test_a_percentile_that_is_no_claim_is_listed_as_raw() -> None:
 
 def test_a_statistic_that_another_tool_told_is_listed_under_its_name() -> None:
     """It is a claim where at least as many requests were answered as the percentile takes."""
-    told = (observed("latency", 0.5, scope="p99"), observed("latency", 0.4, scope="mean"))
-    few = list_numbers((*told, observed("requests", 10, scope="ok")))
-    many = list_numbers((*told, observed("requests", 1000, scope="ok")))
+    told = (observed_number("latency", 0.5, scope="p99"), observed_number("latency", 0.4, scope="mean"))
+    few = list_numbers((*told, observed_number("requests", 10, scope="ok")))
+    many = list_numbers((*told, observed_number("requests", 1000, scope="ok")))
 
     assert [str(query) for query, _ in few][:2] == ["latency.p99.raw", "latency.mean"]
     assert [str(query) for query, _ in many][:2] == ["latency.p99", "latency.mean"]
@@ -26,9 +26,12 @@ def test_a_statistic_that_another_tool_told_is_listed_under_its_name() -> None:
 
 def test_the_main_figures_come_first() -> None:
     """Those that everybody asks for in their order, whatever was measured before; else the first few."""
-    macs, rate = observed("macs", 2e6), observed("throughput", 100.0)
+    macs, rate = observed_number("macs", 2e6), observed_number("throughput", 100.0)
 
-    assert format_main_figures([observed("steal", 0.0), macs, rate]) == ("throughput 100/s", "macs 2.00 M")
-    assert format_main_figures([observed("steal", 0.5)]) == ("steal 0.500 cores",)
-    assert format_main_figures([observed("calls", 3, scope="load")]) == ("calls@load 3",)
+    assert format_main_figures([observed_number("steal", 0.0), macs, rate]) == (
+        "throughput 100/s",
+        "macs 2.00 M",
+    )
+    assert format_main_figures([observed_number("steal", 0.5)]) == ("steal 0.500 cores",)
+    assert format_main_figures([observed_number("calls", 3, scope="load")]) == ("calls@load 3",)
     assert format_main_figures([]) == ()

@@ -11,7 +11,7 @@ import pytest
 
 from modeldyno.core.metrics import stop_rule
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.stop_rule import Paced, Progress, Stop, pace
+from modeldyno.core.metrics.stop_rule import MeasurementProgress, Stop, StopRuleResult, measure_until_stable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +49,8 @@ def noisy(call: float, sigma: float = 0.02, seed: int = 0) -> Callable[[int, flo
     return lambda _i, _t: call * math.exp(sigma * rng.standard_normal())
 
 
-def paced(model: Model, **settings: object) -> Paced:
-    return pace(model.draw, plan=Plan(**settings), clock=model.clock)  # type: ignore[arg-type]
+def paced(model: Model, **settings: object) -> StopRuleResult:
+    return measure_until_stable(model.draw, plan=Plan(**settings), clock=model.clock)  # type: ignore[arg-type]
 
 
 def test_a_steady_model_converges() -> None:
@@ -225,8 +225,8 @@ def test_limits_that_meet_the_plan_are_convergence() -> None:
 def test_an_interrupted_run_gives_what_there_is(after: int, phase: str) -> None:
     """An interruption is heeded after the chunk, and the samples so far come back."""
     model = Model(duration=noisy(0.02, sigma=0.3))
-    seen: list[Progress] = []
-    found = pace(
+    seen: list[MeasurementProgress] = []
+    found = measure_until_stable(
         model.draw,
         plan=Plan(),
         clock=model.clock,
@@ -305,7 +305,7 @@ def test_a_median_of_zero_has_no_relative_width() -> None:
 def test_samples_may_be_means_of_blocks() -> None:
     """The rule goes by its clock: a sample may stand for many calls made back to back."""
     model = Model(duration=noisy(0.02))
-    found = pace(lambda n: model.draw(n) / 1000, plan=Plan(), clock=model.clock)
+    found = measure_until_stable(lambda n: model.draw(n) / 1000, plan=Plan(), clock=model.clock)
     assert found.stop is Stop.CONVERGED
     assert found.samples.size == pytest.approx(50, abs=8)
     assert found.warmup_time == pytest.approx(0.02 * found.warmup_runs, rel=0.05)
@@ -320,7 +320,7 @@ def test_phases_go_on_until_their_end_is_agreed() -> None:
         return asked.count(phase) > 2
 
     alone, model = paced(Model(duration=noisy(0.01))), Model(duration=noisy(0.01))
-    found = pace(model.draw, plan=Plan(), clock=model.clock, agreed=agreed)
+    found = measure_until_stable(model.draw, plan=Plan(), clock=model.clock, agreed=agreed)
     assert asked == ["warm-up"] * 3 + ["steady"] * 3
     assert found.stop is Stop.CONVERGED
     assert found.settled
@@ -332,7 +332,7 @@ def test_a_noise_floor_is_agreed_upon_too() -> None:
     """Or one side would end where the other goes on; the time limit holds for both."""
     rng = np.random.default_rng(3)
     model = Model(duration=lambda _i, _t: 0.01 * rng.integers(1, 3))
-    found = pace(
+    found = measure_until_stable(
         model.draw, plan=Plan(max_time=200.0), clock=model.clock, agreed=lambda phase: phase == "warm-up"
     )
     assert found.stop is Stop.TIME_LIMIT
@@ -342,7 +342,9 @@ def test_a_noise_floor_is_agreed_upon_too() -> None:
 def test_sides_that_are_compared_do_not_begin_anew() -> None:
     """What makes one drift makes the others drift, and they would no longer cover the same time."""
     model = Model(duration=lambda _i, t: 0.01 if t < 3 else 0.012)
-    found = pace(model.draw, plan=Plan(min_time=6.0), clock=model.clock, agreed=lambda _phase: True)
+    found = measure_until_stable(
+        model.draw, plan=Plan(min_time=6.0), clock=model.clock, agreed=lambda _phase: True
+    )
     assert found.drift is not None
     assert found.samples[0] == pytest.approx(0.01)
 
@@ -350,8 +352,8 @@ def test_sides_that_are_compared_do_not_begin_anew() -> None:
 def test_progress_is_told_with_an_estimate() -> None:
     """Whoever watches hears of each chunk, and after the first check how long it will take."""
     model = Model(duration=noisy(0.01, sigma=0.3))
-    seen: list[Progress] = []
-    pace(model.draw, plan=Plan(), clock=model.clock, watch=seen.append)
+    seen: list[MeasurementProgress] = []
+    measure_until_stable(model.draw, plan=Plan(), clock=model.clock, watch=seen.append)
     assert len(seen) == len(model.chunks) + 1  # and of the beginning of the steady phase
     assert seen[0].phase == "warm-up"
     assert seen[0].remaining is seen[0].value is seen[0].half_width is None
@@ -368,7 +370,7 @@ def test_the_steady_phase_is_told_before_its_first_call() -> None:
     """Whoever counts calls of the steady phase hears of it when none of them has been made."""
     model = Model(duration=noisy(0.01))
     made: list[int] = []
-    pace(
+    measure_until_stable(
         model.draw,
         plan=Plan(),
         clock=model.clock,
@@ -386,7 +388,7 @@ def test_where_nothing_more_comes_what_came_is_given(given: int) -> None:
     def draw(n: int) -> Samples:
         return model.draw(min(n, given - sum(model.chunks)))
 
-    found = pace(draw, plan=Plan(), clock=model.clock)
+    found = measure_until_stable(draw, plan=Plan(), clock=model.clock)
     assert found.stop is Stop.INTERRUPTED
     assert found.warmup_runs + found.samples.size == given
     assert found.samples.size > 0
@@ -396,7 +398,7 @@ def test_a_steady_phase_in_which_nothing_comes_is_the_later_half_of_the_warm_up(
     """There is always a sample to tell of."""
     model = Model(duration=noisy(0.01))
     warm = paced(Model(duration=noisy(0.01))).warmup_runs
-    found = pace(
+    found = measure_until_stable(
         lambda n: model.draw(n) if sum(model.chunks) < warm else np.empty(0), plan=Plan(), clock=model.clock
     )
     assert (found.warmup_runs, found.samples.size) == (warm // 2, warm - warm // 2)
@@ -404,7 +406,7 @@ def test_a_steady_phase_in_which_nothing_comes_is_the_later_half_of_the_warm_up(
 
 def test_nobody_need_watch_or_interrupt() -> None:
     """The defaults neither interrupt nor do anything with progress."""
-    assert not stop_rule.never()
+    assert not stop_rule.never_interrupted()
 
 
 @pytest.mark.parametrize(
@@ -457,7 +459,7 @@ def test_the_assessment_of_many_samples_is_set_aside() -> None:
     """Before the first call, and wherever so many samples are assessed that their memory would show."""
     model = Model(duration=noisy(1e-5, sigma=0.5))
     aside = Aside(model)
-    found = pace(model.draw, plan=Plan(precision=0.001), clock=model.clock, aside=aside)
+    found = measure_until_stable(model.draw, plan=Plan(precision=0.001), clock=model.clock, aside=aside)
 
     assert aside.after[0] == 0
     assert len(aside.after) > 2
@@ -469,6 +471,6 @@ def test_few_samples_are_assessed_where_they_are() -> None:
     """A slow model is not disturbed: its samples take no memory that shows."""
     model = Model(duration=noisy(0.01))
     aside = Aside(model)
-    pace(model.draw, plan=Plan(), clock=model.clock, aside=aside)
+    measure_until_stable(model.draw, plan=Plan(), clock=model.clock, aside=aside)
 
     assert aside.after == [0]

@@ -1,7 +1,7 @@
 """Known truth in virtual time: rule 20 of MEASURING.md, on the stop rule that the probes run.
 
 Calls take about 10 ms of a clock that only the calls move. Every run is drawn afresh, warmed up and
-stopped by `pace` under PLAN, and then asked for its intervals. The bounds are those of MEASURING.md.
+stopped by `measure_until_stable` under PLAN, and then asked for its intervals. The bounds are those of MEASURING.md.
 The slow tests hold 10,000 runs to them exactly; the others make RUNS runs, and allow beyond the
 bounds what the binomial error of so few explains: SLACK standard errors, 5.5 points at 94 %.
 """
@@ -20,7 +20,7 @@ from scipy.stats import norm
 
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import fraction_of
-from modeldyno.core.metrics.stop_rule import Paced, pace
+from modeldyno.core.metrics.stop_rule import StopRuleResult, measure_until_stable
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.statistics import Samples
 
@@ -151,7 +151,7 @@ def simulated(source: Source, runs: int, tails: tuple[str, ...]) -> Tally:
     for made in range(0, runs, 200):
         for durations in source.draw(rng, min(200, runs - made)):
             time = VirtualTime(durations=durations)
-            paced = pace(time.draw, plan=plan, clock=time.clock)
+            paced = measure_until_stable(time.draw, plan=plan, clock=time.clock)
             drifts += paced.drift is not None or not paced.settled
             medians.append(statistics.quantile(paced.samples, 0.5))
             low, high = statistics.mean_interval(paced.samples)
@@ -239,14 +239,14 @@ WARMING = (
 )
 
 
-def paced_runs(source: Drifting, runs: int) -> list[Paced]:
+def paced_runs(source: Drifting, runs: int) -> list[StopRuleResult]:
     rng = np.random.default_rng(21)
     found = []
     for _ in range(runs):
         moment = rng.uniform(*source.moments)
         durations = CALL * np.exp(source.sigma * rng.standard_normal(LENGTH + 1000))
         time = VirtualTime(durations=durations, level=lambda t, at=moment: source.level(t, at))  # type: ignore[misc]
-        found.append(pace(time.draw, plan=PLAN, clock=time.clock))
+        found.append(measure_until_stable(time.draw, plan=PLAN, clock=time.clock))
     return found
 
 

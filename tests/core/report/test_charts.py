@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from modeldyno.core.report.charts import Bins, Node, Plot, Rule, Scale, Series
+from modeldyno.core.report.charts import AxisScale, Bins, Plot, ReferenceLine, Series, TreeNode
 
 
 def test_a_picture_is_printable() -> None:
     """The words of a picture are clean, alone and in rows of them; its numbers are what they were."""
     series = Series(name="a\nb", x=(0.0, 1.0), y=(3.0, 4.0), labels=("one\x07", "\x1b[2Jtwo"))
-    scale = Scale(label="x\ty", categories=("\u202ea", "b\x00"))
-    made = Plot(title="\x1b[1mt", x=scale, y=Scale(label="y"), series=(series,))
+    scale = AxisScale(label="x\ty", categories=("\u202ea", "b\x00"))
+    made = Plot(title="\x1b[1mt", x=scale, y=AxisScale(label="y"), series=(series,))
 
     assert (made.title, series.name, series.labels) == ("t", "a b", ("one", "two"))
     assert (scale.label, scale.categories) == ("x y", ("a", "b"))
@@ -16,10 +16,10 @@ def test_a_picture_is_printable() -> None:
 
 def test_a_histogram_is_printable() -> None:
     """Marks and titles of a histogram are clean."""
-    mark = Rule(name="p50\x07", at=0.5, vertical=True)
+    mark = ReferenceLine(name="p50\x07", at=0.5, vertical=True)
     made = Bins(
         title="a\nb",
-        scale=Scale(label="x", unit="s"),
+        scale=AxisScale(label="x", unit="s"),
         edges=(0.0, 1.0),
         counts=(3.0,),
         counted="c\x00",
@@ -31,6 +31,6 @@ def test_a_histogram_is_printable() -> None:
 
 def test_parts_of_a_tree_are_printable() -> None:
     """Each node of a tree has a clean name."""
-    root = Node(name="a\nb", value=2.0, children=(Node(name="\x1b[1mc", value=1.0, detail="d\x07"),))
+    root = TreeNode(name="a\nb", value=2.0, children=(TreeNode(name="\x1b[1mc", value=1.0, detail="d\x07"),))
 
     assert (root.name, root.children[0].name, root.children[0].detail) == ("a b", "c", "d")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.core.metrics.constraints import Constraint, Verdict
-from modeldyno.core.metrics.doubt import Doubt, of_noise
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.doubt import Doubt, noise_doubts
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import (
     Artifact,
@@ -29,8 +29,8 @@ from modeldyno.core.result.result import (
     fold,
     merge,
 )
-from modeldyno.core.result.static_data import Outline
-from modeldyno.core.result.trace_data import Activity
+from modeldyno.core.result.static_data import StaticReport
+from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.documents import display
@@ -53,7 +53,7 @@ def latency(*samples: float) -> Measurement:
 
 def test_fewer_threads_are_advised_unless_one_was_asked_for() -> None:
     """Nobody knows how many a model runs by default; one cannot become fewer."""
-    (noise,) = of_noise(1.0, 0.0)
+    (noise,) = noise_doubts(1.0, 0.0)
 
     def advice(**config: int | bool) -> str:
         job = replace(EMPTY.job, config=dict(config))
@@ -144,7 +144,7 @@ def test_a_percentile_that_the_pool_certifies_is_not_doubted() -> None:
 
 def test_processes_without_a_latency_are_merged_too() -> None:
     """A run of other probes pools what it has."""
-    one = replace(EMPTY, measurements=(observed("load_time", 1.0),))
+    one = replace(EMPTY, measurements=(observed_number("load_time", 1.0),))
 
     assert merge([one, one])["load_time"] == 1.0
 
@@ -159,7 +159,7 @@ def test_what_a_failed_run_lacks_is_told_with_its_failure() -> None:
 
 def test_a_result_is_short_where_it_is_printed() -> None:
     """Neither a Result nor a Distribution spills its samples into a terminal."""
-    result = replace(EMPTY, measurements=(latency(1.0, 2.0, 3.0), observed("steal", 0.0, scope="x")))
+    result = replace(EMPTY, measurements=(latency(1.0, 2.0, 3.0), observed_number("steal", 0.0, scope="x")))
 
     assert repr(result) == "<Result 0123456789ab of onnx:m.onnx: latency.p50.raw 2.00 s>"
     assert repr(EMPTY) == "<Result 0123456789ab of onnx:m.onnx: nothing measured>"
@@ -174,7 +174,7 @@ def test_a_result_is_short_where_it_is_printed() -> None:
 
 def test_a_result_answers_queries() -> None:
     """Brackets give the number, or None where it is not certified."""
-    result = replace(EMPTY, measurements=(latency(*[1.0, 2.0, 3.0] * 10), observed("load_time", 0.5)))
+    result = replace(EMPTY, measurements=(latency(*[1.0, 2.0, 3.0] * 10), observed_number("load_time", 0.5)))
 
     assert (result["latency.p50"], result["load_time"]) == (2.0, 0.5)
     with pytest.warns(UncertifiedWarning, match=r"latency.p99 is None: p99 is not certified: .* are missing"):
@@ -185,7 +185,9 @@ def test_a_result_answers_queries() -> None:
 
 def test_a_result_lists_what_it_answers() -> None:
     """Its keys are queries, each of which brackets answer with a number; what was not measured is not in."""
-    result = replace(EMPTY, measurements=(latency(*[1.0, 2.0] * 40), observed("macs", 7, scope="conv.1")))
+    result = replace(
+        EMPTY, measurements=(latency(*[1.0, 2.0] * 40), observed_number("macs", 7, scope="conv.1"))
+    )
 
     assert {"latency.p50", "latency.p99.raw", "macs@conv.1"} <= set(result)
     assert {key: result[key] for key in result.keys()} == result.to_dict()  # noqa: SIM118 - no mapping
@@ -198,7 +200,7 @@ def test_a_result_lists_what_it_answers() -> None:
 
 def test_a_result_judges_a_bound() -> None:
     """Text or a Constraint; the verdict is by the interval."""
-    result = replace(EMPTY, measurements=(observed("load_time", 0.5),))
+    result = replace(EMPTY, measurements=(observed_number("load_time", 0.5),))
 
     assert result.judge("load_time <= 1s").verdict is Verdict.HELD
     assert result.judge(Constraint.parse("load_time <= 100ms")).verdict is Verdict.BROKEN
@@ -239,7 +241,7 @@ def test_a_result_shows_itself_in_other_forms(
 
 def test_what_probes_saw_and_wrote_is_gathered() -> None:
     """The outline of a model, what a second pass saw, and files."""
-    outline, seen = Outline(sizes={"batch": 2}), Activity(held_in="fc")
+    outline, seen = StaticReport(sizes={"batch": 2}), TraceReport(held_in="fc")
     file = Artifact(name="trace", path="trace.json", digest="sha256:" + "00" * 32)
     events = (Outlined(outline=outline), Watched(activity=seen), Kept(artifact=file), Ended())
     found = fold(a_small_result(), events)

@@ -5,8 +5,8 @@ import pytest
 from modeldyno.core.spec.input_spec import (
     DEFAULT_LENGTH,
     InputSpec,
-    concrete,
-    dimensions,
+    bind_dimensions,
+    concrete_shape,
     parse_input,
     write_option,
 )
@@ -59,7 +59,7 @@ def test_a_wrong_input_is_refused_with_what_is_wrong(text: str, says: str) -> No
 
 def test_a_batch_is_one_and_a_sequence_has_the_default_length_when_nobody_says() -> None:
     """Free dimensions that mean something get a default."""
-    assert dimensions((IDS,), (), None) == {"batch": 1, "seq": DEFAULT_LENGTH}
+    assert bind_dimensions((IDS,), (), None) == {"batch": 1, "seq": DEFAULT_LENGTH}
 
 
 @pytest.mark.parametrize(
@@ -69,58 +69,63 @@ def test_words_of_a_text_are_no_dimension(low: float | None, says: str) -> None:
     """Who writes them as one is told how to ask for them, where texts have several."""
     prompt = InputSpec(name="prompt", shape=("batch",), dtype="string", low=low, high=low)
     with pytest.raises(RequestError, match=says):
-        dimensions((prompt,), (parse_input("prompt=1x8"),), None)
+        bind_dimensions((prompt,), (parse_input("prompt=1x8"),), None)
 
 
 def test_the_knob_binds_the_batch() -> None:
     """batch_size is the dimension batch."""
-    assert dimensions((IDS,), (), 8)["batch"] == 8
+    assert bind_dimensions((IDS,), (), 8)["batch"] == 8
 
 
 def test_a_shape_binds_what_stands_in_its_places() -> None:
     """An explicit shape gives the free dimensions their numbers, names stay free."""
-    bound = dimensions((IDS,), (parse_input("input_ids=batchx64"),), 4)
+    bound = bind_dimensions((IDS,), (parse_input("input_ids=batchx64"),), 4)
 
-    assert concrete(IDS, bound) == (4, 64)
+    assert concrete_shape(IDS, bound) == (4, 64)
 
 
 def test_other_lengths_follow_the_sequence() -> None:
     """A second length that nobody gave equals the first."""
     other = InputSpec(name="mask", shape=("batch", "mask_len"))
 
-    assert dimensions((IDS, other), (parse_input("input_ids=2x16"),), None)["mask_len"] == 16
+    assert bind_dimensions((IDS, other), (parse_input("input_ids=2x16"),), None)["mask_len"] == 16
 
 
 def test_a_request_without_a_name_speaks_of_every_input() -> None:
     """The only input need not be named."""
-    assert dimensions((IDS,), (parse_input("2x16"),), None) == {"batch": 2, "seq": 16}
+    assert bind_dimensions((IDS,), (parse_input("2x16"),), None) == {"batch": 2, "seq": 16}
 
 
 def test_a_request_for_another_input_binds_nothing() -> None:
     """A shape belongs to the input that it names."""
-    assert dimensions((IDS,), (InputSpec(name="other", shape=(9, 9)),), None)["batch"] == 1
+    assert bind_dimensions((IDS,), (InputSpec(name="other", shape=(9, 9)),), None)["batch"] == 1
 
 
 def test_the_knob_and_a_shape_must_agree() -> None:
     """A batch given twice with two numbers is refused."""
     with pytest.raises(RequestError, match="contradicts batch=8"):
-        dimensions((IDS,), (parse_input("4x128"),), 8)
+        bind_dimensions((IDS,), (parse_input("4x128"),), 8)
 
 
 def test_two_dimensions_of_one_name_are_one_size() -> None:
     """A shape that gives one name two sizes is refused, and says which; the last one does not win."""
     square = InputSpec(name="x", shape=("batch", 3, "d", "d"))
 
-    assert concrete(square, dimensions((square,), (parse_input("1x3x48x48"),), None)) == (1, 3, 48, 48)
+    assert concrete_shape(square, bind_dimensions((square,), (parse_input("1x3x48x48"),), None)) == (
+        1,
+        3,
+        48,
+        48,
+    )
     with pytest.raises(RequestError, match=r"192 in 1x3x48x192 contradicts d=48: .* one size"):
-        dimensions((square,), (parse_input("1x3x48x192"),), None)
+        bind_dimensions((square,), (parse_input("1x3x48x192"),), None)
 
 
 def test_a_shape_may_repeat_what_is_fixed() -> None:
     """Writing the whole shape of an image is no contradiction."""
-    bound = dimensions((IMAGE,), (parse_input("image=2x3x8x9"),), None)
+    bound = bind_dimensions((IMAGE,), (parse_input("image=2x3x8x9"),), None)
 
-    assert concrete(IMAGE, bound) == (2, 3, 8, 9)
+    assert concrete_shape(IMAGE, bound) == (2, 3, 8, 9)
 
 
 @pytest.mark.parametrize(
@@ -137,36 +142,36 @@ def test_a_length_that_nobody_gave_keeps_to_its_limit(
     """What somebody asks for is not cut; what nobody asks for fits the model."""
     decoder = InputSpec(name="decoder_input_ids", shape=("batch", "decoder_seq"), dtype="int64")
 
-    assert dimensions((IDS, decoder), given, None, limits={"seq": 24, "decoder_seq": 12}) == bound
+    assert bind_dimensions((IDS, decoder), given, None, limits={"seq": 24, "decoder_seq": 12}) == bound
 
 
 def test_a_fixed_dimension_stays() -> None:
     """A shape cannot change what the model fixed."""
     with pytest.raises(RequestError, match=r"\[batch, 3, height, width\]: 4 in 1x4x8x8 contradicts 3,"):
-        dimensions((IMAGE,), (parse_input("image=1x4x8x8"),), None)
+        bind_dimensions((IMAGE,), (parse_input("image=1x4x8x8"),), None)
 
 
 def test_a_name_that_is_no_dimension_is_refused() -> None:
     """A misspelt dimension does not vanish."""
     with pytest.raises(RequestError, match=r"has no dimension 'batcj'; it is \[batch, seq\]"):
-        dimensions((IDS,), (parse_input("input_ids=batcj,12"),), None)
+        bind_dimensions((IDS,), (parse_input("input_ids=batcj,12"),), None)
 
 
 def test_a_rank_that_differs_is_refused() -> None:
     """A shape has as many dimensions as the input."""
     with pytest.raises(RequestError, match=r"has 2 dimensions \[batch, seq\], not 4"):
-        dimensions((IDS,), (parse_input("input_ids=4"),), None)
+        bind_dimensions((IDS,), (parse_input("input_ids=4"),), None)
 
 
 def test_a_dimension_without_meaning_must_be_given() -> None:
     """A free height is asked for, with an example to type."""
     with pytest.raises(RequestError, match="--input image=1x3x1x1"):
-        dimensions((IMAGE,), (), None)
+        bind_dimensions((IMAGE,), (), None)
 
 
 def test_an_input_without_a_shape_is_a_scalar() -> None:
     """Nothing is bound for an input whose shape nobody knows."""
-    assert concrete(InputSpec(name="x"), {}) == ()
+    assert concrete_shape(InputSpec(name="x"), {}) == ()
 
 
 def test_all_that_is_missing_is_said_at_once() -> None:
@@ -174,7 +179,7 @@ def test_all_that_is_missing_is_said_at_once() -> None:
     other = InputSpec(name="boxes", shape=("batch", "boxes", 4))
 
     with pytest.raises(RequestError) as error:
-        dimensions((IMAGE, other), (parse_input("image=2x3x32x32"),), None)
+        bind_dimensions((IMAGE, other), (parse_input("image=2x3x32x32"),), None)
     assert str(error.value) == (
         "Sizes are missing: boxes of the input 'boxes' [batch, boxes, 4]; "
         "give it, such as --input boxes=2x1x4."
@@ -182,16 +187,16 @@ def test_all_that_is_missing_is_said_at_once() -> None:
     with pytest.raises(
         RequestError, match=r"height, width, boxes of the inputs 'image' .* and 'boxes' .* give them"
     ):
-        dimensions((IMAGE, other), (), None)
+        bind_dimensions((IMAGE, other), (), None)
 
 
 def test_what_was_assumed_binds_what_nobody_gave() -> None:
     """An assumed size stands for one that is missing or usual, never for one that was given."""
     assumed = {"height": 320, "width": 640, "seq": 64}
 
-    assert dimensions((IMAGE, IDS), (), None, {}, {}, assumed) == {"batch": 1, **assumed}
-    bound = dimensions((IMAGE,), (parse_input("1x3x8x8"),), None, {}, {}, assumed)
-    assert concrete(IMAGE, bound) == (1, 3, 8, 8)
+    assert bind_dimensions((IMAGE, IDS), (), None, {}, {}, assumed) == {"batch": 1, **assumed}
+    bound = bind_dimensions((IMAGE,), (parse_input("1x3x8x8"),), None, {}, {}, assumed)
+    assert concrete_shape(IMAGE, bound) == (1, 3, 8, 8)
 
 
 def test_an_option_gives_an_input_its_sizes() -> None:

@@ -8,15 +8,15 @@ import pytest
 
 from modeldyno.core.metrics.doubt import CODES, Doubt
 from modeldyno.core.metrics.measurement import Interval, Measurement
-from modeldyno.core.result.static_data import Outline
+from modeldyno.core.result.static_data import StaticReport
 from modeldyno.core.spec.devices import DEVICES, Device
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.static import analysis
-from modeldyno.core.static.analysis import Analysed, analyse
+from modeldyno.core.static.analysis import AnalysedGraph, analyse_model
 from modeldyno.core.static.flops import Count, Formula
 from modeldyno.core.static.graph import Graph, Op, Phase, Role, Routing, Storage, Tensor
-from modeldyno.core.static.other_sizes import Elsewhere, Traces
-from modeldyno.core.static.totals import totals
+from modeldyno.core.static.other_sizes import SizeExtrapolator, TraceCache
+from modeldyno.core.static.totals import sum_totals
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -67,15 +67,15 @@ def found(*parts: object) -> dict[str, Measurement]:
     return {f"{m.metric}@{m.scope}".rstrip("@"): m for m in parts if isinstance(m, Measurement)}
 
 
-def outline(*parts: object) -> Outline:
+def outline(*parts: object) -> StaticReport:
     """Give the one outline."""
-    (only,) = (part for part in parts if isinstance(part, Outline))
+    (only,) = (part for part in parts if isinstance(part, StaticReport))
     return only
 
 
 def test_totals_are_those_of_the_operators() -> None:
     """MACs, operations and bytes add up over the operators."""
-    numbers = found(*analyse(network, Inspection(), FORMULAS))
+    numbers = found(*analyse_model(network, Inspection(), FORMULAS))
 
     assert numbers["macs"].value == 4 * 3 * 5 + 4 * 5 * 2
     assert numbers["causal_macs"].value == 100 - 4
@@ -96,7 +96,7 @@ def test_modules_have_their_share_with_their_children() -> None:
 
     That is not its own peak: b holds 32 bytes later, and nothing then.
     """
-    numbers = found(*analyse(network, Inspection(modules=True), FORMULAS))
+    numbers = found(*analyse_model(network, Inspection(modules=True), FORMULAS))
 
     assert numbers["macs@a"].value == 60
     assert numbers["macs@b"].value == numbers["macs@b.c"].value == 40
@@ -107,7 +107,7 @@ def test_modules_have_their_share_with_their_children() -> None:
 
 def test_an_operator_without_a_formula_is_bounded_listed_and_doubted() -> None:
     """It is no zero: the MACs get an interval, the outline its shapes, and a doubt says so."""
-    parts = list(analyse(network, Inspection(), {"t.relu": FORMULAS["t.relu"]}))
+    parts = list(analyse_model(network, Inspection(), {"t.relu": FORMULAS["t.relu"]}))
     numbers, rows = found(*parts), outline(*parts).operators
     (doubt,) = (part for part in parts if isinstance(part, Doubt))
 
@@ -134,7 +134,9 @@ def test_an_operator_of_unknown_shape_is_bounded_by_nothing() -> None:
     graph = network({})
     lost = replace(graph.ops[1], kind="t.mm", arguments={}, outputs=(), sized=False)
     parts = list(
-        analyse(lambda _: replace(graph, ops=(graph.ops[0], lost, graph.ops[2])), Inspection(), FORMULAS)
+        analyse_model(
+            lambda _: replace(graph, ops=(graph.ops[0], lost, graph.ops[2])), Inspection(), FORMULAS
+        )
     )
     numbers, rows = found(*parts), outline(*parts).operators
     (doubt,) = (part for part in parts if isinstance(part, Doubt))
@@ -154,7 +156,7 @@ def test_many_kinds_without_a_formula_are_cut_short() -> None:
     ops = tuple(replace(network({}).ops[0], kind=f"t.{i}") for i in range(4))
     (doubt,) = (
         part
-        for part in analyse(lambda _: network({}, ops=ops), Inspection(), FORMULAS)
+        for part in analyse_model(lambda _: network({}, ops=ops), Inspection(), FORMULAS)
         if isinstance(part, Doubt)
     )
     assert "(t.0, t.1, t.2, ...)" in doubt.seen
@@ -162,7 +164,9 @@ def test_many_kinds_without_a_formula_are_cut_short() -> None:
 
 def test_assumptions_are_told() -> None:
     """What was taken for granted is in the outline, and a doubt."""
-    parts = list(analyse(lambda _: network({}, assumptions=("a choice is even",)), Inspection(), FORMULAS))
+    parts = list(
+        analyse_model(lambda _: network({}, assumptions=("a choice is even",)), Inspection(), FORMULAS)
+    )
 
     assert outline(*parts).assumptions == ("a choice is even",)
     assert [part.code for part in parts if isinstance(part, Doubt)] == ["assumed-branch"]
@@ -170,7 +174,7 @@ def test_assumptions_are_told() -> None:
 
 def test_the_outline_tells_what_is_at_the_peak() -> None:
     """The peak has an operator, a module, and what lies in memory by module and role."""
-    top = outline(*analyse(network, Inspection(), FORMULAS))
+    top = outline(*analyse_model(network, Inspection(), FORMULAS))
 
     assert (top.peak_operator, top.peak_scope) == ("t.relu", "")
     assert {(part.scope, part.role): part.bytes for part in top.peak}["a", "activation"] == 80
@@ -181,7 +185,7 @@ def test_the_outline_tells_what_is_at_the_peak() -> None:
 def test_a_graph_without_operators_has_no_peak_operator() -> None:
     """A network that does nothing holds its weights."""
     empty = Graph(ops=(), storages=(Storage(8, Role.WEIGHT, -1),), modules={"": "Net"})
-    parts = list(analyse(lambda _: empty, Inspection(), FORMULAS))
+    parts = list(analyse_model(lambda _: empty, Inspection(), FORMULAS))
     numbers, top = found(*parts), outline(*parts)
 
     assert numbers["memory_peak"].value == 8
@@ -198,7 +202,7 @@ def test_training_has_phases_and_gradients() -> None:
         held = (Storage(60, Role.GRADIENT, 2, None, "a"), Storage(120, Role.STATE, -1, None, "a"))
         return replace(graph, ops=(*graph.ops[:2], back), storages=(*graph.storages, *held))
 
-    numbers = found(*analyse(step, Inspection(mode=Mode.TRAIN), FORMULAS))
+    numbers = found(*analyse_model(step, Inspection(mode=Mode.TRAIN), FORMULAS))
 
     assert numbers["gradient_bytes"].value == 60
     assert numbers["optimizer_bytes"].value == 120
@@ -213,7 +217,14 @@ def test_a_training_step_decodes_no_token() -> None:
     back = replace(graph, ops=(*graph.ops, replace(graph.ops[2], phase=Phase.BACKWARD)))
 
     for step, bounded in ((graph, True), (back, False)):
-        numbers = found(*analyse(lambda _, g=step: g, Inspection(), FORMULAS, lambda _: (DEVICES["a100"],)))  # type: ignore[misc]
+        numbers = found(
+            *analyse_model(
+                lambda _, g=step: g,  # type: ignore[misc]
+                Inspection(),
+                FORMULAS,
+                lambda _: (DEVICES["a100"],),
+            )
+        )
         assert ("decode_latency@a100" in numbers) is bounded
         assert "roofline_latency@a100" in numbers
 
@@ -227,15 +238,15 @@ def test_experts_have_a_dense_total(router: str) -> None:
     modules = {"": "Net", "a": "Linear", "gate": "Router", "experts": "Experts"}
     routed = replace(graph, ops=ops, modules=modules, routings=(Routing(scope=prefix, experts=8, chosen=2),))
 
-    assert analysis.dense_macs(Analysed.of(routed, FORMULAS)) == 60 + 4 * 40
-    assert found(*analyse(lambda _: routed, Inspection(), FORMULAS))["dense_macs"].value == 220
+    assert analysis.dense_macs(AnalysedGraph.of(routed, FORMULAS)) == 60 + 4 * 40
+    assert found(*analyse_model(lambda _: routed, Inspection(), FORMULAS))["dense_macs"].value == 220
 
 
 def test_a_choice_without_experts_has_no_dense_total() -> None:
     """A top-k that routes nothing, such as one of a decoder, changes nothing."""
     graph = network({}, routings=(Routing(scope="a", experts=8, chosen=2),))
 
-    assert analysis.dense_macs(Analysed.of(graph, FORMULAS)) is None
+    assert analysis.dense_macs(AnalysedGraph.of(graph, FORMULAS)) is None
 
 
 def test_sizes_that_vary_are_answered_by_formulas() -> None:
@@ -247,7 +258,7 @@ def test_sizes_that_vary_are_answered_by_formulas() -> None:
         return network(sizes)
 
     inspection = Inspection(vary={"batch": (2, 4, 8, 16, 32, 64, 128)}, devices=("h100",))
-    parts = list(analyse(trace, inspection, FORMULAS, lambda _dtype: (DEVICES["h100"],)))
+    parts = list(analyse_model(trace, inspection, FORMULAS, lambda _dtype: (DEVICES["h100"],)))
     top = outline(*parts)
 
     assert top.formulas["macs"] == "25*batch"
@@ -256,7 +267,7 @@ def test_sizes_that_vary_are_answered_by_formulas() -> None:
     assert len(asked) < 7
     assert [point.sizes["batch"] for point in top.points] == [2, 4, 8, 16, 32, 64, 128]
     for point in top.points:
-        whole = Analysed.of(network(point.sizes), FORMULAS).totals()
+        whole = AnalysedGraph.of(network(point.sizes), FORMULAS).totals()
         assert point.values["macs"] == whole.macs
         assert point.values["memory_peak"] == whole.memory_peak
         assert point.values["roofline_latency@h100"] > 0
@@ -270,7 +281,7 @@ def _jumping(sizes: Mapping[str, int]) -> Graph:
 
 def test_sizes_at_which_the_course_changes_are_traced() -> None:
     """Where no polynomial holds, every point is a trace, and the outline says so."""
-    top = outline(*analyse(_jumping, Inspection(vary={"batch": (1, 2, 4, 8, 16)}), FORMULAS))
+    top = outline(*analyse_model(_jumping, Inspection(vary={"batch": (1, 2, 4, 8, 16)}), FORMULAS))
 
     assert top.traced
     assert (top.formulas, top.domain) == ({}, "")
@@ -285,7 +296,7 @@ def _alone(sizes: Mapping[str, int]) -> Graph:
 
 def test_one_sample_alone_may_be_an_exception() -> None:
     """Polynomials that hold from 2 samples on are kept, and 1 is traced."""
-    elsewhere = Elsewhere(Traces(_alone, FORMULAS, {"batch": 1}), {"batch": (1, 2, 4, 8, 16, 32)})
+    elsewhere = SizeExtrapolator(TraceCache(_alone, FORMULAS, {"batch": 1}), {"batch": (1, 2, 4, 8, 16, 32)})
 
     assert elsewhere.family is not None
     assert elsewhere.family.domain() == "batch >= 2 (traced to 32)"
@@ -300,7 +311,7 @@ def test_only_one_sample_cannot_be_left_out() -> None:
         batch = sizes["batch"]
         return network(sizes) if batch % 2 else replace(network(sizes), ops=())
 
-    elsewhere = Elsewhere(Traces(odd, FORMULAS, {"batch": 1}), {"batch": (1,)})
+    elsewhere = SizeExtrapolator(TraceCache(odd, FORMULAS, {"batch": 1}), {"batch": (1,)})
 
     assert elsewhere.at({"batch": 1})[0].macs == 25
 
@@ -311,7 +322,7 @@ def test_the_largest_batch_fits_the_memory() -> None:
     grids: tuple[dict[str, tuple[int, ...]], ...] = ({}, {"batch": (1, 2, 4, 64)})
     for vary in grids:
         inspection = Inspection(memory=fixed + 10 * per_sample + 1, vary=vary)
-        assert found(*analyse(network, inspection, FORMULAS))["largest_batch"].value == 10
+        assert found(*analyse_model(network, inspection, FORMULAS))["largest_batch"].value == 10
 
 
 PER_SAMPLE, FIXED = (3 + 2 * 5) * FLOAT, 25 * FLOAT
@@ -319,7 +330,7 @@ PER_SAMPLE, FIXED = (3 + 2 * 5) * FLOAT, 25 * FLOAT
 
 def _answered(trace: Trace, memory: int, **asked: object) -> tuple[float | None, list[str]]:
     """Give the largest batch, and what was doubted of it."""
-    parts = list(analyse(trace, Inspection(memory=memory, **asked), FORMULAS))  # type: ignore[arg-type]
+    parts = list(analyse_model(trace, Inspection(memory=memory, **asked), FORMULAS))  # type: ignore[arg-type]
     doubts = [part for part in parts if isinstance(part, Doubt)]
     assert all(doubt.code == "largest-batch" for doubt in doubts)
     answer = found(*parts).get("largest_batch")
@@ -353,7 +364,7 @@ def test_the_largest_batch_is_traced(trace: Trace, expected: int, vary: dict[str
 
     assert (answer, doubts) == (expected, [])
     for size, fits in ((expected, True), (expected + 1, False)):
-        assert (Analysed.of(trace({"batch": size}), FORMULAS).totals().memory_peak <= memory) is fits
+        assert (AnalysedGraph.of(trace({"batch": size}), FORMULAS).totals().memory_peak <= memory) is fits
 
 
 def test_a_batch_that_the_network_refuses_is_told() -> None:
@@ -378,7 +389,7 @@ def test_sizes_that_the_network_refuses_are_left_out_and_told() -> None:
             raise RequestError("Net cannot be analysed with x=9x3.")
         return network(sizes)
 
-    parts = list(analyse(limited, Inspection(vary={"batch": (1, 8, 9, 64)}), FORMULAS))
+    parts = list(analyse_model(limited, Inspection(vary={"batch": (1, 8, 9, 64)}), FORMULAS))
     (doubt,) = (part for part in parts if isinstance(part, Doubt))
 
     assert [point.sizes["batch"] for point in outline(*parts).points] == [1, 8]
@@ -427,8 +438,8 @@ def test_no_size_is_traced_twice() -> None:
 
 def test_graphs_are_let_go_of_once_polynomials_are_found() -> None:
     """What is kept of a size is what it adds up to; at a new one nothing else is kept from the beginning."""
-    traces = Traces(network, FORMULAS, {"batch": 4})
-    whole = totals(*traces.graph({"batch": 2}))
+    traces = TraceCache(network, FORMULAS, {"batch": 4})
+    whole = sum_totals(*traces.graph({"batch": 2}))
     traces.forget()
 
     assert traces.at({"batch": 2})[0] == whole
@@ -438,7 +449,7 @@ def test_graphs_are_let_go_of_once_polynomials_are_found() -> None:
 
 def test_devices_give_lower_bounds() -> None:
     """A device gives the bounds of one call and its own peaks; operator by operator takes no less."""
-    numbers = found(*analyse(network, Inspection(), FORMULAS, lambda _dtype: (DEVICES["a100"],)))
+    numbers = found(*analyse_model(network, Inspection(), FORMULAS, lambda _dtype: (DEVICES["a100"],)))
 
     assert 0 < numbers["roofline_latency@a100"].value <= numbers["eager_latency@a100"].value  # type: ignore[operator]
     assert numbers["peak_flops@a100"].value == DEVICES["a100"].peak("float32")
@@ -448,7 +459,7 @@ def test_devices_give_lower_bounds() -> None:
 def test_a_device_of_unknown_speed_is_bounded_by_its_memory() -> None:
     """Where no peak is known in the dtype of the products, only what must move takes time."""
     slow = Device(name="slow", flops={}, bandwidth=10.0, memory=1, source="")
-    numbers = found(*analyse(network, Inspection(), FORMULAS, lambda _dtype: (slow,)))
+    numbers = found(*analyse_model(network, Inspection(), FORMULAS, lambda _dtype: (slow,)))
 
     assert numbers["roofline_latency@slow"].value == (100 + 48 + 32) / 10
     assert "peak_flops@slow" not in numbers
@@ -458,7 +469,7 @@ def test_a_device_of_unknown_speed_is_bounded_by_its_memory() -> None:
 def test_keys_and_values_are_told_per_token() -> None:
     """What a call returns for later tokens is divided by its tokens, and bounds a step of generation."""
     graph = replace(network({}), sizes={"batch": 4, "seq": 2}, caches=(5,))
-    parts = analyse(lambda _: graph, Inspection(), FORMULAS, lambda _dtype: (DEVICES["a100"],))
+    parts = analyse_model(lambda _: graph, Inspection(), FORMULAS, lambda _dtype: (DEVICES["a100"],))
     numbers = found(*parts)
 
     assert numbers["kv_cache_per_token"].value == 32 / 8
@@ -476,18 +487,18 @@ def test_products_have_a_dtype() -> None:
     half = replace(network({}), ops=tuple(parts("bfloat16")))
     whole = replace(network({}), ops=tuple(parts("int64")))
 
-    assert analysis.product_dtype(Analysed.of(half, FORMULAS)) == "bfloat16"
-    assert analysis.product_dtype(Analysed.of(whole, FORMULAS)) == "float32"
+    assert analysis.dominant_product_dtype(AnalysedGraph.of(half, FORMULAS)) == "bfloat16"
+    assert analysis.dominant_product_dtype(AnalysedGraph.of(whole, FORMULAS)) == "float32"
 
     large, small = Tensor((1000,), "float32", 0), Tensor((9,), "float16", 1)
     calls = [Op("t.relu", {"x": given}, (given,)) for given in (small, small, large)]
     light = replace(network({}), ops=tuple(calls))
-    assert analysis.product_dtype(Analysed.of(light, FORMULAS)) == "float32"
+    assert analysis.dominant_product_dtype(AnalysedGraph.of(light, FORMULAS)) == "float32"
 
 
 def _shown(**changes: object) -> dict[str, tuple[str, str]]:
     """Give what each module returns, and its kernel."""
-    described = outline(*analyse(lambda sizes: network(sizes, **changes), Inspection(), FORMULAS))
+    described = outline(*analyse_model(lambda sizes: network(sizes, **changes), Inspection(), FORMULAS))
     return {module.path: (module.output, module.kernel) for module in described.modules}
 
 

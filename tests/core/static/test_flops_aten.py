@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno.core.static.flops import Count, aten_names, count
+from modeldyno.core.static.flops import Count, aten_names, count_op
 from modeldyno.core.static.flops.aten import ATEN
-from modeldyno.core.static.flops.registry import convention, formulas
+from modeldyno.core.static.flops.registry import describe_formula, formulas
 from modeldyno.core.static.graph import Op, Tensor
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def test_small_cases() -> None:
 
     assert cost("sort", t(), self=t()).elementwise == 0
     assert cost("trace", t(), self=t(3, 5)).elementwise == 3
-    assert not count(norm, ATEN).known
+    assert not count_op(norm, ATEN).known
 
 
 def test_views_are_free() -> None:
@@ -97,9 +97,9 @@ def test_views_are_free() -> None:
 
 def test_copies_move_bytes() -> None:
     """A copy has traffic but no operations; what is made is not read."""
-    filled = count(Op("aten.fill_", {"self": X, "value": 0}, (X,)), ATEN)
-    taken = count(Op("aten.copy_", {"self": X, "src": t(8)}, (X,)), ATEN)
-    joined = count(Op("aten.cat", {"tensors": [X, t(3, 8, storage=2)]}, (t(6, 8),)), ATEN)
+    filled = count_op(Op("aten.fill_", {"self": X, "value": 0}, (X,)), ATEN)
+    taken = count_op(Op("aten.copy_", {"self": X, "src": t(8)}, (X,)), ATEN)
+    joined = count_op(Op("aten.cat", {"tensors": [X, t(3, 8, storage=2)]}, (t(6, 8),)), ATEN)
 
     assert (filled.read, filled.written) == (0, 96)
     assert (taken.read, taken.written) == (32, 96)
@@ -347,8 +347,8 @@ def test_every_name_stands_in_one_class() -> None:
 
 def test_every_formula_states_its_convention() -> None:
     """Each formula tells in a sentence what it counts."""
-    assert convention(ATEN["aten.sigmoid"]).endswith(" operations = 4.")
-    assert all(convention(formula).startswith("Count ") for formula in ATEN.values())
+    assert describe_formula(ATEN["aten.sigmoid"]).endswith(" operations = 4.")
+    assert all(describe_formula(formula).startswith("Count ") for formula in ATEN.values())
 
 
 def test_a_user_can_replace_a_formula() -> None:
@@ -517,7 +517,7 @@ REAL: dict[str, tuple[Callable[[Any, Any], object], int, int]] = {
 def test_calls_of_torch(name: str, whole: bool) -> None:
     """Real calls cost what their closed forms say, whether operators arrive whole or taken apart."""
     call, macs, elementwise = REAL[name]
-    counts = [count(op, ATEN) for op in recorded(call, whole=whole)]
+    counts = [count_op(op, ATEN) for op in recorded(call, whole=whole)]
 
     assert all(found.known for found in counts)
     assert sum(found.macs for found in counts) == macs
@@ -530,7 +530,7 @@ def test_attention_of_torch(causal: bool) -> None:
     ops = recorded(
         lambda t, f: f.scaled_dot_product_attention(*t.rand(3, 2, 4, 5, 16), is_causal=causal), whole=True
     )
-    counts = [count(op, ATEN) for op in ops]
+    counts = [count_op(op, ATEN) for op in ops]
 
     assert all(found.known for found in counts)
     assert sum(found.macs for found in counts) == 2 * 4 * 25 * 32
@@ -546,7 +546,7 @@ def test_training_of_torch() -> None:
         functional.cross_entropy(scores, torch.zeros(4, dtype=torch.int64)).backward()
         torch.optim.AdamW([*first.parameters(), *second.parameters()], fused=True).step()
 
-    counts = [count(op, ATEN) for op in recorded(train, whole=False)]
+    counts = [count_op(op, ATEN) for op in recorded(train, whole=False)]
 
     assert all(found.known for found in counts)
     assert sum(found.macs for found in counts) == 3 * (4 * 5 * 6 + 4 * 6 * 7) - 4 * 5 * 6
@@ -560,7 +560,7 @@ def test_recurrence_of_torch(kind: str, whole: bool) -> None:
     def run(torch: Any, _: Any) -> None:
         getattr(torch.nn, kind)(6, 5, num_layers=2, bidirectional=True)(torch.rand(7, 3, 6))
 
-    counts = [count(op, ATEN) for op in recorded(run, whole=whole)]
+    counts = [count_op(op, ATEN) for op in recorded(run, whole=whole)]
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
 
     assert all(found.known for found in counts)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from modeldyno.core.static.flops import Counted, count
+from modeldyno.core.static.flops import CountedOp, count_op
 from modeldyno.core.static.flops.onnx import ONNX
-from modeldyno.core.static.flops.registry import convention
+from modeldyno.core.static.flops.registry import describe_formula
 from modeldyno.core.static.graph import Op, Tensor
 
 
@@ -14,9 +14,9 @@ def t(*shape: int, dtype: str = "float32", storage: int = -1) -> Tensor:
     return Tensor(shape, dtype, storage)
 
 
-def cost(kind: str, outputs: Tensor | tuple[Tensor, ...], **arguments: Any) -> Counted:
+def cost(kind: str, outputs: Tensor | tuple[Tensor, ...], **arguments: Any) -> CountedOp:
     given = (outputs,) if isinstance(outputs, Tensor) else outputs
-    return count(Op(kind if "." in kind else f"onnx.{kind}", arguments, given), ONNX)
+    return count_op(Op(kind if "." in kind else f"onnx.{kind}", arguments, given), ONNX)
 
 
 def figures(kind: str, outputs: Tensor | tuple[Tensor, ...], **arguments: Any) -> tuple[int, int]:
@@ -331,7 +331,7 @@ def test_unknown_calls_are_not_counted() -> None:
 
 def test_every_formula_says_what_it_counts() -> None:
     """Every formula has a sentence on its convention."""
-    assert all(convention(formula).startswith("Count ") for formula in ONNX.values())
+    assert all(describe_formula(formula).startswith("Count ") for formula in ONNX.values())
 
 
 def test_every_operator_has_a_formula() -> None:

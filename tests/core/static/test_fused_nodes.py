@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from modeldyno.core.static.flops import Counted
-from modeldyno.core.static.fused_nodes import Made, costs, joined, origins
+from modeldyno.core.static.flops import CountedOp
+from modeldyno.core.static.fused_nodes import (
+    NodeNames,
+    find_original_operators,
+    sum_costs_by_name,
+    sum_costs_by_node,
+)
 from modeldyno.core.static.graph import Graph, Op, Role, Storage, Tensor
 
-FILE: tuple[Made, ...] = (
+FILE: tuple[NodeNames, ...] = (
     ("conv", ("x", "w"), ("a",)),
     ("relu", ("a",), ("b",)),
     ("pool", ("b",), ("c",)),
@@ -17,13 +22,13 @@ FILE: tuple[Made, ...] = (
 
 def test_a_node_does_what_gives_the_same_and_what_is_within() -> None:
     """What was fused is told by what comes out, another layout by the name; bringing it back is nothing."""
-    rewritten: tuple[Made, ...] = (
+    rewritten: tuple[NodeNames, ...] = (
         ("b_nchwc", ("x", "w"), ("reorder_0",)),
         ("c_nchwc", ("reorder_0",), ("reorder_1",)),
         ("ReorderOutput", ("reorder_1",), ("c",)),
         ("fused gemm", ("c", "v"), ("y",)),
     )
-    assert origins(FILE, rewritten) == {
+    assert find_original_operators(FILE, rewritten) == {
         "b_nchwc": ("a", "b"),
         "c_nchwc": ("c",),
         "fused gemm": ("d", "y"),
@@ -32,7 +37,7 @@ def test_a_node_does_what_gives_the_same_and_what_is_within() -> None:
 
 def test_what_nobody_does_is_nobodys() -> None:
     """An operator whose result nothing takes, and a node that gives nothing, belong to none."""
-    assert origins((*FILE[:1], ("end", ("a",), ())), ()) == {}
+    assert find_original_operators((*FILE[:1], ("end", ("a",), ())), ()) == {}
 
 
 def test_costs_go_by_name_and_add_up() -> None:
@@ -45,13 +50,13 @@ def test_costs_go_by_name_and_add_up() -> None:
         ops=(op, op, Op("onnx.Relu", {"x": x}, (x,), name="b"), Op("onnx.Relu", {"x": x}, (x,))),
         storages=(Storage(64, Role.WEIGHT, -1), Storage(16, Role.INPUT, -1)),
     )
-    count = Counted(16, 2, 0, 80, 16)
-    known = costs(graph, (count, count, Counted(0, 4, 0, 0, 0), Counted(0, 0, 0, 0, 0)))
+    count = CountedOp(16, 2, 0, 80, 16)
+    known = sum_costs_by_name(graph, (count, count, CountedOp(0, 4, 0, 0, 0), CountedOp(0, 0, 0, 0, 0)))
 
     assert known["a"] == {
         "macs": 32, "flops": 68, "bytes_read": 160, "bytes_written": 32, "weight_bytes": 128,
     }  # fmt: skip
     assert set(known) == {"a", "b"}
-    assert joined({"Fused": ("a", "b"), "Odd": ("a", "z"), "New": ()}, known) == {
+    assert sum_costs_by_node({"Fused": ("a", "b"), "Odd": ("a", "z"), "New": ()}, known) == {
         "Fused": {**known["a"], "flops": 72},
     }

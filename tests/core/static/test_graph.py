@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.static.graph import Op, Tensor, bits
+from modeldyno.core.static.graph import Op, Tensor, bits_per_element
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ from modeldyno.core.static.graph import Op, Tensor, bits
 )  # fmt: skip
 def test_dtypes_have_bits(dtype: str, size: int) -> None:
     """The digits of a name tell the bits of an element, but for a few; the unknown count as float32."""
-    assert bits(dtype) == size
+    assert bits_per_element(dtype) == size
 
 
 def test_an_expanded_tensor_is_read_once() -> None:

@@ -5,9 +5,9 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.result.static_data import Held
+from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.static.graph import Graph, Op, Role, Storage
-from modeldyno.core.static.liveness import EVERYTHING, WORKING, peak, timeline
+from modeldyno.core.static.liveness import EVERYTHING, WORKING, find_static_peak, live_bytes_by_operator
 
 STORAGES = st.lists(
     st.builds(
@@ -39,18 +39,18 @@ class TestTimeline:
         expected = [
             sum(item.bytes for item in storages if item.role in roles and lives(item, op)) for op in range(8)
         ]
-        assert timeline(graph(8, *storages), roles=roles) == expected
+        assert live_bytes_by_operator(graph(8, *storages), roles=roles) == expected
 
     def test_a_storage_is_gone_during_the_operator_it_died_before(self) -> None:
         """A storage lives from the operator that makes it to the last before its death."""
         made = graph(4, Storage(10, Role.ACTIVATION, 1, 3), Storage(1, Role.WEIGHT, -1))
-        assert timeline(made) == [1, 11, 11, 1]
+        assert live_bytes_by_operator(made) == [1, 11, 11, 1]
 
 
 class TestPeak:
     def test_it_names_who_holds_what(self) -> None:
         """Storages of one module and role are one line, and the largest line is first."""
-        at_peak = peak(
+        at_peak = find_static_peak(
             graph(
                 3,
                 Storage(5, Role.WEIGHT, -1, scope="a"),
@@ -62,20 +62,20 @@ class TestPeak:
         )
         assert (at_peak.bytes, at_peak.op) == (101, 0)
         assert at_peak.held == (
-            Held(scope="b", role="activation", bytes=90),
-            Held(scope="a", role="weight", bytes=5),
-            Held(scope="a", role="activation", bytes=4),
-            Held(scope="", role="input", bytes=2),
+            MemoryItem(scope="b", role="activation", bytes=90),
+            MemoryItem(scope="a", role="weight", bytes=5),
+            MemoryItem(scope="a", role="activation", bytes=4),
+            MemoryItem(scope="", role="input", bytes=2),
         )
 
     def test_the_same_module_and_role_merge(self) -> None:
         """Two storages of one module and one role are added up."""
         made = graph(1, Storage(5, Role.WEIGHT, -1, scope="a"), Storage(6, Role.WEIGHT, -1, scope="a"))
-        assert peak(made).held == (Held(scope="a", role="weight", bytes=11),)
+        assert find_static_peak(made).held == (MemoryItem(scope="a", role="weight", bytes=11),)
 
     def test_without_operators_it_is_what_is_there(self) -> None:
         """A graph that runs nothing holds what it was given."""
-        at_peak = peak(graph(0, Storage(5, Role.WEIGHT, -1), Storage(7, Role.ACTIVATION, 0)))
+        at_peak = find_static_peak(graph(0, Storage(5, Role.WEIGHT, -1), Storage(7, Role.ACTIVATION, 0)))
         assert (at_peak.bytes, at_peak.op) == (5, -1)
 
     @given(storages=STORAGES)
@@ -83,14 +83,14 @@ class TestPeak:
         """The peak is the largest of the timeline, at its first place, for any roles."""
         made = graph(8, *storages)
         for roles in (EVERYTHING, WORKING):
-            live, found = timeline(made, roles=roles), peak(made, roles=roles)
+            live, found = live_bytes_by_operator(made, roles=roles), find_static_peak(made, roles=roles)
             assert (found.bytes, found.op) == (max(live), live.index(max(live)))
             assert found.bytes == sum(item.bytes for item in found.held)
 
     def test_large_graphs_take_one_pass(self) -> None:
         """Ten thousand operators with a storage each hold what two neighbours take together."""
         spans = (Storage(1, Role.ACTIVATION, op, op + 2) for op in range(10_000))
-        assert peak(graph(10_000, *spans)).bytes == 2
+        assert find_static_peak(graph(10_000, *spans)).bytes == 2
 
 
 def test_roles_are_told_apart() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.static.node_scope import NOWHERE, of_node
+from modeldyno.core.static.node_scope import NOWHERE, scope_of_node
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from modeldyno.core.static.node_scope import NOWHERE, of_node
 )
 def test_a_name_is_a_path(name: str, scope: str | None) -> None:
     """All but the last part of a node's name is the path of its module; fusions are no part of it."""
-    assert of_node(name) == scope
+    assert scope_of_node(name) == scope
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_a_name_is_a_path(name: str, scope: str | None) -> None:
 )
 def test_metadata_goes_before_the_name(scopes: str, scope: str) -> None:
     """The innermost module that the exporter wrote down is the node's; what cannot be read is left out."""
-    assert of_node("/by/name/Add", scopes) == scope
+    assert scope_of_node("/by/name/Add", scopes) == scope

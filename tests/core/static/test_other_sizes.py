@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.static.other_sizes import LARGEST, largest
+from modeldyno.core.static.other_sizes import LARGEST, largest_fitting
 
 
 class TestLargest:
@@ -18,7 +18,7 @@ class TestLargest:
             tried.append(size)
             return size <= limit
 
-        assert largest(fits, guess) == min(limit, LARGEST)
+        assert largest_fitting(fits, guess) == min(limit, LARGEST)
         assert len(tried) == len(set(tried)) <= 41
         assert all(1 <= size <= LARGEST for size in tried)
 
@@ -31,5 +31,5 @@ class TestLargest:
             tried.append(size)
             return size <= limit
 
-        assert largest(fits, limit) == limit
+        assert largest_fitting(fits, limit) == limit
         assert tried == [limit, limit + 1]

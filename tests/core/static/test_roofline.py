@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.spec.devices import DEVICES, Device, device_named
-from modeldyno.core.static.flops import Counted
-from modeldyno.core.static.roofline import Bound, decode, eager, ideal
+from modeldyno.core.spec.devices import DEVICES, Device, find_device
+from modeldyno.core.static.flops import CountedOp
+from modeldyno.core.static.roofline import Bound, estimate_decode_seconds, estimate_eager, estimate_ideal
 from modeldyno.core.static.totals import Totals
 from modeldyno.errors import UnknownName
 
@@ -23,7 +23,7 @@ TOY = Device(
 )
 NARROW = Device(name="narrow", flops={"bfloat16": 50.0, "int8": 90.0}, bandwidth=1.0, memory=1, source="")
 COUNTED = st.builds(
-    Counted,
+    CountedOp,
     st.integers(0, 10**9),
     st.integers(0, 10**9),
     st.just(0),
@@ -68,36 +68,36 @@ class TestPeak:
 class TestIdeal:
     def test_the_lower_roof_decides(self) -> None:
         """Time is the longer of the products that no mask discards and the bytes that must move."""
-        busy = ideal(Totals(macs=700, skippable=200, elementwise=10**9, moved=20), TOY, "float32")
+        busy = estimate_ideal(Totals(macs=700, skippable=200, elementwise=10**9, moved=20), TOY, "float32")
         assert (busy.seconds, busy.bound) == (10.0, Bound.COMPUTE)
         assert (busy.compute_seconds, busy.memory_seconds) == (10.0, 2.0)
-        starved = ideal(Totals(macs=700, skippable=200, moved=200), TOY, "float32")
+        starved = estimate_ideal(Totals(macs=700, skippable=200, moved=200), TOY, "float32")
         assert (starved.seconds, starved.bound) == (20.0, Bound.MEMORY)
 
 
 class TestEager:
     def test_each_operator_has_its_own_roof(self) -> None:
         """Operators follow each other, so that the times of their own bounds add up."""
-        heavy, light = Counted(500, 0, 0, 5, 5), Counted(0, 100, 0, 50, 50)
-        estimate = eager(Counter([heavy, light, light]), TOY, "float32")
+        heavy, light = CountedOp(500, 0, 0, 5, 5), CountedOp(0, 100, 0, 50, 50)
+        estimate = estimate_eager(Counter([heavy, light, light]), TOY, "float32")
         assert (estimate.seconds, estimate.compute_seconds, estimate.memory_seconds) == (30.0, 12.0, 21.0)
         assert estimate.bound is Bound.MEMORY
 
     def test_nothing_takes_no_time(self) -> None:
         """A network that runs nothing has a bound of 0."""
-        assert eager({}, TOY, "float32").seconds == 0
+        assert estimate_eager({}, TOY, "float32").seconds == 0
 
     @given(costs=st.lists(COUNTED, max_size=9))
-    def test_it_lies_between_the_roofs_and_their_sum(self, costs: list[Counted]) -> None:
+    def test_it_lies_between_the_roofs_and_their_sum(self, costs: list[CountedOp]) -> None:
         """Running one by one takes at least either total, and at most both together."""
-        estimate = eager(Counter(costs), TOY, "float16")
+        estimate = estimate_eager(Counter(costs), TOY, "float16")
         assert max(estimate.compute_seconds, estimate.memory_seconds) <= estimate.seconds * (1 + 1e-9)
         assert estimate.seconds <= (estimate.compute_seconds + estimate.memory_seconds) * (1 + 1e-9)
 
 
 def test_a_token_reads_weights_and_cache() -> None:
     """One generated token takes the time to read active weights and the cache once."""
-    assert decode(70, 30, TOY) == 10.0
+    assert estimate_decode_seconds(70, 30, TOY) == 10.0
 
 
 class TestDevices:
@@ -117,16 +117,16 @@ class TestDevices:
 
     def test_an_h100_has_its_dense_peaks(self) -> None:
         """Peaks are those without sparsity."""
-        device = device_named("h100")
+        device = find_device("h100")
         assert device.peak("bfloat16") == pytest.approx(989.4e12)
         assert (device.bandwidth, device.memory) == (3.35e12, 80 * 10**9)
 
     def test_an_unknown_name_is_refused(self) -> None:
         """A device that is not in the table is named, with all that are: a like name is another device."""
         with pytest.raises(UnknownName, match=r"no device 'p100' in the table; known: h100, .*, here\."):
-            device_named("p100")
+            find_device("p100")
 
     @pytest.mark.parametrize("name", ["H100-PCIe", "h100 pcie", "H100PCIE"])
     def test_names_are_read_as_people_write_them(self, name: str) -> None:
         """Capitals, spaces and dashes make no difference."""
-        assert device_named(name).name == "h100-pcie"
+        assert find_device(name).name == "h100-pcie"

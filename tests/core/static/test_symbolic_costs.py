@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.static.flops import Counted
+from modeldyno.core.static.flops import CountedOp
 from modeldyno.core.static.graph import Graph, Op, Role, Storage, Tensor
-from modeldyno.core.static.symbolic_costs import Family, fit, sample
-from modeldyno.core.static.totals import totals
+from modeldyno.core.static.symbolic_costs import SymbolicTotals, fit_totals, sizes_to_trace
+from modeldyno.core.static.totals import sum_totals
 from modeldyno.core.stats.polynomial import Basis, Grid, Polynomial
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-Trace = tuple[Graph, list[Counted]]
+Trace = tuple[Graph, list[CountedOp]]
 ASKED = {"batch": (1, 8, 64), "seq": (16, 128, 512)}
 
 
@@ -29,7 +29,7 @@ def attention(sizes: Mapping[str, int], layers: int = 2, width: int = 8) -> Trac
     batch, seq = sizes.get("batch", 1), sizes.get("seq", 1)
     rows, scores = batch * seq * width, batch * seq * seq
     ops: list[Op] = []
-    counted: list[Counted] = []
+    counted: list[CountedOp] = []
     storages = [Storage(4 * rows, Role.INPUT, -1), Storage(4 * 1000 * width, Role.WEIGHT, -1, scope="table")]
     for layer in range(layers):
         at, scope = 3 * layer, f"layers.{layer}"
@@ -47,9 +47,9 @@ def attention(sizes: Mapping[str, int], layers: int = 2, width: int = 8) -> Trac
             Op("aten.mystery", {}, (), scope),
         ]
         counted += [
-            Counted(rows * width, rows, 0, 4 * rows, 4 * rows),
-            Counted(scores * width, scores, scores // 2 * width, 8 * rows, 4 * scores),
-            Counted(0, 0, 0, 4 * scores, 4 * rows, known=False, most=None),
+            CountedOp(rows * width, rows, 0, 4 * rows, 4 * rows),
+            CountedOp(scores * width, scores, scores // 2 * width, 8 * rows, 4 * scores),
+            CountedOp(0, 0, 0, 4 * scores, 4 * rows, known=False, most=None),
         ]
     graph = Graph(ops=tuple(ops), storages=tuple(storages), sizes=dict(sizes), modules={"": "Net"})
     return graph, counted
@@ -58,18 +58,18 @@ def attention(sizes: Mapping[str, int], layers: int = 2, width: int = 8) -> Trac
 def simple(sizes: Mapping[str, int], value: Callable[[Mapping[str, int]], int]) -> Trace:
     """Trace one operator that costs a function of the sizes."""
     graph = Graph(ops=(Op("aten.mm", {}, ()),), storages=(), sizes=dict(sizes))
-    return graph, [Counted(value(sizes), 0, 0, 0, 0)]
+    return graph, [CountedOp(value(sizes), 0, 0, 0, 0)]
 
 
-def fitted(traces: Sequence[Trace], verify: int) -> Family | None:
+def fitted(traces: Sequence[Trace], verify: int) -> SymbolicTotals | None:
     graphs, counts = zip(*traces, strict=True)
-    return fit(graphs, counts, verify=verify)
+    return fit_totals(graphs, counts, verify=verify)
 
 
 def family_of(
     trace: Callable[[Mapping[str, int]], Trace], asked: Mapping[str, Sequence[int]]
-) -> Family | None:
-    points = sample(asked)
+) -> SymbolicTotals | None:
+    points = sizes_to_trace(asked)
     return fitted([trace(point) for point in points], len(points) - points_of_the_grid(asked))
 
 
@@ -80,7 +80,7 @@ def points_of_the_grid(asked: Mapping[str, Sequence[int]]) -> int:
     return count
 
 
-def found(trace: Callable[[Mapping[str, int]], Trace], asked: Mapping[str, Sequence[int]]) -> Family:
+def found(trace: Callable[[Mapping[str, int]], Trace], asked: Mapping[str, Sequence[int]]) -> SymbolicTotals:
     family = family_of(trace, asked)
     assert family is not None
     return family
@@ -104,29 +104,29 @@ class TestSample:
     )
     def test_one_dimension(self, asked: Sequence[int], sizes: list[int]) -> None:
         """Three sizes that were asked for, or are aligned alike, then the largest and others."""
-        assert [point["seq"] for point in sample({"seq": asked})] == sizes
+        assert [point["seq"] for point in sizes_to_trace({"seq": asked})] == sizes
 
     def test_the_batch_takes_two(self) -> None:
         """The batch is of degree 1."""
-        assert [point["batch"] for point in sample({"batch": range(1, 33)})] == [2, 3, 32, 1]
+        assert [point["batch"] for point in sizes_to_trace({"batch": range(1, 33)})] == [2, 3, 32, 1]
 
     def test_several_dimensions_make_a_grid(self) -> None:
         """All combinations come first, then the largest of all dimensions and the smallest of all."""
-        points = sample(ASKED)
+        points = sizes_to_trace(ASKED)
         batches, lengths = {p["batch"] for p in points[:6]}, {p["seq"] for p in points[:6]}
         assert [(p["batch"], p["seq"]) for p in points[:6]] == list(product(sorted(batches), sorted(lengths)))
         assert points[6:] == ({"batch": 64, "seq": 512}, {"batch": 1, "seq": 16})
 
     def test_a_bad_alignment_is_verified(self) -> None:
         """Where smallest and largest are aligned better than another size, that one is a third check."""
-        points = sample({"seq": (10, 32, 64, 96, 97, 128, 192)})
+        points = sizes_to_trace({"seq": (10, 32, 64, 96, 97, 128, 192)})
         assert [point["seq"] for point in points] == [10, 32, 64, 192, 97]
-        assert len(sample({"batch": (2, 3, 4), "seq": (32, 96, 160, 193, 256)})) == 6 + 2
-        assert len(sample({"batch": (1, 3, 4), "seq": (2, 64, 128, 192, 193, 254)})) == 6 + 3
+        assert len(sizes_to_trace({"batch": (2, 3, 4), "seq": (32, 96, 160, 193, 256)})) == 6 + 2
+        assert len(sizes_to_trace({"batch": (1, 3, 4), "seq": (2, 64, 128, 192, 193, 254)})) == 6 + 3
 
     def test_no_dimension_is_one_point(self) -> None:
         """A network without free dimensions is traced once."""
-        assert sample({}) == ({},)
+        assert sizes_to_trace({}) == ({},)
 
     @given(
         asked=st.dictionaries(
@@ -137,7 +137,7 @@ class TestSample:
     )
     def test_whatever_is_asked(self, asked: dict[str, tuple[int, ...]]) -> None:
         """The grid is full and free of ones, nothing is traced twice, and the largest is verified."""
-        points, size = sample(asked), points_of_the_grid(asked)
+        points, size = sizes_to_trace(asked), points_of_the_grid(asked)
         assert Grid.over(points[:size]) is not None
         assert all(value > 1 for point in points[:size] for value in point.values())
         assert len({tuple(point.values()) for point in points}) == len(points) >= size + 2
@@ -199,7 +199,7 @@ class TestFamily:
         """At any sizes that are as aligned, the totals are exactly those of tracing there."""
         family = found(attention, ASKED)
         sizes = {"batch": batch, "seq": 16 * seq}
-        assert family.at(sizes) == totals(*attention(sizes))
+        assert family.at(sizes) == sum_totals(*attention(sizes))
 
     def test_costs_elsewhere_are_those_of_a_trace(self) -> None:
         """What operators cost is exact too, each cost with the number of operators that have it."""
@@ -232,7 +232,7 @@ class TestFamily:
     def test_a_network_without_dimensions(self) -> None:
         """One trace is a family of one."""
         family = found(attention, {})
-        assert family.at({}) == totals(*attention({}))
+        assert family.at({}) == sum_totals(*attention({}))
         assert family.text()["macs"] == "144"
 
     def test_a_dimension_of_one_size_is_no_variable(self) -> None:
@@ -248,9 +248,9 @@ class TestFamily:
         graphs = [
             Graph(ops=(), storages=(Storage(9, Role.WEIGHT, -1),), sizes={"batch": n}) for n in (2, 3, 4)
         ]
-        family = fit(graphs, [[], [], []], verify=1)
+        family = fit_totals(graphs, [[], [], []], verify=1)
         assert family is not None
-        assert family.at({"batch": 50}) == totals(graphs[0], [])
+        assert family.at({"batch": 50}) == sum_totals(graphs[0], [])
 
     def test_a_large_network_has_few_polynomials(self) -> None:
         """Seven thousand operators and more storages are a few polynomials, each evaluated once."""
@@ -262,7 +262,7 @@ class TestFamily:
         assert family.ops == len(family.working) == 7200
         assert len(family.sizes) == 4
         assert len(family.costs) == 3
-        assert family.at({"batch": 30, "seq": 16}) == totals(*deep({"batch": 30}))
+        assert family.at({"batch": 30, "seq": 16}) == sum_totals(*deep({"batch": 30}))
 
 
 class TestFit:
@@ -281,19 +281,21 @@ class TestFit:
     @pytest.mark.parametrize("where", [0, -1])
     def test_another_course_is_no_family(self, change: Callable[[Graph], Graph], where: int) -> None:
         """Where one of the traces differs in more than its sizes, no polynomial is claimed."""
-        traces = [attention(point) for point in sample(ASKED)]
+        traces = [attention(point) for point in sizes_to_trace(ASKED)]
         traces[where] = change(traces[where][0]), traces[where][1]
         assert fitted(traces, 2) is None
 
     def test_another_formula_is_no_family(self) -> None:
         """An operator that is understood at some sizes only makes no polynomial."""
-        traces = [attention(point) for point in sample(ASKED)]
+        traces = [attention(point) for point in sizes_to_trace(ASKED)]
         traces[0] = traces[0][0], [replace(cost, known=False) for cost in traces[0][1]]
         assert fitted(traces, 2) is None
 
     def test_counts_of_another_length_are_no_family(self) -> None:
         """Every operator must have been counted."""
-        assert fitted([(graph, cost[:-1]) for graph, cost in map(attention, sample(ASKED))], 2) is None
+        assert (
+            fitted([(graph, cost[:-1]) for graph, cost in map(attention, sizes_to_trace(ASKED))], 2) is None
+        )
 
     @pytest.mark.parametrize(
         "value",
@@ -312,7 +314,7 @@ class TestFit:
 
     def test_too_few_points_are_none(self) -> None:
         """Sizes that are no grid have no polynomial."""
-        assert fitted([attention(point) for point in sample(ASKED)[1:]], 2) is None
+        assert fitted([attention(point) for point in sizes_to_trace(ASKED)[1:]], 2) is None
 
     def test_exact_where_floats_are_not(self) -> None:
         """Numbers beyond 2^53 are exact."""
@@ -332,7 +334,7 @@ class TestDomain:
         """Sizes below the least are not covered; a dimension of one size has no others."""
         points = [{"batch": batch, "seq": 32} for batch in (2, 3, 9)]
         graphs, counts = zip(*map(attention, points), strict=True)
-        family = fit(graphs, counts, verify=1, least=2)
+        family = fit_totals(graphs, counts, verify=1, least=2)
         assert family is not None
         assert family.domain() == "batch >= 2 (traced to 9), seq = 32"
         assert not family.covers({"batch": 1, "seq": 32})

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.static.flops import Counted
+from modeldyno.core.static.flops import CountedOp
 from modeldyno.core.static.graph import Graph, Op, Role, Storage, Tensor
-from modeldyno.core.static.totals import Cost, Totals, by_scope, moved, totals
+from modeldyno.core.static.totals import AdditiveCost, Totals, cost_by_module, least_moved_bytes, sum_totals
 
 SCOPES = ("", "a", "a.b", "a.b.c", "a.x", "d", "d.0.e", "zz.y")
 
@@ -15,7 +15,7 @@ def op(*storages: int, scope: str = "") -> Op:
     return Op("aten.mm", {"self": [Tensor((2,), "float32", at) for at in storages]}, (), scope)
 
 
-def network() -> tuple[Graph, list[Counted]]:
+def network() -> tuple[Graph, list[CountedOp]]:
     graph = Graph(
         ops=(op(0, 1), op(2, scope="a.b")),
         storages=(
@@ -29,13 +29,13 @@ def network() -> tuple[Graph, list[Counted]]:
         ),
         modules={"": "Net", "a": "Block"},
     )
-    return graph, [Counted(7, 3, 2, 60, 30), Counted(0, 0, 0, 30, 20, known=False, most=9)]
+    return graph, [CountedOp(7, 3, 2, 60, 30), CountedOp(0, 0, 0, 30, 20, known=False, most=9)]
 
 
 class TestTotals:
     def test_every_field_adds_up_what_it_says(self) -> None:
         """Operators are added up, storages by their role, and both peaks are taken."""
-        assert totals(*network()) == Totals(
+        assert sum_totals(*network()) == Totals(
             macs=7,
             elementwise=3,
             skippable=2,
@@ -54,13 +54,13 @@ class TestTotals:
 
     def test_what_is_derived_follows(self) -> None:
         """Operations, what a causal kernel does, coverage and intensity come from the sums."""
-        whole = totals(*network())
+        whole = sum_totals(*network())
         assert (whole.flops, whole.causal_macs, whole.coverage) == (17, 5, 0.5)
         assert whole.arithmetic_intensity == pytest.approx(17 / 140)
 
     def test_nothing_costs_nothing(self) -> None:
         """A graph without operators has full coverage, no intensity, and what it was given in memory."""
-        whole = totals(Graph(ops=(), storages=(Storage(5, Role.WEIGHT, -1),)), [])
+        whole = sum_totals(Graph(ops=(), storages=(Storage(5, Role.WEIGHT, -1),)), [])
         assert (whole.coverage, whole.arithmetic_intensity) == (1.0, None)
         assert (whole.memory_peak, whole.activation_peak) == (5, 0)
 
@@ -75,7 +75,9 @@ class TestMoved:
             storages=tuple(Storage(size, Role.WEIGHT, -1) for size in (8, 800, 24)),
         )
         read = 3 * 8 + 24
-        assert moved(graph, [Counted(0, 0, 0, 8, 0), Counted(0, 0, 0, 8, 0), Counted(0, 0, 0, read, 0)]) == (
+        assert least_moved_bytes(
+            graph, [CountedOp(0, 0, 0, 8, 0), CountedOp(0, 0, 0, 8, 0), CountedOp(0, 0, 0, read, 0)]
+        ) == (
             8 + 24 + 0  # The indices may be what is read least: only what surely moves is in the bound.
         )
 
@@ -86,18 +88,18 @@ class TestMoved:
         graph = Graph(
             ops=(add, add, add), storages=(Storage(800, Role.WEIGHT, -1), Storage(4000, Role.INPUT, -1))
         )
-        assert moved(graph, [Counted(0, 0, 0, 4080, 0)] * 3) == 80 + 4000
+        assert least_moved_bytes(graph, [CountedOp(0, 0, 0, 4080, 0)] * 3) == 80 + 4000
 
     def test_parts_of_one_operator_add_up(self) -> None:
         """Keys and values that lie beside each other in one storage are both read."""
         halves = {name: Tensor((5,), "float32", 0, None, at) for name, at in (("k", 0), ("v", 5))}
         graph = Graph(ops=(Op("aten.mul", halves, ()),), storages=(Storage(40, Role.INPUT, -1),))
-        assert moved(graph, [Counted(0, 0, 0, 40, 0)]) == 40
+        assert least_moved_bytes(graph, [CountedOp(0, 0, 0, 40, 0)]) == 40
 
     def test_an_input_that_is_returned_is_not_written(self) -> None:
         """What was there before is counted as read, not as returned."""
         graph = Graph(ops=(op(0),), storages=(Storage(8, Role.INPUT, -1, output=True),))
-        assert moved(graph, [Counted(0, 0, 0, 8, 0)]) == 8
+        assert least_moved_bytes(graph, [CountedOp(0, 0, 0, 8, 0)]) == 8
 
 
 class TestByScope:
@@ -108,7 +110,7 @@ class TestByScope:
             storages=(),
             modules={"": "Net", "a.b.c": "Linear"},
         )
-        costs = by_scope(graph, [Counted(10**at, 0, 0, 0, 0) for at in range(4)])
+        costs = cost_by_module(graph, [CountedOp(10**at, 0, 0, 0, 0) for at in range(4)])
         assert {scope: cost.macs for scope, cost in costs.items()} == {
             "": 1111,
             "a": 111,
@@ -119,7 +121,7 @@ class TestByScope:
     def test_parents_come_before_their_children(self) -> None:
         """The order is that of the definition, with a parent that is not listed before its first child."""
         graph = Graph(ops=(), storages=(), modules={"b.c": "", "a": "", "b": ""})
-        assert list(by_scope(graph, [])) == ["", "b", "b.c", "a"]
+        assert list(cost_by_module(graph, [])) == ["", "b", "b.c", "a"]
 
     @given(
         modules=st.lists(st.sampled_from(SCOPES), unique=True),
@@ -132,14 +134,14 @@ class TestByScope:
         graph = Graph(
             ops=tuple(op(scope=scope) for scope, _, _ in ops), storages=(), modules=dict.fromkeys(modules, "")
         )
-        counted = [Counted(size, 2 * size, 3, 4, 5, known) for _, size, known in ops]
-        for path, cost in by_scope(graph, counted).items():
+        counted = [CountedOp(size, 2 * size, 3, 4, 5, known) for _, size, known in ops]
+        for path, cost in cost_by_module(graph, counted).items():
             inside = [
                 one
                 for (scope, _, _), one in zip(ops, counted, strict=True)
                 if not path or scope == path or scope.startswith(path + ".")
             ]
-            assert cost == Cost(
+            assert cost == AdditiveCost(
                 macs=sum(one.macs for one in inside),
                 elementwise=sum(one.elementwise for one in inside),
                 skippable=3 * len(inside),

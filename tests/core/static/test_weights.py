@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from modeldyno.core.static.weights import Weight, by_module, tally
+from modeldyno.core.static.weights import Weight, module_weight_measurements, weight_measurements
 
 
 def weight(name: str, **changes: object) -> Weight:
@@ -11,7 +11,8 @@ def weight(name: str, **changes: object) -> Weight:
 def test_shared_storage_counts_once() -> None:
     """Tied weights are one set of parameters."""
     by_metric = {
-        (m.metric, m.scope): m.value for m in tally([weight("a", storage="s"), weight("b", storage="s")])
+        (m.metric, m.scope): m.value
+        for m in weight_measurements([weight("a", storage="s"), weight("b", storage="s")])
     }
 
     assert by_metric["parameters", ""] == 6
@@ -26,7 +27,7 @@ def test_parameters_buffers_and_dtypes_are_told_apart() -> None:
         weight("mean", parameter=False, trainable=True),
         weight("packed", dtype="int4", size=8, bytes=4),
     ]
-    by_metric = {(m.metric, m.scope): m.value for m in tally(weights)}
+    by_metric = {(m.metric, m.scope): m.value for m in weight_measurements(weights)}
 
     assert by_metric == {
         ("parameters", ""): 20,
@@ -48,7 +49,7 @@ def test_a_module_has_its_weights_and_those_of_its_parts() -> None:
         weight("alone"),
         weight("odd.name", scope=""),
     ]
-    by_metric = {(m.metric, m.scope): m.value for m in by_module(weights)}
+    by_metric = {(m.metric, m.scope): m.value for m in module_weight_measurements(weights)}
 
     assert by_metric == {
         ("parameters", "a.b"): 12,

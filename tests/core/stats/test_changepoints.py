@@ -16,19 +16,19 @@ RNG = np.random.default_rng(7)
 
 def found(values: list[float] | np.ndarray, least: float = 0.03) -> list[int]:
     series = np.asarray(values, dtype=float)
-    return changepoints.ends(series, np.ones(series.size), least)
+    return changepoints.find_level_ends(series, np.ones(series.size), least)
 
 
 class TestHeights:
     def test_a_median_is_weighted(self) -> None:
         """What is as certain as two others together counts as much as both."""
         values = np.array([1.0, 2.0, 9.0])
-        assert changepoints.median(values, np.array([1.0, 1.0, 1.0])) == 2.0
-        assert changepoints.median(values, np.array([1.0, 1.0, 3.0])) == 9.0
+        assert changepoints.weighted_median(values, np.array([1.0, 1.0, 1.0])) == 2.0
+        assert changepoints.weighted_median(values, np.array([1.0, 1.0, 3.0])) == 9.0
 
     def test_of_two_medians_it_is_the_middle(self) -> None:
         """An even number of alike ones has two, and what lies between is as good."""
-        assert changepoints.median(np.array([4.0, 1.0, 3.0, 2.0]), np.ones(4)) == 2.5
+        assert changepoints.weighted_median(np.array([4.0, 1.0, 3.0, 2.0]), np.ones(4)) == 2.5
 
 
 class TestEnds:
@@ -67,7 +67,8 @@ class TestEnds:
             return sum(
                 float(
                     (
-                        np.abs(values[a:b] - changepoints.median(values[a:b], weights[a:b])) * weights[a:b]
+                        np.abs(values[a:b] - changepoints.weighted_median(values[a:b], weights[a:b]))
+                        * weights[a:b]
                     ).sum()
                 )
                 for a, b in pairwise((0, *ends))

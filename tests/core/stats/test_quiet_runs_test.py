@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from modeldyno.core.comparison.change_test import between
-from modeldyno.core.comparison.comparison import Outcome
+from modeldyno.core.comparison.change_test import judge_numbers
+from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.stats.quiet_runs_test import FEWEST, undisturbed
+from modeldyno.core.stats.quiet_runs_test import FEWEST, fastest_runs_difference
 
 SOURCE = np.random.default_rng(11)
 ROUNDS = 22
@@ -28,7 +28,7 @@ def test_the_interval_covers_the_truth() -> None:
     covered = 0
     for seed in range(200):
         before, after = sides(0.1, seed)
-        difference, reach = undisturbed(np.log(before).tolist(), np.log(after).tolist(), 0.95)
+        difference, reach = fastest_runs_difference(np.log(before).tolist(), np.log(after).tolist(), 0.95)
         covered += abs(difference - np.log(1.1)) <= reach
     assert covered >= 180
 
@@ -39,7 +39,7 @@ def test_a_margin_is_left_out_no_more_often_than_the_level_says() -> None:
     left_out = 0
     for _ in range(400):
         before, after = 0.04 * source.standard_normal((2, FEWEST))
-        difference, reach = undisturbed(before.tolist(), (0.03 + after).tolist(), 0.9, 0.03)
+        difference, reach = fastest_runs_difference(before.tolist(), (0.03 + after).tolist(), 0.9, 0.03)
         left_out += difference + reach < 0.03
     assert left_out <= 20
 
@@ -47,31 +47,35 @@ def test_a_margin_is_left_out_no_more_often_than_the_level_says() -> None:
 def test_a_slowdown_is_seen_that_the_mean_of_all_hides() -> None:
     """With neighbours at work, 10 % is found by the quiet runs, for a time and for a rate."""
     before, after = sides(0.1, 2)
-    time = between(Query.parse("latency.p50"), before, after, paired=True)
-    rate = between(Query.parse("throughput"), [1 / t for t in before], [1 / t for t in after], paired=True)
-    assert (time.outcome, rate.outcome) == (Outcome.WORSE, Outcome.WORSE)
+    time = judge_numbers(Query.parse("latency.p50"), before, after, paired=True)
+    rate = judge_numbers(
+        Query.parse("throughput"), [1 / t for t in before], [1 / t for t in after], paired=True
+    )
+    assert (time.outcome, rate.outcome) == (ChangeVerdict.WORSE, ChangeVerdict.WORSE)
     assert "the fastest of 22 rounds, paired" in time.why
-    apart = between(Query.parse("latency.p50"), before, after)
-    assert apart.outcome is Outcome.UNDECIDED
+    apart = judge_numbers(Query.parse("latency.p50"), before, after)
+    assert apart.outcome is ChangeVerdict.UNDECIDED
 
 
 def test_memory_has_no_quiet_runs() -> None:
     """What others do not make larger is compared by all of its processes."""
     before, after = sides(0.1, 2)
-    difference = between(Query.parse("process_memory.max"), before, after, paired=True)
+    difference = judge_numbers(Query.parse("process_memory.max"), before, after, paired=True)
     assert "fastest" not in difference.why
 
 
 def test_few_rounds_are_compared_by_their_mean() -> None:
     """Exchanges of fewer rounds are too few."""
     before, after = sides(0.1, 2)
-    difference = between(Query.parse("latency.p50"), before[: FEWEST - 1], after[: FEWEST - 1], paired=True)
+    difference = judge_numbers(
+        Query.parse("latency.p50"), before[: FEWEST - 1], after[: FEWEST - 1], paired=True
+    )
     assert "fastest" not in difference.why
 
 
 def test_sides_without_spread_differ_for_certain() -> None:
     """Exchanges give as much in 2 of 512 cases only."""
-    difference, reach = undisturbed([0.0] * 9, [0.1] * 9, 0.95)
+    difference, reach = fastest_runs_difference([0.0] * 9, [0.1] * 9, 0.95)
     assert difference == pytest.approx(0.1)
     assert reach < difference
 
@@ -80,6 +84,8 @@ def test_where_the_mean_is_surer_it_is_taken() -> None:
     """Drift that both of a round met alike cancels out in pairs, and not in the least of a side."""
     drift = np.exp(np.linspace(0, 1, ROUNDS))
     noise = np.exp(0.05 * SOURCE.standard_normal(ROUNDS))
-    difference = between(Query.parse("latency.p50"), drift.tolist(), (drift * noise).tolist(), paired=True)
+    difference = judge_numbers(
+        Query.parse("latency.p50"), drift.tolist(), (drift * noise).tolist(), paired=True
+    )
     assert difference.interval is not None
     assert difference.interval.half_width() < 0.05

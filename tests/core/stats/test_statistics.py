@@ -109,7 +109,7 @@ def test_awkward_samples_have_statistics(samples: Samples) -> None:
             *(end for p in (0.01, 0.5, 0.99) for end in statistics.quantile_interval(samples, p)),
             *(end for count in (2, 5) for end in statistics.pooled_interval([samples] * count, 0.5)),
             *statistics.pooled_interval([samples] * 6, "mean"),
-            statistics.outliers(samples),
+            statistics.count_outliers(samples),
         ]
         drift = find_drift(samples)
         sizes = [statistics.effective_size(samples, p) for p in (None, 0.5, 0.9)]
@@ -273,18 +273,18 @@ def test_the_bootstrap_is_repeatable() -> None:
 def test_outliers_are_counted() -> None:
     """A stall among ordinary samples is an outlier, and ordinary spread is none."""
     samples = lognormal(1000)
-    assert statistics.outliers(samples) == 0
+    assert statistics.count_outliers(samples) == 0
     samples[[10, 500]] = 0.1
-    assert statistics.outliers(samples) == 2
+    assert statistics.count_outliers(samples) == 2
 
 
 def test_outliers_among_equal_samples_are_counted() -> None:
     """Where most samples are equal, neighbouring ticks of the clock are no outliers but a stall is."""
     samples = np.full(1000, 0.010)
     samples[::5] = 0.011
-    assert statistics.outliers(samples) == 0
+    assert statistics.count_outliers(samples) == 0
     samples[3] = 0.5
-    assert statistics.outliers(samples) == 1
+    assert statistics.count_outliers(samples) == 1
 
 
 def test_a_trend_is_found_with_its_size() -> None:
@@ -360,7 +360,7 @@ def test_outliers_make_no_drift() -> None:
 def test_samples_are_stored_and_joined() -> None:
     """Blocks of bytes come back as the numbers that they hold, and several as one array."""
     numbers = np.array([1.0, 2.5])
-    assert statistics.unpack(numbers.astype("<f8").tobytes()).tolist() == [1.0, 2.5]
-    assert statistics.pool([numbers]) is numbers
-    assert statistics.pool([numbers, numbers]).tolist() == [1.0, 2.5, 1.0, 2.5]
-    assert statistics.blank(3).size == 3
+    assert statistics.unpack_samples(numbers.astype("<f8").tobytes()).tolist() == [1.0, 2.5]
+    assert statistics.pool_runs([numbers]) is numbers
+    assert statistics.pool_runs([numbers, numbers]).tolist() == [1.0, 2.5, 1.0, 2.5]
+    assert statistics.empty_samples(3).size == 3

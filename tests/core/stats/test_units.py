@@ -18,15 +18,15 @@ from modeldyno.core.stats.units import (
     RATE,
     SECONDS,
     WATTS,
+    display_units,
     format_axis,
     format_change,
     format_changes,
     format_estimate,
     format_quantity,
+    join_units_unbroken,
     parse_bound,
     parse_quantity,
-    sizes,
-    unbroken,
 )
 from modeldyno.errors import RequestError
 
@@ -235,13 +235,13 @@ class TestFormatAxis:
 
 def test_numbers_are_tied_to_their_units() -> None:
     """A no-break space stands between a number and its unit, and nowhere else."""
-    assert unbroken("at 5 us of 1.5 KiB in 3 runs") == "at 5\u00a0us of 1.5\u00a0KiB in 3 runs"
+    assert join_units_unbroken("at 5 us of 1.5 KiB in 3 runs") == "at 5\u00a0us of 1.5\u00a0KiB in 3 runs"
 
 
 def test_the_sizes_of_a_unit_are_known_to_whoever_draws() -> None:
     """The smallest first, each with where it begins."""
-    assert sizes(SECONDS)[0] == (0.0, 1e-9, " ns")
-    assert [name for *_, name in sizes(BYTES)][:2] == [" B", " KiB"]
+    assert display_units(SECONDS)[0] == (0.0, 1e-9, " ns")
+    assert [name for *_, name in display_units(BYTES)][:2] == [" B", " KiB"]
 
 
 @pytest.mark.parametrize(

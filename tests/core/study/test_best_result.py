@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.core.study.best_result import winner
-from modeldyno.core.study.study import Stage
+from modeldyno.core.study.study import TrialPurpose
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.studies import a_study
-from modeldyno.testing.trials import a_trial, an_answer, log
+from modeldyno.testing.trials import a_trial, add_trials, an_answer
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
@@ -25,12 +25,12 @@ def measured() -> Study:
     """Make a study of two points, the second of which is better, and was verified twice."""
     slow, quick = {"batch_size": 1}, {"batch_size": 2}
     trials = (
-        (slow, 100.0, Stage.SEARCH, "a" * 12),
-        (quick, 300.0, Stage.SEARCH, "b" * 12),
-        (quick, 200.0, Stage.VERIFY, "c" * 12),
-        (quick, 201.0, Stage.VERIFY, "d" * 12),
+        (slow, 100.0, TrialPurpose.SEARCH, "a" * 12),
+        (quick, 300.0, TrialPurpose.SEARCH, "b" * 12),
+        (quick, 200.0, TrialPurpose.VERIFY, "c" * 12),
+        (quick, 201.0, TrialPurpose.VERIFY, "d" * 12),
     )
-    return log(
+    return add_trials(
         a_study("batch_size=1,2"),
         [
             replace(a_trial(point, an_answer("throughput", rate), BOUND, stage=stage), result=result)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import FailureKind
-from modeldyno.core.study.default_baseline import MOST, best_so_far, next_ask, value
+from modeldyno.core.study.default_baseline import MOST, best_so_far, next_baseline_trial, value_or_raw
 from modeldyno.core.study.goal import Goal, Objective, Rank
-from modeldyno.core.study.study import Ask, Stage, State, Trial
+from modeldyno.core.study.study import Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.testing.sample_results import a_failed_result, a_result
 from modeldyno.testing.studies import a_served_study, a_study
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 LOADS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def measured(study: Study, ask: Ask, rate: float | None) -> Study:
+def measured(study: Study, ask: TrialRequest, rate: float | None) -> Study:
     """Add a trial that gave a rate, with a latency of concurrency over rate; None: it failed."""
     number, slots = len(study.trials) + 1, float(ask.point.get("concurrency", 1))
     if rate is None:
         result = a_failed_result()
     else:
         latency = Distribution.of([slots / rate] * 20)
-        found = (observed("throughput", rate), Measurement(metric="latency", value=latency))
+        found = (observed_number("throughput", rate), Measurement(metric="latency", value=latency))
         result = a_result(measurements=found)
     return study.add(Trial.of(result, study.goal, ask, number=number, seconds=1.0))
 
@@ -40,8 +40,8 @@ def measured(study: Study, ask: Ask, rate: float | None) -> Study:
 def climbed(study: Study, rate: Callable[[float], float | None]) -> list[float]:
     """Measure what is asked for until nothing is; give the loads in their order."""
     loads: list[float] = []
-    while (ask := next_ask(study)) is not None:
-        assert ask.stage is Stage.DEFAULT
+    while (ask := next_baseline_trial(study)) is not None:
+        assert ask.stage is TrialPurpose.DEFAULT
         loads.append(float(ask.point.get("concurrency", 0)))
         study = measured(study, ask, rate(loads[-1]))
     return loads
@@ -90,10 +90,10 @@ def test_what_fails_is_tried_at_lesser_loads() -> None:
 def test_a_skipped_load_is_known() -> None:
     """A load that cannot be is not asked for again."""
     study = a_served_study("concurrency=8")
-    skipped = Trial(number=1, point={"concurrency": 8}, state=State.SKIPPED)
+    skipped = Trial(number=1, point={"concurrency": 8}, state=TrialState.SKIPPED)
 
-    assert next_ask(study) == Ask(point={"concurrency": 8}, stage=Stage.DEFAULT)
-    assert next_ask(study.add(skipped)) is None
+    assert next_baseline_trial(study) == TrialRequest(point={"concurrency": 8}, stage=TrialPurpose.DEFAULT)
+    assert next_baseline_trial(study.add(skipped)) is None
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_a_skipped_load_is_known() -> None:
 )
 def test_one_measurement_is_enough(study: Study) -> None:
     """Where there is no load to choose, the default is measured once, as it is."""
-    ask = next_ask(study)
+    ask = next_baseline_trial(study)
 
-    assert ask == Ask(point=study.default, stage=Stage.DEFAULT)
-    assert next_ask(measured(study, ask, 1.0)) is None
+    assert ask == TrialRequest(point=study.default, stage=TrialPurpose.DEFAULT)
+    assert next_baseline_trial(measured(study, ask, 1.0)) is None
 
 
 def test_each_load_where_each_is_ranked() -> None:
@@ -126,7 +126,7 @@ def test_points_have_the_order_of_the_axes() -> None:
     study = a_served_study(
         "concurrency=1,2,4", "instances=1,2", "rate=10,20,30", default={"threads": 3, "instances": 2}
     )
-    ask = next_ask(study)
+    ask = next_baseline_trial(study)
 
     assert ask is not None
     assert list(ask.point.items()) == [("concurrency", 2), ("instances", 2), ("rate", 20), ("threads", 3)]
@@ -134,9 +134,9 @@ def test_points_have_the_order_of_the_axes() -> None:
 
 def test_verification_is_not_the_search() -> None:
     """What verifies the default says nothing of which loads it was measured at."""
-    study = measured(a_study("batch_size=1,2"), Ask(point={}, stage=Stage.VERIFY), 1.0)
+    study = measured(a_study("batch_size=1,2"), TrialRequest(point={}, stage=TrialPurpose.VERIFY), 1.0)
 
-    assert next_ask(study) is not None
+    assert next_baseline_trial(study) is not None
 
 
 def test_the_best_so_far_breaks_no_bound() -> None:
@@ -147,7 +147,7 @@ def test_the_best_so_far_breaks_no_bound() -> None:
     study = a_served_study("concurrency=1,2,4", goal=goal)
     assert best_so_far(study) is None
     for load, rate in ((1, 500.0), (2, 1000.0), (2, 1000.0), (4, 300.0), (4, None), (1, 0.0)):
-        study = measured(study, Ask(point={"concurrency": load}), rate or None)
+        study = measured(study, TrialRequest(point={"concurrency": load}), rate or None)
     best = best_so_far(study)
 
     assert best is not None
@@ -157,10 +157,10 @@ def test_the_best_so_far_breaks_no_bound() -> None:
 def test_nothing_is_no_score() -> None:
     """What gave no rate at all, or not what the goal asks for, is never the best."""
     study = a_study("batch_size=1,2", goal=Goal(objectives=(Objective.parse("throughput"),)))
-    nothing = a_result(measurements=(observed("throughput", 0.0),))
-    other = a_result(measurements=(observed("load_time", 1.0),))
+    nothing = a_result(measurements=(observed_number("throughput", 0.0),))
+    other = a_result(measurements=(observed_number("load_time", 1.0),))
     for number, result in enumerate((nothing, other), 1):
-        study = study.add(Trial.of(result, study.goal, Ask(point={}), number=number, seconds=1.0))
+        study = study.add(Trial.of(result, study.goal, TrialRequest(point={}), number=number, seconds=1.0))
 
     assert best_so_far(study) is None
 
@@ -169,10 +169,10 @@ def test_nothing_is_the_best_score_of_what_is_to_be_smaller() -> None:
     """A load without errors is known to be good: greater ones are tried, and it is the best so far."""
     goal = Goal(objectives=(Objective.parse("error_rate"),))
     study = a_served_study("concurrency=1..64*2", goal=goal)
-    ask = Ask(point={"concurrency": 8}, stage=Stage.DEFAULT)
-    result = a_result(measurements=(observed("error_rate", 0.0),))
+    ask = TrialRequest(point={"concurrency": 8}, stage=TrialPurpose.DEFAULT)
+    result = a_result(measurements=(observed_number("error_rate", 0.0),))
     study = study.add(Trial.of(result, goal, ask, number=1, seconds=1.0))
-    further, best = next_ask(study), best_so_far(study)
+    further, best = next_baseline_trial(study), best_so_far(study)
 
     assert further is not None
     assert further.point == {"concurrency": 32}
@@ -183,13 +183,13 @@ def test_nothing_is_the_best_score_of_what_is_to_be_smaller() -> None:
 def test_a_percentile_that_is_no_claim_is_a_hint() -> None:
     """Without enough samples the plain quantile is taken; of a number there is none."""
     goal = Goal(objectives=(Objective.parse("latency.p99"),))
-    study = measured(a_study("batch_size=1,2", goal=goal), Ask(point={}), 20.0)
+    study = measured(a_study("batch_size=1,2", goal=goal), TrialRequest(point={}), 20.0)
     trial = study.trials[0]
     certified = trial.ask(Query.parse("latency.p99"))
 
     assert certified is not None
     assert certified.value is None
-    assert value(trial, Query.parse("latency.p99")) == 0.05
-    assert value(trial, Query.parse("energy")) is None
-    assert value(replace(trial, answers=()), Query.parse("latency.p99")) is None
-    assert measured(study, Ask(point={}), None).trials[1].kind == FailureKind.OOM
+    assert value_or_raw(trial, Query.parse("latency.p99")) == 0.05
+    assert value_or_raw(trial, Query.parse("energy")) is None
+    assert value_or_raw(replace(trial, answers=()), Query.parse("latency.p99")) is None
+    assert measured(study, TrialRequest(point={}), None).trials[1].kind == FailureKind.OOM

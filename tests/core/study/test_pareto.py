@@ -8,10 +8,10 @@ import pytest
 
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.study.goal import Goal, Objective
-from modeldyno.core.study.pareto import front, membership
+from modeldyno.core.study.pareto import front_membership, pareto_front
 from modeldyno.core.study.search_space import key
 from modeldyno.testing.studies import a_study
-from modeldyno.testing.trials import a_trial, an_answer, log
+from modeldyno.testing.trials import a_trial, add_trials, an_answer
 
 if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
@@ -26,11 +26,11 @@ def of(*values: tuple[float, float], goal: Goal = GOAL) -> Study:
         a_trial({"batch_size": n}, an_answer("throughput", rate), an_answer("latency.p99", p99))
         for n, (rate, p99) in enumerate(values, 1)
     )
-    return log(a_study("batch_size=1..9", goal=goal), trials)
+    return add_trials(a_study("batch_size=1..9", goal=goal), trials)
 
 
 def batches(study: Study) -> list[float]:
-    return [float(candidate.point["batch_size"]) for candidate in front(study)]
+    return [float(candidate.point["batch_size"]) for candidate in pareto_front(study)]
 
 
 class TestFront:
@@ -49,14 +49,14 @@ class TestFront:
 
     def test_nothing_measured(self) -> None:
         """A study without trials has no front."""
-        assert front(of()) == ()
-        assert membership(of()) == {}
+        assert pareto_front(of()) == ()
+        assert front_membership(of()) == {}
 
 
 class TestMembership:
     def test_what_is_clear_is_sure(self) -> None:
         """Whoever is far from all others is on the front in every resample, or in none."""
-        shares = membership(of((100, 0.01), (200, 0.02), (150, 0.06)))
+        shares = front_membership(of((100, 0.01), (200, 0.02), (150, 0.06)))
 
         assert shares[key({"batch_size": 1})] == pytest.approx(1.0, abs=0.05)
         assert shares[key({"batch_size": 2})] == pytest.approx(1.0, abs=0.05)
@@ -64,11 +64,11 @@ class TestMembership:
 
     def test_what_is_surely_beaten_is_left_out(self) -> None:
         """One that is worse by far in everything is never on it, and costs nothing."""
-        assert set(membership(of((100, 0.01), (10, 0.1)))) == {key({"batch_size": 1})}
+        assert set(front_membership(of((100, 0.01), (10, 0.1)))) == {key({"batch_size": 1})}
 
     def test_neighbours_cannot_be_told_apart(self) -> None:
         """Two that are nearly alike are each on it in a part of the resamples."""
-        shares = membership(of((100, 0.0100), (101, 0.0099)))
+        shares = front_membership(of((100, 0.0100), (101, 0.0099)))
 
         assert batches(of((100, 0.0100), (101, 0.0099))) == [2]
         assert 0.5 < shares[key({"batch_size": 1})] < 0.95
@@ -76,6 +76,6 @@ class TestMembership:
 
     def test_a_bound_that_may_be_broken_takes_from_it(self) -> None:
         """Who holds a bound in half of the cases is on the front in half of them."""
-        shares = membership(of((100, 0.01), (200, 0.0249), goal=BOUNDED))
+        shares = front_membership(of((100, 0.01), (200, 0.0249), goal=BOUNDED))
 
         assert shares[key({"batch_size": 2})] == pytest.approx(0.55, abs=0.12)

@@ -21,22 +21,22 @@ from modeldyno.core.study.pooled_estimate import (
     Estimate,
     Spread,
     _probability_within,
-    blur,
+    bound_miss,
     estimate,
     feasibility,
-    hint,
-    joined,
-    judgement,
-    learnt,
-    miss,
-    missed,
-    missing,
-    spread,
+    judge_trial,
+    median_trial_error,
+    missing_samples,
+    pool_answers,
+    relative_spread,
+    run_to_run_spread,
+    search_hint,
+    total_miss,
 )
 from modeldyno.core.study.search_space import key
-from modeldyno.core.study.study import Stage, State, Trial
+from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
 from modeldyno.testing.studies import a_served_study, a_study
-from modeldyno.testing.trials import a_trial, an_answer, log
+from modeldyno.testing.trials import a_trial, add_trials, an_answer
 
 if TYPE_CHECKING:
     from modeldyno.core.study.study import Candidate, Study
@@ -48,7 +48,7 @@ KNOWN = Spread(relative=0.03, degrees=1e6)
 """A spread that is not learnt but known."""
 
 
-def rates(*values: float, error: float = 0.0, stage: Stage = Stage.SEARCH) -> list[Trial]:
+def rates(*values: float, error: float = 0.0, stage: TrialPurpose = TrialPurpose.SEARCH) -> list[Trial]:
     return [a_trial(HERE, an_answer("throughput", value, error=error), stage=stage) for value in values]
 
 
@@ -60,14 +60,16 @@ def of(*trials: Trial, bound: str = "latency.p99 <= 10ms") -> tuple[Study, Candi
     """Make a study of one candidate with one bound."""
     bounds = (Constraint.parse(bound),)
     study = a_study()
-    study = log(replace(study, goal=replace(study.goal, constraints=bounds)), trials)
+    study = add_trials(replace(study, goal=replace(study.goal, constraints=bounds)), trials)
     return study, the_candidate(study)
 
 
 class TestSpread:
     def test_without_repeats_it_is_what_is_assumed(self) -> None:
         """A study in which nothing was repeated takes 3 %, worth two degrees of freedom."""
-        assert learnt(log(a_study(), rates(100.0)), RATE) == Spread(relative=PRIOR, degrees=2.0)
+        assert run_to_run_spread(add_trials(a_study(), rates(100.0)), RATE) == Spread(
+            relative=PRIOR, degrees=2.0
+        )
 
     @pytest.mark.parametrize("truth", [0.01, 0.03, 0.1])
     def test_it_is_learnt_from_repeats(self, truth: float) -> None:
@@ -78,39 +80,39 @@ class TestSpread:
                 answer = an_answer("throughput", 100.0 * math.exp(source.normal(0, truth)), error=0.0)
                 trials.append(a_trial({"batch_size": batch}, answer))
 
-        assert spread(log(a_study(), trials), RATE) == pytest.approx(truth, rel=0.1)
+        assert relative_spread(add_trials(a_study(), trials), RATE) == pytest.approx(truth, rel=0.1)
 
     def test_what_trials_err_by_themselves_is_no_part_of_it(self) -> None:
         """Repeats that differ by less than their own intervals allow leave nothing to the runs."""
-        study = log(a_study(), rates(100.0, 104.0, 96.0, 101.0, error=0.1))
+        study = add_trials(a_study(), rates(100.0, 104.0, 96.0, 101.0, error=0.1))
 
-        assert learnt(study, RATE).relative == pytest.approx(PRIOR * math.sqrt(2 / 5))
-        assert learnt(study, RATE).degrees == 5.0
+        assert run_to_run_spread(study, RATE).relative == pytest.approx(PRIOR * math.sqrt(2 / 5))
+        assert run_to_run_spread(study, RATE).degrees == 5.0
 
     def test_what_cannot_be_compared_tells_nothing(self) -> None:
         """Failures, counts, zeros, and what was not measured have no spread."""
         exact = [a_trial(HERE, an_answer("throughput", v, exact=True)) for v in (1.0, 2.0)]
         zeros = [a_trial({"batch_size": 2}, an_answer("throughput", v, error=0.0)) for v in (0.0, 2.0)]
-        failed = [a_trial({"batch_size": 3}, state=State.FAILED)] * 2
-        study = log(a_study(), [*exact, *zeros, *failed])
+        failed = [a_trial({"batch_size": 3}, state=TrialState.FAILED)] * 2
+        study = add_trials(a_study(), [*exact, *zeros, *failed])
 
-        assert learnt(study, RATE).degrees == 2.0
+        assert run_to_run_spread(study, RATE).degrees == 2.0
 
     def test_a_server_that_stays_open_does_not_repeat_its_start(self) -> None:
         """Of the looks at one server the last counts, beside those that began with a start."""
         looks = rates(100.0, 130.0, 100.0)
-        again = rates(100.0, 100.0, stage=Stage.VERIFY)
+        again = rates(100.0, 100.0, stage=TrialPurpose.VERIFY)
 
-        assert learnt(log(a_served_study(), looks), RATE).degrees == 2.0
-        assert learnt(log(a_served_study(), [*looks, *again]), RATE).degrees == 4.0
-        assert spread(log(a_served_study(), [*looks, *again]), RATE) < PRIOR
-        assert spread(log(a_study(), [*looks, *again]), RATE) > 0.08
+        assert run_to_run_spread(add_trials(a_served_study(), looks), RATE).degrees == 2.0
+        assert run_to_run_spread(add_trials(a_served_study(), [*looks, *again]), RATE).degrees == 4.0
+        assert relative_spread(add_trials(a_served_study(), [*looks, *again]), RATE) < PRIOR
+        assert relative_spread(add_trials(a_study(), [*looks, *again]), RATE) > 0.08
 
 
 class TestEstimate:
     def test_one_trial(self) -> None:
         """Its error is that of its interval and that from run to run, as of independent causes."""
-        found = joined([an_answer("throughput", 100.0, error=0.04)], KNOWN)
+        found = pool_answers([an_answer("throughput", 100.0, error=0.04)], KNOWN)
 
         assert found is not None
         assert found.value == pytest.approx(100.0)
@@ -121,7 +123,7 @@ class TestEstimate:
 
     def test_trials_are_weighted_by_how_well_they_are_known(self) -> None:
         """A short look counts less than a long one, and no more than the runs allow."""
-        found = joined(
+        found = pool_answers(
             [an_answer("throughput", 100.0, error=0.0), an_answer("throughput", 110.0, error=0.09)], KNOWN
         )
 
@@ -131,8 +133,8 @@ class TestEstimate:
 
     def test_few_degrees_of_freedom_widen_the_interval(self) -> None:
         """A spread that is an estimate gives Student's interval; where it matters little, a normal one."""
-        plain = joined([an_answer("throughput", 100.0, error=0.0)], Spread(relative=0.03, degrees=4.0))
-        rough = joined([an_answer("throughput", 100.0, error=0.3)], Spread(relative=0.03, degrees=4.0))
+        plain = pool_answers([an_answer("throughput", 100.0, error=0.0)], Spread(relative=0.03, degrees=4.0))
+        rough = pool_answers([an_answer("throughput", 100.0, error=0.3)], Spread(relative=0.03, degrees=4.0))
 
         assert plain is not None
         assert rough is not None
@@ -144,7 +146,7 @@ class TestEstimate:
         """Of two runs with the spread of so many degrees: the end of the interval has 2.5 % beyond it."""
         answers = [an_answer("throughput", 100.0, error=0) for _ in range(2)]
         between = Spread(relative=0.03, degrees=degrees)
-        found = joined(answers, between)
+        found = pool_answers(answers, between)
 
         assert found is not None
         half = float(student.ppf(0.975, degrees)) * 0.03 / math.sqrt(2)
@@ -158,7 +160,7 @@ class TestEstimate:
         half = an_answer(
             "throughput", 100.0, interval=Interval(low=100 / math.exp(1.96 * 0.04), high=math.inf)
         )
-        found = joined([half], KNOWN)
+        found = pool_answers([half], KNOWN)
 
         assert found is not None
         assert found.error == pytest.approx(0.05, rel=1e-3)
@@ -166,7 +168,7 @@ class TestEstimate:
     def test_an_interval_that_reaches_zero(self) -> None:
         """It has no logarithm; its distance is taken as a share of the value."""
         wide = an_answer("throughput", 100.0, interval=Interval(low=0.0, high=math.inf))
-        found = joined([wide], KNOWN)
+        found = pool_answers([wide], KNOWN)
 
         assert found is not None
         assert found.error == pytest.approx(math.hypot(1 / 1.96, 0.03), rel=1e-3)
@@ -175,7 +177,7 @@ class TestEstimate:
         """Two trials that counted the same agree for certain; those that did not, do not."""
         same = [an_answer("parameters", 7.0, exact=True)] * 2
         other = [*same, an_answer("parameters", 8.0, exact=True)]
-        found, differing = joined(same, KNOWN), joined(other, KNOWN)
+        found, differing = pool_answers(same, KNOWN), pool_answers(other, KNOWN)
 
         assert found == Estimate(value=7.0, low=7.0, high=7.0, error=0.0)
         assert differing is not None
@@ -183,9 +185,9 @@ class TestEstimate:
 
     def test_what_has_no_logarithm_is_a_mean(self) -> None:
         """Of zeros and small shares: the mean, with the error that they show, and never below zero."""
-        found = joined([an_answer("error_rate", v, error=0.0) for v in (0.0, 0.02)], KNOWN)
-        none = joined([an_answer("error_rate", 0.0, interval=Interval(low=0.0, high=0.0098))], KNOWN)
-        below = joined([an_answer("error_rate", -1.0, error=0.0)], KNOWN)
+        found = pool_answers([an_answer("error_rate", v, error=0.0) for v in (0.0, 0.02)], KNOWN)
+        none = pool_answers([an_answer("error_rate", 0.0, interval=Interval(low=0.0, high=0.0098))], KNOWN)
+        below = pool_answers([an_answer("error_rate", -1.0, error=0.0)], KNOWN)
 
         assert found is not None
         assert (found.value, found.low) == (0.01, 0.0)
@@ -197,11 +199,11 @@ class TestEstimate:
 
     def test_nothing_measured(self) -> None:
         """No answer, or none with a value, is no estimate."""
-        assert joined([None, an_answer("throughput", None)], KNOWN) is None
+        assert pool_answers([None, an_answer("throughput", None)], KNOWN) is None
 
     def test_what_was_verified_speaks_alone(self) -> None:
         """The figure that a candidate was chosen for is not quoted."""
-        study = log(a_study(), [*rates(200.0), *rates(100.0, 100.0, stage=Stage.VERIFY)])
+        study = add_trials(a_study(), [*rates(200.0), *rates(100.0, 100.0, stage=TrialPurpose.VERIFY)])
         found = estimate(study, the_candidate(study), RATE)
 
         assert found is not None
@@ -211,23 +213,28 @@ class TestEstimate:
 class TestHint:
     def test_the_value_comes_first(self) -> None:
         """Where there are values it is their mean, on the logarithmic scale where there is one."""
-        assert hint(the_candidate(log(a_study(), rates(100.0, 121.0))), RATE) == pytest.approx(110.0)
-        assert hint(the_candidate(log(a_study(), rates(0.0, 2.0))), RATE) == pytest.approx(1.0)
+        assert search_hint(the_candidate(add_trials(a_study(), rates(100.0, 121.0))), RATE) == pytest.approx(
+            110.0
+        )
+        assert search_hint(the_candidate(add_trials(a_study(), rates(0.0, 2.0))), RATE) == pytest.approx(1.0)
 
     def test_else_the_plain_quantile(self) -> None:
         """A percentile that is no claim yet is a hint all the same."""
         study, found = of(a_trial(HERE, an_answer("latency.p99", None), an_answer("latency.p99.raw", 0.02)))
 
-        assert hint(found, P99) == pytest.approx(0.02)
+        assert search_hint(found, P99) == pytest.approx(0.02)
         assert estimate(study, found, P99) is None
-        assert hint(found, RATE) is None
+        assert search_hint(found, RATE) is None
 
 
 class TestFeasibility:
     def test_without_bounds_all_hold(self) -> None:
         """Whatever was measured holds no bounds; what never gave anything does not work."""
         study = replace(a_study(), goal=replace(a_study().goal, constraints=()))
-        done, failed = log(study, rates(1.0)), log(study, [a_trial(HERE, state=State.FAILED)])
+        done, failed = (
+            add_trials(study, rates(1.0)),
+            add_trials(study, [a_trial(HERE, state=TrialState.FAILED)]),
+        )
 
         assert feasibility(done, the_candidate(done)) == 1.0
         assert feasibility(failed, the_candidate(failed)) == 0.0
@@ -254,7 +261,7 @@ class TestFeasibility:
         """Two even chances are a quarter."""
         study = a_study()
         twice = replace(study.goal, constraints=(BOUND, Constraint.parse("throughput >= 100/s")))
-        study = log(
+        study = add_trials(
             replace(study, goal=twice),
             [a_trial(HERE, an_answer("latency.p99", 0.01), an_answer("throughput", 100.0))],
         )
@@ -319,12 +326,12 @@ class TestFeasibility:
         """A candidate that verified once and crashed once works in half of the cases."""
         fine = an_answer("latency.p99", 0.001)
         searched = a_trial(HERE, fine)
-        crashed = a_trial(HERE, stage=Stage.VERIFY, state=State.FAILED)
-        again = a_trial(HERE, fine, stage=Stage.VERIFY)
+        crashed = a_trial(HERE, stage=TrialPurpose.VERIFY, state=TrialState.FAILED)
+        again = a_trial(HERE, fine, stage=TrialPurpose.VERIFY)
 
         assert feasibility(*of(searched, crashed)) == pytest.approx(0.5, abs=0.01)
         assert feasibility(*of(searched, crashed, again)) == pytest.approx(0.5, abs=0.01)
-        assert feasibility(*of(a_trial(HERE, state=State.FAILED), again)) > 0.98
+        assert feasibility(*of(a_trial(HERE, state=TrialState.FAILED), again)) > 0.98
 
 
 class TestMiss:
@@ -332,19 +339,23 @@ class TestMiss:
         """A latency of 15 ms misses 10 ms by half, and a rate of 80 misses 100 by a fifth."""
         study = a_study()
         goal = replace(study.goal, constraints=(BOUND, Constraint.parse("throughput >= 100/s")))
-        over = log(study, [a_trial(HERE, an_answer("latency.p99", 0.015), an_answer("throughput", 80.0))])
-        fine = log(study, [a_trial(HERE, an_answer("latency.p99", 0.005), an_answer("throughput", 200.0))])
+        over = add_trials(
+            study, [a_trial(HERE, an_answer("latency.p99", 0.015), an_answer("throughput", 80.0))]
+        )
+        fine = add_trials(
+            study, [a_trial(HERE, an_answer("latency.p99", 0.005), an_answer("throughput", 200.0))]
+        )
 
-        assert miss(the_candidate(over), goal) == pytest.approx(0.7)
-        assert miss(the_candidate(fine), goal) == 0.0
+        assert total_miss(the_candidate(over), goal) == pytest.approx(0.7)
+        assert total_miss(the_candidate(fine), goal) == 0.0
 
     def test_a_bound_of_zero_is_missed_by_the_whole(self) -> None:
         """There is no share of nothing."""
         study, found = of(a_trial(HERE, an_answer("error_rate", 0.01)), bound="error_rate <= 0")
         none, fine = of(a_trial(HERE, an_answer("error_rate", 0.0, error=0.0)), bound="error_rate <= 0")
 
-        assert miss(found, study.goal) == 1.0
-        assert miss(fine, none.goal) == 0.0
+        assert total_miss(found, study.goal) == 1.0
+        assert total_miss(fine, none.goal) == 0.0
 
     def test_what_is_void_misses_by_what_is_known(self) -> None:
         """The end of an interval is used where there is no value; without either nothing is missed."""
@@ -356,15 +367,15 @@ class TestMiss:
             a_trial(HERE, an_answer("throughput", None, interval=Interval(low=-math.inf, high=50.0)))
         )
 
-        assert missed(found, BOUND) == pytest.approx(1.0)
-        assert missed(unknown, BOUND) == 0.0
-        assert missed(slow, rate) == pytest.approx(0.5)
+        assert bound_miss(found, BOUND) == pytest.approx(1.0)
+        assert bound_miss(unknown, BOUND) == 0.0
+        assert bound_miss(slow, rate) == pytest.approx(0.5)
 
     def test_a_failure_misses_everything(self) -> None:
         """What never gave anything misses by more than whatever did."""
-        study, found = of(a_trial(HERE, state=State.FAILED))
+        study, found = of(a_trial(HERE, state=TrialState.FAILED))
 
-        assert miss(found, study.goal) == math.inf
+        assert total_miss(found, study.goal) == math.inf
 
 
 class TestJudgement:
@@ -374,9 +385,9 @@ class TestJudgement:
         made = BOUND.on(Answer(query=P99, value=0.02, exact=True))
         other = Constraint.parse("latency.p99 <= 1ms")
 
-        assert judgement(found.trials[0], other).verdict is Verdict.BROKEN
-        assert judgement(replace(a_trial(HERE), judgements=(made,)), BOUND) == made
-        assert judgement(a_trial(HERE), BOUND).verdict is Verdict.UNDECIDED
+        assert judge_trial(found.trials[0], other).verdict is Verdict.BROKEN
+        assert judge_trial(replace(a_trial(HERE), judgements=(made,)), BOUND) == made
+        assert judge_trial(a_trial(HERE), BOUND).verdict is Verdict.UNDECIDED
 
 
 # --- percentiles of few samples ----------------------------------------------------------------------
@@ -389,7 +400,7 @@ def looked(p99: float, size: float | None) -> Trial:
         HERE,
         an_answer("latency.p99", None, size=size, interval=ends),
         an_answer("latency.p99.raw", p99, size=size, interval=ends),
-        stage=Stage.VERIFY,
+        stage=TrialPurpose.VERIFY,
     )
 
 
@@ -415,20 +426,20 @@ def test_what_a_percentile_lacks_is_told_for_each_sample_that_it_has(
     sizes: tuple[float | None, ...], lacking: float
 ) -> None:
     """Of a load that was void no number is enough, and of nothing none follows."""
-    assert missing([looked(0.004, size) for size in sizes], BOUND) == pytest.approx(lacking)
+    assert missing_samples([looked(0.004, size) for size in sizes], BOUND) == pytest.approx(lacking)
 
 
 def test_nothing_is_lacking_where_no_number_of_samples_helps() -> None:
     """What was not measured is not waited for, nor is what is claimed without samples."""
-    assert missing([a_trial(HERE)], BOUND) == 0
-    assert missing([looked(0.004, 100)], Constraint.parse("throughput >= 1/s")) == 0
+    assert missing_samples([a_trial(HERE)], BOUND) == 0
+    assert missing_samples([looked(0.004, 100)], Constraint.parse("throughput >= 1/s")) == 0
 
 
 def test_the_spread_is_learnt_from_percentiles_of_few_samples() -> None:
     """What repeats differ by tells of the spread, whether each is a claim or not."""
     study, _ = of(*(looked(p99, 100.0) for p99 in (0.002, 0.008, 0.002, 0.008)))
 
-    assert spread(study, P99) > 10 * PRIOR
+    assert relative_spread(study, P99) > 10 * PRIOR
 
 
 @pytest.mark.parametrize(
@@ -444,11 +455,11 @@ def test_looks_tell_by_how_much_they_err_themselves(answers: list[Answer], error
     """The median share of their values; what was seen once tells nothing, and 0 is no measure of anything."""
     study, _ = of(*(a_trial(HERE, answer) for answer in answers))
 
-    assert blur(study, Query.parse("throughput")) == pytest.approx(error)
+    assert median_trial_error(study, Query.parse("throughput")) == pytest.approx(error)
 
 
 def test_a_percentile_is_not_blurred() -> None:
     """A look gives a hint of it alone."""
     study, _ = of(a_trial(HERE, an_answer("latency.p99", 0.002, error=0.5)))
 
-    assert blur(study, P99) == 0.0
+    assert median_trial_error(study, P99) == 0.0

@@ -10,10 +10,10 @@ import pytest
 
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.study.goal import Goal, Objective, Rank
-from modeldyno.core.study.ranking import Ranking, Standing, ranking
-from modeldyno.core.study.study import Stage, State
+from modeldyno.core.study.ranking import RankedConfiguration, Ranking, ranking
+from modeldyno.core.study.study import TrialPurpose, TrialState
 from modeldyno.testing.studies import a_served_study, a_study
-from modeldyno.testing.trials import a_trial, an_answer, log
+from modeldyno.testing.trials import a_trial, add_trials, an_answer
 
 if TYPE_CHECKING:
     from modeldyno.core.study.search_space import Point
@@ -27,24 +27,29 @@ BOTH = Goal(objectives=(Objective.parse("throughput:3"), Objective.parse("latenc
 
 
 def tried(
-    point: Point, rate: float, p99: float = 0.005, *, stage: Stage = Stage.SEARCH, error: float = 0.01
+    point: Point,
+    rate: float,
+    p99: float = 0.005,
+    *,
+    stage: TrialPurpose = TrialPurpose.SEARCH,
+    error: float = 0.01,
 ) -> Trial:
     answers = an_answer("throughput", rate, error=error), an_answer("latency.p99", p99, error=error)
     return a_trial(point, *answers, stage=stage)
 
 
-def batches(*rates: float, stage: Stage = Stage.SEARCH) -> list[Trial]:
+def batches(*rates: float, stage: TrialPurpose = TrialPurpose.SEARCH) -> list[Trial]:
     """Measure the batches 1, 2, ...; the first is the default."""
     return [tried({"batch_size": place}, rate, stage=stage) for place, rate in enumerate(rates, 1)]
 
 
 def in_process(*trials: Trial, goal: Goal = FREE, **changes: object) -> Study:
-    return log(a_study("batch_size=1..9", goal=goal, default={"batch_size": 1}, **changes), trials)
+    return add_trials(a_study("batch_size=1..9", goal=goal, default={"batch_size": 1}, **changes), trials)
 
 
 def served(*trials: Trial, goal: Goal = WITHIN) -> Study:
     axes = ("instances=1..4", "concurrency=1..64*2")
-    return log(a_served_study(*axes, goal=goal, default={"instances": 1}), trials)
+    return add_trials(a_served_study(*axes, goal=goal, default={"instances": 1}), trials)
 
 
 def at(instances: int, concurrency: int) -> Point:
@@ -55,7 +60,7 @@ def points(found: Ranking) -> list[Point]:
     return [row.point for row in found.rows]
 
 
-def the_best(found: Ranking) -> Standing:
+def the_best(found: Ranking) -> RankedConfiguration:
     assert found.best is not None
     return found.best
 
@@ -106,7 +111,7 @@ class TestOrder:
 
     def test_failures_come_last(self) -> None:
         """With what went wrong; what has no value of the objective comes before them."""
-        failed = a_trial({"batch_size": 2}, state=State.FAILED)
+        failed = a_trial({"batch_size": 2}, state=TrialState.FAILED)
         without = a_trial({"batch_size": 3}, an_answer("latency.p99", 0.02))
         found = ranking(in_process(failed, without, *batches(100), goal=WITHIN))
 
@@ -140,7 +145,7 @@ class TestOrder:
 
     def test_nothing_measured_ranks_nothing(self) -> None:
         """A study without trials, or with failures only, has no best."""
-        failed = in_process(a_trial({"batch_size": 1}, state=State.FAILED))
+        failed = in_process(a_trial({"batch_size": 1}, state=TrialState.FAILED))
 
         assert ranking(in_process()) == Ranking(rows=())
         assert ranking(failed).best is None
@@ -157,7 +162,7 @@ class TestOrder:
 
     def test_points_that_cannot_be_are_counted(self) -> None:
         """They are no rows."""
-        found = ranking(in_process(*batches(100), a_trial({"batch_size": 2}, state=State.SKIPPED)))
+        found = ranking(in_process(*batches(100), a_trial({"batch_size": 2}, state=TrialState.SKIPPED)))
 
         assert (len(found.rows), found.skipped, found.measurements) == (1, 1, 1)
 
@@ -203,8 +208,8 @@ def _failing(*seen: tuple[float, float], goal: Goal) -> Study:
 class TestCertainty:
     def test_a_clear_winner_is_certain(self) -> None:
         """Twice the rest, measured twice: it is best in all resamples, and beats the default in all."""
-        trials = [*batches(100, 200, 90), *batches(100, 200, 90, stage=Stage.VERIFY)]
-        found = ranking(in_process(*trials, *batches(100, 200, 90, stage=Stage.VERIFY)))
+        trials = [*batches(100, 200, 90), *batches(100, 200, 90, stage=TrialPurpose.VERIFY)]
+        found = ranking(in_process(*trials, *batches(100, 200, 90, stage=TrialPurpose.VERIFY)))
         best = the_best(found)
 
         assert found.certainty > 0.99
@@ -241,7 +246,7 @@ class TestCertainty:
 
     def test_what_was_verified_is_preferred(self) -> None:
         """A lucky figure that was not measured again does not displace one that was."""
-        again = [*batches(100, 200, stage=Stage.VERIFY), *batches(100, 200, stage=Stage.VERIFY)]
+        again = [*batches(100, 200, stage=TrialPurpose.VERIFY), *batches(100, 200, stage=TrialPurpose.VERIFY)]
         lucky = ranking(in_process(*batches(100, 210, 205), *again))
         better = ranking(in_process(*batches(100, 210, 900), *again))
 
@@ -261,7 +266,9 @@ class TestCertainty:
     def test_without_a_default_there_is_no_gain(self) -> None:
         """Where it was not measured, or failed, nothing is compared with it."""
         missing = ranking(in_process(*batches(100, 200)[1:]))
-        failed = ranking(in_process(a_trial({"batch_size": 1}, state=State.FAILED), *batches(100, 200)[1:]))
+        failed = ranking(
+            in_process(a_trial({"batch_size": 1}, state=TrialState.FAILED), *batches(100, 200)[1:])
+        )
 
         assert missing.default is None
         assert the_best(missing).gain is None
@@ -307,7 +314,7 @@ class TestLoads:
 
     def test_of_loads_that_cannot_be_told_apart_the_verified_one_comes_first(self) -> None:
         """It is verified again before another, unless that wins more than twice as often."""
-        again = [tried(at(2, 8), 400, 0.006, stage=Stage.VERIFY)] * 2
+        again = [tried(at(2, 8), 400, 0.006, stage=TrialPurpose.VERIFY)] * 2
         alike = ranking(served(*self.TRIALS, tried(at(2, 16), 404, 0.006), *again)).rows[0]
         other = ranking(served(*self.TRIALS, tried(at(2, 16), 420, 0.006), *again)).rows[0]
 
@@ -324,9 +331,9 @@ class TestLoads:
     def test_a_configuration_that_failed_at_all_loads_is_one_row(self) -> None:
         """That which tells most of what went wrong."""
         lost = [
-            a_trial(at(3, 1), state=State.FAILED),
+            a_trial(at(3, 1), state=TrialState.FAILED),
             a_trial(at(3, 8), an_answer("latency.p99", 0.01)),
-            a_trial(at(3, 64), state=State.FAILED),
+            a_trial(at(3, 64), state=TrialState.FAILED),
         ]
 
         assert points(ranking(served(*self.TRIALS, *lost)))[2:] == [at(3, 8)]
@@ -354,8 +361,8 @@ class TestSafe:
 
     def test_what_was_verified_is_preferred_to_what_may_be_better(self) -> None:
         """As for the best itself: one that is surely better stands for itself, by one look."""
-        again = [tried(at(n, c), 200, 0.006, stage=Stage.VERIFY) for n, c in ((1, 8),)] * 2
-        edge = [tried(at(2, 16), 800, 0.0098, stage=Stage.VERIFY, error=0.05)] * 2
+        again = [tried(at(n, c), 200, 0.006, stage=TrialPurpose.VERIFY) for n, c in ((1, 8),)] * 2
+        edge = [tried(at(2, 16), 800, 0.0098, stage=TrialPurpose.VERIFY, error=0.05)] * 2
         alike = ranking(served(self.EDGE, tried(at(1, 8), 200), tried(at(3, 8), 201), *edge, *again))
         better = ranking(served(self.EDGE, tried(at(1, 8), 200), tried(at(3, 8), 400), *edge, *again))
 
@@ -394,7 +401,7 @@ class TestCheaper:
 
     def test_what_was_not_verified_is_no_substitute_for_what_was(self) -> None:
         """An unproven figure is no reason to change one's mind."""
-        again = [tried(at(n, 8), 100.0 * n, stage=Stage.VERIFY) for n in (1, 3)] * 2
+        again = [tried(at(n, 8), 100.0 * n, stage=TrialPurpose.VERIFY) for n in (1, 3)] * 2
         found = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 300), tried(at(2, 8), 299), *again))
 
         assert [row.point for row in found.rivals] == [at(2, 8)]
@@ -434,7 +441,7 @@ class TestCheaper:
             a_trial({}, an_answer("throughput", 401.0)),
             a_trial({"intra_threads": chosen}, an_answer("throughput", 400.0)),  # type: ignore[dict-item]
         ]
-        found = ranking(log(study, trials)).cheaper
+        found = ranking(add_trials(study, trials)).cheaper
 
         assert (found.point["intra_threads"] if found else None) == (
             chosen if cheaper is not None or isinstance(chosen, bool | str) else None

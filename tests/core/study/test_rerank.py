@@ -7,10 +7,10 @@ from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.rerank import reranked
-from modeldyno.core.study.study import State, Trial
-from modeldyno.sweeps.loop import sweep
-from modeldyno.testing.studies import Bench, a_study
+from modeldyno.core.study.rerank import rerank_study
+from modeldyno.core.study.study import Trial, TrialState
+from modeldyno.sweeps.loop import run_trials
+from modeldyno.testing.studies import SimulatedTrials, a_study
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
@@ -28,21 +28,23 @@ def swept() -> tuple[Study, dict[str, Result]]:
     def fails(point: dict[str, KnobValue]) -> FailureKind | None:
         return FailureKind.OOM if point["batch_size"] == 4 else None
 
-    bench = Bench(rate=lambda point: 800.0 / float(point["batch_size"]), fails=fails)
+    bench = SimulatedTrials(rate=lambda point: 800.0 / float(point["batch_size"]), fails=fails)
     study, results = a_study("batch_size=1,2,4", default={"batch_size": 1}), {}
-    for found, trial, result in sweep(study, rooms=bench):
+    for found, trial, result in run_trials(study, rooms=bench):
         study = found
         if result is not None:
             results[trial.result] = result
-    skipped = Trial(number=len(study.trials) + 1, point={"batch_size": 8}, state=State.SKIPPED, failure="no")
+    skipped = Trial(
+        number=len(study.trials) + 1, point={"batch_size": 8}, state=TrialState.SKIPPED, failure="no"
+    )
     return study.add(skipped), results
 
 
 def test_another_goal_is_answered_from_the_results() -> None:
     """A statistic that nobody asked for before is found in the samples, and its bound is judged."""
     study, results = swept()
-    anew, unknown = reranked(study, FAST, results.get)
-    before = next(trial for trial in study.trials if trial.state is State.DONE)
+    anew, unknown = rerank_study(study, FAST, results.get)
+    before = next(trial for trial in study.trials if trial.state is TrialState.DONE)
     after = anew.trials[before.number - 1]
 
     assert unknown == 0
@@ -57,13 +59,13 @@ def test_another_goal_is_answered_from_the_results() -> None:
 def test_what_did_not_end_well_stays_as_it_was() -> None:
     """A failure and a point that cannot be are not asked; number, stage and time stay, too."""
     study, results = swept()
-    anew, _ = reranked(study, FAST, results.get)
+    anew, _ = rerank_study(study, FAST, results.get)
 
     assert anew.trials[-1] == study.trials[-1]
     for before, after in zip(study.trials, anew.trials, strict=True):
         kept = ("number", "point", "state", "stage", "care", "seconds", "failure", "kind", "doubts", "result")
         assert all(getattr(before, name) == getattr(after, name) for name in kept)
-    assert any(trial.state is State.FAILED for trial in anew.trials)
+    assert any(trial.state is TrialState.FAILED for trial in anew.trials)
 
 
 def test_without_results_what_the_study_kept_must_do() -> None:
@@ -73,12 +75,12 @@ def test_without_results_what_the_study_kept_must_do() -> None:
         objectives=(Objective.parse("latency.mean"),), constraints=(Constraint.parse("throughput >= 500/s"),)
     )
     unasked = replace(FAST, constraints=(Constraint.parse("latency.p75 <= 5ms"),))
-    done = [trial for trial in study.trials if trial.state is State.DONE]
-    anew, none = reranked(study, known, lambda _id: None)
+    done = [trial for trial in study.trials if trial.state is TrialState.DONE]
+    anew, none = rerank_study(study, known, lambda _id: None)
 
     assert none == 0
     assert anew.trials[0].judgements[0].verdict is Verdict.HELD
-    assert reranked(study, unasked, lambda _id: None)[1] == len(done)
+    assert rerank_study(study, unasked, lambda _id: None)[1] == len(done)
 
 
 def test_a_trial_without_a_result_is_asked_itself() -> None:
@@ -86,4 +88,4 @@ def test_a_trial_without_a_result_is_asked_itself() -> None:
     study, results = swept()
     bare = replace(study, trials=tuple(replace(trial, result="") for trial in study.trials))
 
-    assert reranked(bare, FAST, results.__getitem__)[0].goal == FAST
+    assert rerank_study(bare, FAST, results.__getitem__)[0].goal == FAST

@@ -8,8 +8,14 @@ import pytest
 
 from modeldyno.core.result.result import Doubted, Environment, Event, Loaded, Located, Progressed
 from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.core.study.resume_guard import Guard, headline, label, left, usual
-from modeldyno.core.study.study import Ask, Budget, Stage, State, Study, Trial
+from modeldyno.core.study.resume_guard import (
+    StudyConsistencyGuard,
+    describe_progress,
+    describe_trial,
+    mean_trial_seconds,
+    seconds_left,
+)
+from modeldyno.core.study.study import Budget, Study, Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.errors import StaleStudy
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.studies import a_study
@@ -23,17 +29,17 @@ def with_trials(*seconds: float, **changes: object) -> Study:
     study = replace(a_study("batch_size=1,2,4"), model=MODEL, environment=PLACE, **changes)  # type: ignore[arg-type]
     for number, each in enumerate(seconds, 1):
         trial = Trial.of(
-            a_result(), study.goal, Ask(point={"batch_size": number}), number=number, seconds=each
+            a_result(), study.goal, TrialRequest(point={"batch_size": number}), number=number, seconds=each
         )
         study = study.add(trial)
     return study
 
 
-def guarded(study: Study, *, force: bool = False) -> tuple[Guard, list[Event]]:
+def guarded(study: Study, *, force: bool = False) -> tuple[StudyConsistencyGuard, list[Event]]:
     """Give a guard at the beginning of a trial, and what it tells."""
     told: list[Event] = []
-    guard = Guard(force=force, watch=told.append)
-    guard.begin(study, Ask(point={"batch_size": 4}), left=12.0)
+    guard = StudyConsistencyGuard(force=force, watch=told.append)
+    guard.begin(study, TrialRequest(point={"batch_size": 4}), left=12.0)
     return guard, told
 
 
@@ -97,7 +103,7 @@ def test_other_versions_are_doubted() -> None:
 def test_the_first_trial_is_compared_with_nothing() -> None:
     """Before anything was measured, any model on any machine is right."""
     told: list[Event] = []
-    fresh = Guard(force=False, watch=told.append)
+    fresh = StudyConsistencyGuard(force=False, watch=told.append)
     for study in (None, a_study()):
         fresh.study = study
         fresh(Loaded(model=MODEL))
@@ -110,24 +116,29 @@ def test_words() -> None:
     """A label says which trial of what, and a headline how far it has come."""
     study = with_trials(1.0)
 
-    assert label(a_study(), Ask(point={}, stage=Stage.DEFAULT)) == "trial 1: default"
-    asked = Ask(point={"batch_size": 2, "io_binding": True}, stage=Stage.VERIFY)
-    assert label(study, asked).startswith("trial 2 (best so far ")
-    assert label(study, asked).endswith("): again batch_size=2, io_binding=true")
-    assert headline(a_study()) == "0 trials"
-    assert headline(study) == "1 trial, best so far 6,200/s with batch_size=1"
-    assert headline(with_trials(1.0, 1.0)).startswith("2 trials, best so far")
+    assert describe_trial(a_study(), TrialRequest(point={}, stage=TrialPurpose.DEFAULT)) == "trial 1: default"
+    asked = TrialRequest(point={"batch_size": 2, "io_binding": True}, stage=TrialPurpose.VERIFY)
+    assert describe_trial(study, asked).startswith("trial 2 (best so far ")
+    assert describe_trial(study, asked).endswith("): again batch_size=2, io_binding=true")
+    assert describe_progress(a_study()) == "0 trials"
+    assert describe_progress(study) == "1 trial, best so far 6,200/s with batch_size=1"
+    assert describe_progress(with_trials(1.0, 1.0)).startswith("2 trials, best so far")
 
 
 def test_the_usual_time_of_a_trial() -> None:
     """It is that of trials alike, or of any where there are none yet."""
     study = with_trials(1.0, 3.0)
-    verified = study.add(replace(study.trials[0], number=3, stage=Stage.VERIFY, seconds=9.0))
-    skipped = study.add(Trial(number=3, point={}, state=State.SKIPPED, seconds=99.0))
+    verified = study.add(replace(study.trials[0], number=3, stage=TrialPurpose.VERIFY, seconds=9.0))
+    skipped = study.add(Trial(number=3, point={}, state=TrialState.SKIPPED, seconds=99.0))
 
-    assert usual(a_study()) == 0.0
-    assert usual(study) == usual(study, verifying=True) == usual(skipped) == 2.0
-    assert usual(verified, verifying=True) == 9.0
+    assert mean_trial_seconds(a_study()) == 0.0
+    assert (
+        mean_trial_seconds(study)
+        == mean_trial_seconds(study, verifying=True)
+        == mean_trial_seconds(skipped)
+        == 2.0
+    )
+    assert mean_trial_seconds(verified, verifying=True) == 9.0
 
 
 @pytest.mark.parametrize(
@@ -142,9 +153,9 @@ def test_the_usual_time_of_a_trial() -> None:
 )
 def test_the_time_left(budget: Budget, expected: float | None) -> None:
     """It is known where a budget ends the sweep, by time or by trials."""
-    assert left(with_trials(1.0, 3.0, budget=budget), 10.0) == expected
+    assert seconds_left(with_trials(1.0, 3.0, budget=budget), 10.0) == expected
 
 
 def test_the_time_left_before_the_first_trial() -> None:
     """A budget of trials tells nothing before one was made."""
-    assert left(a_study(budget=Budget(max_trials=5)), 0.0) is None
+    assert seconds_left(a_study(budget=Budget(max_trials=5)), 0.0) is None

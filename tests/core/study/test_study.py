@@ -8,15 +8,15 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.search_space import Point, key
-from modeldyno.core.study.study import Ask, Stage, State, Trial
+from modeldyno.core.study.study import Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.testing.sample_results import a_failed_result, a_result
 from modeldyno.testing.studies import a_study
-from modeldyno.testing.trials import a_trial, an_answer, log
+from modeldyno.testing.trials import a_trial, add_trials, an_answer
 
 ONE: Point = {"batch_size": 1}
 TWO: Point = {"batch_size": 2}
 THREE: Point = {"batch_size": 3}
-ASK = Ask(point=ONE, stage=Stage.VERIFY, care=2.0)
+ASK = TrialRequest(point=ONE, stage=TrialPurpose.VERIFY, care=2.0)
 
 
 class TestTrial:
@@ -30,8 +30,8 @@ class TestTrial:
         assert rate.value == 6200.5
         assert [judgement.verdict for judgement in trial.judgements] == [Verdict.UNDECIDED]
         assert trial.doubts == ("steal",)
-        assert (trial.number, trial.point, trial.stage, trial.care) == (3, ONE, Stage.VERIFY, 2.0)
-        assert (trial.state, trial.failure, trial.kind) == (State.DONE, "", "")
+        assert (trial.number, trial.point, trial.stage, trial.care) == (3, ONE, TrialPurpose.VERIFY, 2.0)
+        assert (trial.state, trial.failure, trial.kind) == (TrialState.DONE, "", "")
         assert (trial.result, trial.seconds, trial.measured) == ("0123456789ab", 1.5, True)
 
     def test_each_question_is_answered_once(self) -> None:
@@ -47,7 +47,7 @@ class TestTrial:
         """Where it happened, and of which kind."""
         trial = Trial.of(a_failed_result(), a_study().goal, ASK, number=1, seconds=1.0)
 
-        assert trial.state is State.FAILED
+        assert trial.state is TrialState.FAILED
         assert trial.failure == "load: The child took 2 GiB."
         assert trial.kind == "oom"
         assert trial.measured
@@ -66,11 +66,11 @@ class TestStudy:
         """Each with all its trials, in the order of the first ones; what cannot be is no candidate."""
         trials = [
             a_trial(TWO),
-            a_trial(ONE, state=State.FAILED),
-            a_trial(THREE, state=State.SKIPPED),
+            a_trial(ONE, state=TrialState.FAILED),
+            a_trial(THREE, state=TrialState.SKIPPED),
             a_trial(TWO),
         ]
-        study = log(a_study(), trials)
+        study = add_trials(a_study(), trials)
 
         assert list(study.candidates) == [key(TWO), key(ONE)]
         assert [len(candidate.trials) for candidate in study.candidates.values()] == [2, 1]
@@ -81,15 +81,15 @@ class TestStudy:
         """Of a candidate that was verified only those trials count; what failed tells nothing."""
         trials = [
             a_trial(ONE, an_answer("throughput", 1.0)),
-            a_trial(ONE, stage=Stage.VERIFY),
-            a_trial(ONE, stage=Stage.VERIFY, state=State.FAILED),
-            a_trial(TWO, state=State.FAILED),
+            a_trial(ONE, stage=TrialPurpose.VERIFY),
+            a_trial(ONE, stage=TrialPurpose.VERIFY, state=TrialState.FAILED),
+            a_trial(TWO, state=TrialState.FAILED),
         ]
-        one, two = log(a_study(), trials).candidates.values()
+        one, two = add_trials(a_study(), trials).candidates.values()
 
-        assert [trial.number for trial in one.telling] == [2]
+        assert [trial.number for trial in one.quoted_trials] == [2]
         assert not one.failed
-        assert two.telling == ()
+        assert two.quoted_trials == ()
         assert two.failed
 
     def test_a_configuration_is_a_point_without_its_load(self) -> None:
@@ -106,6 +106,6 @@ class TestStudy:
 
     def test_it_shows_what_it_is(self) -> None:
         """Not a page of trials."""
-        assert repr(log(a_study(), [a_trial(ONE), a_trial(ONE)])) == (
+        assert repr(add_trials(a_study(), [a_trial(ONE), a_trial(ONE)])) == (
             "<Study 0123456789ab of digits: 2 trials of 1 points>"
         )

@@ -18,10 +18,19 @@ from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.study.goal import Goal, Objective, Rank
 from modeldyno.core.study.ranking import Ranking, ranking
 from modeldyno.core.study.search_space import Key, Point, key
-from modeldyno.core.study.study import LOADS, Ask, Budget, Stage, State, Study, Trial
-from modeldyno.core.study.verification import LOOK, MORE, MORE_ROUNDS, RIVALS, ROUNDS, TWICE, fresh, next_ask
+from modeldyno.core.study.study import LOADS, Budget, Study, Trial, TrialPurpose, TrialRequest, TrialState
+from modeldyno.core.study.verification import (
+    LOOK,
+    MORE,
+    MORE_ROUNDS,
+    RIVALS,
+    ROUNDS,
+    TWICE,
+    needs_fresh_process,
+    next_verification_trial,
+)
 from modeldyno.testing.studies import a_served_study, a_study
-from modeldyno.testing.trials import a_trial, an_answer, log
+from modeldyno.testing.trials import a_trial, add_trials, an_answer
 
 FREE = Goal(objectives=(Objective.parse("throughput"),))
 WITHIN = Goal(objectives=FREE.objectives, constraints=(Constraint.parse("latency.p99 <= 20ms"),))
@@ -33,11 +42,13 @@ def batch(number: int) -> Point:
     return {"batch_size": number}
 
 
-def rated(point: Point, rate: float, stage: Stage = Stage.SEARCH, care: float = 1.0) -> Trial:
+def rated(point: Point, rate: float, stage: TrialPurpose = TrialPurpose.SEARCH, care: float = 1.0) -> Trial:
     return a_trial(point, an_answer("throughput", rate), stage=stage, care=care)
 
 
-def few(point: Point, rate: float, stage: Stage = Stage.SEARCH, size: float = 50, care: float = 1.0) -> Trial:
+def few(
+    point: Point, rate: float, stage: TrialPurpose = TrialPurpose.SEARCH, size: float = 50, care: float = 1.0
+) -> Trial:
     """Measure a throughput, and a 99th percentile of few effective samples: 5 ms, and no claim by itself."""
     p99 = an_answer("latency.p99", None, size=size, interval=Interval(low=0.004, high=math.inf))
     raw = an_answer("latency.p99.raw", 0.005, size=size, interval=p99.interval)
@@ -47,22 +58,22 @@ def few(point: Point, rate: float, stage: Stage = Stage.SEARCH, size: float = 50
 def searched(*rates: float, **changes: object) -> Study:
     """Measure batches 1, 2, ... once each; the first is the default."""
     study = a_study("batch_size=1..9", goal=FREE, default=batch(1), **changes)
-    return log(study, [rated(batch(n), rate) for n, rate in enumerate(rates, 1)])
+    return add_trials(study, [rated(batch(n), rate) for n, rate in enumerate(rates, 1)])
 
 
 def answered(study: Study, rates: Callable[[Point], float | None]) -> Study:
     """Measure what is asked for until nothing is; None: it fails."""
-    while (ask := next_ask(study)) is not None:
+    while (ask := next_verification_trial(study)) is not None:
         rate = rates(ask.point)
-        failed = a_trial(ask.point, stage=ask.stage, state=State.FAILED)
-        study = log(study, [failed if rate is None else rated(ask.point, rate, ask.stage, ask.care)])
+        failed = a_trial(ask.point, stage=ask.stage, state=TrialState.FAILED)
+        study = add_trials(study, [failed if rate is None else rated(ask.point, rate, ask.stage, ask.care)])
         assert len(study.trials) < 60
     return study
 
 
 def again(study: Study) -> list[int]:
     """Give the batches that were measured again, in their order."""
-    return [int(t.point["batch_size"]) for t in study.trials if t.stage is Stage.VERIFY]
+    return [int(t.point["batch_size"]) for t in study.trials if t.stage is TrialPurpose.VERIFY]
 
 
 class TestRounds:
@@ -124,25 +135,25 @@ class TestRounds:
         means = {1: 100.0, 2: 200.0, 3: second}
         source = np.random.default_rng(3)
 
-        def rate(number: int, stage: Stage) -> Trial:
+        def rate(number: int, stage: TrialPurpose) -> Trial:
             value = means[number] * math.exp(source.normal(0, 0.03))
             trial = a_trial(batch(number), an_answer("throughput", value, error=error), stage=stage)
-            return replace(trial, seconds=1.0 if stage is Stage.VERIFY else searching)
+            return replace(trial, seconds=1.0 if stage is TrialPurpose.VERIFY else searching)
 
-        study = log(study, [rate(number, Stage.SEARCH) for number in means])
-        while (ask := next_ask(study)) is not None:
-            study = log(study, [rate(int(ask.point["batch_size"]), Stage.VERIFY)])
+        study = add_trials(study, [rate(number, TrialPurpose.SEARCH) for number in means])
+        while (ask := next_verification_trial(study)) is not None:
+            study = add_trials(study, [rate(int(ask.point["batch_size"]), TrialPurpose.VERIFY)])
 
         assert max(map(again(study).count, again(study))) == rounds
 
     def test_each_round_is_settled_by_what_was_known_when_it_began(self) -> None:
         """A round that was begun is ended, though its first figure changes the order."""
         study = searched(100, 200, 202)
-        first = next_ask(study)
+        first = next_verification_trial(study)
         assert first is not None
-        study = log(study, [rated(first.point, 1.0, Stage.VERIFY)])
+        study = add_trials(study, [rated(first.point, 1.0, TrialPurpose.VERIFY)])
 
-        found = [ask.point for _ in range(2) if (ask := next_ask(study))]
+        found = [ask.point for _ in range(2) if (ask := next_verification_trial(study))]
         assert found[0] == found[1] != first.point
         assert {key(first.point), key(found[0])} == {key(batch(2)), key(batch(3))}
 
@@ -154,7 +165,7 @@ class TestRounds:
 
     def test_the_default_and_whoever_may_be_better(self) -> None:
         """Of several, the one that most often is."""
-        ask = next_ask(searched(200, 150, 199))
+        ask = next_verification_trial(searched(200, 150, 199))
 
         assert ask is not None
         assert ask.point == batch(1)
@@ -164,8 +175,8 @@ class TestRounds:
         """While nothing else is certified it ranks first; those likely better are measured too."""
         study = replace(searched(), goal=WITHIN)
         held = (an_answer("latency.p99", 0.005, size=700), an_answer("latency.p99.raw", 0.005, size=700))
-        study = log(study, [a_trial(batch(1), an_answer("throughput", 100.0), *held)])
-        study = log(study, [few(batch(n), 200.0 + n) for n in (2, 3, 4)])
+        study = add_trials(study, [a_trial(batch(1), an_answer("throughput", 100.0), *held)])
+        study = add_trials(study, [few(batch(n), 200.0 + n) for n in (2, 3, 4)])
 
         assert ranking(study).best == ranking(study).default
         found = again(answered(study, lambda _: 100.0))
@@ -173,7 +184,7 @@ class TestRounds:
 
     def test_a_default_that_fails_is_not_waited_for(self) -> None:
         """Where it never worked, the best is verified by itself."""
-        study = log(searched(), [a_trial(batch(1), state=State.FAILED), rated(batch(2), 100.0)])
+        study = add_trials(searched(), [a_trial(batch(1), state=TrialState.FAILED), rated(batch(2), 100.0)])
 
         assert again(answered(study, lambda _: 100.0)) == [2, 2]
 
@@ -189,8 +200,8 @@ class TestRounds:
     def test_trials_of_a_round_that_cannot_be_are_not_asked_for_again(self) -> None:
         """A point that was skipped in verification counts as had."""
         study = searched(100, 200)
-        study = log(study, [a_trial(batch(2), stage=Stage.VERIFY, state=State.SKIPPED)])
-        ask = next_ask(study)
+        study = add_trials(study, [a_trial(batch(2), stage=TrialPurpose.VERIFY, state=TrialState.SKIPPED)])
+        ask = next_verification_trial(study)
 
         assert ask is not None
         assert ask.point == batch(1)
@@ -198,8 +209,8 @@ class TestRounds:
     def test_a_search_that_went_on_is_verified_anew(self) -> None:
         """What was found after a verification begins new rounds."""
         study = answered(searched(100, 200), lambda p: 200.0 if p == batch(2) else 100.0)
-        assert next_ask(study) is None
-        ask = next_ask(log(study, [rated(batch(5), 900.0)]))
+        assert next_verification_trial(study) is None
+        ask = next_verification_trial(add_trials(study, [rated(batch(5), 900.0)]))
 
         assert ask is not None
         assert ask.point == batch(5)
@@ -212,20 +223,25 @@ class TestAsk:
             a_trial(batch(n), an_answer("latency.p99", 1.0), an_answer("throughput", 1.0)) for n in (1, 2)
         ]
 
-        assert next_ask(searched()) is None
-        assert next_ask(searched(100)) is None
-        assert next_ask(log(searched(), [a_trial(batch(n), state=State.FAILED) for n in (1, 2)])) is None
-        assert next_ask(log(replace(searched(), goal=WITHIN), broken)) is None
+        assert next_verification_trial(searched()) is None
+        assert next_verification_trial(searched(100)) is None
+        assert (
+            next_verification_trial(
+                add_trials(searched(), [a_trial(batch(n), state=TrialState.FAILED) for n in (1, 2)])
+            )
+            is None
+        )
+        assert next_verification_trial(add_trials(replace(searched(), goal=WITHIN), broken)) is None
 
     def test_the_loads_of_an_only_configuration_are_verified_until_their_bound_is_decided(self) -> None:
         """It has no rival; which of its loads holds is open, and a time that was allowed is used for it."""
         open_ended = a_served_study("concurrency=1,2,4,8", goal=WITHIN, default={"concurrency": 8})
-        open_ended = log(open_ended, [few({"concurrency": c}, 10.0 * c) for c in (1, 2, 4, 8)])
+        open_ended = add_trials(open_ended, [few({"concurrency": c}, 10.0 * c) for c in (1, 2, 4, 8)])
 
         def verified(study: Study, size: float = 100) -> Study:
-            while (ask := next_ask(study)) is not None:
+            while (ask := next_verification_trial(study)) is not None:
                 rate = 10.0 * int(ask.point["concurrency"])
-                study = log(study, [few(ask.point, rate, ask.stage, size=size, care=ask.care)])
+                study = add_trials(study, [few(ask.point, rate, ask.stage, size=size, care=ask.care)])
             return study
 
         found = ranking(verified(replace(open_ended, budget=Budget(max_time=180.0))))
@@ -235,13 +251,15 @@ class TestAsk:
         assert ranking(verified(open_ended)).best is None
 
         endless = verified(replace(open_ended, budget=Budget(max_time=180.0)), size=1)
-        again = [trial for trial in endless.trials if trial.stage is Stage.VERIFY]
+        again = [trial for trial in endless.trials if trial.stage is TrialPurpose.VERIFY]
         assert len(again) == 2 * MORE_ROUNDS
 
     def test_a_point_without_any_rival_is_not_verified(self) -> None:
         """Where nothing else was measured there is nothing to choose."""
         assert (
-            next_ask(log(a_served_study("concurrency=8", goal=WITHIN), [few({"concurrency": 8}, 1.0)]))
+            next_verification_trial(
+                add_trials(a_served_study("concurrency=8", goal=WITHIN), [few({"concurrency": 8}, 1.0)])
+            )
             is None
         )
 
@@ -250,7 +268,7 @@ class TestAsk:
         study = replace(searched(), goal=WITHIN)
         bounded = an_answer("latency.p99", None, size=400, interval=Interval(low=0.004, high=0.006))
         raw = an_answer("latency.p99.raw", 0.005, size=400, interval=bounded.interval)
-        study = log(study, [a_trial(batch(1), an_answer("throughput", 100.0), bounded, raw)])
+        study = add_trials(study, [a_trial(batch(1), an_answer("throughput", 100.0), bounded, raw)])
         best = ranking(study).best
 
         assert best is not None
@@ -264,7 +282,7 @@ class TestAsk:
             for n, p99 in ((1, 0.001), (2, 0.5))
         ]
 
-        assert next_ask(log(replace(searched(), goal=WITHIN), trials)) is None
+        assert next_verification_trial(add_trials(replace(searched(), goal=WITHIN), trials)) is None
 
     def test_a_surely_best_default_is_compared_with_the_next(self) -> None:
         """Though no other ever wins a resample, one is measured beside it."""
@@ -275,54 +293,56 @@ class TestAsk:
     def test_the_budget_is_kept(self) -> None:
         """At the last measurement that was allowed nothing more is asked for."""
         study = searched(100, 200, budget=Budget(max_trials=3))
-        ask = next_ask(study)
+        ask = next_verification_trial(study)
 
         assert ask is not None
-        assert next_ask(log(study, [rated(ask.point, 100.0, Stage.VERIFY)])) is None
+        assert (
+            next_verification_trial(add_trials(study, [rated(ask.point, 100.0, TrialPurpose.VERIFY)])) is None
+        )
 
     def test_care_follows_that_of_the_longest_look(self) -> None:
         """What decides is measured as carefully as anything in the search, for a part of the Plan's time."""
-        study = log(searched(100, 200), [rated(batch(3), 90.0, care=4.0)])
-        ask = next_ask(study)
+        study = add_trials(searched(100, 200), [rated(batch(3), 90.0, care=4.0)])
+        ask = next_verification_trial(study)
 
         assert ask is not None
-        assert (ask.stage, ask.care) == (Stage.VERIFY, 4.0 * LOOK)
+        assert (ask.stage, ask.care) == (TrialPurpose.VERIFY, 4.0 * LOOK)
 
     def test_a_bound_that_wants_for_samples_is_looked_at_as_long_as_they_take(self) -> None:
         """A fifth of the Plan's time that gave half of the samples asks for half as many again, and more."""
         study = replace(searched(), goal=WITHIN)
-        study = log(study, [few(batch(n), rate) for n, rate in ((1, 100.0), (2, 200.0))])
+        study = add_trials(study, [few(batch(n), rate) for n, rate in ((1, 100.0), (2, 200.0))])
         cares: list[float] = []
-        while (ask := next_ask(study)) is not None:
+        while (ask := next_verification_trial(study)) is not None:
             care, place = ask.care, int(ask.point["batch_size"])
             cares += [care] if place == 2 else []
             size = 331 * care / LOOK
-            study = log(study, [few(ask.point, 100.0 * place, ask.stage, size=size, care=care)])
+            study = add_trials(study, [few(ask.point, 100.0 * place, ask.stage, size=size, care=care)])
 
         assert cares == pytest.approx([LOOK, MORE * LOOK])
 
     def test_a_look_is_at_most_twice_as_long_as_all_before_and_no_longer_than_the_plan_allows(self) -> None:
         """However many samples are missing: the first looks tell it only roughly."""
         study = replace(searched(), goal=WITHIN)
-        study = log(study, [few(batch(n), rate) for n, rate in ((1, 100.0), (2, 200.0))])
+        study = add_trials(study, [few(batch(n), rate) for n, rate in ((1, 100.0), (2, 200.0))])
         cares = []
-        while (ask := next_ask(study)) is not None:
+        while (ask := next_verification_trial(study)) is not None:
             cares += [ask.care] if ask.point == batch(2) else []
             rate = 100.0 * int(ask.point["batch_size"])
-            study = log(study, [few(ask.point, rate, ask.stage, size=5, care=ask.care)])
+            study = add_trials(study, [few(ask.point, rate, ask.stage, size=5, care=ask.care)])
 
         assert cares == pytest.approx([LOOK, 2 * LOOK, 6 * LOOK, 1.0])
 
     def test_longer_looks_are_for_those_that_are_likely_best_and_want_samples(self) -> None:
         """The others have what they need, and wait; a default that is far behind is only compared with."""
         study = replace(searched(), goal=WITHIN)
-        study = log(study, [few(batch(1), 100.0), *(few(batch(n), 200.0 + n) for n in (2, 3))])
+        study = add_trials(study, [few(batch(1), 100.0), *(few(batch(n), 200.0 + n) for n in (2, 3))])
         asked: list[tuple[int, float]] = []
-        while (ask := next_ask(study)) is not None:
+        while (ask := next_verification_trial(study)) is not None:
             place = int(ask.point["batch_size"])
             size = {1: 50, 2: 250, 3: 100}[place]
             rate = 100.0 if place == 1 else 200.0 + len(asked) % 2
-            study = log(study, [few(ask.point, rate, ask.stage, size=size, care=ask.care)])
+            study = add_trials(study, [few(ask.point, rate, ask.stage, size=size, care=ask.care)])
             asked.append((place, ask.care))
 
         assert {place for place, care in asked if care == LOOK} == {1, 2, 3}
@@ -331,9 +351,11 @@ class TestAsk:
     def test_samples_of_several_looks_are_a_claim_together(self) -> None:
         """Two looks of 400 effective samples are more than the 662 that a 99th percentile needs."""
         study = replace(searched(), goal=WITHIN)
-        study = log(study, [few(batch(n), rate, size=400) for n, rate in ((1, 100.0), (2, 200.0))])
-        while (ask := next_ask(study)) is not None:
-            study = log(study, [few(ask.point, 100.0 * int(ask.point["batch_size"]), ask.stage, size=400)])
+        study = add_trials(study, [few(batch(n), rate, size=400) for n, rate in ((1, 100.0), (2, 200.0))])
+        while (ask := next_verification_trial(study)) is not None:
+            study = add_trials(
+                study, [few(ask.point, 100.0 * int(ask.point["batch_size"]), ask.stage, size=400)]
+            )
 
         assert again(study) == [2, 1, 1, 2]
         assert ranking(study).certainty > 0.95
@@ -354,9 +376,9 @@ class TestAsk:
             )
         ]
         study = a_served_study("instances=1,2", "concurrency=1,8", goal=WITHIN, default={"instances": 1})
-        found = answered(log(study, trials), lambda _: 400.0)
+        found = answered(add_trials(study, trials), lambda _: 400.0)
 
-        asked = [t.point for t in found.trials if t.stage is Stage.VERIFY][:2]
+        asked = [t.point for t in found.trials if t.stage is TrialPurpose.VERIFY][:2]
         assert asked == [{"instances": 2, "concurrency": 8}, {"instances": 1, "concurrency": 8}]
 
     def test_two_loads_that_may_be_the_best_of_a_server_are_both_measured(self) -> None:
@@ -364,11 +386,13 @@ class TestAsk:
         rates = {(1, 8): 100.0, (2, 8): 395.0, (2, 16): 400.0, (2, 32): 200.0}
         study = a_served_study("instances=1,2", "concurrency=8..32*2", goal=FREE, default={"instances": 1})
         for (instances, slots), rate in rates.items():
-            study = log(study, [rated({"instances": instances, "concurrency": slots}, rate)])
+            study = add_trials(study, [rated({"instances": instances, "concurrency": slots}, rate)])
         asked = []
-        while (ask := next_ask(study)) is not None:
-            asked.append((*ask.point.values(), fresh(study, ask)))
-            study = log(study, [rated(ask.point, 400.0 if ask.point["instances"] == 2 else 100.0, ask.stage)])
+        while (ask := next_verification_trial(study)) is not None:
+            asked.append((*ask.point.values(), needs_fresh_process(study, ask)))
+            study = add_trials(
+                study, [rated(ask.point, 400.0 if ask.point["instances"] == 2 else 100.0, ask.stage)]
+            )
 
         first = [(2, 16, True), (2, 8, False), (1, 8, True)]
         assert asked == [*first, (1, 8, True), *((2, n, n == asked[4][1]) for _, n, _ in asked[4:6])]
@@ -378,16 +402,19 @@ class TestAsk:
         """Of one point as of two configurations; only another load of the server before shares it."""
         study = a_served_study("instances=1,2", "concurrency=8,16", goal=FREE, default={"instances": 1})
         here, load, other = (
-            Ask(point={"instances": n, "concurrency": c}, stage=Stage.VERIFY)
+            TrialRequest(point={"instances": n, "concurrency": c}, stage=TrialPurpose.VERIFY)
             for n, c in ((1, 8), (1, 16), (2, 8))
         )
-        verified = log(study, [rated(here.point, 100.0, Stage.VERIFY)])
+        verified = add_trials(study, [rated(here.point, 100.0, TrialPurpose.VERIFY)])
 
-        assert not fresh(verified, Ask(point=here.point))
-        assert fresh(study, here)
-        assert fresh(log(study, [rated(here.point, 100.0)]), load)
-        assert fresh(log(study, [a_trial(here.point, stage=Stage.VERIFY, state=State.SKIPPED)]), load)
-        assert [fresh(verified, ask) for ask in (here, load, other)] == [True, False, True]
+        assert not needs_fresh_process(verified, TrialRequest(point=here.point))
+        assert needs_fresh_process(study, here)
+        assert needs_fresh_process(add_trials(study, [rated(here.point, 100.0)]), load)
+        assert needs_fresh_process(
+            add_trials(study, [a_trial(here.point, stage=TrialPurpose.VERIFY, state=TrialState.SKIPPED)]),
+            load,
+        )
+        assert [needs_fresh_process(verified, ask) for ask in (here, load, other)] == [True, False, True]
 
     def test_each_load_has_its_own_rivals(self) -> None:
         """Where configurations are ranked at each load, each is verified."""
@@ -397,14 +424,14 @@ class TestAsk:
         ]
         goal = replace(FREE, rank=Rank.EACH)
         study = a_served_study("instances=1,2", "concurrency=1,8", goal=goal, default={"instances": 1})
-        ask = next_ask(log(study, trials))
-        study = log(study, trials)
+        ask = next_verification_trial(add_trials(study, trials))
+        study = add_trials(study, trials)
         for _ in range(4):
-            ask = next_ask(study)
+            ask = next_verification_trial(study)
             assert ask is not None
-            study = log(study, [rated(ask.point, 100.0, Stage.VERIFY)])
+            study = add_trials(study, [rated(ask.point, 100.0, TrialPurpose.VERIFY)])
 
-        assert len({key(t.point) for t in study.trials if t.stage is Stage.VERIFY}) == 4
+        assert len({key(t.point) for t in study.trials if t.stage is TrialPurpose.VERIFY}) == 4
 
 
 # --- known truth -----------------------------------------------------------------------------------
@@ -460,7 +487,7 @@ KINDS = (
 )
 
 
-def drawn(truth: Truth, ask: Ask, noise: float, source: np.random.Generator) -> Trial:
+def drawn(truth: Truth, ask: TrialRequest, noise: float, source: np.random.Generator) -> Trial:
     """Measure a point: a run is off by the noise, and a fast run has short latencies."""
     run = source.normal(0, noise)
     values = {"throughput": run, "latency.p99": -run + source.normal(0, noise)}
@@ -476,9 +503,11 @@ def simulated(kind: Kind, noise: float, seed: int) -> tuple[Study, Truth]:
     source = np.random.default_rng([seed, round(1000 * noise)])
     truth = kind.truth(source)
     study = replace(kind.study(), goal=kind.goal, default=kind.default, seed=seed)
-    study = log(study, [drawn(truth, Ask(point=dict(point)), noise, source) for point in truth])
-    while (ask := next_ask(study)) is not None:
-        study = log(study, [drawn(truth, ask, noise, source)])
+    study = add_trials(
+        study, [drawn(truth, TrialRequest(point=dict(point)), noise, source) for point in truth]
+    )
+    while (ask := next_verification_trial(study)) is not None:
+        study = add_trials(study, [drawn(truth, ask, noise, source)])
     return study, truth
 
 
@@ -501,7 +530,7 @@ class Tally:
         best = found.best
         assert best is not None
         self.studies += 1
-        self.trials += sum(trial.stage is Stage.VERIFY for trial in study.trials)
+        self.trials += sum(trial.stage is TrialPurpose.VERIFY for trial in study.trials)
         if found.certainty >= study.budget.certain:
             self.claims += 1
             self.right += reachable(truth, best.point) >= 0.99 * max(map(allowed, truth.values()))

@@ -7,13 +7,13 @@ import pytest
 from modeldyno.core.result.trace_data import Layer, Span
 from modeldyno.core.trace.layer_times import (
     Attribution,
-    Part,
-    Toll,
-    attribute,
-    doubts_of,
-    in_place,
-    placed,
-    quiet,
+    HookOverhead,
+    TimedModule,
+    attribute_module_times,
+    attribution_doubts,
+    locate_on_roofline,
+    lower_quartile,
+    scale_overhead_to_model,
 )
 
 
@@ -25,7 +25,7 @@ def spans(*rows: tuple[str, float, float, int | None]) -> list[Span]:
     ]
 
 
-def by_path(found: Attribution) -> dict[str, Part]:
+def by_path(found: Attribution) -> dict[str, TimedModule]:
     """Give the parts by their path."""
     return {part.layer.path: part for part in found.parts}
 
@@ -35,7 +35,7 @@ PLAIN = spans(("", 0, 10, None), ("a", 1, 7, 0), ("a.b", 2, 4, 1), ("a.c", 5, 6,
 
 def test_own_time_and_children_add_up_to_their_parent() -> None:
     """Without a cost of watching, a part has what its span has, and its own time is what is left."""
-    attribution = attribute([PLAIN, PLAIN], [10.0, 10.0], Toll())
+    attribution = attribute_module_times([PLAIN, PLAIN], [10.0, 10.0], HookOverhead())
     parts = by_path(attribution)
 
     assert list(parts) == ["", "a", "a.b", "a.c", "d"]
@@ -54,7 +54,7 @@ def test_the_cost_of_watching_is_taken_off_every_span_that_it_falls_into() -> No
     watched = spans(
         ("", 0, 3 - 2 + b + outside, None), ("b", 0, b, 0), ("b.c", 0, c, 1), ("b.c", c, 2 * c, 1)
     )
-    attribution = attribute([watched], [3.0], Toll(inside=inside, outside=outside))
+    attribution = attribute_module_times([watched], [3.0], HookOverhead(inside=inside, outside=outside))
     parts = by_path(attribution)
 
     assert parts[""].times[0] == pytest.approx(3)
@@ -79,18 +79,22 @@ def test_the_cost_of_watching_is_taken_off_every_span_that_it_falls_into() -> No
 )
 def test_the_cost_is_scaled_to_what_it_is_in_the_model(more: list[float], spans: int, scale: float) -> None:
     """By the median of pairs of calls, to no less than what it is on its own and no more than twice that."""
-    toll = Toll(inside=1.0, outside=2.0)
-    assert in_place(toll, more, spans) == Toll(inside=scale, outside=2 * scale)
+    toll = HookOverhead(inside=1.0, outside=2.0)
+    assert scale_overhead_to_model(toll, more, spans) == HookOverhead(inside=scale, outside=2 * scale)
 
 
 def test_what_costs_nothing_is_not_scaled() -> None:
     """A backend that cannot measure the cost says that it is nothing."""
-    assert in_place(Toll(), [1.0], 3) == Toll()
+    assert scale_overhead_to_model(HookOverhead(), [1.0], 3) == HookOverhead()
 
 
 def test_a_call_within_a_call_of_the_same_module_counts_once() -> None:
     """A re-entrant module takes what its outer call takes, and its own times add up over all its calls."""
-    parts = by_path(attribute([spans(("", 0, 9, None), ("a", 1, 8, 0), ("a", 2, 5, 1))], [9.0], Toll()))
+    parts = by_path(
+        attribute_module_times(
+            [spans(("", 0, 9, None), ("a", 1, 8, 0), ("a", 2, 5, 1))], [9.0], HookOverhead()
+        )
+    )
 
     assert list(parts["a"].times) == [7]
     assert list(parts["a"].own) == [7]
@@ -100,27 +104,27 @@ def test_a_call_within_a_call_of_the_same_module_counts_once() -> None:
 def test_what_holds_modules_and_is_never_called_gets_their_sum() -> None:
     """A list of modules is no module that is called, yet has a time, unless only some modules are watched."""
     call = spans(("", 0, 9, None), ("list.0", 1, 3, 0), ("list.0.x", 1, 2, 1), ("list.1", 4, 8, 0))
-    whole = attribute([call], [9.0], Toll())
+    whole = attribute_module_times([call], [9.0], HookOverhead())
     parts = by_path(whole)
 
     assert list(parts) == ["", "list", "list.0", "list.0.x", "list.1"]
     assert list(parts["list"].times) == [6]
     assert list(parts["list"].own) == [0]
     assert parts["list"].layer == Layer(path="list", kind="", calls=0.0)
-    assert "list" not in by_path(attribute([call], [9.0], Toll(), containers=False))
+    assert "list" not in by_path(attribute_module_times([call], [9.0], HookOverhead(), containers=False))
 
 
 def test_a_module_that_is_called_has_no_time_of_another_place() -> None:
     """A part that the whole calls past the module that it lies in does not count for that module."""
     call = spans(("", 0, 9, None), ("a", 1, 3, 0), ("a.head", 4, 8, 0))
 
-    assert list(by_path(attribute([call], [9.0], Toll()))["a"].times) == [2]
+    assert list(by_path(attribute_module_times([call], [9.0], HookOverhead()))["a"].times) == [2]
 
 
 def test_a_module_that_some_calls_leave_out_takes_no_time_in_them() -> None:
     """Every part has a sample of every call."""
     without = spans(("", 0, 4, None))
-    parts = by_path(attribute([without, PLAIN], [4.0, 10.0], Toll()))
+    parts = by_path(attribute_module_times([without, PLAIN], [4.0, 10.0], HookOverhead()))
 
     assert list(parts["a"].times) == [0, 6]
     assert parts["a"].layer.calls == 0.5
@@ -128,13 +132,15 @@ def test_a_module_that_some_calls_leave_out_takes_no_time_in_them() -> None:
 
 def test_own_times_below_zero_are_zero_and_told() -> None:
     """Parts that overlap make more than the whole: it becomes their sum, and what was cut off is told."""
-    attribution = attribute([spans(("", 0, 10, None), ("a", 0, 8, 0), ("b", 0, 8, 0))], [10.0], Toll())
+    attribution = attribute_module_times(
+        [spans(("", 0, 10, None), ("a", 0, 8, 0), ("b", 0, 8, 0))], [10.0], HookOverhead()
+    )
 
     assert list(by_path(attribution)[""].times) == [16]
     assert list(by_path(attribution)[""].own) == [0]
     assert attribution.clamped == pytest.approx(6 / 16)
     assert attribution.missed == pytest.approx(0.6)
-    assert [doubt.code for doubt in doubts_of(attribution, [10.0], everything=True)] == [
+    assert [doubt.code for doubt in attribution_doubts(attribution, [10.0], everything=True)] == [
         "parts-differ",
         "overlapping",
     ]
@@ -147,7 +153,7 @@ def test_the_output_is_that_of_the_last_call() -> None:
         Span(path="a", kind="Linear", begin=0, end=1, parent=0, output="1x2 float32", output_bytes=8),
         Span(path="a", kind="Linear", begin=1, end=2, parent=0, output="3x2 float32", output_bytes=24),
     ]
-    part = by_path(attribute([call], [3.0], Toll()))["a"]
+    part = by_path(attribute_module_times([call], [3.0], HookOverhead()))["a"]
 
     assert part.layer == Layer(path="a", kind="Linear", calls=2.0, output="3x2 float32")
     assert part.output_bytes == 24
@@ -155,22 +161,24 @@ def test_the_output_is_that_of_the_last_call() -> None:
 
 def test_time_in_no_module_is_doubted_only_where_all_are_watched() -> None:
     """Who asks for a few modules knows that the rest is elsewhere, as does who was told that none is seen."""
-    attribution = attribute([PLAIN], [10.0], Toll())
+    attribution = attribute_module_times([PLAIN], [10.0], HookOverhead())
 
-    assert [doubt.code for doubt in doubts_of(attribution, [10.0], everything=True)] == ["unattributed"]
-    assert list(doubts_of(attribution, [10.0], everything=False)) == []
-    alone = attribute([PLAIN[:1]], [10.0], Toll())
-    assert list(doubts_of(alone, [10.0], everything=True)) == []
+    assert [doubt.code for doubt in attribution_doubts(attribution, [10.0], everything=True)] == [
+        "unattributed"
+    ]
+    assert list(attribution_doubts(attribution, [10.0], everything=False)) == []
+    alone = attribute_module_times([PLAIN[:1]], [10.0], HookOverhead())
+    assert list(attribution_doubts(alone, [10.0], everything=True)) == []
 
 
 def test_a_part_stands_under_the_lower_roof() -> None:
     """The longer of both bounds holds; where it explains little of the time, neither or the overhead does."""
-    compute = placed(2.0, compute=1.0, memory=0.5)
-    memory = placed(2.0, compute=0.5, memory=1.5)
-    neither = placed(2.0, compute=0.1, memory=0.2)
-    overhead = placed(2e-5, compute=1e-6, memory=2e-6)
-    many = placed(2e-3, compute=1e-6, memory=2e-6, calls=100)
-    beyond = placed(1.0, compute=1.5, memory=0.0)
+    compute = locate_on_roofline(2.0, compute=1.0, memory=0.5)
+    memory = locate_on_roofline(2.0, compute=0.5, memory=1.5)
+    neither = locate_on_roofline(2.0, compute=0.1, memory=0.2)
+    overhead = locate_on_roofline(2e-5, compute=1e-6, memory=2e-6)
+    many = locate_on_roofline(2e-3, compute=1e-6, memory=2e-6, calls=100)
+    beyond = locate_on_roofline(1.0, compute=1.5, memory=0.0)
 
     assert compute is not None
     assert (compute.bound, compute.share, compute.to_win) == ("compute", 0.5, 1.0)
@@ -184,27 +192,27 @@ def test_a_part_stands_under_the_lower_roof() -> None:
     assert neither.bound == "neither"
     assert beyond is not None
     assert beyond.to_win == 0
-    assert placed(1.0, compute=0.0, memory=0.0) is None
-    assert placed(0.0, compute=1.0, memory=0.0) is None
+    assert locate_on_roofline(1.0, compute=0.0, memory=0.0) is None
+    assert locate_on_roofline(0.0, compute=1.0, memory=0.0) is None
 
 
 def test_a_difference_is_doubted_where_the_pairs_of_calls_agree() -> None:
     """Noise makes some pairs differ, and the middle one with them; what three in four show is told."""
     call = spans(("", 0, 10, None))
-    noisy = attribute([call] * 8, [8.0, 9.0, 9.0, 9.0, 9.0, 9.9, 10.1, 14.0], Toll())
-    steady = attribute([call] * 8, [8.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 14.0], Toll())
-    short = attribute([call] * 8, [20.0] * 7 + [8.0], Toll())
+    noisy = attribute_module_times([call] * 8, [8.0, 9.0, 9.0, 9.0, 9.0, 9.9, 10.1, 14.0], HookOverhead())
+    steady = attribute_module_times([call] * 8, [8.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 14.0], HookOverhead())
+    short = attribute_module_times([call] * 8, [20.0] * 7 + [8.0], HookOverhead())
 
     assert noisy.missed == pytest.approx(10 / 9 - 1)
-    assert [doubt.code for doubt in doubts_of(noisy, [9.0], everything=True)] == []
-    assert [doubt.code for doubt in doubts_of(steady, [9.0], everything=True)] == ["parts-differ"]
-    assert [doubt.code for doubt in doubts_of(short, [9.0], everything=True)] == ["parts-differ"]
+    assert [doubt.code for doubt in attribution_doubts(noisy, [9.0], everything=True)] == []
+    assert [doubt.code for doubt in attribution_doubts(steady, [9.0], everything=True)] == ["parts-differ"]
+    assert [doubt.code for doubt in attribution_doubts(short, [9.0], everything=True)] == ["parts-differ"]
     assert short.surely == pytest.approx(-0.5)
-    even = attribute([call] * 4, [9.0, 9.0, 11.0, 11.0], Toll())
+    even = attribute_module_times([call] * 4, [9.0, 9.0, 11.0, 11.0], HookOverhead())
     assert even.surely == 0
 
 
 def test_small_work_takes_what_it_takes_undisturbed() -> None:
     """Half of the rounds may be disturbed, and do not count."""
-    assert quiet([1.0, 50.0, 1.1, 1.05, 70.0, 60.0, 1.02, 90.0]) == 1.05
-    assert quiet([2.0]) == 2.0
+    assert lower_quartile([1.0, 50.0, 1.1, 1.05, 70.0, 60.0, 1.02, 90.0]) == 1.05
+    assert lower_quartile([2.0]) == 2.0

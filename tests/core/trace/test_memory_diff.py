@@ -8,29 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.result.static_data import Held
-from modeldyno.core.result.trace_data import Activity, Course
-from modeldyno.core.trace.memory_diff import HeldChange, MemoryChange, memory_change
+from modeldyno.core.result.static_data import MemoryItem
+from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
+from modeldyno.core.trace.memory_diff import HeldChange, MemoryChange, compare_peak_memory
 from modeldyno.errors import RunFailed
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
-EMPTY = Course(times=b"", levels={})
+EMPTY = MemoryTimeline(times=b"", levels={})
 
 
 def snapshot(*held: tuple[str, str, int], held_in: str = "") -> Result:
     """Make a Result that holds so much at its peak."""
-    parts = tuple(Held(scope=scope, role=role, bytes=size) for scope, role, size in held)
-    return a_small_result(activity=Activity(course=EMPTY, held=parts, held_in=held_in))
+    parts = tuple(MemoryItem(scope=scope, role=role, bytes=size) for scope, role, size in held)
+    return a_small_result(activity=TraceReport(course=EMPTY, held=parts, held_in=held_in))
 
 
 def test_each_place_has_its_bytes_before_and_after() -> None:
     """The largest difference comes first, whichever its sign; what is alike comes last."""
     old = snapshot(("fc", "weights", 40), ("fc", "activations", 8), ("act", "workspace", 30), held_in="act")
     new = snapshot(("fc", "weights", 40), ("fc", "activations", 18), ("head", "activations", 4), held_in="fc")
-    change = memory_change(old, new)
+    change = compare_peak_memory(old, new)
 
     assert change == MemoryChange(
         held=(
@@ -48,7 +48,9 @@ def test_each_place_has_its_bytes_before_and_after() -> None:
 
 def test_a_place_that_is_named_twice_is_one() -> None:
     """What one module holds in one role is summed up on either side."""
-    change = memory_change(snapshot(("a", "inputs", 1), ("a", "inputs", 2)), snapshot(("a", "inputs", 3)))
+    change = compare_peak_memory(
+        snapshot(("a", "inputs", 1), ("a", "inputs", 2)), snapshot(("a", "inputs", 3))
+    )
 
     assert change.held == (HeldChange(scope="a", role="inputs", before=3, after=3),)
 
@@ -63,7 +65,7 @@ def test_the_differences_of_the_places_are_that_of_the_peaks(
     old: list[tuple[str, str, int]], new: list[tuple[str, str, int]]
 ) -> None:
     """Nothing is told twice or left out, whatever the two have in common."""
-    change = memory_change(snapshot(*old), snapshot(*new))
+    change = compare_peak_memory(snapshot(*old), snapshot(*new))
 
     assert change.before == sum(size for _, _, size in old)
     assert change.after == sum(size for _, _, size in new)
@@ -71,12 +73,12 @@ def test_the_differences_of_the_places_are_that_of_the_peaks(
     assert len({(each.scope, each.role) for each in change.held}) == len(change.held)
 
 
-@pytest.mark.parametrize("activity", [None, Activity()])
-def test_a_result_without_a_snapshot_is_refused(activity: Activity | None) -> None:
+@pytest.mark.parametrize("activity", [None, TraceReport()])
+def test_a_result_without_a_snapshot_is_refused(activity: TraceReport | None) -> None:
     """The one that lacks it is named, with what to do; a snapshot in which nothing lies is one."""
     bare, empty = a_small_result(activity=activity, id="feedfacef00d"), snapshot()
 
     for pair in ((bare, empty), (empty, bare)):
         with pytest.raises(RunFailed, match="feedfacef00d of digits has no memory snapshot"):
-            memory_change(*pair)
-    assert memory_change(empty, empty).difference == 0
+            compare_peak_memory(*pair)
+    assert compare_peak_memory(empty, empty).difference == 0

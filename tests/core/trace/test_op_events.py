@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from modeldyno.core.result.trace_data import Executed, Happening
-from modeldyno.core.trace.op_events import VARIOUS, Occurrence, WatchedCalls, executed
+from modeldyno.core.result.trace_data import EventKind, ExecutedOp
+from modeldyno.core.trace.op_events import VARIOUS, Occurrence, WatchedCalls, sum_occurrences
 
 
 def op(name: str, self_time: float, **more: object) -> Occurrence:
@@ -21,7 +21,7 @@ def test_rows_are_of_one_call() -> None:
         op("add", 8.0, scope="a"),
     )
     second = tuple(replace(each, call=1) for each in call)
-    rows = executed(WatchedCalls(times=(1.0, 1.0), occurrences=call + second))
+    rows = sum_occurrences(WatchedCalls(times=(1.0, 1.0), occurrences=call + second))
 
     assert [(r.name, r.calls, r.self_time, r.total_time, r.allocated) for r in rows] == [
         ("add", 1.0, 8.0, 8.0, 0.0),
@@ -45,7 +45,7 @@ def test_a_call_that_is_held_up_does_not_ruin_a_time() -> None:
         for name, seconds in (("mm", 3.0), ("mm", 1.0), ("add", 2.0))
         if name == "mm" or call % 2
     )
-    rows = {row.name: row for row in executed(WatchedCalls(times=(1.0,) * 10, occurrences=result))}
+    rows = {row.name: row for row in sum_occurrences(WatchedCalls(times=(1.0,) * 10, occurrences=result))}
 
     assert [rows["mm"].self_time, rows["mm"].total_time, rows["mm"].device_time] == [4.0, 4.0, 4.0]
     assert (rows["mm"].calls, rows["add"].calls) == (2.0, 0.5)
@@ -58,9 +58,9 @@ def test_what_differs_in_kind_module_or_shapes_is_apart() -> None:
         op("mm", 1.0),
         op("mm", 1.0, scope="a"),
         op("mm", 1.0, shapes="2x3"),
-        op("mm", 1.0, kind=Happening.RANGE),
+        op("mm", 1.0, kind=EventKind.RANGE),
     )
-    assert len(executed(WatchedCalls(times=(1.0,), occurrences=occurrences))) == 4
+    assert len(sum_occurrences(WatchedCalls(times=(1.0,), occurrences=occurrences))) == 4
 
 
 def test_time_of_one_that_calls_itself_is_told_once() -> None:
@@ -70,7 +70,7 @@ def test_time_of_one_that_calls_itself_is_told_once() -> None:
         Occurrence(name="g", self_time=2.0, total_time=5.0, parent=0),
         Occurrence(name="f", self_time=3.0, total_time=3.0, parent=1),
     )
-    rows = {row.name: row for row in executed(WatchedCalls(times=(6.0,), occurrences=occurrences))}
+    rows = {row.name: row for row in sum_occurrences(WatchedCalls(times=(6.0,), occurrences=occurrences))}
 
     assert (rows["f"].self_time, rows["f"].total_time, rows["f"].calls) == (4.0, 6.0, 2.0)
     assert rows["g"].total_time == 5.0
@@ -79,7 +79,7 @@ def test_time_of_one_that_calls_itself_is_told_once() -> None:
 def test_the_costliest_comes_first_wherever_it_takes_its_time() -> None:
     """Rows are in the order of their own time on the host or on a device, whichever is longer."""
     occurrences = (op("host", 2.0), op("device", 0.1, device_time=3.0), op("none", 0.0))
-    assert [r.name for r in executed(WatchedCalls(times=(1.0,), occurrences=occurrences))] == [
+    assert [r.name for r in sum_occurrences(WatchedCalls(times=(1.0,), occurrences=occurrences))] == [
         "device",
         "host",
         "none",
@@ -88,7 +88,7 @@ def test_the_costliest_comes_first_wherever_it_takes_its_time() -> None:
 
 def test_given_back_memory_is_not_told_as_taken() -> None:
     """An operator that gives back more than it takes has taken nothing."""
-    (row,) = executed(WatchedCalls(times=(1.0,), occurrences=(op("free", 1.0, allocated=-64.0),)))
+    (row,) = sum_occurrences(WatchedCalls(times=(1.0,), occurrences=(op("free", 1.0, allocated=-64.0),)))
     assert row.allocated == 0.0
 
 
@@ -100,14 +100,14 @@ def test_rows_beyond_the_most_are_joined_and_nothing_is_lost() -> None:
         for name in ("mm", "add")
     )
     watched = WatchedCalls(times=(1.0,), occurrences=result)
-    every, few = executed(watched), executed(watched, most=4)
+    every, few = sum_occurrences(watched), sum_occurrences(watched, most=4)
 
     assert few[:4] == every[:4]
     assert [(r.name, r.scope, r.shapes, r.calls) for r in few[4:]] == [
         ("add", "", VARIOUS, 8.0),
         ("mm", "", VARIOUS, 8.0),
     ]
-    numbers = [f.name for f in fields(Executed) if f.type == "float"]
+    numbers = [f.name for f in fields(ExecutedOp) if f.type == "float"]
     assert "allocated" in numbers
     for name in numbers:
         assert sum(getattr(r, name) for r in few) == sum(getattr(r, name) for r in every)

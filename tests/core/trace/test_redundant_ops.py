@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from modeldyno.core.result.trace_data import Waste, WasteKind
-from modeldyno.core.trace.dataflow import Flow, Step, Value
-from modeldyno.core.trace.redundant_ops import wastes
+from modeldyno.core.result.trace_data import RedundancyKind, RedundantOp
+from modeldyno.core.trace.dataflow import DataFlow, FlowStep, TensorView
+from modeldyno.core.trace.redundant_ops import find_redundant_ops
 
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "int64": 8, "bool": 1}
 
@@ -23,20 +23,20 @@ def dense(*shape: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def value(storage: int, *shape: int, dtype: str = "float32", **more: Any) -> Value:
+def value(storage: int, *shape: int, dtype: str = "float32", **more: Any) -> TensorView:
     """A dense tensor that fills its memory, unless told otherwise."""
     shape = shape or (2, 3)
     size = 1
     for n in shape:
         size *= n
-    made = Value(
+    made = TensorView(
         storage=storage, shape=shape, strides=dense(*shape), capacity=size,
         dtype=dtype, bytes=size * SIZES.get(dtype, 4),
     )  # fmt: skip
     return replace(made, **more)
 
 
-def turned(storage: int, *shape: int, dtype: str = "float32") -> Value:
+def turned(storage: int, *shape: int, dtype: str = "float32") -> TensorView:
     """The last two axes of a dense tensor in turn."""
     view = value(storage, *shape, dtype=dtype)
     return replace(view, shape=_turn(view.shape), strides=_turn(view.strides))
@@ -46,24 +46,28 @@ def _turn(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return (*sizes[:-2], sizes[-1], sizes[-2])
 
 
-def step(name: str, inputs: Any = (), outputs: Any = (), **more: Any) -> Step:
+def step(name: str, inputs: Any = (), outputs: Any = (), **more: Any) -> FlowStep:
     """A step that takes a second, unless told otherwise."""
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    return Step(name=name, inputs=inputs, outputs=outputs, **{"time": 1.0, "scope": "block", **more})
+    return FlowStep(name=name, inputs=inputs, outputs=outputs, **{"time": 1.0, "scope": "block", **more})
 
 
-def use(*storages: int, to: int = 99, **more: Any) -> Step:
+def use(*storages: int, to: int = 99, **more: Any) -> FlowStep:
     """A step that computes with some tensors."""
     return step("torch.nn.functional.linear", tuple(map(value, storages)), value(to), **more)
 
 
-def judged(*steps: Step, **more: Any) -> list[Waste]:
+def judged(*steps: FlowStep, **more: Any) -> list[RedundantOp]:
     """Judge steps of a model whose input is memory 0, and whose output is memory 99."""
-    return list(wastes(Flow(steps=steps, **{"given": frozenset({0}), "outputs": frozenset({99}), **more})))
+    return list(
+        find_redundant_ops(
+            DataFlow(steps=steps, **{"given": frozenset({0}), "outputs": frozenset({99}), **more})
+        )
+    )
 
 
-def one(*steps: Step, **more: Any) -> Waste:
+def one(*steps: FlowStep, **more: Any) -> RedundantOp:
     """Give the one waste of a flow."""
     (found,) = judged(*steps, **more)
     return found
@@ -77,7 +81,7 @@ class TestCopies:
         """It is told with its module, its cost and what to do."""
         waste = one(use(0, to=1), CLONE, use(1, 2))
 
-        assert (waste.kind, waste.name, waste.scope) == (WasteKind.COPY, "Tensor.clone", "block")
+        assert (waste.kind, waste.name, waste.scope) == (RedundancyKind.COPY, "Tensor.clone", "block")
         assert (waste.calls, waste.time, waste.bytes) == (1.0, 1.0, 24.0)
         assert "2x3 float32" in waste.reason
         assert waste.reason.endswith("use the original.")
@@ -95,7 +99,7 @@ class TestCopies:
 
     def test_a_returned_clone_is_needless_only_if_the_original_dies(self) -> None:
         """A result must not alias an input or another result."""
-        assert one(use(0, to=1), CLONE, outputs=frozenset({2})).kind is WasteKind.COPY
+        assert one(use(0, to=1), CLONE, outputs=frozenset({2})).kind is RedundancyKind.COPY
         assert judged(use(0, to=1), CLONE, outputs=frozenset({1, 2})) == []
         from_input = step("torch.Tensor.clone", value(0), value(2))
         assert judged(from_input, outputs=frozenset({2})) == []
@@ -177,7 +181,7 @@ class TestFilling:
 
 class TestCasts:
     @staticmethod
-    def casts(outer: str = "float32", inner: str = "float16") -> tuple[Step, Step]:
+    def casts(outer: str = "float32", inner: str = "float16") -> tuple[FlowStep, FlowStep]:
         """There and back."""
         return (
             step("torch.Tensor.to", value(1, dtype=outer), value(2, dtype=inner)),
@@ -188,7 +192,7 @@ class TestCasts:
         """Both casts are told as one, with what both cost."""
         waste = one(use(0, to=1), *self.casts(), use(3))
 
-        assert (waste.kind, waste.time, waste.bytes) == (WasteKind.CAST, 2.0, 48.0)
+        assert (waste.kind, waste.time, waste.bytes) == (RedundancyKind.CAST, 2.0, 48.0)
         assert (
             "float32 is cast to float16 and straight back to float32, which loses precision" in waste.reason
         )
@@ -233,7 +237,7 @@ class TestCasts:
         view = step("torch.Tensor.transpose", value(2, dtype="float16"), turned(2, 2, 3, dtype="float16"))
         again = replace(back, inputs=(turned(2, 2, 3, dtype="float16"),))
         part = step("torch.Tensor.float", value(2, 1, 3, dtype="float16"), value(3, 1, 3))
-        assert one(use(0, to=1), there, view, again, use(3)).kind is WasteKind.CAST
+        assert one(use(0, to=1), there, view, again, use(3)).kind is RedundancyKind.CAST
         assert judged(use(0, to=1), there, part, use(3)) == []
 
     def test_another_dtype_than_before_is_no_way_back(self) -> None:
@@ -245,7 +249,7 @@ class TestCasts:
     def test_a_copy_is_no_cast(self) -> None:
         """Two clones in a row are two copies."""
         again = step("torch.Tensor.clone", value(2), value(3))
-        assert [w.kind for w in judged(use(0, to=1), CLONE, again, use(3))] == [WasteKind.COPY] * 1
+        assert [w.kind for w in judged(use(0, to=1), CLONE, again, use(3))] == [RedundancyKind.COPY] * 1
         assert judged(use(0, to=1), CLONE, again, use(3))[0].calls == 2
 
 
@@ -257,7 +261,7 @@ class TestLayouts:
         """Turned, and turned back with nothing done in between: both copies are told as one."""
         waste = one(use(0, to=1), self.TURN, self.BACK, use(3))
 
-        assert (waste.kind, waste.time, waste.bytes) == (WasteKind.LAYOUT, 2.0, 48.0)
+        assert (waste.kind, waste.time, waste.bytes) == (RedundancyKind.LAYOUT, 2.0, 48.0)
         assert waste.reason.endswith("leave out both.")
 
     def test_a_first_copy_that_is_used_stays(self) -> None:
@@ -311,14 +315,14 @@ class TestLayouts:
             use(4),
         )
         waste = one(*steps)
-        assert waste.kind is WasteKind.LAYOUT
+        assert waste.kind is RedundancyKind.LAYOUT
 
     def test_the_same_order_made_twice_is_needless_once(self) -> None:
         """The second copy is told, and names the module of the first."""
         again = step("torch.Tensor.contiguous", turned(1, 2, 3), value(4, 3, 2), scope="values")
         waste = one(use(0, to=1), self.TURN, again, use(2, 4))
 
-        assert (waste.kind, waste.scope) == (WasteKind.LAYOUT, "values")
+        assert (waste.kind, waste.scope) == (RedundancyKind.LAYOUT, "values")
         assert "Tensor.contiguous in block already made" in waste.reason
 
     @pytest.mark.parametrize("storage", [1, 2, 4])
@@ -342,9 +346,9 @@ class TestWeights:
     def test_a_weight_that_is_converted_in_each_call_is_needless(self) -> None:
         """It could be stored as it is used."""
         cast = one(self.CAST, use(0, 2), weights=frozenset({7}))
-        assert (cast.kind, "store it that way" in cast.reason) == (WasteKind.CAST, True)
+        assert (cast.kind, "store it that way" in cast.reason) == (RedundancyKind.CAST, True)
         turn = step("torch.Tensor.contiguous", turned(7, 2, 3), value(2, 3, 2))
-        assert one(turn, use(0, 2), weights=frozenset({7})).kind is WasteKind.LAYOUT
+        assert one(turn, use(0, 2), weights=frozenset({7})).kind is RedundancyKind.LAYOUT
 
     def test_it_is_needed_where_it_changes_lives_on_or_is_a_part(self) -> None:
         """A part of a table is no weight; what is kept was converted once."""
@@ -362,7 +366,7 @@ class TestWeights:
         """It is neither a conversion nor a needless copy."""
         clone = step("torch.Tensor.clone", value(7), value(2))
         change = step("torch.Tensor.add_", value(2), value(2), writes=frozenset({2}))
-        assert one(clone, use(0, 2), weights=frozenset({7})).kind is WasteKind.COPY
+        assert one(clone, use(0, 2), weights=frozenset({7})).kind is RedundancyKind.COPY
         assert judged(clone, change, use(0, 2), weights=frozenset({7})) == []
         kept = replace(clone, outputs=(value(2),))
         assert judged(kept, use(0, 2), weights=frozenset({7}), outputs=frozenset({2})) == []
@@ -376,8 +380,8 @@ class TestTransfers:
         result = judged(use(0, to=1), down, up, use(3), device="cuda")
 
         assert [(w.kind, w.scope, w.bytes) for w in result] == [
-            (WasteKind.TRANSFER, "block", 24.0),
-            (WasteKind.TRANSFER, "up", 24.0),
+            (RedundancyKind.TRANSFER, "block", 24.0),
+            (RedundancyKind.TRANSFER, "up", 24.0),
         ]
         assert "to the host" in result[0].reason
         assert "from the host" in result[1].reason
@@ -397,7 +401,7 @@ class TestTransfers:
         written = step("torch.Tensor.to", value(1), value(1), place="cpu", literal=True)
         taken = replace(written, literal=False)
         other = replace(written, place="cuda")
-        assert one(use(0, to=1), written, use(1)).kind is WasteKind.TRANSFER
+        assert one(use(0, to=1), written, use(1)).kind is RedundancyKind.TRANSFER
         assert judged(use(0, to=1), taken, use(1)) == []
         assert judged(use(0, to=1), other, use(1)) == []
         assert judged(use(0, to=1), written, use(1), device="cuda") == []
@@ -407,7 +411,7 @@ class TestTransfers:
         make = step("torch.tensor", (), value(2), time=3.0)
         move = step("torch.Tensor.to", value(2), value(2), place="cpu")
         waste = one(make, move, use(0, 2))
-        assert (waste.kind, waste.time, waste.bytes) == (WasteKind.TRANSFER, 4.0, 24.0)
+        assert (waste.kind, waste.time, waste.bytes) == (RedundancyKind.TRANSFER, 4.0, 24.0)
         assert waste.reason.startswith("torch.tensor creates the same constant")
 
         square = step("torch.Tensor.mul", (value(2), value(2)), value(3))
@@ -426,7 +430,7 @@ class TestTransfers:
     def test_numbers_of_the_host_put_on_a_device_are_made_anew(self) -> None:
         """torch.tensor with a device copies from the host each time; arange computes there."""
         direct = step("torch.tensor", (), value(2, device="cuda"), place="cuda")
-        assert one(direct, use(0, 2), device="cuda").kind is WasteKind.TRANSFER
+        assert one(direct, use(0, 2), device="cuda").kind is RedundancyKind.TRANSFER
         assert judged(replace(direct, name="torch.arange"), use(0, 2), device="cuda") == []
 
     def test_a_constant_from_before_is_named_by_its_move(self) -> None:
@@ -440,7 +444,7 @@ class TestWaits:
     def test_a_number_for_the_host_is_a_wait(self) -> None:
         """It is told on the host, too, as it would be on a device."""
         waste = one(use(0, to=1), step("torch.Tensor.item", value(1, 1), awaited=(value(1, 1),)), use(1))
-        assert (waste.kind, waste.name) == (WasteKind.SYNCHRONISATION, "Tensor.item")
+        assert (waste.kind, waste.name) == (RedundancyKind.SYNCHRONISATION, "Tensor.item")
         assert waste.reason.endswith("keep it a tensor.")
 
     def test_a_size_that_depends_on_numbers_is_a_wait(self) -> None:
@@ -481,4 +485,4 @@ class TestWaits:
 
 def test_an_empty_call_has_no_waste() -> None:
     """Nothing is wasted where nothing is done."""
-    assert wastes(Flow(steps=())) == ()
+    assert find_redundant_ops(DataFlow(steps=())) == ()

@@ -4,14 +4,14 @@ import pytest
 
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.trace import regions as trace_regions
-from modeldyno.core.trace.regions import Sizes, Tally
+from modeldyno.core.trace.regions import RegionMemory, RegionTally
 
 MS = 1_000_000
 CLOCK = {"clock_resolution": 1e-9, "timer_cost": 5e-8}
 
 
-def tally(times: list[int], *, most: int = trace_regions.MOST, seed: int = 0) -> Tally:
-    made = Tally(most=most, seed=seed)
+def tally(times: list[int], *, most: int = trace_regions.MOST, seed: int = 0) -> RegionTally:
+    made = RegionTally(most=most, seed=seed)
     for time in times:
         made.add(time, time, time, 0)
     return made
@@ -60,14 +60,14 @@ def test_a_pattern_cannot_hide_between_the_samples() -> None:
 def test_tallies_become_measurements() -> None:
     """The region with most time of its own comes first; memory has its place in the scope."""
     small, large = tally([1 * MS]), tally([5 * MS, 6 * MS])
-    small.sizes["cuda:0"] = Sizes()
+    small.sizes["cuda:0"] = RegionMemory()
     small.sizes["cuda:0"].add(100, 40, 80)
     small.sizes["cuda:0"].add(300, 60, 90)
-    small.sizes["process"] = Sizes()
+    small.sizes["process"] = RegionMemory()
     small.sizes["process"].add(10, 0, None)
     by_metric = {
         (m.metric, m.scope): m.value
-        for m in trace_regions.measurements({"small": small, "large": large}, CLOCK)
+        for m in trace_regions.region_measurements({"small": small, "large": large}, CLOCK)
     }
 
     assert next(iter(by_metric)) == ("latency", "large")
@@ -85,31 +85,34 @@ def test_tallies_become_measurements() -> None:
 
 def test_a_scope_of_memory_is_taken_apart() -> None:
     """A region and its place are found again; a name with brackets of its own is no place."""
-    assert trace_regions.parted(trace_regions.at("load [x] it", "cuda:0")) == ("load [x] it", "cuda:0")
-    assert trace_regions.parted("load") == ("load", "")
-    assert trace_regions.parted("a [b] c") == ("a [b] c", "")
+    assert trace_regions.split_region_scope(trace_regions.region_memory_scope("load [x] it", "cuda:0")) == (
+        "load [x] it",
+        "cuda:0",
+    )
+    assert trace_regions.split_region_scope("load") == ("load", "")
+    assert trace_regions.split_region_scope("a [b] c") == ("a [b] c", "")
 
 
 def test_own_time_that_is_mostly_noting_down_is_doubted() -> None:
     """A region that calls many small ones is named with the share that noting them down takes."""
-    busy, calm, idle = Tally(), Tally(), Tally()
+    busy, calm, idle = RegionTally(), RegionTally(), RegionTally()
     busy.add(2 * MS, 1 * MS, 2 * MS, 400)
     calm.add(2 * MS, 1 * MS, 2 * MS, 60)
     idle.add(0, 0, 0, 5)
     tallies = {"busy": busy, "calm": calm, "idle": idle}
-    (found,) = trace_regions.doubts(tallies, cost=1e-6, slowed=None)
+    (found,) = trace_regions.region_doubts(tallies, cost=1e-6, slowed=None)
 
     assert found.code == "timer-bound"
     assert "40% of the own time of busy" in found.seen
     assert "the same holds for 1 more" in found.seen
-    (alone,) = trace_regions.doubts({"busy": busy}, cost=1e-6, slowed=None)
+    (alone,) = trace_regions.region_doubts({"busy": busy}, cost=1e-6, slowed=None)
     assert "so it is" not in alone.seen
-    assert not list(trace_regions.doubts(tallies, cost=1e-9, slowed=None))
+    assert not list(trace_regions.region_doubts(tallies, cost=1e-9, slowed=None))
 
 
 def test_tracing_is_doubted_with_what_it_costs() -> None:
     """Times of a run whose allocations were traced say so."""
-    (found,) = trace_regions.doubts({}, cost=1e-6, slowed=3.2)
+    (found,) = trace_regions.region_doubts({}, cost=1e-6, slowed=3.2)
 
     assert found.code == "traced-memory"
     assert "3.2 times" in found.seen

@@ -8,7 +8,7 @@ import sysconfig
 import pytest
 
 from modeldyno.core.metrics import metric
-from modeldyno.core.trace.source_line import is_users, raised_at
+from modeldyno.core.trace.source_line import format_error_location, is_user_file
 
 OTHERS = (
     "<string>",
@@ -23,7 +23,7 @@ OTHERS = (
 @pytest.mark.parametrize("filename", OTHERS)
 def test_lines_of_others_are_told_apart(filename: str) -> None:
     """What is installed, Python's, ModelDyno's, or compiled from text is not the user's code."""
-    assert not is_users(filename)
+    assert not is_user_file(filename)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_lines_of_others_are_told_apart(filename: str) -> None:
 )
 def test_a_folder_named_like_a_library_is_none(filename: str) -> None:
     """A file elsewhere is the user's, whatever its folder is called."""
-    assert is_users(filename)
+    assert is_user_file(filename)
 
 
 def test_the_innermost_line_of_the_user_is_told() -> None:
@@ -41,9 +41,9 @@ def test_the_innermost_line_of_the_user_is_told() -> None:
     line = raised.traceback[0].lineno + 1
 
     assert len(raised.traceback) > 1
-    assert raised_at(raised.value) == f"test_source_line.py:{line}"
+    assert format_error_location(raised.value) == f"test_source_line.py:{line}"
 
 
 def test_an_error_without_a_line_of_the_user_has_none() -> None:
     """An error that was never raised came through no line."""
-    assert raised_at(ValueError("x")) == ""
+    assert format_error_location(ValueError("x")) == ""

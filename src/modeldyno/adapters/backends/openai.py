@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import plugins
 from modeldyno.adapters.backends import remote
 from modeldyno.adapters.backends.served import base
-from modeldyno.adapters.backends.served.base import Counted, Session
+from modeldyno.adapters.backends.served.base import Session, SessionWithStats
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.spec.knob import Knob
 from modeldyno.errors import RequestError
@@ -27,12 +27,12 @@ from modeldyno.servers.server_process import Launch, http_ready
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.load.server_stats import Account
+    from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces import Model
-    from modeldyno.servers.admin_client import Control
-    from modeldyno.servers.server_process import Ports, Server
+    from modeldyno.servers.admin_client import AdminClient
+    from modeldyno.servers.server_process import Ports, ServerProcess
 
 requires: tuple[str, ...] = ()
 accepts = frozenset({Form.TORCH})
@@ -73,7 +73,7 @@ knobs = (
 
 def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse an empty command, or one without a port."""
-    base.chosen_ports(config, _CONVENTIONAL_PORTS)
+    base.choose_ports(config, _CONVENTIONAL_PORTS)
     command = _command_words(
         str(config.get("command", _DEFAULT_COMMAND)), {"host": "", "port": "", "model": ""}
     )
@@ -100,7 +100,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         MissingExtra: no command is given, and the engine for the default one is not installed.
         ServerFailed: the server does not start.
     """
-    engine = install.need("openai") if "command" not in config else None
+    engine = install.require_installed("openai") if "command" not in config else None
     model_name = str(config.get("model") or _model_directory(model))
 
     def command(_folder: Path, ports: Ports) -> list[str]:
@@ -111,21 +111,21 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     launch = Launch(
         name="openai",
         command=command,
-        ports=base.chosen_ports(config, _CONVENTIONAL_PORTS),
+        ports=base.choose_ports(config, _CONVENTIONAL_PORTS),
         ready=lambda ports: http_ready(ports["http"], str(config.get("health", "/v1/models"))),
         environment={**(engine.environment if engine else {}), **_cache_environment()},
         patience=base.startup_time(config, _STARTUP_TIME),
     )
-    with base.served(launch, "http", partial(_session, config, model_name, engine)) as session:
+    with base.open_server_session(launch, "http", partial(_session, config, model_name, engine)) as session:
         yield session
 
 
 def _session(
     config: Mapping[str, KnobValue],
     model_name: str,
-    engine: install.Installed | None,
-    server: Server,
-    control: Control,
+    engine: install.InstalledServer | None,
+    server: ServerProcess,
+    control: AdminClient,
 ) -> Session:
     fields: dict[str, Any] = {
         "client": plugins.client(_PROTOCOL),
@@ -142,7 +142,7 @@ def _session(
         "software": _engine_versions(engine),
     }
     return (
-        Counted(counters=lambda: _read_counters(control), **fields)
+        SessionWithStats(counters=lambda: _read_counters(control), **fields)
         if _has_vllm_metrics(control)
         else Session(**fields)
     )
@@ -177,19 +177,20 @@ def _cache_environment() -> dict[str, str]:
     return {"HF_HUB_CACHE": str(path.expanduser())}
 
 
-def _engine_versions(engine: install.Installed | None) -> dict[str, str]:
+def _engine_versions(engine: install.InstalledServer | None) -> dict[str, str]:
     versions = {} if engine is None else engine.versions
     return {f"server {name}": version for name, version in versions.items()}
 
 
-def _has_vllm_metrics(control: Control) -> bool:
+def _has_vllm_metrics(control: AdminClient) -> bool:
     try:
         return any(
-            name.startswith("vllm:") for name in prometheus_text.parse(control.text("GET", "/metrics"))
+            name.startswith("vllm:")
+            for name in prometheus_text.parse_samples(control.text("GET", "/metrics"))
         )
     except OSError:
         return False
 
 
-def _read_counters(control: Control) -> Account:
-    return prometheus_text.vllm(prometheus_text.parse(control.text("GET", "/metrics")))
+def _read_counters(control: AdminClient) -> ServerCounters:
+    return prometheus_text.vllm_counters(prometheus_text.parse_samples(control.text("GET", "/metrics")))

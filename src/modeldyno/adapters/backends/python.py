@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.output_leaves import finished_leaves
 from modeldyno.core.spec.knob import BATCH_SIZE
-from modeldyno.data.torch_signature import NUMBERED
+from modeldyno.data.torch_signature import NUMBERED_INPUT
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import Form
 
@@ -103,7 +103,7 @@ def takes_keywords(function: Callable[..., Any], names: tuple[str, ...]) -> bool
         return False
     unknown = set(names) - {p.name for p in parameters if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    return not unknown or (takes_any and not any(map(NUMBERED.fullmatch, unknown)))
+    return not unknown or (takes_any and not any(map(NUMBERED_INPUT.fullmatch, unknown)))
 
 
 _ARRAY_LIKE_TYPES = (bool, int, float, complex, str, bytes, range, array, memoryview)

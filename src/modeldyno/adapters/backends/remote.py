@@ -17,13 +17,13 @@ from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import Client, CountsPrompts, CountsWork, Form
-from modeldyno.loadgen.single_request import once
+from modeldyno.loadgen.single_request import send_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.core.load.request_target import Reply, Target
-    from modeldyno.core.load.server_stats import Account
+    from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces import Feed, Model
 
@@ -244,7 +244,7 @@ class _Session:
             server = (
                 None
                 if request is None
-                else self.client.recognised(once(request, timeout=_STATISTICS_TIMEOUT))
+                else self.client.recognised(send_once(request, timeout=_STATISTICS_TIMEOUT))
             )
         except OSError:
             return ()
@@ -257,9 +257,9 @@ class _SessionWithStatistics(_Session):
 
     counts: CountsWork
 
-    def account(self) -> Account:
+    def account(self) -> ServerCounters:
         """Read the model's counters."""
-        reply = once(self.counts.statistics(self.endpoint), timeout=_STATISTICS_TIMEOUT)
+        reply = send_once(self.counts.statistics(self.endpoint), timeout=_STATISTICS_TIMEOUT)
         try:
             return self.counts.account(reply, self.endpoint)
         except ValueError as error:

@@ -16,7 +16,7 @@ from modeldyno.errors import RequestError, UnknownName
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.load.request_target import Endpoint, Reply, Server, Target
+    from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo, Target
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.interfaces import Feed
 
@@ -34,7 +34,7 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     Raises:
         RequestError: a payload is not a single body, or the method is unknown.
     """
-    return clients_messages.http(NAME, endpoint, [_message(endpoint, feed) for feed in feeds])
+    return clients_messages.http_target(NAME, endpoint, [_message(endpoint, feed) for feed in feeds])
 
 
 def _message(endpoint: Endpoint, feed: Feed) -> bytes:
@@ -46,23 +46,23 @@ def _message(endpoint: Endpoint, feed: Feed) -> bytes:
         body = b""
     kind = str(endpoint.options.get("content_type") or clients_messages.JSON)
     headers = {"Content-Type": kind} if body else {}
-    return clients_messages.request(endpoint, method, endpoint.path or "/", body, headers)
+    return clients_messages.http_request(endpoint, method, endpoint.path or "/", body, headers)
 
 
 def _body(feed: Feed) -> bytes:
-    name, array = tensors.only(feed, "A plain request")
-    if tensors.kind(array) == tensors.TEXT and array.size == 1:
-        return tensors.elements(name, array)[0]
+    name, array = tensors.single_input(feed, "A plain request")
+    if tensors.dtype_name(array) == tensors.TEXT and array.size == 1:
+        return tensors.to_elements(name, array)[0]
     if array.dtype.name == "uint8":
-        return tensors.raw(array)
+        return tensors.to_raw(array)
     raise RequestError(
-        f"The body of a plain request must be one text, not {array.size:,} values of {tensors.kind(array)}."
+        f"The body of a plain request must be one text, not {array.size:,} values of {tensors.dtype_name(array)}."
     )
 
 
 def arrays(reply: Reply) -> Feed:
     """Return the body of the reply as bytes."""
-    clients_messages.check(reply)
+    clients_messages.check_http_status(reply)
     return {_BODY: tensors.from_raw(_BODY, reply.body, "uint8", (len(reply.body),))}
 
 
@@ -77,7 +77,7 @@ def greeting(endpoint: Endpoint) -> None:
     del endpoint
 
 
-def recognised(reply: Reply) -> Server | None:
+def recognised(reply: Reply) -> ServerInfo | None:
     """Return None: a plain HTTP reply does not identify the server."""
     del reply
     return None

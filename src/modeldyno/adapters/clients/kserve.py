@@ -31,7 +31,7 @@ def datatype(name: str, array: ndarray) -> str:
     Raises:
         RequestError: the protocol has no such type.
     """
-    protocol_type = DATATYPES.get(tensors.kind(array))
+    protocol_type = DATATYPES.get(tensors.dtype_name(array))
     if protocol_type is None:
         raise RequestError(
             f"The input '{name}' is {array.dtype}, which the Open Inference Protocol cannot carry."
@@ -41,9 +41,9 @@ def datatype(name: str, array: ndarray) -> str:
 
 def to_bytes(name: str, array: ndarray) -> bytes:
     """Encode a tensor as raw bytes."""
-    if tensors.kind(array) != tensors.TEXT:
-        return tensors.raw(array)
-    items = tensors.elements(name, array)
+    if tensors.dtype_name(array) != tensors.TEXT:
+        return tensors.to_raw(array)
+    items = tensors.to_elements(name, array)
     return b"".join(part for item in items for part in (len(item).to_bytes(_LENGTH, "little"), item))
 
 
@@ -69,12 +69,12 @@ def dtype_of(name: str, kind: Any) -> str:
     return DTYPES[kind]
 
 
-def names(index: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def model_names(index: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the distinct model names in a repository index."""
     return tuple(dict.fromkeys(str(entry["name"]) for entry in index if entry.get("name")))
 
 
-def declared(metadata: Iterable[Mapping[str, Any]]) -> tuple[InputSpec, ...]:
+def declared_inputs(metadata: Iterable[Mapping[str, Any]]) -> tuple[InputSpec, ...]:
     """Return the inputs in a model's metadata; raise ValueError (a phrase) if they cannot be read."""
     try:
         return tuple(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import kserve, protobuf, tensors
 from modeldyno.adapters.clients import messages as clients_messages
-from modeldyno.core.load.request_target import Server, Transport
+from modeldyno.core.load.request_target import ServerInfo, Transport
 from modeldyno.servers import triton_stats
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from modeldyno.adapters.clients.protobuf import Schema
     from modeldyno.core.load.request_target import Endpoint, Reply, Target
-    from modeldyno.core.load.server_stats import Account
+    from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.interfaces import Feed
 
@@ -88,20 +88,20 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     Raises:
         RequestError: the protocol cannot carry an input.
     """
-    return clients_messages.grpc(
+    return clients_messages.grpc_target(
         NAME, endpoint, f"{SERVICE}ModelInfer", [_request(endpoint, feed) for feed in feeds]
     )
 
 
 def _request(endpoint: Endpoint, feed: Feed) -> bytes:
-    tensors.named(feed, kserve.EXAMPLE)
+    tensors.require_inputs(feed, kserve.EXAMPLE)
     inputs = [
         {"name": name, "datatype": kserve.datatype(name, array), "shape": array.shape}
         for name, array in feed.items()
     ]
     raw = [kserve.to_bytes(name, array) for name, array in feed.items()]
     request = {
-        "model_name": clients_messages.model(endpoint),
+        "model_name": clients_messages.require_model(endpoint),
         "model_version": endpoint.version,
         "inputs": inputs,
         "raw_input_contents": raw,
@@ -111,7 +111,7 @@ def _request(endpoint: Endpoint, feed: Feed) -> bytes:
 
 def arrays(reply: Reply) -> Feed:
     """Return the outputs of a reply, from raw bytes or from typed contents."""
-    clients_messages.check_grpc(reply)
+    clients_messages.check_grpc_status(reply)
     response = protobuf.decode(RESPONSE, reply.body)
     outputs, raw = response["outputs"], response["raw_output_contents"]
     if not outputs:
@@ -145,10 +145,10 @@ def tokens(reply: Reply) -> int:
 
 def greeting(endpoint: Endpoint) -> Target:
     """Return the request for the server's metadata."""
-    return clients_messages.grpc(NAME, endpoint, f"{SERVICE}ServerMetadata", [b""])
+    return clients_messages.grpc_target(NAME, endpoint, f"{SERVICE}ServerMetadata", [b""])
 
 
-def recognised(reply: Reply) -> Server | None:
+def recognised(reply: Reply) -> ServerInfo | None:
     """Return the server's name and version; None if the reply is not server metadata."""
     if reply.status:
         return None
@@ -156,12 +156,12 @@ def recognised(reply: Reply) -> Server | None:
         metadata = protobuf.decode(SERVER, reply.body)
     except ValueError:
         return None
-    return Server(name=f"{metadata['name']} {metadata['version']}".strip())
+    return ServerInfo(name=f"{metadata['name']} {metadata['version']}".strip())
 
 
 def listing(endpoint: Endpoint) -> Target:
     """Return the request for the list of ready models, a Triton extension."""
-    return clients_messages.grpc(
+    return clients_messages.grpc_target(
         NAME, endpoint, f"{SERVICE}RepositoryIndex", [protobuf.encode(INDEX_OF, _READY)]
     )
 
@@ -169,16 +169,18 @@ def listing(endpoint: Endpoint) -> Target:
 def listed(reply: Reply) -> tuple[str, ...]:
     """Return the model names in the reply; the index has one entry for each version of a model."""
     try:
-        clients_messages.check_grpc(reply)
-        return kserve.names(protobuf.decode(INDEX, reply.body)["models"])
+        clients_messages.check_grpc_status(reply)
+        return kserve.model_names(protobuf.decode(INDEX, reply.body)["models"])
     except ValueError:
         return ()
 
 
 def described(endpoint: Endpoint) -> Target:
     """Return the request for the model's metadata."""
-    request = protobuf.encode(MODEL, {"name": clients_messages.model(endpoint), "version": endpoint.version})
-    return clients_messages.grpc(NAME, endpoint, f"{SERVICE}ModelMetadata", [request])
+    request = protobuf.encode(
+        MODEL, {"name": clients_messages.require_model(endpoint), "version": endpoint.version}
+    )
+    return clients_messages.grpc_target(NAME, endpoint, f"{SERVICE}ModelMetadata", [request])
 
 
 def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
@@ -186,18 +188,20 @@ def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
     del endpoint
     if reply is None:
         return ()
-    clients_messages.check_grpc(reply)
-    return kserve.declared(protobuf.decode(METADATA, reply.body)["inputs"])
+    clients_messages.check_grpc_status(reply)
+    return kserve.declared_inputs(protobuf.decode(METADATA, reply.body)["inputs"])
 
 
 def statistics(endpoint: Endpoint) -> Target:
     """Return the request for the model's statistics, a Triton extension."""
-    request = protobuf.encode(MODEL, {"name": clients_messages.model(endpoint), "version": endpoint.version})
-    return clients_messages.grpc(NAME, endpoint, f"{SERVICE}ModelStatistics", [request])
+    request = protobuf.encode(
+        MODEL, {"name": clients_messages.require_model(endpoint), "version": endpoint.version}
+    )
+    return clients_messages.grpc_target(NAME, endpoint, f"{SERVICE}ModelStatistics", [request])
 
 
-def account(reply: Reply, endpoint: Endpoint) -> Account:
+def account(reply: Reply, endpoint: Endpoint) -> ServerCounters:
     """Return the server's counters from its statistics."""
     del endpoint
-    clients_messages.check_grpc(reply)
-    return triton_stats.account(protobuf.decode(STATISTICS, reply.body))
+    clients_messages.check_grpc_status(reply)
+    return triton_stats.parse_statistics(protobuf.decode(STATISTICS, reply.body))

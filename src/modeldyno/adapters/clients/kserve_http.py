@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import kserve, tensors
 from modeldyno.adapters.clients import messages as clients_messages
-from modeldyno.core.load.request_target import Server, Transport
+from modeldyno.core.load.request_target import ServerInfo, Transport
 from modeldyno.errors import RequestError
 from modeldyno.servers import triton_stats
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from modeldyno.core.load.request_target import Endpoint, Reply, Target
-    from modeldyno.core.load.server_stats import Account
+    from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.interfaces import Feed
 
@@ -43,29 +43,32 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     """
     path = clients_messages.model_path(endpoint, "/v2/models/") + "/infer"
     make = _binary_request if endpoint.options.get("binary", True) else _json_request
-    return clients_messages.http(NAME, endpoint, [make(endpoint, path, feed) for feed in feeds])
+    return clients_messages.http_target(NAME, endpoint, [make(endpoint, path, feed) for feed in feeds])
 
 
 def _json_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
     inputs = [
         {**_tensor_header(name, array), "data": _json_data(name, array)}
-        for name, array in tensors.named(feed, kserve.EXAMPLE).items()
+        for name, array in tensors.require_inputs(feed, kserve.EXAMPLE).items()
     ]
-    return clients_messages.post(
-        endpoint, path, clients_messages.written({"inputs": inputs}, instead=_INSTEAD)
+    return clients_messages.post_request(
+        endpoint, path, clients_messages.encode_json({"inputs": inputs}, instead=_INSTEAD)
     )
 
 
 def _binary_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
-    raw = {name: kserve.to_bytes(name, array) for name, array in tensors.named(feed, kserve.EXAMPLE).items()}
+    raw = {
+        name: kserve.to_bytes(name, array)
+        for name, array in tensors.require_inputs(feed, kserve.EXAMPLE).items()
+    }
     inputs = [
         {**_tensor_header(name, array), "parameters": {"binary_data_size": len(raw[name])}}
         for name, array in feed.items()
     ]
-    head = clients_messages.written(
+    head = clients_messages.encode_json(
         {"inputs": inputs, "parameters": {"binary_data_output": True}}, instead=_INSTEAD
     )
-    return clients_messages.post(
+    return clients_messages.post_request(
         endpoint,
         path,
         b"".join((head, *raw.values())),
@@ -79,21 +82,21 @@ def _tensor_header(name: str, array: ndarray) -> dict[str, Any]:
 
 
 def _json_data(name: str, array: ndarray) -> Any:
-    if tensors.kind(array) == tensors.BFLOAT16:
+    if tensors.dtype_name(array) == tensors.BFLOAT16:
         raise RequestError(f"The input '{name}' is bfloat16, which JSON cannot carry: {_INSTEAD}.")
-    return tensors.lists(name, array.reshape(-1))
+    return tensors.to_lists(name, array.reshape(-1))
 
 
 def arrays(reply: Reply) -> Feed:
     """Return the outputs of a reply, from JSON or from the bytes after it."""
-    clients_messages.check(reply)
-    length = clients_messages.header(reply, JSON_LENGTH)
+    clients_messages.check_http_status(reply)
+    length = clients_messages.header_value(reply, JSON_LENGTH)
     if length and not (length.isdigit() and int(length) <= len(reply.body)):
         raise ValueError(
             f"the header {JSON_LENGTH} is {length!r}, but the answer has {len(reply.body):,} bytes"
         )
     end = int(length) if length else len(reply.body)
-    head = clients_messages.parsed(reply.body[:end])
+    head = clients_messages.parse_json(reply.body[:end])
     entries = head.get("outputs") if isinstance(head, dict) else None
     if not isinstance(entries, list) or not entries:
         raise ValueError("the answer has no outputs")
@@ -128,36 +131,36 @@ def tokens(reply: Reply) -> int:
 
 def greeting(endpoint: Endpoint) -> Target:
     """Return the request for the server's metadata."""
-    return clients_messages.get(NAME, endpoint, "/v2")
+    return clients_messages.get_target(NAME, endpoint, "/v2")
 
 
-def recognised(reply: Reply) -> Server | None:
+def recognised(reply: Reply) -> ServerInfo | None:
     """Return the server's name and version, and whether it supports raw bytes."""
-    metadata = clients_messages.quiet(reply)
+    metadata = clients_messages.json_object_or_empty(reply)
     if not isinstance(metadata.get("name"), str) or "version" not in metadata:
         return None
     options = {"binary": _BINARY in (metadata.get("extensions") or ())}
-    return Server(name=f"{metadata['name']} {metadata['version']}", options=options)
+    return ServerInfo(name=f"{metadata['name']} {metadata['version']}", options=options)
 
 
 def listing(endpoint: Endpoint) -> Target:
     """Return the request for the list of ready models, an extension of Triton and MLServer."""
-    return clients_messages.http(
-        NAME, endpoint, [clients_messages.post(endpoint, "/v2/repository/index", b'{"ready":true}')]
+    return clients_messages.http_target(
+        NAME, endpoint, [clients_messages.post_request(endpoint, "/v2/repository/index", b'{"ready":true}')]
     )
 
 
 def listed(reply: Reply) -> tuple[str, ...]:
     """Return the model names in the reply; the index has one entry for each version of a model."""
     try:
-        return kserve.names(clients_messages.content(reply))
+        return kserve.model_names(clients_messages.read_json(reply))
     except (ValueError, TypeError, AttributeError):
         return ()
 
 
 def described(endpoint: Endpoint) -> Target:
     """Return the request for the model's metadata."""
-    return clients_messages.get(NAME, endpoint, clients_messages.model_path(endpoint, "/v2/models/"))
+    return clients_messages.get_target(NAME, endpoint, clients_messages.model_path(endpoint, "/v2/models/"))
 
 
 def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
@@ -165,17 +168,17 @@ def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
     del endpoint
     if reply is None:
         return ()
-    return kserve.declared(clients_messages.table(reply).get("inputs") or ())
+    return kserve.declared_inputs(clients_messages.read_json_object(reply).get("inputs") or ())
 
 
 def statistics(endpoint: Endpoint) -> Target:
     """Return the request for the model's statistics, a Triton extension."""
-    return clients_messages.get(
+    return clients_messages.get_target(
         NAME, endpoint, clients_messages.model_path(endpoint, "/v2/models/") + "/stats"
     )
 
 
-def account(reply: Reply, endpoint: Endpoint) -> Account:
+def account(reply: Reply, endpoint: Endpoint) -> ServerCounters:
     """Return the server's counters from its statistics."""
     del endpoint
-    return triton_stats.account(clients_messages.table(reply))
+    return triton_stats.parse_statistics(clients_messages.read_json_object(reply))

@@ -36,7 +36,7 @@ _NO_HEADERS: Mapping[str, str] = {}
 # -- requests ------------------------------------------------------------------------------------
 
 
-def http(
+def http_target(
     protocol: str,
     endpoint: Endpoint,
     messages: Iterable[bytes],
@@ -57,12 +57,12 @@ def http(
     )
 
 
-def get(protocol: str, endpoint: Endpoint, path: str) -> Target:
+def get_target(protocol: str, endpoint: Endpoint, path: str) -> Target:
     """Return the target that GETs a path below the endpoint's."""
-    return http(protocol, endpoint, [request(endpoint, "GET", below(endpoint, path))])
+    return http_target(protocol, endpoint, [http_request(endpoint, "GET", path_below(endpoint, path))])
 
 
-def below(endpoint: Endpoint, path: str) -> str:
+def path_below(endpoint: Endpoint, path: str) -> str:
     """Return a path below the endpoint's."""
     return endpoint.path.rstrip("/") + path
 
@@ -70,10 +70,10 @@ def below(endpoint: Endpoint, path: str) -> str:
 def model_path(endpoint: Endpoint, before: str, version: str = "/versions/") -> str:
     """Return the model's path: `before`, its name, and its version if the endpoint has one."""
     tail = version + quote(endpoint.version, safe="") if endpoint.version else ""
-    return before + quote(model(endpoint), safe="") + tail
+    return before + quote(require_model(endpoint), safe="") + tail
 
 
-def model(endpoint: Endpoint) -> str:
+def require_model(endpoint: Endpoint) -> str:
     """Return the model's name.
 
     Raises:
@@ -84,7 +84,7 @@ def model(endpoint: Endpoint) -> str:
     return endpoint.model
 
 
-def request(
+def http_request(
     endpoint: Endpoint,
     method: str,
     path: str,
@@ -111,14 +111,14 @@ def request(
     return f"{method} {_quoted_path(path)} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (body or b"")
 
 
-def post(
+def post_request(
     endpoint: Endpoint, path: str, body: bytes, *, kind: str = JSON, headers: Mapping[str, str] = _NO_HEADERS
 ) -> bytes:
     """Build a request that POSTs a body to a path below the endpoint's."""
-    return request(endpoint, "POST", below(endpoint, path), body, {"Content-Type": kind, **headers})
+    return http_request(endpoint, "POST", path_below(endpoint, path), body, {"Content-Type": kind, **headers})
 
 
-def grpc(protocol: str, endpoint: Endpoint, method: str, messages: Iterable[bytes]) -> Target:
+def grpc_target(protocol: str, endpoint: Endpoint, method: str, messages: Iterable[bytes]) -> Target:
     """Return the target that calls a gRPC method with messages.
 
     Raises:
@@ -144,7 +144,7 @@ def grpc(protocol: str, endpoint: Endpoint, method: str, messages: Iterable[byte
     )
 
 
-def written(value: Any, *, instead: str) -> bytes:
+def encode_json(value: Any, *, instead: str) -> bytes:
     """Encode a value as compact JSON.
 
     Raises:
@@ -191,7 +191,7 @@ def _checked_value(name: str, value: str) -> str:
 # -- replies -------------------------------------------------------------------------------------
 
 
-def header(reply: Reply, name: str) -> str:
+def header_value(reply: Reply, name: str) -> str:
     """Return the value of an HTTP header or a gRPC metadata entry; empty if absent."""
     wanted = name.lower().encode()
     for line in reply.head.splitlines():
@@ -201,41 +201,41 @@ def header(reply: Reply, name: str) -> str:
     return ""
 
 
-def check(reply: Reply) -> None:
+def check_http_status(reply: Reply) -> None:
     """Raise ValueError (a phrase) unless the HTTP status is a success."""
     if _SUCCESS <= reply.status < _REDIRECTION:
         return
     if reply.status < _CLIENT_ERROR:
-        where = _shorten(header(reply, "location")) or "another place"
+        where = _shorten(header_value(reply, "location")) or "another place"
         raise ValueError(
             f"the server redirects ({reply.status}) to {where}, and redirects are not followed; use that URL"
         )
-    message = complaint(reply.body)
+    message = error_message(reply.body)
     raise ValueError(f"the server answered {reply.status}{message and f': {message}'}")
 
 
-def check_grpc(reply: Reply) -> None:
+def check_grpc_status(reply: Reply) -> None:
     """Raise ValueError (a phrase) unless the gRPC status is OK."""
     if reply.status:
-        message = _shorten(unquote(header(reply, "grpc-message")))
+        message = _shorten(unquote(header_value(reply, "grpc-message")))
         raise ValueError(f"the server answered with gRPC status {reply.status}{message and f': {message}'}")
 
 
-def content(reply: Reply) -> Any:
+def read_json(reply: Reply) -> Any:
     """Return the JSON of a reply; raise ValueError (a phrase) if there is none."""
-    check(reply)
-    return parsed(reply.body)
+    check_http_status(reply)
+    return parse_json(reply.body)
 
 
-def table(reply: Reply) -> dict[str, Any]:
+def read_json_object(reply: Reply) -> dict[str, Any]:
     """Return the JSON object of a reply; raise ValueError (a phrase) if it is not an object."""
-    value = content(reply)
+    value = read_json(reply)
     if not isinstance(value, dict):
         raise ValueError("the answer is not a JSON object")  # noqa: TRY004 - bad data, not a bad argument
     return value
 
 
-def parsed(body: bytes) -> Any:
+def parse_json(body: bytes) -> Any:
     """Decode JSON; raise ValueError (a phrase) if it is invalid."""
     try:
         return json.loads(body)
@@ -243,15 +243,15 @@ def parsed(body: bytes) -> Any:
         raise ValueError(f"the answer is not JSON: {_shorten(body.decode(errors='replace'))}") from None
 
 
-def quiet(reply: Reply) -> dict[str, Any]:
+def json_object_or_empty(reply: Reply) -> dict[str, Any]:
     """Return the JSON object of a reply; empty if there is none."""
     try:
-        return table(reply)
+        return read_json_object(reply)
     except ValueError:
         return {}
 
 
-def complaint(body: bytes) -> str:
+def error_message(body: bytes) -> str:
     """Return the error message in the body of an error reply."""
     try:
         value = json.loads(body)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import messages as clients_messages
 from modeldyno.adapters.clients import tensors
-from modeldyno.core.load.request_log import Outcome
-from modeldyno.core.load.request_target import BrokenStream, Server, Transport
+from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.load.request_target import BrokenStream, ServerInfo, Transport
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.errors import RequestError, UnknownName
 
@@ -62,12 +62,12 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     path = _base_path(endpoint, PATHS[kind])
     headers = {"Accept": _EVENT_STREAM} if stream else {}
     messages = [
-        clients_messages.post(
-            endpoint, path, clients_messages.written(body, instead="remove them"), headers=headers
+        clients_messages.post_request(
+            endpoint, path, clients_messages.encode_json(body, instead="remove them"), headers=headers
         )
         for body in bodies
     ]
-    return clients_messages.http(NAME, endpoint, messages, stream=stream, counted=kind != "embeddings")
+    return clients_messages.http_target(NAME, endpoint, messages, stream=stream, counted=kind != "embeddings")
 
 
 def _base_path(endpoint: Endpoint, path: str) -> str:
@@ -102,10 +102,10 @@ def _extra_fields(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _prompt_fields(kind: str, feed: Feed) -> dict[str, Any]:
-    name, array = tensors.only(feed, "This protocol")
-    if tensors.kind(array) != tensors.TEXT:
+    name, array = tensors.single_input(feed, "This protocol")
+    if tensors.dtype_name(array) != tensors.TEXT:
         raise RequestError(f"The input '{name}' is {array.dtype}, but this protocol takes text.")
-    texts = tensors.lists(name, array.reshape(-1))
+    texts = tensors.to_lists(name, array.reshape(-1))
     if not texts:
         raise RequestError(f"The input '{name}' is empty; give at least one prompt.")
     if kind == "chat":
@@ -120,8 +120,8 @@ def _prompt_fields(kind: str, feed: Feed) -> dict[str, Any]:
 
 def arrays(reply: Reply) -> Feed:
     """Return ``text``, one per prompt, or ``embedding``, one row per prompt."""
-    clients_messages.check(reply)
-    events = list(_events(reply.body)) if _is_streamed(reply) else [clients_messages.parsed(reply.body)]
+    clients_messages.check_http_status(reply)
+    events = list(_events(reply.body)) if _is_streamed(reply) else [clients_messages.parse_json(reply.body)]
     for event in events:
         _raise_on_error(event)
     if _is_streamed(reply):
@@ -189,10 +189,10 @@ def prompt_tokens(reply: Reply) -> int:
 def _usage(reply: Reply, name: str) -> int:
     """Return a number from the usage; it comes last, so search from the end of the stream."""
     if not _is_streamed(reply):
-        return _usage_count(clients_messages.quiet(reply), name)
+        return _usage_count(clients_messages.json_object_or_empty(reply), name)
     for line in reversed(reply.body.splitlines()):
         if line.startswith(_DATA) and b'"usage"' in line:
-            count = _usage_count(clients_messages.parsed(line[len(_DATA) :]), name)
+            count = _usage_count(clients_messages.parse_json(line[len(_DATA) :]), name)
             if count >= 0:
                 return count
     return -1
@@ -210,7 +210,7 @@ def _usage_count(reply: Any, name: str) -> int:
 
 
 def _is_streamed(reply: Reply) -> bool:
-    return clients_messages.header(reply, "content-type").lower().startswith(_EVENT_STREAM)
+    return clients_messages.header_value(reply, "content-type").lower().startswith(_EVENT_STREAM)
 
 
 def _events(body: bytes) -> Iterator[Any]:
@@ -218,18 +218,22 @@ def _events(body: bytes) -> Iterator[Any]:
     for line in body.splitlines():
         data = line[len(_DATA) :].strip() if line.startswith(_DATA) else b""
         if data and data != _DONE:
-            yield clients_messages.parsed(data)
+            yield clients_messages.parse_json(data)
 
 
 def _raise_on_error(event: Any) -> None:
     if isinstance(event, dict) and event.get("error"):
-        message = clients_messages.complaint(json.dumps(event).encode())
-        raise BrokenStream(Outcome.SERVER_ERROR, f"the server reported an error in the stream: {message}")
+        message = clients_messages.error_message(json.dumps(event).encode())
+        raise BrokenStream(
+            RequestOutcome.SERVER_ERROR, f"the server reported an error in the stream: {message}"
+        )
 
 
 def _raise_if_cut(reply: Reply) -> None:
     if not reply.body.rstrip().endswith(_DONE) and not _FINISHED.search(reply.body):
-        raise BrokenStream(Outcome.TRUNCATED, "the stream ends without [DONE], and no choice has finished")
+        raise BrokenStream(
+            RequestOutcome.TRUNCATED, "the stream ends without [DONE], and no choice has finished"
+        )
 
 
 # -- the server ----------------------------------------------------------------------------------
@@ -237,16 +241,16 @@ def _raise_if_cut(reply: Reply) -> None:
 
 def greeting(endpoint: Endpoint) -> Target:
     """Return the request for the list of models."""
-    return clients_messages.get(NAME, endpoint, _base_path(endpoint, "/v1/models"))
+    return clients_messages.get_target(NAME, endpoint, _base_path(endpoint, "/v1/models"))
 
 
-def recognised(reply: Reply) -> Server | None:
+def recognised(reply: Reply) -> ServerInfo | None:
     """Return the server's models; None if the reply is not a list of models."""
-    listing = clients_messages.quiet(reply)
+    listing = clients_messages.json_object_or_empty(reply)
     if not isinstance(listing.get("data"), list):
         return None
     models = [entry.get("id") for entry in listing["data"] if isinstance(entry, dict)]
-    return Server(models=tuple(name for name in models if isinstance(name, str)))
+    return ServerInfo(models=tuple(name for name in models if isinstance(name, str)))
 
 
 def described(endpoint: Endpoint) -> None:

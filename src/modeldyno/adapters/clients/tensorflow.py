@@ -27,19 +27,19 @@ DEFAULT_SIGNATURE = "serving_default"
 EXAMPLE = "--input name=1x4:float32"
 
 
-def number(name: str, array: ndarray) -> int:
+def dtype_number(name: str, array: ndarray) -> int:
     """Return TensorFlow's number for an input's dtype.
 
     Raises:
         RequestError: TensorFlow has no such dtype.
     """
-    names = DTYPES.get(tensors.kind(array))
+    names = DTYPES.get(tensors.dtype_name(array))
     if names is None:
         raise RequestError(f"The input '{name}' is {array.dtype}, which TensorFlow Serving cannot carry.")
     return names[1]
 
 
-def declared(signatures: Mapping[str, Any], wanted: str) -> tuple[InputSpec, ...]:
+def signature_inputs(signatures: Mapping[str, Any], wanted: str) -> tuple[InputSpec, ...]:
     """Return the inputs of a signature; each has a dtype (name or number) and a shape.
 
     Raises:

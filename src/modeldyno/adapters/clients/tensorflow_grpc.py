@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import messages as clients_messages
 from modeldyno.adapters.clients import protobuf, tensorflow, tensors
-from modeldyno.core.load.request_target import Server, Transport
+from modeldyno.core.load.request_target import ServerInfo, Transport
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -78,13 +78,13 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
                 "model_spec": model,
                 "inputs": [
                     {"key": name, "value": _tensor(name, array)}
-                    for name, array in tensors.named(feed, tensorflow.EXAMPLE).items()
+                    for name, array in tensors.require_inputs(feed, tensorflow.EXAMPLE).items()
                 ],
             },
         )
         for feed in feeds
     ]
-    return clients_messages.grpc(NAME, endpoint, f"{SERVICE}Predict", messages)
+    return clients_messages.grpc_target(NAME, endpoint, f"{SERVICE}Predict", messages)
 
 
 def _model(endpoint: Endpoint, signature: str = "") -> dict[str, Any]:
@@ -92,24 +92,28 @@ def _model(endpoint: Endpoint, signature: str = "") -> dict[str, Any]:
     if version and not version.isdecimal():
         raise RequestError(f"TensorFlow Serving's model versions are numbers, but this one is '{version}'.")
     return {
-        "name": clients_messages.model(endpoint),
+        "name": clients_messages.require_model(endpoint),
         "version": {"value": int(version)} if version else None,
         "signature_name": signature,
     }
 
 
 def _tensor(name: str, array: ndarray) -> dict[str, Any]:
-    text = tensors.kind(array) == tensors.TEXT
+    text = tensors.dtype_name(array) == tensors.TEXT
     return {
-        "dtype": tensorflow.number(name, array),
+        "dtype": tensorflow.dtype_number(name, array),
         "tensor_shape": {"dim": [{"size": size} for size in array.shape]},
-        **({"string_val": tensors.elements(name, array)} if text else {"tensor_content": tensors.raw(array)}),
+        **(
+            {"string_val": tensors.to_elements(name, array)}
+            if text
+            else {"tensor_content": tensors.to_raw(array)}
+        ),
     }
 
 
 def arrays(reply: Reply) -> Feed:
     """Return the outputs of a reply, from raw bytes or from typed values."""
-    clients_messages.check_grpc(reply)
+    clients_messages.check_grpc_status(reply)
     outputs = protobuf.decode(RESPONSE, reply.body)["outputs"]
     if not outputs:
         raise ValueError("the answer has no outputs")
@@ -153,11 +157,13 @@ def greeting(endpoint: Endpoint) -> Target | None:
     return described(endpoint) if endpoint.model else None
 
 
-def recognised(reply: Reply) -> Server | None:
+def recognised(reply: Reply) -> ServerInfo | None:
     """Return TensorFlow Serving if the reply holds signatures or its error mentions a servable."""
-    unknown = reply.status == _NOT_FOUND and "Servable" in clients_messages.header(reply, "grpc-message")
+    unknown = reply.status == _NOT_FOUND and "Servable" in clients_messages.header_value(
+        reply, "grpc-message"
+    )
     try:
-        return Server(name="tensorflow serving") if unknown or _signatures(reply) else None
+        return ServerInfo(name="tensorflow serving") if unknown or _signatures(reply) else None
     except ValueError:
         return None
 
@@ -166,18 +172,18 @@ def described(endpoint: Endpoint) -> Target:
     """Return the request for the model's signatures."""
     request = {"model_spec": _model(endpoint), "metadata_field": ["signature_def"]}
     body = protobuf.encode(METADATA_REQUEST, request)
-    return clients_messages.grpc(NAME, endpoint, f"{SERVICE}GetModelMetadata", [body])
+    return clients_messages.grpc_target(NAME, endpoint, f"{SERVICE}GetModelMetadata", [body])
 
 
 def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
     """Return the inputs of the signature."""
     if reply is None:
         return ()
-    return tensorflow.declared(_signatures(reply), str(endpoint.options.get("signature", "")))
+    return tensorflow.signature_inputs(_signatures(reply), str(endpoint.options.get("signature", "")))
 
 
 def _signatures(reply: Reply) -> dict[str, Any]:
-    clients_messages.check_grpc(reply)
+    clients_messages.check_grpc_status(reply)
     metadata = {
         entry["key"]: entry["value"] or {} for entry in protobuf.decode(METADATA, reply.body)["metadata"]
     }

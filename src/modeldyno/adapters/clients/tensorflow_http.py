@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import messages as clients_messages
 from modeldyno.adapters.clients import tensorflow, tensors
-from modeldyno.core.load.request_target import Server, Transport
+from modeldyno.core.load.request_target import ServerInfo, Transport
 from modeldyno.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
@@ -41,22 +41,22 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
         RequestError: the protocol cannot carry an input, or the format is rows without a common batch.
     """
     path = clients_messages.model_path(endpoint, "/v1/models/") + ":predict"
-    return clients_messages.http(NAME, endpoint, [_message(endpoint, path, feed) for feed in feeds])
+    return clients_messages.http_target(NAME, endpoint, [_message(endpoint, path, feed) for feed in feeds])
 
 
 def _message(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
     form = str(endpoint.options.get("format", "row"))
     if form not in FORMATS:
         raise UnknownName.among("format", form, FORMATS)
-    for name, array in tensors.named(feed, tensorflow.EXAMPLE).items():
-        tensorflow.number(name, array)
-    columns = {name: tensors.lists(name, array, encoded=True) for name, array in feed.items()}
+    for name, array in tensors.require_inputs(feed, tensorflow.EXAMPLE).items():
+        tensorflow.dtype_number(name, array)
+    columns = {name: tensors.to_lists(name, array, encoded=True) for name, array in feed.items()}
     signature = str(endpoint.options.get("signature", ""))
     body = {
         **({"signature_name": signature} if signature else {}),
         **({"instances": _rows(feed, columns)} if form == "row" else {"inputs": _without_name(columns)}),
     }
-    return clients_messages.post(endpoint, path, clients_messages.written(body, instead=_INSTEAD))
+    return clients_messages.post_request(endpoint, path, clients_messages.encode_json(body, instead=_INSTEAD))
 
 
 def _without_name(columns: dict[str, Any]) -> Any:
@@ -78,9 +78,9 @@ def _rows(feed: Feed, columns: dict[str, Any]) -> list[Any]:
 
 def arrays(reply: Reply) -> Feed:
     """Return predictions (rows) or outputs (columns)."""
-    response = clients_messages.table(reply)
+    response = clients_messages.read_json_object(reply)
     if response.get("error"):
-        raise ValueError(f"the server answered: {clients_messages.complaint(reply.body)}")
+        raise ValueError(f"the server answered: {clients_messages.error_message(reply.body)}")
     if not {"predictions", "outputs"} & response.keys():
         raise ValueError("the answer has neither predictions nor outputs")
     if "outputs" in response:
@@ -128,26 +128,26 @@ def greeting(endpoint: Endpoint) -> Target | None:
     """Return the request for the model's status."""
     if not endpoint.model:
         return None
-    return clients_messages.get(NAME, endpoint, clients_messages.model_path(endpoint, "/v1/models/"))
+    return clients_messages.get_target(NAME, endpoint, clients_messages.model_path(endpoint, "/v1/models/"))
 
 
-def recognised(reply: Reply) -> Server | None:
+def recognised(reply: Reply) -> ServerInfo | None:
     """Return the server by its model status: per version in TensorFlow Serving, ready or not in KServe."""
-    status = clients_messages.quiet(reply)
+    status = clients_messages.json_object_or_empty(reply)
     if _reports_unknown_model(reply) or isinstance(status.get("model_version_status"), list):
-        return Server(name="tensorflow serving")
-    return Server(name="kserve") if {"name", "ready"} <= status.keys() else None
+        return ServerInfo(name="tensorflow serving")
+    return ServerInfo(name="kserve") if {"name", "ready"} <= status.keys() else None
 
 
 def _reports_unknown_model(reply: Reply) -> bool:
     """Return whether TensorFlow Serving reports that it has no such model."""
-    message = clients_messages.complaint(reply.body)
+    message = clients_messages.error_message(reply.body)
     return reply.status == _NOT_FOUND and any(phrase in message for phrase in _UNKNOWN)
 
 
 def described(endpoint: Endpoint) -> Target:
     """Return the request for the model's signatures."""
-    return clients_messages.get(
+    return clients_messages.get_target(
         NAME, endpoint, clients_messages.model_path(endpoint, "/v1/models/") + "/metadata"
     )
 
@@ -156,9 +156,9 @@ def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
     """Return the inputs of the signature; empty for KServe, which has no such path."""
     if reply is None or (reply.status == _NOT_FOUND and not _reports_unknown_model(reply)):
         return ()
-    metadata = clients_messages.content(reply)
+    metadata = clients_messages.read_json(reply)
     try:
         signatures = metadata["metadata"]["signature_def"]["signature_def"]
     except (KeyError, TypeError):
         raise ValueError("the server's description of the model has no signatures") from None
-    return tensorflow.declared(signatures, str(endpoint.options.get("signature", "")))
+    return tensorflow.signature_inputs(signatures, str(endpoint.options.get("signature", "")))

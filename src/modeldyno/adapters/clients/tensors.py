@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 TEXT, BFLOAT16 = "string", "bfloat16"
 
 
-def kind(array: ndarray) -> str:
+def dtype_name(array: ndarray) -> str:
     """Return the dtype of an array as `core.spec.input_spec` names it."""
     return TEXT if array.dtype.kind in "OUS" else array.dtype.name
 
 
-def named(feed: Feed, example: str) -> Feed:
+def require_inputs(feed: Feed, example: str) -> Feed:
     """Return the payload; refuse one without inputs, for protocols that have to name them."""
     if not feed:
         raise RequestError(
@@ -34,14 +34,14 @@ def named(feed: Feed, example: str) -> Feed:
     return feed
 
 
-def only(feed: Feed, what: str) -> tuple[str, ndarray]:
+def single_input(feed: Feed, what: str) -> tuple[str, ndarray]:
     """Return the only input of a payload, with its name."""
     if len(feed) != 1:
         raise RequestError(f"{what} takes one input, not {len(feed)}: {', '.join(feed) or 'none'}.")
     return next(iter(feed.items()))
 
 
-def raw(array: ndarray) -> bytes:
+def to_raw(array: ndarray) -> bytes:
     """Return the bytes of numbers; bfloat16 as the upper 16 bits of its float32."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
@@ -49,7 +49,7 @@ def raw(array: ndarray) -> bytes:
     return np.ascontiguousarray(plain, plain.dtype.newbyteorder("<")).tobytes()
 
 
-def elements(name: str, array: ndarray) -> list[bytes]:
+def to_elements(name: str, array: ndarray) -> list[bytes]:
     """Return the elements of a text array as bytes; str is encoded as UTF-8."""
     return [_element(name, item) for item in array.reshape(-1).tolist()]
 
@@ -67,13 +67,13 @@ def _element(name: str, item: Any) -> bytes:
         raise RequestError(f"The input '{name}' holds text that is not valid Unicode.") from None
 
 
-def lists(name: str, array: ndarray, *, encoded: bool = False) -> Any:
+def to_lists(name: str, array: ndarray, *, encoded: bool = False) -> Any:
     """Return nested lists for JSON; bytes as UTF-8, or with `encoded` as ``{"b64": ...}``."""
-    if kind(array) not in DTYPES:
+    if dtype_name(array) not in DTYPES:
         raise RequestError(f"The input '{name}' is {array.dtype}, which JSON cannot carry.")
-    if kind(array) == BFLOAT16:
+    if dtype_name(array) == BFLOAT16:
         return array.astype("float32").tolist()
-    return _texts(name, array.tolist(), encoded=encoded) if kind(array) == TEXT else array.tolist()
+    return _texts(name, array.tolist(), encoded=encoded) if dtype_name(array) == TEXT else array.tolist()
 
 
 def _texts(name: str, value: Any, *, encoded: bool) -> Any:

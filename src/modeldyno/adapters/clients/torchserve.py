@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import messages as clients_messages
 from modeldyno.adapters.clients import tensors
-from modeldyno.core.load.request_target import Server, Transport
+from modeldyno.core.load.request_target import ServerInfo, Transport
 from modeldyno.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
@@ -45,32 +45,38 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     if content not in CONTENTS:
         raise UnknownName.among("content", content, CONTENTS)
     make = _raw_request if content == "raw" else _json_request
-    return clients_messages.http(NAME, endpoint, [make(endpoint, path, feed) for feed in feeds])
+    return clients_messages.http_target(NAME, endpoint, [make(endpoint, path, feed) for feed in feeds])
 
 
 def _json_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
-    values = {name: tensors.lists(name, array) for name, array in tensors.named(feed, _EXAMPLE).items()}
-    return clients_messages.post(endpoint, path, clients_messages.written(values, instead=_INSTEAD))
+    values = {
+        name: tensors.to_lists(name, array) for name, array in tensors.require_inputs(feed, _EXAMPLE).items()
+    }
+    return clients_messages.post_request(
+        endpoint, path, clients_messages.encode_json(values, instead=_INSTEAD)
+    )
 
 
 def _raw_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
-    name, array = tensors.only(tensors.named(feed, _EXAMPLE), "content=raw")
-    if tensors.kind(array) == tensors.TEXT and array.size == 1:
-        (body,) = tensors.elements(name, array)
-        return clients_messages.post(endpoint, path, body, kind="text/plain; charset=utf-8")
+    name, array = tensors.single_input(tensors.require_inputs(feed, _EXAMPLE), "content=raw")
+    if tensors.dtype_name(array) == tensors.TEXT and array.size == 1:
+        (body,) = tensors.to_elements(name, array)
+        return clients_messages.post_request(endpoint, path, body, kind="text/plain; charset=utf-8")
     if array.dtype.name == "uint8":
-        return clients_messages.post(endpoint, path, tensors.raw(array), kind=clients_messages.OCTETS)
+        return clients_messages.post_request(
+            endpoint, path, tensors.to_raw(array), kind=clients_messages.OCTETS
+        )
     raise RequestError(
         f"content=raw sends the bytes of one text, or of uint8, and the input '{name}' is "
-        f"{tensors.kind(array)} of {array.size:,}; set content=json."
+        f"{tensors.dtype_name(array)} of {array.size:,}; set content=json."
     )
 
 
 def arrays(reply: Reply) -> Feed:
     """Return an object of outputs, a list or a number; anything else as bytes."""
-    clients_messages.check(reply)
+    clients_messages.check_http_status(reply)
     try:
-        response = clients_messages.parsed(reply.body)
+        response = clients_messages.parse_json(reply.body)
     except ValueError:
         return {_OUTPUT: tensors.from_raw(_OUTPUT, reply.body, "uint8", (len(reply.body),))}
     outputs = response if isinstance(response, dict) and response else {_OUTPUT: response}
@@ -89,15 +95,15 @@ def tokens(reply: Reply) -> int:
 
 def greeting(endpoint: Endpoint) -> Target:
     """Return the health request."""
-    return clients_messages.get(NAME, endpoint, "/ping")
+    return clients_messages.get_target(NAME, endpoint, "/ping")
 
 
-def recognised(reply: Reply) -> Server | None:
+def recognised(reply: Reply) -> ServerInfo | None:
     """Return TorchServe if the reply is one of its health states."""
-    health = clients_messages.quiet(reply)
+    health = clients_messages.json_object_or_empty(reply)
     if health.get("status") not in _STATES:
         return None
-    return Server(name="torchserve")
+    return ServerInfo(name="torchserve")
 
 
 def described(endpoint: Endpoint) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
 from modeldyno.core.result.numbers import circumstances, figures, settings
-from modeldyno.core.study.study import State
+from modeldyno.core.study.study import TrialState
 from modeldyno.errors import RequestError
 from modeldyno.views.result.headline import headline
 
@@ -56,7 +56,7 @@ def export_study(study: Study, results: Mapping[str, Result], target: str) -> st
             if (result := results.get(trial.result)) is not None:
                 tags = {_PARENT: run, "trial": str(trial.number), "state": str(trial.state)}
                 _log_run(client, experiment, result, tags)
-        failed = any(trial.state is State.FAILED for trial in study.trials)
+        failed = any(trial.state is TrialState.FAILED for trial in study.trials)
         client.log_text(run, codec.encode_study(study).decode(), "study.json")
         client.set_tag(run, "failed_trials", str(failed).lower())
         client.set_terminated(run)

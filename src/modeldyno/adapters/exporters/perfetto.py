@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.stats.statistics import load_numpy, unpack
+from modeldyno.core.stats.statistics import load_numpy, unpack_samples
 from modeldyno.views.text import number
 
 if TYPE_CHECKING:
@@ -46,12 +46,16 @@ Event = dict[str, Any]
 def export(document: Result, target: str) -> str:
     """Write the trace file and return its path."""
     path = Path(target)
-    content = {"traceEvents": trace(document), "displayTimeUnit": "ms", "otherData": {"result": document.id}}
+    content = {
+        "traceEvents": trace_events(document),
+        "displayTimeUnit": "ms",
+        "otherData": {"result": document.id},
+    }
     codec.write(path, json.dumps(content, separators=(",", ":")).encode())
     return str(path)
 
 
-def trace(result: Result) -> list[Event]:
+def trace_events(result: Result) -> list[Event]:
     """Return the events, and the names of the groups that have any."""
     events = [*_calls(result), *_layers(result), *_memory(result), *_requests(result), *_stages(result)]
     groups = sorted({event["pid"] for event in events})
@@ -123,8 +127,8 @@ def _memory(result: Result) -> Iterator[Event]:
     course = result.activity.course if result.activity else None
     if course is None:
         return
-    times = unpack(course.times).tolist()
-    levels = {category: unpack(level).tolist() for category, level in course.levels.items()}
+    times = unpack_samples(course.times).tolist()
+    levels = {category: unpack_samples(level).tolist() for category, level in course.levels.items()}
     step = max(1, len(times) // _EVENT_LIMIT)
     for index in range(0, len(times), step):
         args = {category: level[index] for category, level in levels.items() if index < len(level)}

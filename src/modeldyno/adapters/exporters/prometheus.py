@@ -35,11 +35,11 @@ _SUMMARY_STATISTICS = ("n", "mean")
 def export(document: Result, target: str) -> str:
     """Write the file and return its path."""
     path = Path(target)
-    codec.write(path, text(document).encode("utf-8", "replace"))
+    codec.write(path, exposition_text(document).encode("utf-8", "replace"))
     return str(path)
 
 
-def text(result: Result) -> str:
+def exposition_text(result: Result) -> str:
     """Return the exposition: each family with its type, unit and help, then the end marker."""
     common = labels(result)
     families: dict[tuple[str, bool, str], list[Figure]] = {}

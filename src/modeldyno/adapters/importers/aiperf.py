@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from modeldyno.core.load.foreign_load import MILLI, NANO, Imported, Told, differs, figure
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.foreign_load import (
+    MILLI,
+    NANO,
+    ForeignLoad,
+    ForeignRequest,
+    definition_doubt,
+    reported_value,
+)
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.load_spec import Arrivals, Load
 
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from modeldyno.core.load.foreign_load import Foreign
+    from modeldyno.core.load.foreign_load import ForeignFile
     from modeldyno.core.metrics.measurement import Measurement
 
 TOOL = "aiperf"
@@ -76,7 +83,7 @@ class _Record(msgspec.Struct):
     error: _Error | None = None
 
 
-def claims(file: Foreign) -> bool:
+def claims(file: ForeignFile) -> bool:
     """Return whether the file is one of these three."""
     if not file.documents:
         return file.text.startswith(_HEADER)
@@ -94,7 +101,7 @@ def _is_summary(document: Mapping[str, Any]) -> bool:
     return "input_config" in document and ("request_latency" in document or "request_throughput" in document)
 
 
-def read(file: Foreign) -> Iterator[Imported]:
+def read(file: ForeignFile) -> Iterator[ForeignLoad]:
     """Yield the one load in the file."""
     if not file.documents:
         yield _import_load(_read_csv(file.text), ())
@@ -117,14 +124,14 @@ def _read_sibling(path: Path, name: str) -> Sequence[Any]:
     return [msgspec.json.decode(line) for line in lines]
 
 
-def _import_load(summary: Mapping[str, Any], documents: Iterable[Any]) -> Imported:
+def _import_load(summary: Mapping[str, Any], documents: Iterable[Any]) -> ForeignLoad:
     records = [msgspec.convert(document, _Record) for document in documents]
     measured = [record for record in records if record.metadata.benchmark_phase != "warmup"]
     requests = tuple(map(_request, measured))
     config = summary.get("input_config") or {}
     load = _load(config, requests)
     begin = min((request.sent for request in requests), default=0)
-    return Imported(
+    return ForeignLoad(
         tool=TOOL,
         version=str(summary.get("aiperf_version") or ""),
         model=_first_text(_lookup(config, "endpoint", "model_names") or _lookup(config, "models", "items")),
@@ -155,7 +162,7 @@ def _first_text(value: Any) -> str:
     return str(_lookup(value, "name") or "" if isinstance(value, dict) else value or "")
 
 
-def _load(config: Mapping[str, Any], requests: Sequence[Told]) -> Load:
+def _load(config: Mapping[str, Any], requests: Sequence[ForeignRequest]) -> Load:
     """Return the load: one mapping until release 0.5, a list of phases since."""
     phases = config.get("phases") or [config.get("loadgen") or {}]
     phase: Mapping[str, Any] = next(
@@ -169,7 +176,7 @@ def _load(config: Mapping[str, Any], requests: Sequence[Told]) -> Load:
     return Load(arrivals=kind, rate=float(rate), concurrency=slots)
 
 
-def _max_concurrency(requests: Sequence[Told]) -> int:
+def _max_concurrency(requests: Sequence[ForeignRequest]) -> int:
     """Return the highest number of concurrent requests."""
     steps = sorted(
         (time, step) for request in requests for time, step in ((request.sent, 1), (request.end, -1))
@@ -180,7 +187,7 @@ def _max_concurrency(requests: Sequence[Told]) -> int:
 # --- requests --------------------------------------------------------------------------------------
 
 
-def _request(record: _Record) -> Told:
+def _request(record: _Record) -> ForeignRequest:
     metadata, metrics = record.metadata, record.metrics
     duration, first = _seconds(metrics.get("request_latency")), _seconds(metrics.get("time_to_first_token"))
     sent = metadata.request_start_ns
@@ -189,7 +196,7 @@ def _request(record: _Record) -> Told:
     steps = [] if gaps is None or not isinstance(gaps.value, list) else gaps.value
     scale = _UNITS[gaps.unit] if gaps is not None else 1.0
     times = () if first is None else tuple(accumulate((step * scale for step in steps), initial=first))
-    return Told(
+    return ForeignRequest(
         sent=sent,
         end=sent if end is None else end,
         due=None if metadata.credit_issued_ns is None else min(metadata.credit_issued_ns, sent),
@@ -211,19 +218,19 @@ def _tokens(metrics: Mapping[str, _Value]) -> int:
     return -1
 
 
-def _outcome(record: _Record) -> Outcome:
+def _outcome(record: _Record) -> RequestOutcome:
     if record.metadata.was_cancelled:
-        return Outcome.CANCELLED
+        return RequestOutcome.CANCELLED
     if record.error is None:
-        return Outcome.OK
+        return RequestOutcome.OK
     code = record.error.code or 0
     if code == _CANCELLED:
-        return Outcome.CANCELLED
+        return RequestOutcome.CANCELLED
     if code in _OVERLOADED:
-        return Outcome.REJECTED
+        return RequestOutcome.REJECTED
     if "timeout" in (record.error.type or "").lower():
-        return Outcome.TIMEOUT
-    return Outcome.CLIENT_ERROR if code // 100 == 4 else Outcome.SERVER_ERROR  # noqa: PLR2004 - a class of codes
+        return RequestOutcome.TIMEOUT
+    return RequestOutcome.CLIENT_ERROR if code // 100 == 4 else RequestOutcome.SERVER_ERROR  # noqa: PLR2004 - a class of codes
 
 
 # --- statistics ------------------------------------------------------------------------------------
@@ -248,32 +255,34 @@ def _figures(summary: Mapping[str, Any], *, closed: bool) -> Iterator[Measuremen
         spread = summary.get(name) or {}
         for target in (metric, "latency") if closed and metric == "service_time" else (metric,):
             for key, statistic in _STATISTICS.items():
-                yield from figure(target, spread.get(key), statistic, _UNITS[spread.get("unit", "ms")])
+                yield from reported_value(
+                    target, spread.get(key), statistic, _UNITS[spread.get("unit", "ms")]
+                )
     for name, metric in _RATES.items():
-        yield from figure(metric, _lookup(summary.get(name), "avg"))
+        yield from reported_value(metric, _lookup(summary.get(name), "avg"))
     for name, scope in _COUNTS.items():
-        yield from figure("requests", _lookup(summary.get(name), "avg"), scope)
+        yield from reported_value("requests", _lookup(summary.get(name), "avg"), scope)
 
 
 def _doubts(records: Sequence[_Record], *, has_config: bool) -> Iterator[Doubt]:
-    yield differs(
+    yield definition_doubt(
         "service_time",
         "AIPerf ends a request with the last piece that has content, ModelDyno with the last byte",
         "expect ModelDyno's time to be longer by what the server sends after the content",
     )
     if any("inter_chunk_latency" in record.metrics for record in records):
-        yield differs(
+        yield definition_doubt(
             "inter_chunk_latency",
             "AIPerf gives one timestamp to all events that it reads at once, so some gaps are zero",
         )
     if not all("usage_completion_tokens" in record.metrics for record in records if record.error is None):
-        yield differs(
+        yield definition_doubt(
             "token_rate",
             "AIPerf counted the tokens of answers with its own tokenizer",
             "run AIPerf with --use-server-token-count to use the server's count",
         )
     if not records:
-        yield differs(
+        yield definition_doubt(
             "token_rate",
             "AIPerf counts the tokens of answers with its own tokenizer by default",
             "import profile_export.jsonl, which has the server's count",

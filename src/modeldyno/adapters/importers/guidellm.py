@@ -11,14 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from modeldyno.core.load.foreign_load import MILLI, Imported, Told, differs, figure
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.foreign_load import (
+    MILLI,
+    ForeignLoad,
+    ForeignRequest,
+    definition_doubt,
+    reported_value,
+)
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.load.foreign_load import Foreign
+    from modeldyno.core.load.foreign_load import ForeignFile
     from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.metrics.measurement import Measurement
 
@@ -96,20 +102,20 @@ class _Report(msgspec.Struct):
     metadata: dict[str, Any] = {}
 
 
-def claims(file: Foreign) -> bool:
+def claims(file: ForeignFile) -> bool:
     """Return whether the file is a GuideLLM report."""
     document = file.documents[0] if len(file.documents) == 1 else None
     return isinstance(document, dict) and "benchmarks" in document and "metadata" in document
 
 
-def read(file: Foreign) -> Iterator[Imported]:
+def read(file: ForeignFile) -> Iterator[ForeignLoad]:
     """Yield each benchmark."""
     report = msgspec.convert(file.documents[0], _Report)
     for benchmark in report.benchmarks:
         yield _import_benchmark(benchmark, report.metadata)
 
 
-def _import_benchmark(benchmark: _Benchmark, metadata: Mapping[str, Any]) -> Imported:
+def _import_benchmark(benchmark: _Benchmark, metadata: Mapping[str, Any]) -> ForeignLoad:
     load = _load(benchmark.config)
     # Rates computed from a sample of the requests would be wrong.
     requests = () if benchmark.config.sample_size is not None else tuple(_requests(benchmark.requests, load))
@@ -119,7 +125,7 @@ def _import_benchmark(benchmark: _Benchmark, metadata: Mapping[str, Any]) -> Imp
         start is not None and end is not None and benchmark.warmup_duration + benchmark.cooldown_duration > 0
     )
     steady = (round(start * _SECOND), round(end * _SECOND) + 1) if cut and start and end else None
-    return Imported(
+    return ForeignLoad(
         tool=TOOL,
         version=str(metadata.get("guidellm_version", "")),
         model=str(backend.get("model") or ""),
@@ -145,18 +151,18 @@ def _load(config: _Config) -> Load:
     return Load(concurrency=strategy.streams or strategy.max_concurrency or 1)
 
 
-def _requests(groups_by_status: _Requests, load: Load) -> Iterator[Told]:
+def _requests(groups_by_status: _Requests, load: Load) -> Iterator[ForeignRequest]:
     groups = (
-        (groups_by_status.successful, Outcome.OK),
-        (groups_by_status.errored, Outcome.SERVER_ERROR),
-        (groups_by_status.incomplete, Outcome.CANCELLED),
+        (groups_by_status.successful, RequestOutcome.OK),
+        (groups_by_status.errored, RequestOutcome.SERVER_ERROR),
+        (groups_by_status.incomplete, RequestOutcome.CANCELLED),
     )
     for requests, outcome in groups:
         for request in requests or ():
             yield from _request(request, outcome, load)
 
 
-def _request(request: _Request, outcome: Outcome, load: Load) -> Iterator[Told]:
+def _request(request: _Request, outcome: RequestOutcome, load: Load) -> Iterator[ForeignRequest]:
     times = request.info.timings
     sent = times.resolve_start if times.request_start is None else times.request_start
     end = times.resolve_end if times.request_end is None else times.request_end
@@ -167,13 +173,13 @@ def _request(request: _Request, outcome: Outcome, load: Load) -> Iterator[Told]:
     pieces = () if first is None or last is None else tuple(dict.fromkeys((first, last)))
     tokens = request.output_metrics or _Tokens()
     due = None if load.closed or times.targeted_start is None else min(times.targeted_start, sent)
-    yield Told(
+    yield ForeignRequest(
         sent=round(sent * _SECOND),
         due=None if due is None else round(due * _SECOND),
         end=round((sent if end is None else end) * _SECOND),
         outcome=outcome,
         tokens=tokens.total_tokens or tokens.text_tokens or -1,
-        pieces=tuple(round(time * _SECOND) for time in pieces) if outcome is Outcome.OK else (),
+        pieces=tuple(round(time * _SECOND) for time in pieces) if outcome is RequestOutcome.OK else (),
     )
 
 
@@ -186,9 +192,9 @@ def _figures(metrics: Mapping[str, Any], *, closed: bool) -> Iterator[Measuremen
         values |= {statistic: percentiles.get(key) for key, statistic in _PERCENTILES.items()}
         for target in (metric, "latency") if closed and metric == "service_time" else (metric,):
             for statistic, value in values.items():
-                yield from figure(target, value, statistic, scale)
+                yield from reported_value(target, value, statistic, scale)
     for name, metric in _RATES.items():
-        yield from figure(metric, _successful(metrics, name).get("mean"))
+        yield from reported_value(metric, _successful(metrics, name).get("mean"))
 
 
 def _successful(metrics: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -197,19 +203,19 @@ def _successful(metrics: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _doubts(load: Load, *, errors: bool) -> Iterator[Doubt]:
-    yield differs(
+    yield definition_doubt(
         "time_per_output_token",
         "GuideLLM calls it inter-token latency; its time per output token includes the first token, and it "
         "does not keep the gaps between tokens",
         "compare time_per_output_token, which both tools take from the first piece to the last",
     )
     if not load.closed:
-        yield differs(
+        yield definition_doubt(
             "latency",
             "GuideLLM's request latency starts at the sending; here latency starts at the targeted start",
             "read service_time for GuideLLM's own figure",
         )
     if errors:
-        yield differs(
+        yield definition_doubt(
             "requests", "GuideLLM does not record how a request failed; all are imported as server-error"
         )

@@ -14,15 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from modeldyno.core.load.foreign_load import MICRO, NANO, Imported, Told, differs, figure
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.foreign_load import (
+    MICRO,
+    NANO,
+    ForeignLoad,
+    ForeignRequest,
+    definition_doubt,
+    reported_value,
+)
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.load_spec import Arrivals, Load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.load.foreign_load import Foreign
+    from modeldyno.core.load.foreign_load import ForeignFile
     from modeldyno.core.metrics.measurement import Measurement
 
 TOOL = "perf_analyzer"
@@ -62,7 +69,7 @@ class _Export(msgspec.Struct):
     endpoint: str = ""
 
 
-def claims(file: Foreign) -> bool:
+def claims(file: ForeignFile) -> bool:
     """Return whether the file is one of these two."""
     document = file.documents[0] if len(file.documents) == 1 else None
     if isinstance(document, dict):
@@ -70,7 +77,7 @@ def claims(file: Foreign) -> bool:
     return file.text.startswith(tuple(f"{load},Inferences/Second," for load in _LOADS))
 
 
-def read(file: Foreign) -> Iterator[Imported]:
+def read(file: ForeignFile) -> Iterator[ForeignLoad]:
     """Yield each experiment of the JSON, or each row of the CSV."""
     if not file.documents:
         yield from map(_import_row, csv.DictReader(io.StringIO(file.text), strict=True))
@@ -83,10 +90,10 @@ def read(file: Foreign) -> Iterator[Imported]:
 # --- CSV -------------------------------------------------------------------------------------------
 
 
-def _import_row(row: Mapping[str, str]) -> Imported:
+def _import_row(row: Mapping[str, str]) -> ForeignLoad:
     numbers = {name: float(text) for name, text in row.items() if _is_number(text)}
     mode = next(name for name in _LOADS if name in row)
-    return Imported(
+    return ForeignLoad(
         tool=TOOL,
         load=_load("concurrency" if mode == "Concurrency" else "request_rate", numbers[mode]),
         figures=tuple(_figures(numbers, closed=mode == "Concurrency")),
@@ -101,16 +108,16 @@ def _import_row(row: Mapping[str, str]) -> Imported:
 
 
 def _figures(row: Mapping[str, float], *, closed: bool) -> Iterator[Measurement]:
-    yield from figure("throughput", row["Inferences/Second"])
+    yield from reported_value("throughput", row["Inferences/Second"])
     for metric in ("latency", "service_time") if closed else ("service_time",):
         for name, value in row.items():
             if match := _PERCENTILE.fullmatch(name):
-                yield from figure(metric, value, match[1], MICRO)
-        yield from figure(metric, row.get("Avg latency"), "mean", MICRO)
+                yield from reported_value(metric, value, match[1], MICRO)
+        yield from reported_value(metric, row.get("Avg latency"), "mean", MICRO)
     for name, metric in _STAGES.items():
-        yield from figure(metric, row.get(name), scale=MICRO)
+        yield from reported_value(metric, row.get(name), scale=MICRO)
     if all(name in row for name in _CLIENT_COLUMNS):
-        yield from figure("network_time", sum(row[name] for name in _CLIENT_COLUMNS), scale=MICRO)
+        yield from reported_value("network_time", sum(row[name] for name in _CLIENT_COLUMNS), scale=MICRO)
 
 
 def _is_number(text: object) -> bool:
@@ -120,13 +127,13 @@ def _is_number(text: object) -> bool:
 # --- JSON ------------------------------------------------------------------------------------------
 
 
-def _import_experiment(experiment: _Experiment, export: _Export) -> Imported:
+def _import_experiment(experiment: _Experiment, export: _Export) -> ForeignLoad:
     openai = export.service_kind == "openai"
     requests = tuple(_request(entry, streamed=openai) for entry in experiment.requests)
     streamed = any(request.pieces for request in requests)
     edges = experiment.window_boundaries
     begin = min((request.sent for request in requests), default=0)
-    return Imported(
+    return ForeignLoad(
         tool=TOOL,
         version=export.version,
         created=datetime.fromtimestamp(begin * NANO, UTC).isoformat() if requests else "",
@@ -139,18 +146,22 @@ def _import_experiment(experiment: _Experiment, export: _Export) -> Imported:
     )
 
 
-def _request(request: _Request, *, streamed: bool) -> Told:
+def _request(request: _Request, *, streamed: bool) -> ForeignRequest:
     times = request.response_timestamps
     if not times:
         # perf_analyzer does not record how or when a request failed.
-        return Told(sent=request.timestamp, end=request.timestamp, outcome=Outcome.SERVER_ERROR)
+        return ForeignRequest(
+            sent=request.timestamp, end=request.timestamp, outcome=RequestOutcome.SERVER_ERROR
+        )
     outputs = request.response_outputs
     pieces = [
         time
         for time, output in zip(times, outputs, strict=False)
         if streamed and _has_content(str(output.get("response", "")))
     ]
-    return Told(sent=request.timestamp, end=times[-1], pieces=tuple(pieces) if len(times) > 1 else ())
+    return ForeignRequest(
+        sent=request.timestamp, end=times[-1], pieces=tuple(pieces) if len(times) > 1 else ()
+    )
 
 
 def _has_content(text: str) -> bool:
@@ -169,13 +180,13 @@ def _has_text(event: str) -> bool:
 
 def _doubts(*, openai: bool, streamed: bool) -> Iterator[Doubt]:
     if not openai:
-        yield differs(
+        yield definition_doubt(
             "throughput",
             "the JSON lacks the batch size (-b); request_rate counts requests, and samples are unknown",
             "multiply request_rate by the value of -b",
         )
     if streamed:
-        yield differs(
+        yield definition_doubt(
             "inter_chunk_latency",
             "perf_analyzer gives one timestamp to all events of a stream that it reads at once, and it does "
             "not count tokens",

@@ -14,15 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from modeldyno.core.load.foreign_load import MILLI, Imported, Told, differs, figure
-from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.foreign_load import (
+    MILLI,
+    ForeignLoad,
+    ForeignRequest,
+    definition_doubt,
+    reported_value,
+)
+from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.spec.load_spec import Arrivals, Load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.load.foreign_load import Foreign
+    from modeldyno.core.load.foreign_load import ForeignFile
     from modeldyno.core.metrics.doubt import Doubt
 
 TOOL = "vllm"
@@ -62,23 +68,23 @@ class _Run(msgspec.Struct):
     errors: list[str] = []
 
 
-def claims(file: Foreign) -> bool:
+def claims(file: ForeignFile) -> bool:
     """Return whether every document in the file is a vLLM run."""
     return bool(file.documents) and all(
         isinstance(document, dict) and document.keys() >= _REQUIRED_KEYS for document in file.documents
     )
 
 
-def read(file: Foreign) -> Iterator[Imported]:
+def read(file: ForeignFile) -> Iterator[ForeignLoad]:
     """Yield each run."""
     for document in file.documents:
         yield _import_run(msgspec.convert(document, _Run), document)
 
 
-def _import_run(run: _Run, document: Mapping[str, Any]) -> Imported:
+def _import_run(run: _Run, document: Mapping[str, Any]) -> ForeignLoad:
     load = _load(run)
     requests = tuple(_requests(run, load)) if run.start_times and run.ttfts else ()
-    return Imported(
+    return ForeignLoad(
         tool=TOOL,
         model=run.model_id,
         created=_created(run.date),
@@ -107,18 +113,18 @@ def _load(run: _Run) -> Load:
     return Load(arrivals=arrivals, rate=rate, concurrency=run.max_concurrency)
 
 
-def _requests(run: _Run, load: Load) -> Iterator[Told]:
+def _requests(run: _Run, load: Load) -> Iterator[ForeignRequest]:
     waits = run.queue_times if run.queue_times and not load.closed else [None] * len(run.start_times)
     errors = run.errors or [""] * len(run.start_times)
     lens = run.output_lens if isinstance(run.output_lens, list) else [-1] * len(run.start_times)
     columns = zip(run.start_times, run.ttfts, run.itls, errors, lens, waits, strict=True)
     for start, first, gaps, error, tokens, wait in columns:
         pieces = tuple(round((start + after) * _SECOND) for after in accumulate(gaps, initial=first))
-        yield Told(
+        yield ForeignRequest(
             sent=round(start * _SECOND),
             due=None if wait is None else round((start - wait) * _SECOND),
             end=pieces[-1],
-            outcome=Outcome.SERVER_ERROR if error else Outcome.OK,
+            outcome=RequestOutcome.SERVER_ERROR if error else RequestOutcome.OK,
             tokens=tokens or -1,
             pieces=() if error else pieces,
         )
@@ -126,16 +132,16 @@ def _requests(run: _Run, load: Load) -> Iterator[Told]:
 
 def _figures(run: _Run, document: Mapping[str, Any], load: Load) -> Iterator[Measurement]:
     for name, metric in _RATES.items():
-        yield from figure(metric, _number(document.get(name)))
-    yield from figure("requests", run.completed, "ok")
+        yield from reported_value(metric, _number(document.get(name)))
+    yield from reported_value("requests", run.completed, "ok")
     if run.failed:
-        yield from figure("requests", run.failed, "server-error")
+        yield from reported_value("requests", run.failed, "server-error")
     for name, value in document.items():
         if match := _STATISTIC.fullmatch(name):
             both = match[2] == "e2el" and load.closed
             statistic = "p50" if match[1] == "median" else match[1]
             for metric in ("latency", "service_time") if both else (_METRICS[match[2]],):
-                yield from figure(metric, _number(value), statistic, MILLI)
+                yield from reported_value(metric, _number(value), statistic, MILLI)
 
 
 def _number(value: object) -> float | None:
@@ -151,29 +157,29 @@ def _latency_samples(run: _Run, load: Load) -> Iterator[Measurement]:
 
 
 def _doubts(run: _Run, load: Load) -> Iterator[Doubt]:
-    yield differs(
+    yield definition_doubt(
         "service_time",
         "vLLM ends a request with the last piece that has a choice, ModelDyno with the last byte",
         "expect ModelDyno's time to be longer by what the server sends after that piece",
     )
-    yield differs(
+    yield definition_doubt(
         "inter_chunk_latency",
         "vLLM calls the gaps between pieces inter-token latency; a piece may hold several tokens, and the "
         "last one holds none",
         "compare time_per_output_token, which both tools take from the first piece to the last",
     )
     if load.closed and run.max_concurrency is None:
-        yield differs(
+        yield definition_doubt(
             "latency",
             "vLLM sent all requests at once; this is imported as a closed loop with that many slots",
             "run vllm with --max-concurrency or --request-rate",
         )
     if not load.closed and run.burstiness != 1 and not math.isinf(run.burstiness):
-        yield differs(
+        yield definition_doubt(
             "offered_rate",
             f"vLLM drew gaps from a gamma distribution (burstiness {run.burstiness:g}); imported as poisson",
         )
     if run.failed:
-        yield differs(
+        yield definition_doubt(
             "requests", "vLLM does not record how a request failed; all are imported as server-error"
         )

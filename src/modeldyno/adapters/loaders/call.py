@@ -43,7 +43,7 @@ def claims(path: Path) -> bool:
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Import the callable and its inputs."""
     del seed, trust  # the user names the code, and controls its randomness
-    source = python_source.find(ref.scheme, ref.locator)
+    source = python_source.import_object(ref.scheme, ref.locator)
     if not callable(source.value):
         raise RequestError(
             f"'{ref}' is {type(source.value).__name__}, which cannot be called; name a function."
@@ -55,7 +55,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         identity=ModelIdentity(name=source.label, digest=callable_digest(source.value), framework="python"),
         form=Form.CALLABLE,
         value=source.value,
-        inputs=inputs(source.value, feed),
+        inputs=declare_inputs(source.value, feed),
         example=feed,
     )
 
@@ -84,10 +84,10 @@ def _check_not_class(ref: ModelRef, value: Any) -> None:
         )
 
 
-def inputs(function: Callable[..., Any], feed: Feed | None) -> tuple[InputSpec, ...]:
+def declare_inputs(function: Callable[..., Any], feed: Feed | None) -> tuple[InputSpec, ...]:
     """Declare the inputs: those of the example, or the required parameters."""
     if feed is None:
-        return tuple(InputSpec(name=name) for name in python_source.required(function))
+        return tuple(InputSpec(name=name) for name in python_source.required_parameters(function))
     first = {array.shape[0] if array.ndim else None for array in feed.values()}
     batched = len(first) == 1 and None not in first
     return tuple(
@@ -131,10 +131,12 @@ def callable_digest(function: Callable[..., Any]) -> str:
         function = function.func
     inner = inspect.unwrap(function)
     name = getattr(inner, "__qualname__", type(inner).__qualname__)
-    return digest.of_parts((name, python_source.code_of(inner) or python_source.code_of(type(inner)), *bound))
+    return digest.digest_parts(
+        (name, python_source.source_code(inner) or python_source.source_code(type(inner)), *bound)
+    )
 
 
-def _companion_inputs(source: python_source.Source) -> Any:
+def _companion_inputs(source: python_source.PythonObject) -> Any:
     owner, _, name = source.attribute.rpartition(".")
     holder = source.module
     for part in filter(None, owner.split(".")):

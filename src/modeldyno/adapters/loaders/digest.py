@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 
 
-def of_parts(parts: Iterable[bytes | memoryview | str]) -> str:
+def digest_parts(parts: Iterable[bytes | memoryview | str]) -> str:
     """Digest a sequence of parts; each is prefixed by its length, so that boundaries count."""
     state = hashlib.sha256()
     for part in parts:
@@ -22,14 +22,14 @@ def of_parts(parts: Iterable[bytes | memoryview | str]) -> str:
     return f"sha256:{state.hexdigest()}"
 
 
-def of_structure(parts: Iterable[bytes | memoryview | str]) -> str:
+def digest_structure(parts: Iterable[bytes | memoryview | str]) -> str:
     """Digest a model's structure without its weights; such a digest never equals that of a whole model."""
-    return of_parts(parts).replace("sha256:", "structure:", 1)
+    return digest_parts(parts).replace("sha256:", "structure:", 1)
 
 
-def of_files(paths: Iterable[Path]) -> str:
+def digest_files(paths: Iterable[Path]) -> str:
     """Digest files by name and content, ordered by name."""
-    return of_parts(
+    return digest_parts(
         part for path in sorted(paths, key=lambda p: p.name) for part in (path.name, _of_file(path))
     )
 

@@ -40,24 +40,24 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Load the weights into the class that the configuration names."""
     path = Path(ref.locator)
     files = _files(path, trust=trust)
-    config = transformers_model.configuration(path)
+    config = transformers_model.read_configuration(path)
     module, missing = _load_module(path, config, seed=seed)
     with describing():
-        declared = transformers_model.inputs(module, config)
+        declared = transformers_model.declare_inputs(module, config)
         return Model(
             identity=ModelIdentity(
-                name=transformers_model.name_of(path),
-                digest=digest.of_files([path / CONFIG, *files]),
+                name=transformers_model.model_name(path),
+                digest=digest.digest_files([path / CONFIG, *files]),
                 framework="torch",
             ),
             form=Form.TORCH,
             value=module,
             inputs=declared,
-            weights=lambda: torch_weights.weights(module),
-            graph=torch_module.grapher(module),
+            weights=lambda: torch_weights.list_weights(module),
+            graph=torch_module.make_tracer(module),
             file_bytes=sum(file.stat().st_size for file in files),
-            encode=transformers_model.encoder(path, config, declared),
-            limits=transformers_model.limits(config),
+            encode=transformers_model.text_encoder(path, config, declared),
+            limits=transformers_model.token_limits(config),
             doubts=(_missing_weights_doubt(missing),) if missing else (),
         )
 
@@ -69,27 +69,27 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     del trust  # only the sizes of pickled weights are read
     path = Path(ref.locator)
     files = _files(path, trust=True)
-    config = transformers_model.configuration(path)
+    config = transformers_model.read_configuration(path)
     if getattr(config, "dtype", None) is None and _safetensors(path):
-        config.dtype = safetensors.commonest_dtype(files)
-    module, dispatch_mode = torch_tracing_graph.build(
+        config.dtype = safetensors.most_common_dtype(files)
+    module, dispatch_mode = torch_tracing_graph.build_on_meta(
         lambda: transformers_model.random_model(config, seed=seed, where=path)
     )
-    declared = transformers_model.inputs(module, config)
+    declared = transformers_model.declare_inputs(module, config)
     return Model(
         identity=ModelIdentity(
-            name=transformers_model.name_of(path),
+            name=transformers_model.model_name(path),
             digest=torch_module.structure_digest(module, (path / CONFIG).read_bytes()),
             framework="torch",
         ),
         form=Form.TORCH,
         value=None,
         inputs=declared,
-        weights=lambda: torch_weights.weights(module),
-        graph=lambda tracing: torch_tracing_graph.graph(module, dispatch_mode, tracing),
+        weights=lambda: torch_weights.list_weights(module),
+        graph=lambda tracing: torch_tracing_graph.trace_module(module, dispatch_mode, tracing),
         file_bytes=sum(file.stat().st_size for file in files),
-        encode=transformers_model.encoder(path, config, declared),
-        limits=transformers_model.limits(config),
+        encode=transformers_model.text_encoder(path, config, declared),
+        limits=transformers_model.token_limits(config),
     )
 
 
@@ -143,7 +143,7 @@ def _shards(index: Path) -> list[str]:
 def _load_module(path: Path, config: Any, *, seed: int) -> tuple[Module, tuple[str, ...]]:
     import torch  # noqa: PLC0415 - heavy
 
-    model_class = transformers_model.class_of(config, path)
+    model_class = transformers_model.configured_class(config, path)
     with transformers_model.offline(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # for tensors that the files lack
         try:

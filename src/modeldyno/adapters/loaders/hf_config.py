@@ -37,11 +37,11 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Build the architecture with random weights from the seed."""
     del trust  # a configuration holds no code
     file = _file(ref)
-    config = transformers_model.configuration(file)
+    config = transformers_model.read_configuration(file)
     module = transformers_model.random_model(config, seed=seed, where=file)
     with describing():
         model = _model(ref, file, config, module, seed)
-    return replace(model, value=module, graph=torch_module.grapher(module))
+    return replace(model, value=module, graph=torch_module.make_tracer(module))
 
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
@@ -50,13 +50,15 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
     del trust  # a configuration holds no code
     file = _file(ref)
-    config = transformers_model.configuration(file)
-    module, dispatch_mode = torch_tracing_graph.build(
+    config = transformers_model.read_configuration(file)
+    module, dispatch_mode = torch_tracing_graph.build_on_meta(
         lambda: transformers_model.random_model(config, seed=seed, where=file)
     )
     model = _model(ref, file, config, module, seed)
     return replace(
-        model, doubts=(), graph=lambda tracing: torch_tracing_graph.graph(module, dispatch_mode, tracing)
+        model,
+        doubts=(),
+        graph=lambda tracing: torch_tracing_graph.trace_module(module, dispatch_mode, tracing),
     )
 
 
@@ -71,17 +73,19 @@ def _file(ref: ModelRef) -> Path:
 
 
 def _model(ref: ModelRef, file: Path, config: Any, module: Module, seed: int) -> Model:
-    declared = transformers_model.inputs(module, config)
+    declared = transformers_model.declare_inputs(module, config)
     return Model(
         identity=ModelIdentity(
-            name=transformers_model.name_of(Path(ref.locator)), digest=_digest(file, seed), framework="torch"
+            name=transformers_model.model_name(Path(ref.locator)),
+            digest=_digest(file, seed),
+            framework="torch",
         ),
         form=Form.TORCH,
         value=None,
         inputs=declared,
-        weights=lambda: torch_weights.weights(module),
-        encode=transformers_model.encoder(file.parent, config, declared),
-        limits=transformers_model.limits(config),
+        weights=lambda: torch_weights.list_weights(module),
+        encode=transformers_model.text_encoder(file.parent, config, declared),
+        limits=transformers_model.token_limits(config),
         doubts=(
             Doubt(
                 code="random-weights",
@@ -94,7 +98,7 @@ def _model(ref: ModelRef, file: Path, config: Any, module: Module, seed: int) ->
 
 def _digest(file: Path, seed: int) -> str:
     content = json.dumps(json.loads(file.read_text()), sort_keys=True)
-    return digest.of_parts(("hf-config", content, str(seed)))
+    return digest.digest_parts(("hf-config", content, str(seed)))
 
 
 def _is_config(file: Path) -> bool:

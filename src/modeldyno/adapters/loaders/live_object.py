@@ -26,7 +26,7 @@ backend = "torch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class OfferedObject:
     """A live object, its display name, and example inputs for it."""
 
     value: Any
@@ -34,7 +34,7 @@ class Offer:
     example: Any = None
 
 
-_OFFERS: dict[str, Offer] = {}
+_OFFERS: dict[str, OfferedObject] = {}
 """By locator; an offer is kept until it is withdrawn."""
 
 NOT_ISOLATED = Doubt(
@@ -54,7 +54,7 @@ def offer(value: Any, name: str | None = None, example: Any = None) -> ModelRef:
     backend_of(value)
     label = name or _label(value)
     locator = f"{label}-{secrets.token_hex(4)}"
-    _OFFERS[locator] = Offer(value=value, name=label, example=example)
+    _OFFERS[locator] = OfferedObject(value=value, name=label, example=example)
     return ModelRef(scheme=SCHEME, locator=locator)
 
 
@@ -107,14 +107,14 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     return replace(load(ref, seed=seed, trust=trust), doubts=())
 
 
-def _of_module(offered: Offer) -> Model:
+def _of_module(offered: OfferedObject) -> Model:
     module = offered.value
     if lazy := torch_weights.lazy_parts(module):
         raise RequestError(
             f"'{offered.name}' has lazy parts, such as {lazy[0]}, which get their shapes by a first call; "
             "call it once first."
         )
-    feed, inputs = torch_loader.described(module, offered.example, f"object '{offered.name}'")
+    feed, inputs = torch_loader.describe_inputs(module, offered.example, f"object '{offered.name}'")
     return Model(
         identity=ModelIdentity(
             name=offered.name, digest=torch_module.module_digest(module), framework="torch"
@@ -122,16 +122,16 @@ def _of_module(offered: Offer) -> Model:
         form=Form.TORCH,
         value=module,
         inputs=inputs,
-        weights=lambda: torch_weights.weights(module),
-        graph=torch_module.grapher(module),
+        weights=lambda: torch_weights.list_weights(module),
+        graph=torch_module.make_tracer(module),
         example=feed,
-        candidates=lambda: torch_module.candidates(module),
+        candidates=lambda: torch_module.candidate_inputs(module),
         doubts=(NOT_ISOLATED,),
         borrowed=True,
     )
 
 
-def _of_callable(offered: Offer) -> Model:
+def _of_callable(offered: OfferedObject) -> Model:
     example = offered.example
     feed = None if example is None else call.example_feed(offered.value, example)
     return Model(
@@ -140,7 +140,7 @@ def _of_callable(offered: Offer) -> Model:
         ),
         form=Form.CALLABLE,
         value=offered.value,
-        inputs=call.inputs(offered.value, feed),
+        inputs=call.declare_inputs(offered.value, feed),
         example=feed,
         doubts=(NOT_ISOLATED,),
         borrowed=True,

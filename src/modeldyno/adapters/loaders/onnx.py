@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.loaders import digest, tokenizer
-from modeldyno.adapters.loaders.onnx_tracing.free_sizes import compared_with, size_guesses
+from modeldyno.adapters.loaders.onnx_tracing.free_sizes import compared_constants, size_guesses
 from modeldyno.adapters.loaders.onnx_tracing.tensors import (
     KNOWN_WHOLE,
+    all_tensors,
     check_text,
-    element,
+    element_type,
     external_files,
-    names_nothing,
-    quoted,
-    tensors,
+    is_placeholder_name,
+    quote_name,
 )
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
@@ -112,7 +112,7 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
 
 def _describe_model(path: Path, *, whole: bool) -> Model:
-    from modeldyno.adapters.loaders.onnx_tracing.weights import weights as weights_of  # noqa: PLC0415 - it imports numpy
+    from modeldyno.adapters.loaders.onnx_tracing.weights import list_weights as weights_of  # noqa: PLC0415 - it imports numpy
 
     data = _read(path)
     graph_digest = hashlib.sha256(data).digest()
@@ -126,7 +126,7 @@ def _describe_model(path: Path, *, whole: bool) -> Model:
         guesses = size_guesses(model, inputs)
     except UnicodeError as error:
         raise RequestError(f"{path} is damaged: a name in it is not text; export it again.") from error
-    content_digest = _digest(graph_digest, files or {}) if whole else digest.of_structure([graph_digest])
+    content_digest = _digest(graph_digest, files or {}) if whole else digest.digest_structure([graph_digest])
     return Model(
         identity=ModelIdentity(name=path.stem, digest=content_digest, framework="onnx"),
         form=Form.ONNX,
@@ -137,7 +137,7 @@ def _describe_model(path: Path, *, whole: bool) -> Model:
         file_bytes=None
         if files is None
         else path.stat().st_size + sum(file.stat().st_size for file in files.values()),
-        encode=tokenizer.beside(path, inputs),
+        encode=tokenizer.adjacent_encoder(path, inputs),
         guesses=guesses,
     )
 
@@ -187,7 +187,7 @@ def _parse(data: bytes, path: Path) -> Proto:
 
 def _without_weights(model: Proto) -> bytes:
     """Return the file without the values of its weights; small tensors, which may be shapes, stay."""
-    for tensor in tensors(model):
+    for tensor in all_tensors(model):
         if math.prod(tensor.dims) > KNOWN_WHOLE:
             for values in _VALUES:
                 tensor.ClearField(values)
@@ -200,7 +200,7 @@ def _graph(skeleton: bytes, tracing: Tracing, path: Path) -> Graph:
     from modeldyno.adapters.loaders.onnx_tracing import graph as onnx_tracing_graph  # noqa: PLC0415 - it imports numpy
 
     try:
-        return onnx_tracing_graph.graph(onnx.ModelProto.FromString(skeleton), tracing)
+        return onnx_tracing_graph.trace_onnx_model(onnx.ModelProto.FromString(skeleton), tracing)
     except _ANALYSIS_ERRORS as error:
         why = " ".join(str(error).split())[:_MAX_REASON] or type(error).__name__
         raise RequestError(
@@ -219,13 +219,15 @@ def _inputs(graph: Proto, path: Path) -> Iterator[InputSpec]:
         check_text(path, value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim))
     renamed = _batch_names(values)
     rows = _table_rows(graph, {value.name for value in values})
-    compared = compared_with(graph)
+    compared = compared_constants(graph)
     for value in values:
         value_type = value.type.WhichOneof("value")
         if value_type != "tensor_type":
             type_name = _TYPE_KINDS.get(value_type, "not a dense tensor")
-            raise RequestError(f"{path}: input {quoted(value.name)} is {type_name}; only tensors can be fed.")
-        dtype, _ = element(value.type.tensor_type.elem_type, f"input {quoted(value.name)}", path)
+            raise RequestError(
+                f"{path}: input {quote_name(value.name)} is {type_name}; only tensors can be fed."
+            )
+        dtype, _ = element_type(value.type.tensor_type.elem_type, f"input {quote_name(value.name)}", path)
         shape = _input_shape(value, renamed)
         expected = compared.get(value.name) if shape in {(), (1,)} else None
         low, high = (
@@ -243,7 +245,7 @@ def _batch_names(values: Iterable[Proto]) -> set[str]:
         symbols = [dim.dim_param for dim in value.type.tensor_type.shape.dim]
         names |= {symbol for symbol in symbols[:1] if _BATCH_FIRST.fullmatch(symbol)}
         names |= {symbol for symbol in symbols if _BATCH_ANYWHERE.fullmatch(symbol)}
-    return {name for name in names if not names_nothing(name)}
+    return {name for name in names if not is_placeholder_name(name)}
 
 
 def _input_shape(value: Proto, batch_names: set[str]) -> tuple[Dimension, ...] | None:
@@ -253,7 +255,7 @@ def _input_shape(value: Proto, batch_names: set[str]) -> tuple[Dimension, ...] |
     def dimension(axis: int, dim: Proto) -> Dimension:
         if dim.dim_value > 0:
             return int(dim.dim_value)
-        nameless = names_nothing(dim.dim_param)
+        nameless = is_placeholder_name(dim.dim_param)
         if dim.dim_param in batch_names or (axis == 0 and nameless):
             return BATCH
         return f"{value.name}_dim{axis}" if nameless else dim.dim_param
@@ -304,4 +306,4 @@ def _digest(graph: bytes, files: dict[str, Path]) -> str:
     for location, file in sorted(files.items()):
         with file.open("rb") as stream:
             parts += [location, hashlib.file_digest(stream, "sha256").digest()]
-    return digest.of_parts(parts)
+    return digest.digest_parts(parts)

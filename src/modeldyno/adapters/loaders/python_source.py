@@ -23,7 +23,7 @@ _NAMED_IN_FILE = re.compile(r".+\.py:[A-Za-z_][\w.]*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class PythonObject:
     """An attribute of an imported Python module."""
 
     module: ModuleType
@@ -38,7 +38,7 @@ def is_named_in_file(path: Path) -> bool:
     return _NAMED_IN_FILE.fullmatch(str(path)) is not None
 
 
-def find(scheme: str, locator: str) -> Source:
+def import_object(scheme: str, locator: str) -> PythonObject:
     """Import what a locator names; the current directory is importable.
 
     Raises:
@@ -52,15 +52,17 @@ def find(scheme: str, locator: str) -> Source:
         )
     module = _from_file(Path(where)) if where.endswith(".py") else _from_module(where)
     label = f"{Path(where).stem if where.endswith('.py') else where.rpartition('.')[2]}.{attribute}"
-    return Source(module=module, attribute=attribute, value=_attribute(module, where, attribute), label=label)
+    return PythonObject(
+        module=module, attribute=attribute, value=_attribute(module, where, attribute), label=label
+    )
 
 
-def needless(function: Callable[..., Any]) -> bool:
+def needs_no_arguments(function: Callable[..., Any]) -> bool:
     """Whether a callable can be called without arguments."""
-    return not required(function)
+    return not required_parameters(function)
 
 
-def required(function: Callable[..., Any]) -> tuple[str, ...]:
+def required_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     """Name the required parameters; none if the signature is unknown."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -72,7 +74,7 @@ def required(function: Callable[..., Any]) -> tuple[str, ...]:
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def code_of(value: Any) -> bytes:
+def source_code(value: Any) -> bytes:
     """Return the source of a function or class, or else its byte code."""
     try:
         return inspect.getsource(value).encode()

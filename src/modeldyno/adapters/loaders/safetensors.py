@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.loaders import digest
 from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.core.static.graph import bits
+from modeldyno.core.static.graph import bits_per_element
 from modeldyno.core.static.weights import Weight
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import Executes, Form, Model
@@ -68,11 +68,11 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     path = Path(ref.locator)
     if not path.is_file():
         raise RequestError(f"There is no file '{path}'; check the path of the safetensors file.")
-    weights = header(path)
+    weights = read_header(path)
     return Model(
         identity=ModelIdentity(
             name=path.stem,
-            digest=digest.of_structure(f"{w.name}:{w.dtype}:{w.shape}" for w in weights),
+            digest=digest.digest_structure(f"{w.name}:{w.dtype}:{w.shape}" for w in weights),
             framework="safetensors",
         ),
         form=Form.CALLABLE,
@@ -83,7 +83,7 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     )
 
 
-def header(path: Path) -> tuple[Weight, ...]:
+def read_header(path: Path) -> tuple[Weight, ...]:
     """List the tensors in the header of a file.
 
     Raises:
@@ -111,11 +111,11 @@ def header(path: Path) -> tuple[Weight, ...]:
     return weights
 
 
-def commonest_dtype(files: Iterable[Path]) -> str | None:
+def most_common_dtype(files: Iterable[Path]) -> str | None:
     """Return the floating-point dtype of most of the elements, or None where there is none."""
     counts: Counter[str] = Counter()
     for path in files:
-        for weight in header(path):
+        for weight in read_header(path):
             if "float" in weight.dtype:
                 counts[weight.dtype] += weight.size
     return counts.most_common(1)[0][0] if counts else None
@@ -134,7 +134,9 @@ def _weight(name: str, entry: Any, data: int, path: Path) -> Weight:
     dtype_name = _DTYPES.get(dtype, dtype.lower())
     size = _size(shape, 8 * (end - begin))
     if size is None or (
-        dtype in _DTYPES and not dtype.startswith("F6") and (size * bits(dtype_name) + 7) // 8 != end - begin
+        dtype in _DTYPES
+        and not dtype.startswith("F6")
+        and (size * bits_per_element(dtype_name) + 7) // 8 != end - begin
     ):
         raise _damaged_error(path, f"its entry for {_quoted_name(name)} has a different size than its data")
     return Weight(name=name, shape=shape, dtype=dtype_name, size=size, bytes=end - begin)

@@ -18,7 +18,9 @@ _FIELDS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_i
 """Input of a text model to the field of an encoding that it takes."""
 
 
-def beside(path: Path, inputs: Sequence[InputSpec]) -> Callable[[Sequence[str], int | None], Feed] | None:
+def adjacent_encoder(
+    path: Path, inputs: Sequence[InputSpec]
+) -> Callable[[Sequence[str], int | None], Feed] | None:
     """Return the encoder of a text model with a `tokenizer.json` next to it or one directory up."""
     wanted = tuple(spec.name for spec in inputs if spec.name in _FIELDS)
     if "input_ids" not in wanted or find_spec("tokenizers") is None:

@@ -46,25 +46,25 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        source = python_source.find(ref.scheme, ref.locator)
+        source = python_source.import_object(ref.scheme, ref.locator)
         module, example = _build_module(source, ref)
     with describing():
-        feed, inputs = described(module, example, str(ref))
+        feed, inputs = describe_inputs(module, example, str(ref))
     _initialise_lazy(module, feed, ref)
     with describing():
         return Model(
             identity=ModelIdentity(
                 name=source.label,
-                digest=torch_module.module_digest(module, python_source.code_of(source.value)),
+                digest=torch_module.module_digest(module, python_source.source_code(source.value)),
                 framework="torch",
             ),
             form=Form.TORCH,
             value=module.eval(),
             inputs=inputs,
-            weights=lambda: torch_weights.weights(module),
-            graph=torch_module.grapher(module),
+            weights=lambda: torch_weights.list_weights(module),
+            graph=torch_module.make_tracer(module),
             example=feed,
-            candidates=lambda: torch_module.candidates(module),
+            candidates=lambda: torch_module.candidate_inputs(module),
         )
 
 
@@ -76,25 +76,27 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
     try:
         with torch.random.fork_rng(devices=[]):
-            ((module, example), source), dispatch_mode = graph.build(lambda: _find_and_build(ref, seed))
-    except dispatch.ComputesLong:
+            ((module, example), source), dispatch_mode = graph.build_on_meta(
+                lambda: _find_and_build(ref, seed)
+            )
+    except dispatch.ComputeLimitReached:
         return replace(load(ref, seed=seed, trust=trust), doubts=(_FACTORY_RAN,))
     except Exception:  # noqa: BLE001 - such as a factory that reads weights; a wrong one is rejected again
         return load(ref, seed=seed, trust=trust)
-    feed, inputs = described(module, example, str(ref))
+    feed, inputs = describe_inputs(module, example, str(ref))
     return Model(
         identity=ModelIdentity(
             name=source.label,
-            digest=torch_module.structure_digest(module, python_source.code_of(source.value)),
+            digest=torch_module.structure_digest(module, python_source.source_code(source.value)),
             framework="torch",
         ),
         form=Form.TORCH,
         value=None,
         inputs=inputs,
-        weights=lambda: torch_weights.weights(module),
-        graph=lambda tracing: graph.graph(module, dispatch_mode, tracing),
+        weights=lambda: torch_weights.list_weights(module),
+        graph=lambda tracing: graph.trace_module(module, dispatch_mode, tracing),
         example=feed,
-        candidates=lambda: torch_module.candidates(module),
+        candidates=lambda: torch_module.candidate_inputs(module),
     )
 
 
@@ -106,15 +108,15 @@ _FACTORY_RAN = Doubt(
 )
 
 
-def _find_and_build(ref: ModelRef, seed: int) -> tuple[tuple[Module, Any], python_source.Source]:
+def _find_and_build(ref: ModelRef, seed: int) -> tuple[tuple[Module, Any], python_source.PythonObject]:
     import torch  # noqa: PLC0415 - heavy
 
     torch.manual_seed(seed)
-    source = python_source.find(ref.scheme, ref.locator)
+    source = python_source.import_object(ref.scheme, ref.locator)
     module, example = _build_module(source, ref)
     if torch_weights.lazy_parts(module):
         raise RequestError("The module gets its shapes by a first call; only `load` makes it.")
-    if torch_module.lacks_numbers(example_of(module, example)):
+    if torch_module.lacks_values(find_example(module, example)):
         raise RequestError("The values of the example are unknown; only `load` computes them.")
     return (module, example), source
 
@@ -139,25 +141,25 @@ def _initialise_lazy(module: Module, feed: Feed | None, ref: ModelRef) -> None:
         module.eval()(*args, **kwargs)
 
 
-def described(module: Module, example: Any, origin: str) -> tuple[Feed | None, tuple[InputSpec, ...]]:
+def describe_inputs(module: Module, example: Any, origin: str) -> tuple[Feed | None, tuple[InputSpec, ...]]:
     """Return the example as a feed, and the inputs: from the example, or the parameters of forward."""
-    example = example_of(module, example)
+    example = find_example(module, example)
     if example is None:
         return None, torch_module.forward_inputs(module)
     return torch_module.example_inputs(module, example, origin)
 
 
-def example_of(module: Module, example: Any) -> Any:
+def find_example(module: Module, example: Any) -> Any:
     """Return the example that a factory returned, or else the module's own; None without one."""
     return getattr(module, "example_input_array", None) if example is None else example
 
 
-def _build_module(source: python_source.Source, ref: ModelRef) -> tuple[Module, Any]:
+def _build_module(source: python_source.PythonObject, ref: ModelRef) -> tuple[Module, Any]:
     import torch  # noqa: PLC0415 - heavy
 
     value = source.value
     if not isinstance(value, torch.nn.Module) and callable(value):
-        if required_arguments := python_source.required(value):
+        if required_arguments := python_source.required_parameters(value):
             raise RequestError(
                 f"'{ref}' needs {_arguments(required_arguments)}, but a factory takes none; to measure the "
                 f"function itself, profile it as call:{ref.locator}."

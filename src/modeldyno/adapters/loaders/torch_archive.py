@@ -16,7 +16,7 @@ _VOLATILE = (".debug_pkl", ".data/serialization_id")
 """Members that differ between two saves of the same model, or with the location of the sources."""
 
 
-def members(path: Path) -> tuple[str, ...]:
+def archive_members(path: Path) -> tuple[str, ...]:
     """List the members of a zip file without their common root; empty if it is not a zip file."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -35,7 +35,7 @@ def content_digest(path: Path, leave_out: tuple[str, ...] = ()) -> str:
     with zipfile.ZipFile(path) as archive:
         names = {_inner(name): name for name in archive.namelist()}
         content_names = sorted(n for n in names if not n.endswith(_VOLATILE) and not n.startswith(leave_out))
-        return digest.of_parts(
+        return digest.digest_parts(
             part for name in content_names for part in (name, _member(archive, names[name]))
         )
 

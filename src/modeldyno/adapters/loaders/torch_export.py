@@ -32,7 +32,7 @@ backend = "torch"
 
 def claims(path: Path) -> bool:
     """Claim an archive of torch.export, by its suffix and list of members."""
-    return path.suffix == ".pt2" and path.is_file() and _is_exported(torch_archive.members(path))
+    return path.suffix == ".pt2" and path.is_file() and _is_exported(torch_archive.archive_members(path))
 
 
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
@@ -55,9 +55,9 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
             ),
             form=Form.TORCH,
             value=module,
-            inputs=tuple(_inputs(program, torch_module.parameters(module))),
-            weights=lambda: torch_weights.weights(module),
-            graph=torch_module.grapher(module),
+            inputs=tuple(_inputs(program, torch_module.forward_parameters(module))),
+            weights=lambda: torch_weights.list_weights(module),
+            graph=torch_module.make_tracer(module),
             file_bytes=path.stat().st_size,
         )
 
@@ -69,7 +69,7 @@ look = load
 def _check(path: Path, *, trust: bool) -> None:
     if not path.is_file():
         raise RequestError(f"There is no file '{path}'; give the path of a .pt2 archive.")
-    if not _is_exported(torch_archive.members(path)):
+    if not _is_exported(torch_archive.archive_members(path)):
         raise RequestError(
             f"'{path}' is not an archive of torch.export, or is damaged; save it again with "
             "torch.export.save."

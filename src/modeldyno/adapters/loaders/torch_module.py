@@ -12,9 +12,9 @@ from modeldyno.adapters.loaders.torch_weights import (
     dtype_name,
     is_lazy,
     is_meta_tensor,
+    list_weights,
     plain_parts,
     stored_shape,
-    weights,
 )
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.errors import RequestError
@@ -34,7 +34,7 @@ _LIBRARIES = ("torch", "torchvision", "transformers", "torchao", "timm")
 # --- graph -------------------------------------------------------------------------------------
 
 
-def grapher(module: Module) -> Callable[[Tracing], Graph]:
+def make_tracer(module: Module) -> Callable[[Tracing], Graph]:
     """Return a function that traces the module, on a copy of its structure that is made on the first call."""
     prepared: list[Any] = []
 
@@ -42,9 +42,9 @@ def grapher(module: Module) -> Callable[[Tracing], Graph]:
         from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph  # noqa: PLC0415 - it imports torch
 
         if not prepared:
-            prepared.extend(torch_tracing_graph.shadowed(module))
+            prepared.extend(torch_tracing_graph.copy_to_meta(module))
         copied, dispatch_mode = prepared
-        return torch_tracing_graph.graph(copied, dispatch_mode, tracing)
+        return torch_tracing_graph.trace_module(copied, dispatch_mode, tracing)
 
     return trace
 
@@ -52,7 +52,7 @@ def grapher(module: Module) -> Callable[[Tracing], Graph]:
 # --- digest ------------------------------------------------------------------------------------
 
 
-def content(module: Module) -> Iterator[bytes | memoryview | str]:
+def digest_content(module: Module) -> Iterator[bytes | memoryview | str]:
     """Yield what determines the outputs: the structure, the code of the user's classes, and the state."""
     classes: dict[type[Module], None] = {}
     for name, part in module.named_modules():
@@ -61,7 +61,7 @@ def content(module: Module) -> Iterator[bytes | memoryview | str]:
         yield f"{name}={cls.__qualname__}({_describe_settings(part)})"
     for cls in classes:
         if not cls.__module__.startswith(_LIBRARIES):
-            yield python_source.code_of(cls)
+            yield python_source.source_code(cls)
     tensors = chain(
         module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
     )
@@ -73,7 +73,7 @@ def content(module: Module) -> Iterator[bytes | memoryview | str]:
 
 def module_digest(module: Module, *more: str | bytes) -> str:
     """Digest a module, and any further parts."""
-    return digest.of_parts(chain(more, content(module)))
+    return digest.digest_parts(chain(more, digest_content(module)))
 
 
 def structure_digest(module: Module, *more: str | bytes) -> str:
@@ -82,8 +82,8 @@ def structure_digest(module: Module, *more: str | bytes) -> str:
         f"{name}={type(part).__qualname__}({_describe_settings(part)})"
         for name, part in module.named_modules()
     )
-    shapes = (f"{w.name}:{w.dtype}:{w.shape}" for w in weights(module))
-    return digest.of_structure(chain(more, parts, shapes))
+    shapes = (f"{w.name}:{w.dtype}:{w.shape}" for w in list_weights(module))
+    return digest.digest_structure(chain(more, parts, shapes))
 
 
 def _describe_settings(part: Module) -> str:
@@ -113,7 +113,7 @@ def _tensor_bytes(tensor: Tensor) -> Iterator[bytes | memoryview]:
 # --- inputs ------------------------------------------------------------------------------------
 
 
-def parameters(module: Module) -> tuple[str, ...]:
+def forward_parameters(module: Module) -> tuple[str, ...]:
     """Return the parameters of forward that take a single argument, in order."""
     schema = getattr(getattr(module, "forward", None), "schema", None)
     if schema is not None:  # a ScriptModule
@@ -134,11 +134,11 @@ def forward_inputs(module: Module) -> tuple[InputSpec, ...]:
     if schema is not None:
         names = [a.name for a in schema.arguments[1:] if not a.has_default_value()]
     else:
-        names = list(python_source.required(module.forward))
+        names = list(python_source.required_parameters(module.forward))
     return tuple(InputSpec(name=name) for name in names)
 
 
-def candidates(module: Module) -> Iterator[InputSpec]:
+def candidate_inputs(module: Module) -> Iterator[InputSpec]:
     """Yield likely inputs of a one-input module, from its first layers: images, rows, ids, signals."""
     inputs = forward_inputs(module)
     if len(inputs) != 1:
@@ -195,7 +195,7 @@ def _by_name(module: Module, example: Any) -> dict[str, Any]:
     if isinstance(example, Mapping):
         return {str(name): value for name, value in example.items()}
     values = list(example) if isinstance(example, Sequence) else [example]
-    names = parameters(module)[: len(values)]
+    names = forward_parameters(module)[: len(values)]
     names += tuple(f"input_{index}" for index in range(len(names), len(values)))
     return dict(zip(names, values, strict=True))
 
@@ -205,17 +205,17 @@ def _known_values(value: Tensor) -> Tensor | None:
     return value.known_values if is_meta_tensor(value) and value.handle.valid else None  # type: ignore[attr-defined]
 
 
-def is_steering(value: Any) -> bool:
+def affects_control_flow(value: Any) -> bool:
     """Whether a tensor's values can affect control flow: integers, flags, single numbers."""
     kind = value.dtype
     return not value.dim() or not (kind.is_floating_point or kind.is_complex)
 
 
-def lacks_numbers(example: Any) -> bool:
+def lacks_values(example: Any) -> bool:
     """Whether an example built on meta tensors contains integers whose values are unknown."""
     if isinstance(example, Mapping | list | tuple):
-        return any(map(lacks_numbers, example.values() if isinstance(example, Mapping) else example))
-    return is_meta_tensor(example) and is_steering(example) and _known_values(example) is None
+        return any(map(lacks_values, example.values() if isinstance(example, Mapping) else example))
+    return is_meta_tensor(example) and affects_control_flow(example) and _known_values(example) is None
 
 
 def _zeros_like(value: Tensor) -> Any:

@@ -18,18 +18,18 @@ _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 """Modules with packed weights; those of the second package are fused with a ReLU."""
 
 
-def weights(module: Module) -> list[Weight]:
+def list_weights(module: Module) -> list[Weight]:
     """List every parameter and buffer under each of its names, with the key of shared storage."""
     parameters = module.named_parameters(remove_duplicate=False)
     buffers = module.named_buffers(remove_duplicate=False)
     return [
-        *(weight(name, tensor, parameter=True) for name, tensor in parameters),
-        *(weight(name, tensor, parameter=False) for name, tensor in buffers),
+        *(describe_weight(name, tensor, parameter=True) for name, tensor in parameters),
+        *(describe_weight(name, tensor, parameter=False) for name, tensor in buffers),
         *packed_weights(module),
     ]
 
 
-def weight(name: str, tensor: Tensor, *, parameter: bool) -> Weight:
+def describe_weight(name: str, tensor: Tensor, *, parameter: bool) -> Weight:
     """Describe one tensor as it is stored."""
     parts = plain_parts(tensor)
     largest = max(parts, key=_stored_bytes)
@@ -57,7 +57,7 @@ def packed_weights(module: Module) -> Iterator[Weight]:
             with _disable_current_modes():
                 tensor = getter() if inspect.ismethod(getter) else None
             if tensor is not None:
-                yield weight(f"{scope}.{name}".lstrip("."), tensor, parameter=True)
+                yield describe_weight(f"{scope}.{name}".lstrip("."), tensor, parameter=True)
 
 
 def plain_parts(tensor: Tensor) -> list[Tensor]:

@@ -31,7 +31,9 @@ _SUFFIXES = {".pt", ".pth", ".ts", ".torchscript", ".jit"}
 
 def claims(path: Path) -> bool:
     """Claim an archive that holds TorchScript code, by its list of members."""
-    return path.suffix in _SUFFIXES and path.is_file() and _is_torchscript(torch_archive.members(path))
+    return (
+        path.suffix in _SUFFIXES and path.is_file() and _is_torchscript(torch_archive.archive_members(path))
+    )
 
 
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
@@ -50,9 +52,9 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
             form=Form.TORCH,
             value=module,
             inputs=torch_module.forward_inputs(module),
-            candidates=lambda: torch_module.candidates(module),
-            weights=lambda: [*torch_weights.weights(module), *_constants(module)],
-            graph=torch_module.grapher(module),
+            candidates=lambda: torch_module.candidate_inputs(module),
+            weights=lambda: [*torch_weights.list_weights(module), *_constants(module)],
+            graph=torch_module.make_tracer(module),
             file_bytes=path.stat().st_size,
         )
 
@@ -64,7 +66,7 @@ look = load
 def _check(path: Path, *, trust: bool) -> None:
     if not path.is_file():
         raise RequestError(f"There is no file '{path}'; give the path of a TorchScript archive.")
-    names = torch_archive.members(path)
+    names = torch_archive.archive_members(path)
     if not _is_torchscript(names):
         raise RequestError(_not_torchscript(path, names))
     if not trust:
@@ -111,7 +113,7 @@ def _load_module(path: Path) -> ScriptModule:
 def _constants(module: ScriptModule) -> Iterator[Weight]:
     """Yield the tensors of a frozen module, which keeps its weights as constants of its graph."""
     for index, tensor in enumerate(_constant_tensors(module)):
-        weight = torch_weights.weight(f"constant.{index}", tensor, parameter=False)
+        weight = torch_weights.describe_weight(f"constant.{index}", tensor, parameter=False)
         if weight.size > 1:
             yield weight
 

@@ -90,7 +90,7 @@ def first_line(error: BaseException) -> str:
 # --- configuration and class ---------------------------------------------------------------------
 
 
-def configuration(path: Path) -> Any:
+def read_configuration(path: Path) -> Any:
     """Read a configuration.
 
     Raises:
@@ -138,7 +138,7 @@ _MAX_COUNTS = {
 """Name of a count in a configuration to its maximum."""
 
 
-def class_of(config: Any, where: Path) -> Any:
+def configured_class(config: Any, where: Path) -> Any:
     """Return the class that the configuration names first, or the base model of its type.
 
     Raises:
@@ -174,7 +174,7 @@ def random_model(config: Any, *, seed: int, where: Path) -> Module:
     """Build the architecture, in the dtype that the configuration states, with weights from the seed."""
     import torch  # noqa: PLC0415 - heavy
 
-    model_class = class_of(config, where)
+    model_class = configured_class(config, where)
     constructor = model_class.from_config if model_class.__name__ == "AutoModel" else model_class
     default_dtype = torch.get_default_dtype()
     with offline(), torch.random.fork_rng(devices=[]):
@@ -209,7 +209,7 @@ def stored_dtype() -> dict[str, str]:
     return {"dtype": "auto"} if (major, minor) >= (4, 56) else {"torch_dtype": "auto"}
 
 
-def name_of(path: Path) -> str:
+def model_name(path: Path) -> str:
     """Name a model by its directory, or by the parent where that name is generic."""
     directory = path.resolve()
     directory = directory.parent if directory.is_file() else directory
@@ -225,7 +225,7 @@ def name_of(path: Path) -> str:
 # --- inputs --------------------------------------------------------------------------------------
 
 
-def inputs(module: Module, config: Any) -> tuple[InputSpec, ...]:
+def declare_inputs(module: Module, config: Any) -> tuple[InputSpec, ...]:
     """Declare the model's main input, and the inputs that forward needs and accepts."""
     parameters = inspect.signature(module.forward).parameters
     main = getattr(module, "main_input_name", None) or "input_ids"
@@ -300,7 +300,7 @@ def _token_input(name: str, config: Any, dimension: str) -> InputSpec:
     return InputSpec(name=name, shape=(BATCH, dimension), dtype="int64", low=0, high=high)
 
 
-def limits(config: Any) -> dict[str, int]:
+def token_limits(config: Any) -> dict[str, int]:
     """Return the maximum of each token dimension, where the number of positions is limited."""
     parts = {
         SEQUENCE: (_text(config), _part(config, "qformer_config")),
@@ -502,7 +502,7 @@ _INPUTS: dict[str, Declare] = {
 # --- text ----------------------------------------------------------------------------------------
 
 
-def encoder(
+def text_encoder(
     path: Path, config: Any, declared: tuple[InputSpec, ...]
 ) -> Callable[[Sequence[str], int | None], Feed] | None:
     """Return the model's own tokenizer as a function, if its files exist."""

@@ -40,7 +40,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     folder = Path(directory).expanduser().absolute()
     if not triton_repository_reader.is_repository(folder):
         raise RequestError(f"'{directory}' is not a model repository: no directory in it has a config.pbtxt.")
-    model = triton_repository_reader.read(folder, name)
+    model = triton_repository_reader.read_repository(folder, name)
     if not (model.config.get("input") and model.config.get("output")):
         raise RequestError(
             f"The config.pbtxt of '{model.name}' does not declare its inputs and outputs; write them "
@@ -48,8 +48,8 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         )
     files = list(model.files())
     with describing():
-        content = digest.of_parts(
-            part for path in files for part in (str(path.relative_to(folder)), digest.of_files([path]))
+        content = digest.digest_parts(
+            part for path in files for part in (str(path.relative_to(folder)), digest.digest_files([path]))
         )
     return Model(
         identity=ModelIdentity(name=model.name, digest=content, framework="triton"),

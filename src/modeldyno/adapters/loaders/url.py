@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.adapters.loaders import digest
 from modeldyno.core.load import endpoint_url
-from modeldyno.core.load.request_target import Server, Transport
+from modeldyno.core.load.request_target import ServerInfo, Transport
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import Executes, Form, ListsModels, Model
-from modeldyno.loadgen.single_request import once
+from modeldyno.loadgen.single_request import send_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +59,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         RequestError: the URL is invalid, nothing answers there, or no protocol is recognised.
     """
     del seed, trust
-    parsed, transport = endpoint_url.parse(ref.locator)
+    parsed, transport = endpoint_url.parse_endpoint(ref.locator)
     headers = endpoint_url.parse_headers(os.environ.get(endpoint_url.HEADERS_VARIABLE, ""))
     endpoint, server = _resolve_protocol(replace(parsed, headers=headers), transport)
     client = plugins.client(endpoint.protocol)
@@ -103,7 +103,7 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 # -- which protocol ------------------------------------------------------------------------------
 
 
-def _resolve_protocol(endpoint: Endpoint, transport: Transport) -> tuple[Endpoint, Server]:
+def _resolve_protocol(endpoint: Endpoint, transport: Transport) -> tuple[Endpoint, ServerInfo]:
     """Determine the protocol, and add what the server says about itself and its only model."""
     name, server = (
         _named_protocol(endpoint, transport) if endpoint.protocol else _detect_protocol(endpoint, transport)
@@ -124,7 +124,7 @@ def _resolve_protocol(endpoint: Endpoint, transport: Transport) -> tuple[Endpoin
     return replace(endpoint, protocol=name, model=model, options=options), server
 
 
-def _named_protocol(endpoint: Endpoint, transport: Transport) -> tuple[str, Server]:
+def _named_protocol(endpoint: Endpoint, transport: Transport) -> tuple[str, ServerInfo]:
     """Use the protocol that the URL names, whatever the server says about itself."""
     name = endpoint.protocol
     client = plugins.client(name)
@@ -133,10 +133,10 @@ def _named_protocol(endpoint: Endpoint, transport: Transport) -> tuple[str, Serv
             f"The protocol {name} uses {client.transport}, but the URL says {transport}; "
             f"write {_scheme(client.transport, endpoint)}://."
         )
-    return name, _greet(client, endpoint) or Server()
+    return name, _greet(client, endpoint) or ServerInfo()
 
 
-def _detect_protocol(endpoint: Endpoint, transport: Transport) -> tuple[str, Server]:
+def _detect_protocol(endpoint: Endpoint, transport: Transport) -> tuple[str, ServerInfo]:
     """Try each protocol until the server answers in one."""
     for name in plugins.names("client"):
         client = plugins.client(name)
@@ -147,7 +147,7 @@ def _detect_protocol(endpoint: Endpoint, transport: Transport) -> tuple[str, Ser
         ):
             return name, server
     if transport is Transport.HTTP and not endpoint.model:
-        return PLAIN, Server()
+        return PLAIN, ServerInfo()
     names = [name for name in plugins.names("client") if plugins.client(name).transport is transport]
     raise RequestError(
         f"{_location(endpoint)} answers in no known protocol; name one after the model, "
@@ -155,17 +155,17 @@ def _detect_protocol(endpoint: Endpoint, transport: Transport) -> tuple[str, Ser
     )
 
 
-def _greet(client: Client, endpoint: Endpoint) -> Server | None:
+def _greet(client: Client, endpoint: Endpoint) -> ServerInfo | None:
     request = client.greeting(endpoint)
     return None if request is None else client.recognised(_fetch(request))
 
 
-def _list_models(client: Client, endpoint: Endpoint, server: Server) -> tuple[str, ...]:
+def _list_models(client: Client, endpoint: Endpoint, server: ServerInfo) -> tuple[str, ...]:
     """List the server's models, where it lists them."""
     if server.models or not isinstance(client, ListsModels):
         return server.models
     try:
-        return client.listed(once(client.listing(endpoint), timeout=_TIMEOUT))
+        return client.listed(send_once(client.listing(endpoint), timeout=_TIMEOUT))
     except OSError:
         return ()
 
@@ -174,7 +174,7 @@ def _fetch(request: Target) -> Reply:
     """Send a request; a redirect or a request for credentials is an error."""
     where = f"{request.host}:{request.port}"
     try:
-        reply = once(request, timeout=_TIMEOUT)
+        reply = send_once(request, timeout=_TIMEOUT)
     except OSError as error:
         message = error.strerror or error
         raise RequestError(
@@ -209,7 +209,9 @@ def _digest(endpoint: Endpoint, reply: Reply | None, inputs: tuple[InputSpec, ..
     description = _description(reply) if reply else ""
     if not description and not inputs:
         description = _location(endpoint)
-    return digest.of_parts((endpoint.protocol, endpoint.model, endpoint.version, description, repr(inputs)))
+    return digest.digest_parts(
+        (endpoint.protocol, endpoint.model, endpoint.version, description, repr(inputs))
+    )
 
 
 def _description(reply: Reply) -> str:

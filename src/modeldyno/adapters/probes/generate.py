@@ -15,7 +15,7 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.statistics import Samples
 from modeldyno.core.trace import token_metrics
-from modeldyno.core.trace.token_metrics import Extent
+from modeldyno.core.trace.token_metrics import GenerationLength
 from modeldyno.interfaces import CanGenerate, Decoding, Pass
 
 if TYPE_CHECKING:
@@ -43,25 +43,25 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
             run.draw(1)  # the first sequence of new lengths also compiles and allocates
         if subject.interrupted():
             break
-        share = token_metrics.share(plan, end - perf_counter(), len(runs) - index)
+        share = token_metrics.share_measurement_plan(plan, end - perf_counter(), len(runs) - index)
         for entry in _measure_run(run, subject, share):
             if isinstance(entry, Measurement):
                 yield entry
             else:
                 doubts.append(entry)
     complete = (run.sizes for run in runs if run.extent.generated in run.sizes)
-    growths = (token_metrics.cache_growth(sizes, subject.samples) for sizes in complete)
+    growths = (token_metrics.cache_bytes_per_token(sizes, subject.samples) for sizes in complete)
     if grown := [growth for growth in growths if growth is not None]:
         # The maximum: a full sliding window, or a cache allocated at full size, does not grow.
         yield Measurement(metric="kv_cache_per_token", value=max(grown), scope="measured")
-    yield from token_metrics.told_once(doubts)
+    yield from token_metrics.merge_similar_doubts(doubts)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
     """Generations at one pair of lengths, and their measurements."""
 
-    extent: Extent
+    extent: GenerationLength
     decoding: Decoding
     interrupted: Callable[[], bool]
     steps: list[Samples] = field(default_factory=list)
@@ -114,25 +114,27 @@ def _prepare_runs(subject: Subject) -> list[_Run]:
     return [
         _Run(
             extent=extent,
-            decoding=session.decoding(token_metrics.prompt(subject.feeds, extent), extent.generated),
+            decoding=session.decoding(token_metrics.build_prompt(subject.feeds, extent), extent.generated),
             interrupted=subject.interrupted,
         )
-        for extent in token_metrics.extents(subject.observation, text=text)
+        for extent in token_metrics.generation_lengths(subject.observation, text=text)
     ]
 
 
 def _measure_run(run: _Run, subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     what, extent = f"generation@{run.extent.scope}", run.extent
-    paced = timing_loop.paced(subject, plan, run.draw, what)
+    paced = timing_loop.measure_timed_pass(subject, plan, run.draw, what)
     steps = run.complete_steps(len(paced.samples))
     if not len(steps):
         return  # no complete sequence but the first
     how = timing_loop.distribution(paced)
     how = replace(how, warmup_dropped=how.warmup_dropped + 1)  # the first one, see `measure`
-    for measurement in token_metrics.measured(steps, extent, subject.samples, how):
+    for measurement in token_metrics.token_measurements(steps, extent, subject.samples, how):
         yield measurement
         if isinstance(measurement.value, Distribution):
-            yield from doubt.of_missing(measurement.metric, measurement.value, plan.percentiles)
+            yield from doubt.missing_percentile_doubts(
+                measurement.metric, measurement.value, plan.percentiles
+            )
     yield Measurement(metric="kv_cache_bytes", value=run.sizes[extent.generated], scope=extent.scope)
-    yield from token_metrics.doubts(steps, extent)
-    yield from timing_loop.doubts_of(what, paced, replace(plan, percentiles=()))
+    yield from token_metrics.context_drift_doubts(steps, extent)
+    yield from timing_loop.steady_state_doubts(what, paced, replace(plan, percentiles=()))

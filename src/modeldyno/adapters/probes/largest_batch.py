@@ -18,11 +18,11 @@ import psutil
 from modeldyno import data
 from modeldyno.adapters.probes import static
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Measurement, observed
+from modeldyno.core.metrics.measurement import Measurement, observed_number
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.core.trace.allocations import ROOM, Category, peak
+from modeldyno.core.trace.allocations import ROOM, Category, find_allocated_peak
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import CanTrain, HasAllocator, HasMemory, Pass
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.core.trace.allocations import Recorded
+    from modeldyno.core.trace.allocations import AllocationRecord
     from modeldyno.interfaces import Subject
 
 needs = HasMemory
@@ -57,7 +57,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
         RequestError: there is no memory limit, or the model's batch size cannot be chosen.
     """
     begin = perf_counter()
-    trials = Trials(
+    trials = BatchTrials(
         run=lambda batch: _total_bytes(
             _record_run(subject, plan, batch), limits_process=_limits_process(subject)
         ),
@@ -65,9 +65,9 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
         time_is_up=lambda: subject.interrupted() or perf_counter() - begin >= plan.max_time,
         report=lambda tried: subject.watch(Progressed(stage="largest-batch", runs=tried)),
     )
-    fits, fails = search(trials.fit, trials.between, MOST)
+    fits, fails = search_largest(trials.fit, trials.between, MOST)
     if fits:
-        yield observed("largest_batch", fits, scope=MEASURED)
+        yield observed_number("largest_batch", fits, scope=MEASURED)
         yield from _predicted(subject, plan, trials.limit)
     yield from _search_doubts(trials, fits, fails)
 
@@ -89,7 +89,7 @@ def _predicted(subject: Subject, plan: Plan, limit: float) -> Iterator[Measureme
         return
 
 
-def _search_doubts(trials: Trials, fits: int, fails: int | None) -> Iterator[Doubt]:
+def _search_doubts(trials: BatchTrials, fits: int, fails: int | None) -> Iterator[Doubt]:
     """Yield a doubt if the search did not end between a batch that runs and the next one that does not."""
     if trials.cut:
         yield Doubt(
@@ -112,7 +112,7 @@ def _search_doubts(trials: Trials, fits: int, fails: int | None) -> Iterator[Dou
         )
 
 
-def _describe_shortage(trials: Trials) -> str:
+def _describe_shortage(trials: BatchTrials) -> str:
     """Describe what a batch of 1 takes and what is available."""
     if 1 not in trials.totals:
         return ": it ran out of memory"
@@ -120,7 +120,7 @@ def _describe_shortage(trials: Trials) -> str:
     return f": it takes {took}, and {room} is available besides the process itself"
 
 
-def search(
+def search_largest(
     fit: Callable[[int], bool | None], between: Callable[[int, int], int], most: int
 ) -> tuple[int, int | None]:
     """Return the largest size from 1 to `most` that fits, or 0, and the smallest known not to fit, if any.
@@ -142,7 +142,7 @@ def search(
 
 
 @dataclass(slots=True, kw_only=True)
-class Trials:
+class BatchTrials:
     """The batches tried so far, with their memory."""
 
     run: Callable[[int], int]
@@ -165,7 +165,7 @@ class Trials:
         try:
             self.totals[batch] = self.run(batch)
         except Exception as error:
-            if not is_spent(error):
+            if not is_out_of_memory(error):
                 raise
             return False
         self.report(len(self.totals))
@@ -198,15 +198,17 @@ class Trials:
         return nearest, nearest_bytes, (nearest_bytes - self.totals[first]) / (nearest - first)
 
 
-def is_spent(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Check whether an error means that memory is exhausted."""
     return isinstance(error, MemoryError) or any(phrase in str(error).lower() for phrase in _OUT_OF_MEMORY)
 
 
-def _record_run(subject: Subject, plan: Plan, batch: int) -> Recorded:
+def _record_run(subject: Subject, plan: Plan, batch: int) -> AllocationRecord:
     """Record the allocations of one call, or one training step, with a batch."""
     session: object = subject.session  # whose type does not show all of its capabilities
-    payload = data.build(subject.model, subject.inputs, batch_size=batch, seed=plan.seed, sizes=subject.sizes)
+    payload = data.build_payloads(
+        subject.model, subject.inputs, batch_size=batch, seed=plan.seed, sizes=subject.sizes
+    )
     if subject.inspection.mode is Mode.TRAIN:
         if not isinstance(session, CanTrain):
             raise RequestError("This backend cannot train; use --mode inference.")
@@ -228,14 +230,14 @@ def _limits_process(subject: Subject) -> bool:
     return not (_has_device_memory(subject) or subject.inspection.memory)
 
 
-def _total_bytes(call: Recorded, *, limits_process: bool) -> int:
+def _total_bytes(call: AllocationRecord, *, limits_process: bool) -> int:
     """Sum the bytes of a call at its peak, with weights, inputs and the optimiser's state.
 
     If the limit is for the process, add the memory for drawing the inputs.
     """
     input_bytes = sum(held.bytes for held in call.before if held.role == Category.INPUTS)
     held = sum(held.bytes for held in call.before)
-    return peak(call).bytes + held + (_DRAWING_FACTOR * input_bytes if limits_process else 0)
+    return find_allocated_peak(call).bytes + held + (_DRAWING_FACTOR * input_bytes if limits_process else 0)
 
 
 def _memory_limit(subject: Subject, plan: Plan) -> float:

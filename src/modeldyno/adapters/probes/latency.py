@@ -22,6 +22,8 @@ pass_ = Pass.TIMED
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Warm up, measure until the plan is met, and yield the latency with its doubts."""
     calls = subject.calls
-    paced = timing_loop.paced(subject, plan, timing_loop.each(calls), "latency", warming=calls[0])
+    paced = timing_loop.measure_timed_pass(
+        subject, plan, timing_loop.time_each_call(calls), "latency", warming=calls[0]
+    )
     yield Measurement(metric="latency", value=timing_loop.distribution(paced))
-    yield from timing_loop.doubts_of("latency", paced, plan)
+    yield from timing_loop.steady_state_doubts("latency", paced, plan)

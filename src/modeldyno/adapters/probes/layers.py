@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, cast
 from modeldyno import plugins
 from modeldyno.adapters.probes import static, timing_loop
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Measurement, observed
-from modeldyno.core.metrics.stop_rule import pace
-from modeldyno.core.result.trace_data import Activity
+from modeldyno.core.metrics.measurement import Measurement, observed_number
+from modeldyno.core.metrics.stop_rule import measure_until_stable
+from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.static import fused_nodes
-from modeldyno.core.static.analysis import Analysed
+from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.trace import layer_times
-from modeldyno.core.trace.layer_times import attribute
+from modeldyno.core.trace.layer_times import attribute_module_times
 from modeldyno.interfaces import HasLayers, Pass
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.measurement import Distribution
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.stats.statistics import Samples
-    from modeldyno.core.trace.layer_times import Attribution, Part
+    from modeldyno.core.trace.layer_times import Attribution, TimedModule
     from modeldyno.interfaces import Subject
 
 needs = HasLayers
@@ -42,28 +42,28 @@ SCOPE = "layers"
 """Scope of the metrics that tell how far to trust this pass."""
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Activity]:
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | TraceReport]:
     """Time the modules in a pass of its own, and subtract the overhead of timing."""
     session = cast("HasLayers", subject.session)
     all_layers = not subject.observation.layers
     with session.layers(subject.feeds[0], subject.observation.named) as watched:
-        draw = in_turns(watched.plain or subject.calls[0], watched.call)
+        draw = interleave_calls(watched.plain or subject.calls[0], watched.call)
         begin = perf_counter()
         draw(1)
-        paced = pace(
+        paced = measure_until_stable(
             draw,
             plan=_limit_plan(plan, perf_counter() - begin),
             clock=perf_counter,
             interrupted=subject.interrupted,
-            watch=timing_loop.reporting(subject, SCOPE),
+            watch=timing_loop.progress_reporter(subject, SCOPE),
         )
         calls = watched.spans(1 + paced.warmup_runs)
     plain = [float(seconds) for seconds in paced.samples[: len(calls)]]
     if not calls:
         yield _PROFILE_FULL
         return
-    attribution = attribute(calls, plain, watched.toll, containers=all_layers)
-    yield Activity(layers=tuple(part.layer for part in attribution.parts))
+    attribution = attribute_module_times(calls, plain, watched.toll, containers=all_layers)
+    yield TraceReport(layers=tuple(part.layer for part in attribution.parts))
     layers = [(part.layer.path, part.layer.kind) for part in attribution.parts if part.layer.path]
     if unmatched := subject.observation.unmatched(layers):
         yield Doubt(
@@ -80,10 +80,10 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Acti
     flops = _known_flops(subject) | {path: costs["flops"] for path, costs in node_costs.items()}
     yield from _measurements(attribution, timing_loop.distribution(paced), flops)
     yield from watched.doubts
-    yield from layer_times.doubts_of(attribution, plain, everything=all_layers)
+    yield from layer_times.attribution_doubts(attribution, plain, everything=all_layers)
 
 
-def in_turns(plain: Callable[[], object], watched: Callable[[], object]) -> Callable[[int], Samples]:
+def interleave_calls(plain: Callable[[], object], watched: Callable[[], object]) -> Callable[[int], Samples]:
     """Return a function that makes n plain and n watched calls in alternation and returns the plain seconds.
 
     The order within a pair changes from pair to pair.
@@ -133,13 +133,13 @@ _PROFILE_FULL = Doubt(
 def _measurements(
     attribution: Attribution, template: Distribution, flops: dict[str, float]
 ) -> Iterator[Measurement]:
-    yield observed("pass_overhead", attribution.overhead, scope=SCOPE)
-    yield observed("unattributed", attribution.unattributed, scope=SCOPE)
+    yield observed_number("pass_overhead", attribution.overhead, scope=SCOPE)
+    yield observed_number("unattributed", attribution.unattributed, scope=SCOPE)
     for part in attribution.parts:
         yield from _part_measurements(part, template, flops.get(part.layer.path, 0.0))
 
 
-def _part_measurements(part: Part, template: Distribution, flops: float) -> Iterator[Measurement]:
+def _part_measurements(part: TimedModule, template: Distribution, flops: float) -> Iterator[Measurement]:
     """Yield the metrics of a module; the latency of the root module is that of the timed pass."""
     path = part.layer.path
     yield Measurement(metric="self_time", value=_with_samples(template, part.own), scope=path)
@@ -149,7 +149,7 @@ def _part_measurements(part: Part, template: Distribution, flops: float) -> Iter
     if part.output_bytes:
         yield Measurement(metric="output_bytes", value=part.output_bytes, scope=path)
     if flops and (seconds := median(part.times)):
-        yield observed("achieved_flops", flops / seconds, scope=path)
+        yield observed_number("achieved_flops", flops / seconds, scope=path)
 
 
 def _with_samples(template: Distribution, samples: tuple[float, ...]) -> Distribution:
@@ -163,10 +163,12 @@ def _node_costs(subject: Subject, origins: Mapping[str, Sequence[str]]) -> dict[
     if not origins or graph is None or "" not in flops:
         return {}
     try:
-        analysed = Analysed.of(static.tracer(subject, graph)({}), formulas(plugins.formulas()))
+        analysed = AnalysedGraph.of(static.tracer(subject, graph)({}), formulas(plugins.formulas()))
     except Exception:  # noqa: BLE001 - the analysis reports its failure itself; the times are valid
         return {}
-    nodes = fused_nodes.joined(origins, fused_nodes.costs(analysed.graph, analysed.counts))
+    nodes = fused_nodes.sum_costs_by_node(
+        origins, fused_nodes.sum_costs_by_name(analysed.graph, analysed.counts)
+    )
     return {path: costs for path, costs in nodes.items() if path not in flops}
 
 

@@ -14,32 +14,32 @@ from threading import Event
 from typing import TYPE_CHECKING, cast
 
 from modeldyno.adapters.probes import timing_loop
-from modeldyno.adapters.probes.load_monitor import SILENCE, Course
+from modeldyno.adapters.probes.load_monitor import SILENCE, LoadMonitor
 from modeldyno.core.load import latency_breakdown, load_analysis
 from modeldyno.core.load.load_analysis import NANO
-from modeldyno.core.load.multi_model import at
-from modeldyno.core.load.request_log import Outcome
-from modeldyno.core.metrics.doubt import Doubt, of_distribution
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
-from modeldyno.core.metrics.stop_rule import Paced
+from modeldyno.core.load.multi_model import with_model_scope
+from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.metrics.doubt import Doubt, distribution_doubts
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
+from modeldyno.core.metrics.stop_rule import StopRuleResult
 from modeldyno.core.result.result import Artifact, Failure, FailureKind
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.data import outputs
 from modeldyno.interfaces import CanDrive, CanSend, HasServerStats, IsServed, MayEnd, Pass
-from modeldyno.loadgen import Ending
-from modeldyno.loadgen.arrivals import unused_of_trace
-from modeldyno.loadgen.record_spool import Tape
+from modeldyno.loadgen import LoadEnd
+from modeldyno.loadgen.arrivals import unused_trace_fields
+from modeldyno.loadgen.record_spool import RecordSpool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.load.load_analysis import Window
-    from modeldyno.core.load.request_log import Parted
+    from modeldyno.core.load.load_analysis import SteadyWindow
+    from modeldyno.core.load.request_log import RecordParts
     from modeldyno.core.load.request_target import Reply
-    from modeldyno.core.load.server_stats import Account
+    from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.interfaces import Feed, Subject
-    from modeldyno.loadgen import Driving
+    from modeldyno.loadgen import RunningLoad
 
 needs = IsServed
 pass_ = Pass.TIMED
@@ -57,12 +57,12 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Fail
         for finished in loads:
             measurements = _report(finished, plan, since)
             if finished.name:
-                measurements = (at(finished.name, measurement) for measurement in measurements)
+                measurements = (with_model_scope(finished.name, measurement) for measurement in measurements)
             yield from measurements
         if path := subject.observation.records:
-            from modeldyno.loadgen.record_export import write  # noqa: PLC0415 - rarely needed
+            from modeldyno.loadgen.record_export import write_records  # noqa: PLC0415 - rarely needed
 
-            yield write(loads[0].monitor.tape, Path(path))
+            yield write_records(loads[0].monitor.tape, Path(path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +73,9 @@ class _FinishedLoad:
     """Name of a co-hosted model; empty for the measured one."""
     samples: int
     """Samples in a request."""
-    monitor: Course
-    paced: Paced | None
-    ending: Ending
+    monitor: LoadMonitor
+    paced: StopRuleResult | None
+    ending: LoadEnd
     messages: int
     """Number of distinct requests."""
 
@@ -85,13 +85,13 @@ def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_Fin
     subjects = (("", subject), *subject.beside)
     done = [Event() for _ in subjects]
 
-    def drive(index: int, spool: Tape) -> _FinishedLoad:
+    def drive(index: int, spool: RecordSpool) -> _FinishedLoad:
         name, model_subject = subjects[index]
         session, load = cast("CanSend | CanDrive", model_subject.session), model_subject.load or Load()
         try:
             unlimited = replace(load, requests=None)
             with _start_load(session, model_subject.feeds, unlimited, plan.seed) as (driven, messages):
-                monitor = Course(driven=driven, session=session, load=load, tape=spool)
+                monitor = LoadMonitor(driven=driven, session=session, load=load, tape=spool)
                 paced = monitor.pace_load(model_subject, plan)
                 done[index].set()
                 while not all(other.is_set() for other in done):
@@ -105,7 +105,7 @@ def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_Fin
             name=name, samples=samples, monitor=monitor, paced=paced, ending=ending, messages=messages
         )
 
-    first_spool, *other_spools = [spools.enter_context(Tape()) for _ in subjects]
+    first_spool, *other_spools = [spools.enter_context(RecordSpool()) for _ in subjects]
     if not other_spools:
         yield drive(0, first_spool)
         return
@@ -127,12 +127,12 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
     if account is None and isinstance(monitor.session, HasServerStats):
         yield _NO_ACCOUNT
     elif (
-        account is not None and load_analysis.void(window) != load_analysis.SATURATED
+        account is not None and load_analysis.void_reason(window) != load_analysis.SATURATED
     ):  # when saturated, its work is not that of the requested load
         yield from _server_measurements(account, full_window)
     if finished.messages == 1:
         yield _REPEATED
-    if monitor.load.trace and (unused := unused_of_trace(monitor.load.trace)):
+    if monitor.load.trace and (unused := unused_trace_fields(monitor.load.trace)):
         yield Doubt(
             code="trace-reduced",
             seen=f"the trace also has {', '.join(unused)} of its requests; only their arrival times "
@@ -144,7 +144,7 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
 
 
 def _window_measurements(
-    window: Window, paced: Paced | None, plan: Plan, error_text: str
+    window: SteadyWindow, paced: StopRuleResult | None, plan: Plan, error_text: str
 ) -> Iterator[Measurement | Doubt]:
     """Yield the measurements of the steady window and their doubts."""
     latency = None
@@ -153,11 +153,11 @@ def _window_measurements(
         yield measurement
     yield from _client_time(window)
     yield from load_analysis.doubts(window, error_text)
-    if paced is not None and not load_analysis.void(window):
+    if paced is not None and not load_analysis.void_reason(window):
         yield from _latency_doubts(latency, paced, plan, window.load)
 
 
-def _end_failures(monitor: Course) -> Iterator[Failure]:
+def _end_failures(monitor: LoadMonitor) -> Iterator[Failure]:
     """Yield a failure for a load that ended unexpectedly."""
     messages = (
         monitor.describe_silence() if monitor.ending == SILENCE and _has_answers(monitor.tape) else "",
@@ -168,7 +168,7 @@ def _end_failures(monitor: Course) -> Iterator[Failure]:
     )
 
 
-def _has_answers(records: Parted) -> bool:
+def _has_answers(records: RecordParts) -> bool:
     return any(part.fine.any() for part in records.parts())
 
 
@@ -179,43 +179,43 @@ def _server_end(session: object) -> str:
 @contextmanager
 def _start_load(
     session: CanSend | CanDrive, feeds: Sequence[Feed], load: Load, seed: int
-) -> Iterator[tuple[Driving, int]]:
+) -> Iterator[tuple[RunningLoad, int]]:
     """Start the load; yield it and its number of distinct requests."""
     if isinstance(session, CanDrive):
-        from modeldyno.loadgen.thread_load import threads  # noqa: PLC0415 - only a server is sent to
+        from modeldyno.loadgen.thread_load import run_threads  # noqa: PLC0415 - only a server is sent to
 
         calls = session.calls()
-        with threads(calls, load, seed=seed) as driven:
+        with run_threads(calls, load, seed=seed) as driven:
             yield driven, len(calls)
     else:
-        from modeldyno.loadgen.driver_pool import driving  # noqa: PLC0415 - only a server is sent to
+        from modeldyno.loadgen.driver_pool import run_load_drivers  # noqa: PLC0415 - only a server is sent to
 
         target = session.target(feeds)
-        with driving(target, load, seed=seed) as driven:
+        with run_load_drivers(target, load, seed=seed) as driven:
             yield driven, len(target.messages)
 
 
-def _latency_doubts(latency: object, paced: Paced, plan: Plan, load: Load) -> Iterator[Doubt]:
+def _latency_doubts(latency: object, paced: StopRuleResult, plan: Plan, load: Load) -> Iterator[Doubt]:
     """Yield the doubts of the latency: of its stability and of its distribution.
 
     If the load sets its own length, the advice names that option instead of ``--max-time``.
     """
     option = "--duration" if load.duration is not None else "--requests" if load.requests is not None else ""
-    doubts = list(timing_loop.course_doubts("latency", paced))
+    doubts = list(timing_loop.stability_doubts("latency", paced))
     if isinstance(latency, Distribution):
-        doubts += of_distribution("latency", latency, plan.percentiles)
+        doubts += distribution_doubts("latency", latency, plan.percentiles)
     for entry in doubts:
         advice = entry.advice.replace("--max-time", option) if option else entry.advice
         yield replace(entry, advice=advice)
 
 
-def _client_time(window: Window) -> Iterator[Measurement]:
+def _client_time(window: SteadyWindow) -> Iterator[Measurement]:
     """Yield the client's processor time per request."""
     if (count := len(window.sent())) and window.clients:
-        yield observed("client_time", sum(window.clients) * window.seconds / count)
+        yield observed_number("client_time", sum(window.clients) * window.seconds / count)
 
 
-def _server_measurements(account: Account, window: Window) -> Iterator[Measurement | Doubt]:
+def _server_measurements(account: ServerCounters, window: SteadyWindow) -> Iterator[Measurement | Doubt]:
     done, total = window.done(), sum(int((part.end - part.sent).sum()) for part in window.done().parts())
     if count := len(done):
         service = total * NANO / count
@@ -246,10 +246,10 @@ def _first_error(failed_replies: Sequence[Reply], session: CanSend | CanDrive) -
 
 
 def _answer_failures(
-    records: Parted, replies: Sequence[Reply], session: CanSend | CanDrive, error_text: str
+    records: RecordParts, replies: Sequence[Reply], session: CanSend | CanDrive, error_text: str
 ) -> Iterator[Failure]:
     """Yield failures: no request succeeded, or an answer is invalid."""
-    first_outcomes = [Outcome(int(part.outcome[0])) for part in records.parts()]
+    first_outcomes = [RequestOutcome(int(part.outcome[0])) for part in records.parts()]
     if first_outcomes and not _has_answers(records):
         count = sum(map(len, records.parts()))
         yield Failure(
@@ -261,7 +261,7 @@ def _answer_failures(
     messages: dict[str, None] = {}
     for reply in replies:
         try:
-            messages |= dict.fromkeys(outputs.faults(session.arrays(reply)))
+            messages |= dict.fromkeys(outputs.describe_faults(session.arrays(reply)))
         except ValueError as error:
             messages[f"an answer cannot be read: {error}"] = None
     for message in messages:

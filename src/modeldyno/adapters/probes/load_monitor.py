@@ -9,26 +9,26 @@ from time import monotonic_ns, perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.probes import timing_loop
-from modeldyno.core.load.load_analysis import NANO, Window
-from modeldyno.core.load.request_log import MOST, Chosen, Outcome
-from modeldyno.core.load.server_stats import Account
-from modeldyno.core.metrics.stop_rule import Stop, pace
+from modeldyno.core.load.load_analysis import NANO, SteadyWindow
+from modeldyno.core.load.request_log import MOST, FilteredRecords, RequestOutcome
+from modeldyno.core.load.server_stats import ServerCounters
+from modeldyno.core.metrics.stop_rule import Stop, measure_until_stable
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.interfaces import CanDrive, CanSend, HasServerStats
-from modeldyno.loadgen import Driving, Usage
-from modeldyno.loadgen.record_spool import Tape
+from modeldyno.loadgen import DriverUsage, RunningLoad
+from modeldyno.loadgen.record_spool import RecordSpool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from modeldyno.core.load.request_log import Records
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.core.metrics.stop_rule import Paced, Progress
+    from modeldyno.core.metrics.stop_rule import MeasurementProgress, StopRuleResult
     from modeldyno.core.stats.statistics import Samples
     from modeldyno.interfaces import Subject
-    from modeldyno.loadgen import Ending
+    from modeldyno.loadgen import LoadEnd
 
 _WAIT = 0.1
 """Seconds to wait for finished requests at a time."""
@@ -55,18 +55,18 @@ class _Snapshot:
     """The counters at one moment."""
 
     when: int
-    account: Account | None
-    usages: tuple[Usage, ...]
+    account: ServerCounters | None
+    usages: tuple[DriverUsage, ...]
 
 
 @dataclass(slots=True, kw_only=True)
-class Course:
+class LoadMonitor:
     """A running load and what was observed of it."""
 
-    driven: Driving
+    driven: RunningLoad
     session: CanSend | CanDrive
     load: Load
-    tape: Tape
+    tape: RecordSpool
     every: int = 1
     """One in so many answers is drawn: the stop rule takes at most a million."""
     snapshots: list[_Snapshot] = field(default_factory=list)
@@ -100,27 +100,27 @@ class Course:
         """Set the begin to now."""
         self.begin = self.heard = perf_counter()
 
-    def pace_load(self, subject: Subject, plan: Plan) -> Paced | None:
+    def pace_load(self, subject: Subject, plan: Plan) -> StopRuleResult | None:
         """Draw until the plan is met; None if too few requests were answered."""
         if self.load.requests is not None:
             self.every = math.ceil(self.load.requests / MOST)
         limited = _limit_plan(plan, self.load)
         self.limit = limited.max_time
         try:
-            return pace(
+            return measure_until_stable(
                 self.draw,
                 plan=limited,
                 clock=perf_counter,
                 interrupted=lambda: bool(self.ending) or subject.interrupted(),
-                watch=self.watcher(timing_loop.reporting(subject, "latency")),
+                watch=self.watcher(timing_loop.progress_reporter(subject, "latency")),
             )
         except _NothingAnswered:
             return None
 
-    def watcher(self, tell: Callable[[Progress], None]) -> Callable[[Progress], None]:
+    def watcher(self, tell: Callable[[MeasurementProgress], None]) -> Callable[[MeasurementProgress], None]:
         """Return a watcher that takes a snapshot when the steady phase begins."""
 
-        def watch(progress: Progress) -> None:
+        def watch(progress: MeasurementProgress) -> None:
             if progress.phase == _STEADY and self.steady is None:
                 self.steady = perf_counter()
                 self.take_snapshot()
@@ -155,7 +155,7 @@ class Course:
             self.ending = self.end_reason(now, ended=taken.ended, drawn=any(map(len, latencies)))
         if not self.ends:
             raise _NothingAnswered
-        return np.concatenate([statistics.blank(0), *latencies])
+        return np.concatenate([statistics.empty_samples(0), *latencies])
 
     def count(self, ended: Records, successful: Records, now: float) -> None:
         """Count finished and successful requests."""
@@ -166,7 +166,7 @@ class Course:
             self.slowest = max(self.slowest, float((successful.end - successful.sent).max()) * NANO)
         else:
             self.failed += len(ended)
-            self.wrong += int((ended.outcome == Outcome.CLIENT_ERROR).sum())
+            self.wrong += int((ended.outcome == RequestOutcome.CLIENT_ERROR).sum())
 
     def keep_going(self) -> None:
         """Keep the load running while other models are still measured, and keep its records."""
@@ -225,7 +225,7 @@ class Course:
             f"{format_quantity(waited, SECONDS, 2)}, and the load was ended"
         )
 
-    def stop(self) -> Ending:
+    def stop(self) -> LoadEnd:
         """End the load; wait for requests in flight, but not for a long queue."""
         queued = self.waiting > _DRAIN * self.rate
         drain = max(_DRAIN, 2 * self.slowest) if self.load.closed else _DRAIN
@@ -234,8 +234,8 @@ class Course:
         return ending
 
     def window(
-        self, paced: Paced | None, *, since: int, samples: int, unsent: int
-    ) -> tuple[Window, Account | None]:
+        self, paced: StopRuleResult | None, *, since: int, samples: int, unsent: int
+    ) -> tuple[SteadyWindow, ServerCounters | None]:
         """Return the steady window, trimmed to two snapshots of the counters if that costs little of it.
 
         It begins at `since` (nanoseconds of the monotonic clock) or later, when other loads are steady, too.
@@ -243,7 +243,7 @@ class Course:
         steady = max(since, self.steady_since(paced))
         first, last = self.window_snapshots(steady)
         begin = max(first.when, steady)
-        window = Window(
+        window = SteadyWindow(
             records=self.tape,
             begin=begin,
             end=last.when,
@@ -256,7 +256,9 @@ class Course:
         has_account = first.account is not None and last.account is not None and begin == first.when
         return window, last.account.since(first.account) if has_account else None  # type: ignore[union-attr, arg-type]
 
-    def requested_window(self, window: Window, paced: Paced | None, since: int) -> Window:
+    def requested_window(
+        self, window: SteadyWindow, paced: StopRuleResult | None, since: int
+    ) -> SteadyWindow:
         """Trim the window to the requested number of requests, if there is one.
 
         The server's account is between two snapshots, so it stays with the wider window.
@@ -268,7 +270,7 @@ class Course:
             self.load.requests
         )
 
-    def steady_since(self, paced: Paced | None) -> int:
+    def steady_since(self, paced: StopRuleResult | None) -> int:
         """Return when the steady phase began, in nanoseconds of the monotonic clock."""
         import numpy as np  # noqa: PLC0415 - slow to import
 
@@ -292,7 +294,7 @@ class Course:
         ]
         return first, next((snapshot for snapshot in reversed(before) if snapshot.account is not None), last)
 
-    def distribution_facts(self, paced: Paced | None, begin: int) -> dict[str, Any]:
+    def distribution_facts(self, paced: StopRuleResult | None, begin: int) -> dict[str, Any]:
         """Return how the window was chosen, as fields of a Distribution."""
         unmet: tuple[str, ...]
         stop, unmet = str(Stop.TIME_LIMIT), ("too few requests were answered",)
@@ -308,7 +310,7 @@ class Course:
         return {
             "stop": stop,
             "unmet": unmet,
-            "warmup_dropped": len(Chosen(records=self.tape, holds=lambda part: part.due < begin)),
+            "warmup_dropped": len(FilteredRecords(records=self.tape, holds=lambda part: part.due < begin)),
             "warmup_time": max(0.0, (begin - first) * NANO),
             "clock": "monotonic_ns",
             **timing_loop.clock_facts(),
@@ -332,7 +334,7 @@ def _limit_plan(plan: Plan, load: Load) -> Plan:
     return replace(plan, min_time=longest, max_time=longest, max_runs=sys.maxsize, percentiles=())
 
 
-def _read_counters(session: object) -> Account | None:
+def _read_counters(session: object) -> ServerCounters | None:
     if not isinstance(session, HasServerStats):
         return None
     try:

@@ -6,10 +6,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import observed
+from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.trace.allocations import Category, blocks, seen
+from modeldyno.core.trace.allocations import Category, allocation_measurements, pair_memory_blocks
 from modeldyno.interfaces import CanCall, CanTrain, HasMemory, Pass
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.core.result.trace_data import Activity
-    from modeldyno.core.trace.allocations import Recorded
+    from modeldyno.core.result.trace_data import TraceReport
+    from modeldyno.core.trace.allocations import AllocationRecord
     from modeldyno.interfaces import Subject
 
 needs = CanCall
@@ -33,7 +33,7 @@ _PROCESS_ONLY = Doubt(
 )
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Activity]:
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | TraceReport]:
     """Record a few calls, or training steps, with one payload; yield the peak, its contents and growth."""
     session: object = subject.session  # whose type does not show all of its capabilities
     if subject.inspection.mode is Mode.TRAIN:
@@ -42,17 +42,19 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Acti
             return
         with session.training(subject.feeds, subject.inspection.optimizer) as training:
             calls = _record_calls(training.watched, subject, plan)
-        yield from seen(calls)
+        yield from allocation_measurements(calls)
         yield from _training_state(calls[-1])
     elif isinstance(session, HasMemory):
         with session.allocations(subject.feeds[0]) as call:
             calls = _record_calls(call, subject, plan)
-        yield from seen(calls)
+        yield from allocation_measurements(calls)
     else:
         yield _PROCESS_ONLY
 
 
-def _record_calls(call: Callable[[], Recorded], subject: Subject, plan: Plan) -> list[Recorded]:
+def _record_calls(
+    call: Callable[[], AllocationRecord], subject: Subject, plan: Plan
+) -> list[AllocationRecord]:
     """Record the calls; at least one, which takes longer, as it sets the recording up."""
     recorded = [call()]
     begin = perf_counter()
@@ -62,12 +64,12 @@ def _record_calls(call: Callable[[], Recorded], subject: Subject, plan: Plan) ->
     return recorded
 
 
-def _training_state(call: Recorded) -> Iterator[Measurement]:
+def _training_state(call: AllocationRecord) -> Iterator[Measurement]:
     """Yield the bytes of gradients and optimiser state, as the allocator reported them."""
-    gradients = sum(block.bytes for block in blocks(call) if block.category is Category.GRADIENTS)
+    gradients = sum(block.bytes for block in pair_memory_blocks(call) if block.category is Category.GRADIENTS)
     state = sum(held.bytes for held in call.before if held.role == Category.OPTIMIZER)
-    yield observed("gradient_bytes", gradients, scope=MEASURED)
-    yield observed("optimizer_bytes", state, scope=MEASURED)
+    yield observed_number("gradient_bytes", gradients, scope=MEASURED)
+    yield observed_number("optimizer_bytes", state, scope=MEASURED)
 
 
 MEASURED = "measured"

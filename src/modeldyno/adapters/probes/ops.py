@@ -9,12 +9,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import observed
+from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Artifact
-from modeldyno.core.result.trace_data import Activity
+from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.core.trace.op_events import executed
-from modeldyno.core.trace.redundant_ops import wastes
+from modeldyno.core.trace.op_events import sum_occurrences
+from modeldyno.core.trace.redundant_ops import find_redundant_ops
 from modeldyno.interfaces import HasFlow, HasOperators, Pass
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _EVENT_BYTES = 600
 """Approximate bytes of one event in a trace."""
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Activity | Artifact]:
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | TraceReport | Artifact]:
     """Record a few calls, follow the data flow of one, and write a trace if requested."""
     session: object = subject.session  # whose type does not show all of its capabilities
     assert isinstance(session, HasOperators)
@@ -54,8 +54,8 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Acti
     if not subject.interrupted():
         watched = session.operators(subject.feeds[0], _call_count(first, plan), None)
     plain_times += _time_plain_calls(subject, plan)
-    yield observed("pass_overhead", median(watched.times) / median(plain_times), scope=SCOPE)
-    yield Activity(executed=executed(watched))
+    yield observed_number("pass_overhead", median(watched.times) / median(plain_times), scope=SCOPE)
+    yield TraceReport(executed=sum_occurrences(watched))
     if watched.hidden:
         yield _HIDDEN
     if not subject.interrupted():
@@ -91,7 +91,7 @@ _HIDDEN = Doubt(
 )
 
 
-def _redundant_ops(subject: Subject) -> Iterator[Activity | Doubt]:
+def _redundant_ops(subject: Subject) -> Iterator[TraceReport | Doubt]:
     session: object = subject.session
     if not isinstance(session, HasFlow):
         return
@@ -105,7 +105,7 @@ def _redundant_ops(subject: Subject) -> Iterator[Activity | Doubt]:
         )
         return
     if flow is not None:
-        yield Activity(wastes=wastes(flow))
+        yield TraceReport(wastes=find_redundant_ops(flow))
 
 
 def _write_trace(

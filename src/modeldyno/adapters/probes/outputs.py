@@ -39,7 +39,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Artifact]:
         raise RequestError("The model returned no arrays; omit --outputs.")
     try:
         with path.open("wb") as file:
-            np.savez(file, **outputs.arrays(subject.feeds[0], arrays))  # type: ignore[arg-type]
+            np.savez(file, **outputs.named_arrays(subject.feeds[0], arrays))  # type: ignore[arg-type]
         with path.open("rb") as file:
             digest = file_digest(file, "sha256").hexdigest()
     except OSError as error:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from modeldyno import data, plugins
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement
-from modeldyno.core.result.static_data import Outline
-from modeldyno.core.spec.devices import device_named
-from modeldyno.core.spec.input_spec import BATCH, concrete
-from modeldyno.core.static.analysis import analyse
+from modeldyno.core.result.static_data import StaticReport
+from modeldyno.core.spec.devices import find_device
+from modeldyno.core.spec.input_spec import BATCH, concrete_shape
+from modeldyno.core.static.analysis import analyse_model
 from modeldyno.core.static.flops.registry import formulas
-from modeldyno.core.static.weights import by_module, tally
+from modeldyno.core.static.weights import module_weight_measurements, weight_measurements
 from modeldyno.environment import peaks
 from modeldyno.interfaces import Pass, Tracing
 
@@ -30,7 +30,7 @@ needs = None
 pass_ = Pass.SECOND
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Outline]:
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | StaticReport]:
     """Yield parameters, bytes and sizes; if the loader knows the graph, also FLOPs and memory.
 
     Raises:
@@ -40,9 +40,9 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Outl
     model, inspection = subject.model, subject.inspection
     if model.weights is not None:
         weights = tuple(model.weights())
-        yield from tally(weights)
+        yield from weight_measurements(weights)
         if inspection.modules:
-            yield from by_module(weights)
+            yield from module_weight_measurements(weights)
     if model.file_bytes is not None:
         yield Measurement(metric="file_bytes", value=model.file_bytes)
     if model.graph is not None:
@@ -51,7 +51,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Outl
 
 def _analyse_graph(
     subject: Subject, graph: Callable[[Tracing], Graph]
-) -> Iterator[Measurement | Doubt | Outline]:
+) -> Iterator[Measurement | Doubt | StaticReport]:
     inspection, trace = subject.inspection, tracer(subject, graph)
     resolved: list[Device] = []
 
@@ -59,15 +59,15 @@ def _analyse_graph(
         resolved.extend(map(partial(_resolve_device, dtype), inspection.devices))
         return resolved
 
-    for entry in analyse(trace, inspection, formulas(plugins.formulas()), devices):
+    for entry in analyse_model(trace, inspection, formulas(plugins.formulas()), devices):
         yield entry
-        if isinstance(entry, Outline):
+        if isinstance(entry, StaticReport):
             yield from _limit_doubts(entry, subject.model.limits)
     yield from (_BUSY for device in resolved if device.busy)
 
 
 def _resolve_device(dtype: str, name: str) -> Device:
-    return peaks.here(dtype) if name == peaks.NAME else device_named(name)
+    return peaks.local_device(dtype) if name == peaks.NAME else find_device(name)
 
 
 def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Mapping[str, int]], Graph]:
@@ -78,7 +78,7 @@ def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Map
     """
     inspection = subject.inspection
     first = {name: sizes[0] for name, sizes in inspection.vary.items()}
-    shaped = data.shapes(
+    shaped = data.resolve_inputs(
         subject.model,
         subject.inputs,
         batch_size=first.get(BATCH, subject.batch_size),
@@ -87,7 +87,7 @@ def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Map
 
     def trace(sizes: Mapping[str, int]) -> Graph:
         bound = {**shaped.bound, **sizes}
-        inputs = tuple(replace(spec, shape=concrete(spec, bound)) for spec in shaped.inputs)
+        inputs = tuple(replace(spec, shape=concrete_shape(spec, bound)) for spec in shaped.inputs)
         return graph(
             Tracing(
                 inputs=inputs,
@@ -109,7 +109,7 @@ _BUSY = Doubt(
 )
 
 
-def _limit_doubts(outline: Outline, limits: Mapping[str, int]) -> Iterator[Doubt]:
+def _limit_doubts(outline: StaticReport, limits: Mapping[str, int]) -> Iterator[Doubt]:
     for name, limit in limits.items():
         sizes = (outline.sizes, *(point.sizes for point in outline.points))
         if (largest := max(point_sizes.get(name, 0) for point_sizes in sizes)) > limit:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.probes import timing_loop
-from modeldyno.core.metrics.measurement import Interval, Measurement, observed
+from modeldyno.core.metrics.measurement import Interval, Measurement, observed_number
 from modeldyno.core.stats import statistics
 from modeldyno.interfaces import CanCall, Pass
 
@@ -27,16 +27,16 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Time blocks of calls until the mean reaches the plan's precision; yield its inverse."""
     mean_plan = replace(plan, target="mean", percentiles=())
     calls = subject.calls
-    paced = timing_loop.paced(
-        subject, mean_plan, timing_loop.in_blocks(calls, BLOCK), "throughput", warming=calls[0]
+    paced = timing_loop.measure_timed_pass(
+        subject, mean_plan, timing_loop.time_call_blocks(calls, BLOCK), "throughput", warming=calls[0]
     )
     mean = float(paced.samples.mean())
     low, high = statistics.mean_interval(paced.samples)
     yield _rate("throughput", subject.samples, mean, low, high)
     yield _rate("batch_rate", 1, mean, low, high)
-    yield from timing_loop.doubts_of("throughput", paced, mean_plan)
+    yield from timing_loop.steady_state_doubts("throughput", paced, mean_plan)
 
 
 def _rate(metric: str, samples: int, mean: float, low: float, high: float) -> Measurement:
     interval = Interval(low=samples / high, high=samples / low if low > 0 else float("inf"))
-    return observed(metric, samples / mean, interval=interval)
+    return observed_number(metric, samples / mean, interval=interval)

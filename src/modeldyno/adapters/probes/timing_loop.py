@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.metrics.stop_rule import pace
+from modeldyno.core.metrics.stop_rule import measure_until_stable
 from modeldyno.core.result.result import Found, Progressed
 from modeldyno.interfaces import WatchStage
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.core.metrics.stop_rule import Paced, Progress
+    from modeldyno.core.metrics.stop_rule import MeasurementProgress, StopRuleResult
     from modeldyno.core.stats.statistics import Samples
     from modeldyno.interfaces import Subject
 
@@ -32,7 +32,7 @@ _MANY_SAMPLES = 1024
 """From so many samples on, sending them to the parent takes memory that shows next to a small model."""
 
 
-def each(calls: tuple[Callable[[], Any], ...]) -> Callable[[int], Samples]:
+def time_each_call(calls: tuple[Callable[[], Any], ...]) -> Callable[[int], Samples]:
     """Return a function that times n calls one by one, cycling through the payloads; seconds."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
@@ -52,7 +52,7 @@ def each(calls: tuple[Callable[[], Any], ...]) -> Callable[[int], Samples]:
     return draw
 
 
-def in_blocks(calls: tuple[Callable[[], Any], ...], shortest: float) -> Callable[[int], Samples]:
+def time_call_blocks(calls: tuple[Callable[[], Any], ...], shortest: float) -> Callable[[int], Samples]:
     """Return a function that times n blocks of back-to-back calls; seconds per call.
 
     A block has as many calls as take about `shortest` seconds, so that the clock's overhead is negligible;
@@ -86,7 +86,7 @@ def clock_facts(reads: int = 2001) -> dict[str, float]:
     return {"clock_resolution": smallest * 1e-9, "timer_cost": steps[len(steps) // 2] * 1e-9}
 
 
-def distribution(result: Paced) -> Distribution:
+def distribution(result: StopRuleResult) -> Distribution:
     """Return the Distribution of the samples, with how they were taken."""
     return Distribution.of(
         result.samples,
@@ -99,14 +99,14 @@ def distribution(result: Paced) -> Distribution:
     )
 
 
-def paced(
+def measure_timed_pass(
     subject: Subject,
     plan: Plan,
     draw: Callable[[int], Samples],
     metric: str,
     *,
     warming: Callable[[], object] | None = None,
-) -> Paced:
+) -> StopRuleResult:
     """Draw samples in the timed pass until the plan is met, alternating with other processes, if any.
 
     Args:
@@ -117,35 +117,35 @@ def paced(
         warming: an untimed call to make after another process had its turn.
     """
     baton = subject.baton
-    result = pace(
+    result = measure_until_stable(
         baton.in_turns(draw, warming),
         plan=plan,
         clock=baton.clock,
         interrupted=subject.interrupted,
-        watch=reporting(subject, metric),
+        watch=progress_reporter(subject, metric),
         agreed=baton.agreed,
-        aside=partial(aside, subject),
+        aside=partial(profiler_work, subject),
     )
     subject.mark(WatchStage.OURS)  # processing the samples takes memory, too
     return result
 
 
 @contextmanager
-def aside(subject: Subject) -> Iterator[None]:
+def profiler_work(subject: Subject) -> Iterator[None]:
     """Mark profiler work within the timed pass: its time and memory do not count for the model."""
     subject.mark(WatchStage.OURS)
     yield
     subject.mark(WatchStage.TIMED)
 
 
-def reporting(subject: Subject, metric: str) -> Callable[[Progress], None]:
+def progress_reporter(subject: Subject, metric: str) -> Callable[[MeasurementProgress], None]:
     """Return a watcher that reports progress and, now and then, a provisional measurement.
 
     The provisional measurements are what remains if this process is killed.
     """
     due = 1.0
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: MeasurementProgress) -> None:
         nonlocal due
         samples = progress.samples
         subject.watch(
@@ -159,7 +159,7 @@ def reporting(subject: Subject, metric: str) -> Callable[[Progress], None]:
         )
         if metric == "latency" and progress.phase == "steady" and len(samples) >= due:
             due = _REPORT_GROWTH * len(samples)
-            with aside(subject) if len(samples) >= _MANY_SAMPLES else nullcontext():
+            with profiler_work(subject) if len(samples) >= _MANY_SAMPLES else nullcontext():
                 provisional = Distribution.of(
                     samples, stop="interrupted", unmet=("it was cut off",), clock=CLOCK
                 )
@@ -168,13 +168,13 @@ def reporting(subject: Subject, metric: str) -> Callable[[Progress], None]:
     return watch
 
 
-def doubts_of(metric: str, result: Paced, plan: Plan) -> Iterator[Doubt]:
+def steady_state_doubts(metric: str, result: StopRuleResult, plan: Plan) -> Iterator[Doubt]:
     """Yield the doubts of a steady state: of its stability and of its Distribution."""
-    yield from course_doubts(metric, result)
-    yield from doubt.of_distribution(metric, distribution(result), plan.percentiles)
+    yield from stability_doubts(metric, result)
+    yield from doubt.distribution_doubts(metric, distribution(result), plan.percentiles)
 
 
-def course_doubts(metric: str, result: Paced) -> Iterator[Doubt]:
+def stability_doubts(metric: str, result: StopRuleResult) -> Iterator[Doubt]:
     """Yield the doubts about the stability of a steady state: drift, and an unsettled warm-up."""
     if result.drift is not None:
         yield Doubt(

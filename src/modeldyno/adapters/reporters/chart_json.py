@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.report.charts import Bins, Forest, Parallel, Plot, Scale, Stack, Tree
-from modeldyno.core.stats.units import KINDS, format_axis, sizes
-from modeldyno.views.chart_text import told
+from modeldyno.core.report.charts import AxisScale, Bins, Forest, Parallel, Plot, Stack, Tree
+from modeldyno.core.stats.units import KINDS, display_units, format_axis
+from modeldyno.views.chart_text import describe_chart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from modeldyno.core.report.charts import Effect, Node, Picture, Series
+    from modeldyno.core.report.charts import Effect, Picture, Series, TreeNode
 
 _DIGITS = 4
 """Significant digits of a number; charts show no more."""
@@ -23,7 +23,7 @@ _ACTIVE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SharedValues:
     """Names and columns that charts share; each is stored once and referred to by its index."""
 
     names: dict[str, int] = field(default_factory=dict)
@@ -44,13 +44,13 @@ class Kept:
         return self.columns.setdefault(numbers, len(self.columns))
 
 
-def data(pictures: Iterable[Picture]) -> str:
+def charts_as_json(pictures: Iterable[Picture]) -> str:
     """Write charts as ASCII JSON that is safe inside a script element."""
-    shared = Kept()
+    shared = SharedValues()
     drawings = [
         {
             "kind": type(picture).__name__.lower(),
-            "description": told(picture),
+            "description": describe_chart(picture),
             **_picture_data(picture, shared),
         }
         for picture in pictures
@@ -60,7 +60,7 @@ def data(pictures: Iterable[Picture]) -> str:
     return text.translate(_ACTIVE)
 
 
-def _picture_data(picture: Picture, shared: Kept) -> dict[str, Any]:
+def _picture_data(picture: Picture, shared: SharedValues) -> dict[str, Any]:
     match picture:
         case Plot():
             return {
@@ -98,7 +98,7 @@ def _picture_data(picture: Picture, shared: Kept) -> dict[str, Any]:
             return _parallel_data(picture, shared)
 
 
-def _parallel_data(picture: Parallel, shared: Kept) -> dict[str, Any]:
+def _parallel_data(picture: Parallel, shared: SharedValues) -> dict[str, Any]:
     """Return a column for each scale with a value per line; marked lines come last, on top."""
     lines = sorted(picture.lines, key=lambda line: line.marked)
     places = [dict(zip(line.x, line.y, strict=True)) for line in lines]
@@ -112,8 +112,8 @@ def _parallel_data(picture: Parallel, shared: Kept) -> dict[str, Any]:
     }
 
 
-def _scale_data(scale: Scale) -> dict[str, Any]:
-    unit_sizes = sizes(scale.unit) if scale.unit in KINDS else ((0.0, 1.0, f" {scale.unit}"),)
+def _scale_data(scale: AxisScale) -> dict[str, Any]:
+    unit_sizes = display_units(scale.unit) if scale.unit in KINDS else ((0.0, 1.0, f" {scale.unit}"),)
     return {
         "label": scale.label,
         "sizes": unit_sizes,
@@ -122,7 +122,7 @@ def _scale_data(scale: Scale) -> dict[str, Any]:
     }
 
 
-def _series_data(series: Series, shared: Kept) -> dict[str, Any]:
+def _series_data(series: Series, shared: SharedValues) -> dict[str, Any]:
     return {
         "name": series.name,
         "x": shared.column(series.x),
@@ -135,7 +135,7 @@ def _series_data(series: Series, shared: Kept) -> dict[str, Any]:
     }
 
 
-def _node_data(node: Node) -> dict[str, Any]:
+def _node_data(node: TreeNode) -> dict[str, Any]:
     return {
         "name": node.name,
         "value": _rounded(node.value),

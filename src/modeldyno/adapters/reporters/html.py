@@ -42,7 +42,7 @@ def fragment(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
 
 def fragment_of(blocks: Iterable[Block]) -> str:
     """Write blocks as a fragment."""
-    body = "".join(html_elements.grouped(blocks, html_elements.still))
+    body = "".join(html_elements.write_elements(blocks, html_elements.static_chart))
     return _ascii(f'<div class="modeldyno"><style>{_page_file("fragment.css")}</style>\n{body}</div>\n')
 
 
@@ -65,7 +65,9 @@ def lay_out(blocks: Iterable[Block], *, title: str) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     data = (
-        f'<script type="application/json" id="pictures">{chart_json.data(drawn)}</script>\n' if drawn else ""
+        f'<script type="application/json" id="pictures">{chart_json.charts_as_json(drawn)}</script>\n'
+        if drawn
+        else ""
     )
     script_elements = data + "".join(f"<script>{script}</script>\n" for script in scripts)
     return _ascii(
@@ -110,7 +112,7 @@ def _write_section(number: int, part: Sequence[Block], drawn: list[Picture]) -> 
         drawn.append(picture)
         return html_elements.figure(picture, len(drawn) - 1)
 
-    body = "".join(html_elements.grouped(part, place_picture))
+    body = "".join(html_elements.write_elements(part, place_picture))
     if not number:
         return body
     return f'<section id="part-{number}">\n{body}</section>\n'

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Block, Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import Bins, Plot
-from modeldyno.core.stats.units import format_axis, unbroken
-from modeldyno.views.chart_text import numbers, told
+from modeldyno.core.stats.units import format_axis, join_units_unbroken
+from modeldyno.views.chart_text import chart_numbers, describe_chart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ _SIGNS = {
 }
 
 
-def grouped(blocks: Iterable[Block], drawn: Callable[[Picture], str]) -> Iterator[str]:
+def write_elements(blocks: Iterable[Block], drawn: Callable[[Picture], str]) -> Iterator[str]:
     """Write blocks; `drawn` writes the charts.
 
     Consecutive notices form one list; three or more consecutive plots stand side by side.
@@ -170,7 +170,7 @@ def _cells(block: Table, row: Sequence[str], cards: bool) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    return html.escape(unbroken(text))
+    return html.escape(join_units_unbroken(text))
 
 
 def _name(text: str) -> str:
@@ -184,26 +184,26 @@ _WIDTH, _HEIGHT, _TOP, _FOOT = 640, 150, 18, 18
 """Size of the drawing, and of its margins for the marks above and the axis below."""
 
 
-def still(picture: Picture) -> str:
+def static_chart(picture: Picture) -> str:
     """Draw a histogram; describe any other chart in words."""
     note = f'<p class="faint">{_text(picture.note)}</p>' if picture.note else ""
     if isinstance(picture, Bins):
         counted = f' <span class="faint">({html.escape(picture.counted)})</span>'
-        return _figure(picture.title + " ", counted, drawing(picture), note)
-    return _figure(picture.title, "", f'<p class="faint">{_text(told(picture))}</p>', note)
+        return _figure(picture.title + " ", counted, histogram_svg(picture), note)
+    return _figure(picture.title, "", f'<p class="faint">{_text(describe_chart(picture))}</p>', note)
 
 
 def figure(picture: Picture, number: int) -> str:
     """Write a figure for a script to draw, with its description, its numbers, and a histogram as SVG."""
-    histogram = drawing(picture) if isinstance(picture, Bins) else ""
-    chart_table = numbers(picture)
+    histogram = histogram_svg(picture) if isinstance(picture, Bins) else ""
+    chart_table = chart_numbers(picture)
     details = f"<details><summary>The numbers</summary>{table(chart_table)}</details>" if chart_table else ""
     note = f'<p class="faint">{_text(picture.note)}</p>' if picture.note else ""
     return (
         f'<figure data-picture="{number}" aria-label="{html.escape(picture.title)}">'
         f"<figcaption>{html.escape(picture.title)}</figcaption>\n"
         f'<div class="chart">{histogram}</div>'
-        f'<p class="description">{_text(told(picture))}</p>{note}{details}'
+        f'<p class="description">{_text(describe_chart(picture))}</p>{note}{details}'
         "</figure>\n"
     )
 
@@ -213,11 +213,11 @@ def _figure(title: str, beside: str, *parts: str) -> str:
     return f"<figure>{caption}\n{''.join(parts)}</figure>\n"
 
 
-def drawing(picture: Bins) -> str:
+def histogram_svg(picture: Bins) -> str:
     """Draw a histogram as SVG, labelled with its description."""
     labels = format_axis(picture.edges, picture.scale.unit)
     drawn = "".join((*_bars(picture, labels), *_axis(labels), *_marks(picture)))
-    label = html.escape(told(picture))
+    label = html.escape(describe_chart(picture))
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + _TOP + _FOOT}" role="img" aria-label="{label}">{drawn}</svg>'
     )

@@ -20,10 +20,12 @@ _TERMINAL_CONTROLS = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
     """Write the document, with the judgements as an additional key."""
-    return harmless(codec.encode(document, **({"judgements": judgements} if judgements else {})))
+    return escape_terminal_controls(
+        codec.encode(document, **({"judgements": judgements} if judgements else {}))
+    )
 
 
-def harmless(data: bytes) -> bytes:
+def escape_terminal_controls(data: bytes) -> bytes:
     """Escape the control characters that a terminal would interpret."""
     text = data.decode("utf-8")
     return (

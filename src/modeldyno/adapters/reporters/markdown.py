@@ -9,7 +9,7 @@ from modeldyno import views
 from modeldyno.adapters.reporters import terminal
 from modeldyno.core.report.blocks import Align, Block, Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import Bins
-from modeldyno.views.chart_text import numbers, told
+from modeldyno.views.chart_text import chart_numbers, describe_chart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -96,8 +96,12 @@ def _picture(block: Picture) -> Iterator[str]:
     if isinstance(block, Bins):
         yield from _fenced(terminal.text([block]).rstrip("\n"))
         return
-    chart_table = numbers(block)
-    yield from _table(chart_table) if chart_table else (f"### {escape(block.title)}", "", escape(told(block)))
+    chart_table = chart_numbers(block)
+    yield from (
+        _table(chart_table)
+        if chart_table
+        else (f"### {escape(block.title)}", "", escape(describe_chart(block)))
+    )
     if block.note:
         yield from ("", f"_{escape(block.note)}_")
 

@@ -38,22 +38,22 @@ _TIMEOUT = 120.0
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
     """Print a Result as a page."""
-    return printed(html.render(document, judgements=judgements))
+    return print_to_pdf(html.render(document, judgements=judgements))
 
 
 def lay_out(blocks: Iterable[Block], *, title: str) -> bytes:
     """Print blocks as a page."""
-    return printed(html.lay_out(blocks, title=title))
+    return print_to_pdf(html.lay_out(blocks, title=title))
 
 
-def printed(page: str) -> bytes:
+def print_to_pdf(page: str) -> bytes:
     """Print an HTML page to PDF.
 
     Raises:
         MissingExtra: no browser was found.
         RunFailed: the browser did not print the page.
     """
-    program = browser()
+    program = find_browser()
     with tempfile.TemporaryDirectory(prefix="modeldyno-pdf-") as name:
         folder = Path(name)
         source, target = folder / "page.html", folder / "page.pdf"
@@ -82,7 +82,7 @@ def _browser_flags() -> Iterator[str]:
         yield "--no-sandbox"  # Chromium refuses to run as root with a sandbox; the page loads nothing
 
 
-def browser() -> str:
+def find_browser() -> str:
     """Find a browser that can print.
 
     Raises:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from modeldyno import views
 from modeldyno.core.report.blocks import Align, Block, Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import Bins
-from modeldyno.core.stats.units import format_axis, unbroken
-from modeldyno.views.chart_text import told
+from modeldyno.core.stats.units import format_axis, join_units_unbroken
+from modeldyno.views.chart_text import describe_chart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -152,7 +152,7 @@ def _table_lines(block: Table, width: int) -> Iterator[Line]:
         yield from (((line, "title"),) for line in wrap(block.title, width))
     titles = tuple(column.title for column in block.columns)
     header = (titles,) if any(titles) else ()
-    natural = [max(map(cells, column)) for column in zip(*header, *block.rows, strict=True)]
+    natural = [max(map(display_width, column)) for column in zip(*header, *block.rows, strict=True)]
     if widths := _fit_widths(natural, width):
         for index, row in enumerate((*header, *block.rows)):
             yield from _row(block, row, widths, "faint" if header and not index else "")
@@ -201,7 +201,7 @@ def _role(block: Table, place: int) -> str:
 
 
 def _align(text: str, width: int, align: Align) -> str:
-    rest = " " * (width - cells(text))
+    rest = " " * (width - display_width(text))
     return rest + text if align is Align.RIGHT else text + rest
 
 
@@ -226,7 +226,7 @@ def _picture_lines(block: Picture, width: int) -> Iterator[Line]:
         yield from _bins_lines(block, width)
         return
     yield from (((line, "title"),) for line in wrap(block.title, width))
-    yield from (((line, ""),) for line in wrap(told(block), width))
+    yield from (((line, ""),) for line in wrap(describe_chart(block), width))
     if block.note:
         yield from (((line, "faint"),) for line in wrap(block.note, width))
 
@@ -236,8 +236,8 @@ def _bins_lines(block: Bins, width: int) -> Iterator[Line]:
     labels = format_axis(block.edges, block.scale.unit)[:-1]
     counts = [f"{count:,.0f}" for count in block.counts]
     named = [_marks(block, place) for place in range(len(counts))]
-    left, middle = max(map(cells, labels)), max(map(cells, counts))
-    room = width - left - middle - max(map(cells, named)) - 4
+    left, middle = max(map(display_width, labels)), max(map(display_width, counts))
+    room = width - left - middle - max(map(display_width, named)) - 4
     longest, most = min(max(room, 1), _LONGEST_BAR), max(block.counts)
     for label, count, size, marks in zip(labels, counts, block.counts, named, strict=True):
         bar = _bar(size / most * longest if most else 0.0)
@@ -267,10 +267,10 @@ def wrap(text: str, width: int, *, keep: bool = False) -> list[str]:
 
     A word longer than a line is cut. With `keep`, spaces are preserved.
     """
-    words = [text] if keep else [word for word in unbroken(text).split(" ") if word]
+    words = [text] if keep else [word for word in join_units_unbroken(text).split(" ") if word]
     parts: list[str] = []
     for word in words:
-        if parts and cells(parts[-1]) + 1 + cells(word) <= width:
+        if parts and display_width(parts[-1]) + 1 + display_width(word) <= width:
             parts[-1] += f" {word}"
         else:
             parts += _cut_word(word, width)
@@ -281,16 +281,16 @@ def _cut_word(word: str, width: int) -> list[str]:
     """Cut a word longer than a line, after a separator of a name if there is one."""
     pieces = [""]
     for character in word:
-        if cells(pieces[-1]) + cells(character) > width:
+        if display_width(pieces[-1]) + display_width(character) > width:
             joint = max(map(pieces[-1].rfind, "._@/")) + 1
-            fits = cells(pieces[-1][joint:] + character) <= width
+            fits = display_width(pieces[-1][joint:] + character) <= width
             cut = joint if fits and joint > width // 3 else len(pieces[-1])
             pieces[-1:] = [pieces[-1][:cut], pieces[-1][cut:]]
         pieces[-1] += character
     return pieces
 
 
-def cells(text: str) -> int:
+def display_width(text: str) -> int:
     """Return the display width of text: two for a wide character, none for a combining one."""
     if text.isascii():
         return len(text)

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.adapters.samplers import nvidia, rapl
 from modeldyno.adapters.samplers import sidecar as side
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.trace import energy
-from modeldyno.core.trace.energy import Meter, Sample
+from modeldyno.core.trace.energy import EnergyMeter, MeterSample
 from modeldyno.interfaces import WatchStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from modeldyno.core.trace.energy import Draw
+    from modeldyno.core.trace.energy import PowerDraw
 
 _BEFORE = frozenset({WatchStage.IDLE, WatchStage.BASELINE})
 """Stages before the model is loaded."""
@@ -70,7 +70,7 @@ class DeviceWatch:
         """End the side process and yield what it measured."""
         if self.side is None:
             return
-        recording = side.ended(self.side)
+        recording = side.end_and_read(self.side)
         if not isinstance(recording, dict):
             yield Doubt(
                 code="unwatched",
@@ -78,29 +78,29 @@ class DeviceWatch:
                 advice="there are no metrics of devices and energy; check whether `nvidia-smi` works here",
             )
             return
-        yield from told(recording["devices"], recording["stages"])
+        yield from device_measurements(recording["devices"], recording["stages"])
 
 
 def start(
     pids: Sequence[int], *, root: Path = Path("/"), environ: Mapping[str, str] = os.environ
 ) -> DeviceWatch:
     """Watch the devices, and their use by the process tree of the first pid."""
-    if not (sys.platform.startswith("linux") and there(root, environ)):
+    if not (sys.platform.startswith("linux") and is_anything_to_watch(root, environ)):
         return DeviceWatch(side=None)
     return DeviceWatch(side=side.launch("modeldyno.adapters.samplers.device_sidecar", (root, pids[0])))
 
 
-def there(root: Path, environ: Mapping[str, str]) -> bool:
+def is_anything_to_watch(root: Path, environ: Mapping[str, str]) -> bool:
     """Check whether there is anything to watch: a visible device's driver, or a readable counter."""
     driver = any(True for pattern in _DRIVER_PATHS for _ in root.glob(pattern))
-    return (driver and not nvidia.hidden(environ)) or rapl.there(root)
+    return (driver and not nvidia.hides_all_devices(environ)) or rapl.has_readable_zones(root)
 
 
-def told(
+def device_measurements(
     devices: dict[str, dict[str, Any]], stages: Sequence[dict[str, Any]]
 ) -> Iterator[Measurement | Doubt]:
     """Turn the side process's readings into measurements of each device that the model used."""
-    for name in used(devices, stages):
+    for name in used_devices(devices, stages):
         if devices[name]["kind"] == "gpu":
             yield from memory(name, stages)
             yield from gauges(name, stages)
@@ -108,7 +108,7 @@ def told(
         yield from power(name, devices[name], stages)
 
 
-def used(devices: dict[str, dict[str, Any]], stages: Sequence[dict[str, Any]]) -> list[str]:
+def used_devices(devices: dict[str, dict[str, Any]], stages: Sequence[dict[str, Any]]) -> list[str]:
     """Return the devices that the model used; processor packages always are.
 
     If the driver lists the model's processes on any device, the others are unused. In a container it may list
@@ -128,7 +128,7 @@ def memory(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]
         if values := _values(name, key, after):
             yield _distribution(metric, name, values)
     if before := _values(name, "used", _stages_before(stages)):
-        yield observed("device_used", before[-1], scope=f"{name} baseline")
+        yield observed_number("device_used", before[-1], scope=f"{name} baseline")
 
 
 def gauges(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
@@ -165,31 +165,32 @@ def power(
     name: str, facts: dict[str, Any], stages: Sequence[dict[str, Any]]
 ) -> Iterator[Measurement | Doubt]:
     """Yield the power of the device in the timed pass and when idle before loading, in watts."""
-    meter = Meter(period=facts["period"], span=facts["span"])
+    meter = EnergyMeter(period=facts["period"], span=facts["span"])
     timed, idle = (
-        energy.draw(_windows(name, stage, stages), meter) for stage in (WatchStage.TIMED, WatchStage.IDLE)
+        energy.average_power_draw(_windows(name, stage, stages), meter)
+        for stage in (WatchStage.TIMED, WatchStage.IDLE)
     )
     if timed is None:
         return
     if not timed.enough:
-        yield energy.too_short(name, timed, meter)
+        yield energy.short_window_doubt(name, timed, meter)
         return
-    yield energy.measured("power", name, timed)
+    yield energy.power_measurement("power", name, timed)
     if idle is not None:
         yield from _idle_power(name, idle)
 
 
-def _idle_power(name: str, idle: Draw) -> Iterator[Measurement | Doubt]:
-    yield energy.measured("idle_power", name, idle)
+def _idle_power(name: str, idle: PowerDraw) -> Iterator[Measurement | Doubt]:
+    yield energy.power_measurement("idle_power", name, idle)
     if not idle.counted:
-        yield energy.by_samples(name)
+        yield energy.sampled_power_doubt(name)
 
 
-def _windows(name: str, stage: str, stages: Sequence[dict[str, Any]]) -> list[list[Sample]]:
+def _windows(name: str, stage: str, stages: Sequence[dict[str, Any]]) -> list[list[MeterSample]]:
     """Return the power readings of each stage of that name; other processes had their turn in between."""
     return [
         [
-            Sample(time=s["time"], energy=reading.get("energy"), power=reading.get("power"))
+            MeterSample(time=s["time"], energy=reading.get("energy"), power=reading.get("power"))
             for s in recorded_stage["samples"]
             if (reading := s["read"].get(name)) is not None
         ]

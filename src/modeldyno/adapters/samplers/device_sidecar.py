@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from modeldyno.adapters.samplers import nvidia, rapl
-from modeldyno.adapters.samplers.process_sidecar import obey, settle
-from modeldyno.environment.process_tree import tree
+from modeldyno.adapters.samplers.process_sidecar import become_sidecar, serve_commands
+from modeldyno.environment.process_tree import list_process_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Source(Protocol):
         """Release the source's resources."""
 
 
-class Witness:
+class DeviceRecorder:
     """Records the readings of all devices, stage by stage."""
 
     def __init__(self, sources: Sequence[Source], root: int) -> None:
@@ -75,7 +75,7 @@ class Witness:
         return {"devices": devices, "stages": self.stages}
 
     def _read(self) -> dict[str, Any]:
-        pids = frozenset(tree(self.root))
+        pids = frozenset(list_process_tree(self.root))
         readings = {name: reading for source in self.sources for name, reading in source.read(pids).items()}
         return {"time": time.monotonic(), "read": readings}
 
@@ -83,12 +83,12 @@ class Witness:
 def main(arguments: list[str]) -> None:
     """Run the side process; the arguments are the root of the file system and the pid to watch."""
     filesystem_root, pid, *_ = arguments
-    settle(int(pid))
-    candidates = (nvidia.opened(os.environ), rapl.opened(Path(filesystem_root)))
+    become_sidecar(int(pid))
+    candidates = (nvidia.open_nvidia_devices(os.environ), rapl.open_rapl_zones(Path(filesystem_root)))
     sources = [source for source in candidates if source is not None]
-    witness = Witness(sources, int(pid))
+    witness = DeviceRecorder(sources, int(pid))
     try:
-        obey(witness.mark, witness.sample, SHORTEST)
+        serve_commands(witness.mark, witness.sample, SHORTEST)
         witness.sample()
     finally:
         for source in sources:

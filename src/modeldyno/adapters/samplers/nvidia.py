@@ -34,7 +34,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visible:
+class VisibleDevice:
     """A device that CUDA will or may use."""
 
     card: Card
@@ -42,12 +42,12 @@ class Visible:
     """UUID of the MIG instance; empty for a whole card."""
 
 
-def hidden(environ: Mapping[str, str]) -> bool:
+def hides_all_devices(environ: Mapping[str, str]) -> bool:
     """Check whether CUDA_VISIBLE_DEVICES hides all devices."""
     return environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in {"", "-1"}
 
 
-def visible(cards: Sequence[Card], environ: Mapping[str, str]) -> dict[str, Visible]:
+def visible_devices(cards: Sequence[Card], environ: Mapping[str, str]) -> dict[str, VisibleDevice]:
     """Return the devices by CUDA's numbers: ``cuda:0``, ``cuda:1``.
 
     CUDA_VISIBLE_DEVICES may list indices and (prefixes of) UUIDs of cards and MIG instances; CUDA ignores
@@ -61,7 +61,7 @@ def visible(cards: Sequence[Card], environ: Mapping[str, str]) -> dict[str, Visi
     mixed = len({card.name for card in cards}) > 1
     if mixed and not by_bus and any(token.isdecimal() for token in tokens):
         return {f"gpu:{card.index}": _whole_card(card) for card in cards}
-    devices: dict[str, Visible] = {}
+    devices: dict[str, VisibleDevice] = {}
     for token in tokens:
         device = _find_device(token, cards)
         if device is None:
@@ -70,25 +70,25 @@ def visible(cards: Sequence[Card], environ: Mapping[str, str]) -> dict[str, Visi
     return devices
 
 
-def _find_device(token: str, cards: Sequence[Card]) -> Visible | None:
+def _find_device(token: str, cards: Sequence[Card]) -> VisibleDevice | None:
     if token.isdecimal():
         return _whole_card(cards[int(token)]) if int(token) < len(cards) else None
     if token.startswith("MIG-"):
         parts = [(card, part) for card in cards for part in card.parts if part.startswith(token)]
-        return Visible(card=parts[0][0], part=parts[0][1]) if len(parts) == 1 else None
+        return VisibleDevice(card=parts[0][0], part=parts[0][1]) if len(parts) == 1 else None
     alike = [card for card in cards if token.startswith("GPU-") and card.uuid.startswith(token)]
     return _whole_card(alike[0]) if len(alike) == 1 else None
 
 
-def _whole_card(card: Card) -> Visible:
+def _whole_card(card: Card) -> VisibleDevice:
     """Return a card, or the first instance of a partitioned one: CUDA sees only that."""
-    return Visible(card=card, part=card.parts[0] if card.parts else "")
+    return VisibleDevice(card=card, part=card.parts[0] if card.parts else "")
 
 
 class Nvml:
     """Reads devices with NVML."""
 
-    def __init__(self, nvml: Any, seen: Mapping[str, Visible]) -> None:
+    def __init__(self, nvml: Any, seen: Mapping[str, VisibleDevice]) -> None:
         """Open the devices to watch; `nvml` is the initialised module."""
         self._nvml = nvml
         handles = {name: self._handle(device) for name, device in seen.items()}
@@ -110,41 +110,41 @@ class Nvml:
 
     def close(self) -> None:
         """Shut NVML down."""
-        ask(self._nvml, "nvmlShutdown")
+        query_nvml(self._nvml, "nvmlShutdown")
 
-    def _handle(self, device: Visible) -> tuple[Any, Any]:
-        card = ask(self._nvml, "nvmlDeviceGetHandleByIndex", device.card.index)
-        part = ask(self._nvml, "nvmlDeviceGetHandleByUUID", device.part) if device.part else card
+    def _handle(self, device: VisibleDevice) -> tuple[Any, Any]:
+        card = query_nvml(self._nvml, "nvmlDeviceGetHandleByIndex", device.card.index)
+        part = query_nvml(self._nvml, "nvmlDeviceGetHandleByUUID", device.part) if device.part else card
         return card, part
 
     def _read_card(self, card: Any, *, whole: bool) -> dict[str, float | None]:
         """Read the values of a card; an instance's share of power and utilisation is unknown."""
-        clock = ask(self._nvml, "nvmlDeviceGetClockInfo", card, _SM)
-        memory_clock = ask(self._nvml, "nvmlDeviceGetClockInfo", card, _MEMORY)
-        reasons = ask(self._nvml, "nvmlDeviceGetCurrentClocksEventReasons", card)
+        clock = query_nvml(self._nvml, "nvmlDeviceGetClockInfo", card, _SM)
+        memory_clock = query_nvml(self._nvml, "nvmlDeviceGetClockInfo", card, _MEMORY)
+        reasons = query_nvml(self._nvml, "nvmlDeviceGetCurrentClocksEventReasons", card)
         if reasons is None:  # its name before 2023
-            reasons = ask(self._nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", card)
+            reasons = query_nvml(self._nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", card)
         common = {
             "clock": _scaled(clock, _MEGA),
             "memory_clock": _scaled(memory_clock, _MEGA),
-            "temperature": _scaled(ask(self._nvml, "nvmlDeviceGetTemperature", card, _CORE), 1.0),
+            "temperature": _scaled(query_nvml(self._nvml, "nvmlDeviceGetTemperature", card, _CORE), 1.0),
             "reasons": reasons,
         }
         if not whole:
             return common
-        rates = ask(self._nvml, "nvmlDeviceGetUtilizationRates", card)
+        rates = query_nvml(self._nvml, "nvmlDeviceGetUtilizationRates", card)
         return common | {
             "utilization": _scaled(getattr(rates, "gpu", None), _PERCENT),
-            "energy": _scaled(ask(self._nvml, "nvmlDeviceGetTotalEnergyConsumption", card), _MILLI),
-            "power": _scaled(ask(self._nvml, "nvmlDeviceGetPowerUsage", card), _MILLI),
+            "energy": _scaled(query_nvml(self._nvml, "nvmlDeviceGetTotalEnergyConsumption", card), _MILLI),
+            "power": _scaled(query_nvml(self._nvml, "nvmlDeviceGetPowerUsage", card), _MILLI),
         }
 
     def _read_memory(self, part: Any, pids: frozenset[int]) -> dict[str, float | None]:
-        memory = ask(self._nvml, "nvmlDeviceGetMemoryInfo", part)
+        memory = query_nvml(self._nvml, "nvmlDeviceGetMemoryInfo", part)
         running = [
             process
             for query in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
-            for process in ask(self._nvml, query, part) or ()
+            for process in query_nvml(self._nvml, query, part) or ()
         ]
         memory_of_pid = {process.pid: process.usedGpuMemory for process in running if process.pid in pids}
         sizes = [size for size in memory_of_pid.values() if size is not None]
@@ -155,7 +155,7 @@ class Nvml:
         }
 
 
-def ask(nvml: Any, function: str, *arguments: Any) -> Any:
+def query_nvml(nvml: Any, function: str, *arguments: Any) -> Any:
     """Call an NVML function; None if the device, the driver or this version does not support it."""
     try:
         return getattr(nvml, function)(*arguments)
@@ -163,16 +163,17 @@ def ask(nvml: Any, function: str, *arguments: Any) -> Any:
         return None
 
 
-def cards(nvml: Any) -> list[Card]:
+def list_nvml_cards(nvml: Any) -> list[Card]:
     """List the cards that NVML sees."""
     handles = [
-        ask(nvml, "nvmlDeviceGetHandleByIndex", i) for i in range(ask(nvml, "nvmlDeviceGetCount") or 0)
+        query_nvml(nvml, "nvmlDeviceGetHandleByIndex", i)
+        for i in range(query_nvml(nvml, "nvmlDeviceGetCount") or 0)
     ]
     return [
         Card(
             index=index,
-            name=_text(ask(nvml, "nvmlDeviceGetName", handle)),
-            uuid=_text(ask(nvml, "nvmlDeviceGetUUID", handle)),
+            name=_text(query_nvml(nvml, "nvmlDeviceGetName", handle)),
+            uuid=_text(query_nvml(nvml, "nvmlDeviceGetUUID", handle)),
             parts=tuple(_mig_uuids(nvml, handle)),
         )
         for index, handle in enumerate(handles)
@@ -180,23 +181,23 @@ def cards(nvml: Any) -> list[Card]:
 
 
 def _mig_uuids(nvml: Any, card: Any) -> list[str]:
-    mode = ask(nvml, "nvmlDeviceGetMigMode", card)
+    mode = query_nvml(nvml, "nvmlDeviceGetMigMode", card)
     if not mode or not mode[0]:
         return []
-    most = ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", card) or 0
-    handles = (ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", card, index) for index in range(most))
-    return [_text(ask(nvml, "nvmlDeviceGetUUID", part)) for part in handles if part is not None]
+    most = query_nvml(nvml, "nvmlDeviceGetMaxMigDeviceCount", card) or 0
+    handles = (query_nvml(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", card, index) for index in range(most))
+    return [_text(query_nvml(nvml, "nvmlDeviceGetUUID", part)) for part in handles if part is not None]
 
 
-def opened(environ: Mapping[str, str]) -> Nvml | nvidia_smi.Smi | None:
+def open_nvidia_devices(environ: Mapping[str, str]) -> Nvml | nvidia_smi.Smi | None:
     """Open the devices that CUDA will use, with NVML or else nvidia-smi; None if there are none."""
-    if hidden(environ):
+    if hides_all_devices(environ):
         return None
     nvml = _load_nvml()
     if nvml is not None:
-        devices = visible(cards(nvml), environ)
+        devices = visible_devices(list_nvml_cards(nvml), environ)
         return Nvml(nvml, devices) if devices else None
-    devices = visible([Card(**card) for card in nvidia_smi.cards()], environ)
+    devices = visible_devices([Card(**card) for card in nvidia_smi.list_smi_cards()], environ)
     whole = {name: device.card.uuid for name, device in devices.items() if not device.part}
     return nvidia_smi.Smi(whole) if whole else None
 

@@ -38,7 +38,7 @@ _CARD = re.compile(r"GPU (\d+): (.+?) \(UUID: (GPU-[^)]+)\)")
 _PART = re.compile(r"\s+MIG .*\(UUID: (MIG-[^)]+)\)")
 
 
-def cards() -> list[dict[str, Any]]:
+def list_smi_cards() -> list[dict[str, Any]]:
     """List the cards with their MIG instances: index, name, uuid, parts."""
     listed: list[dict[str, Any]] = []
     for line in _run_once("-L").splitlines():
@@ -72,7 +72,7 @@ class Smi:
         for line in self._processes.new():
             uuid, pid, memory = _split_fields(line, 3)
             if pid.isdecimal():
-                self._memory[uuid, int(pid)] = parsed(memory, 2.0**20)
+                self._memory[uuid, int(pid)] = parse_number(memory, 2.0**20)
         readings: dict[str, dict[str, float]] = {}
         for line in self._cards.new():
             uuid, *values = _split_fields(line, 1 + len(self._fields))
@@ -87,7 +87,9 @@ class Smi:
 
     def _reading(self, values: list[str]) -> dict[str, float]:
         scales = (_FIELDS.get(field, ("reasons", 1.0)) for field in self._fields)
-        parsed_values = {key: parsed(text, scale) for (key, scale), text in zip(scales, values, strict=True)}
+        parsed_values = {
+            key: parse_number(text, scale) for (key, scale), text in zip(scales, values, strict=True)
+        }
         return {key: value for key, value in parsed_values.items() if value is not None}
 
     def _process_memory(self, uuid: str, pids: frozenset[int]) -> dict[str, float]:
@@ -126,7 +128,7 @@ class _LoopingQuery:
         self._process.communicate()
 
 
-def parsed(text: str, scale: float) -> float | None:
+def parse_number(text: str, scale: float) -> float | None:
     """Parse a number; None for ``[N/A]``, ``[Not Supported]`` and any other text."""
     with suppress(ValueError):
         return int(text, 16) * scale if text.startswith("0x") else float(text) * scale

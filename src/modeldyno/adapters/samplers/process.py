@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.adapters.samplers import sidecar as side
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.interfaces import WatchStage
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ProcessWatch:
 
     def stop(self) -> Iterator[Measurement | Doubt]:
         """End the side process and yield what it measured."""
-        stages = side.ended(self.side)
+        stages = side.end_and_read(self.side)
         if not isinstance(stages, list):
             yield Doubt(
                 code="unwatched",
@@ -81,7 +81,7 @@ def memory(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
         elif stage["name"] not in _EXCLUDED:
             above += [float(max(0, size - baseline - own_growth)) for size in stage["memory"]]
     if baseline:
-        yield observed("process_memory", baseline, scope=WatchStage.BASELINE)
+        yield observed_number("process_memory", baseline, scope=WatchStage.BASELINE)
     if above:
         distribution = Distribution.of(above, stop="run ended", clock="monotonic")
         yield Measurement(metric="process_memory", value=distribution)
@@ -95,13 +95,13 @@ def noise(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement | Doubt]:
         return
     foreign = max(0.0, spent["busy"] - spent["processor"] - spent["ours"]) / elapsed
     steal = spent["stolen"] / elapsed
-    yield observed("cpu_utilization", spent["processor"] / elapsed)
-    yield observed("foreign_cpu", foreign)
-    yield observed("steal", steal)
-    yield observed("context_switches", spent["voluntary"])
-    yield observed("preemptions", spent["involuntary"])
-    yield from doubt.of_noise(foreign, steal)
-    yield from doubt.of_pin(spent["processor"] / elapsed, timed[0]["cores"])
+    yield observed_number("cpu_utilization", spent["processor"] / elapsed)
+    yield observed_number("foreign_cpu", foreign)
+    yield observed_number("steal", steal)
+    yield observed_number("context_switches", spent["voluntary"])
+    yield observed_number("preemptions", spent["involuntary"])
+    yield from doubt.noise_doubts(foreign, steal)
+    yield from doubt.pinning_doubts(spent["processor"] / elapsed, timed[0]["cores"])
 
 
 _TRAFFIC = {
@@ -122,7 +122,7 @@ def traffic(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement | Doubt]:
         return
     for counter, metric in _TRAFFIC.items():
         if spent.get(counter, -1) >= 0:  # a counter falls if a process ends without being waited for
-            yield observed(metric, spent[counter])
+            yield observed_number(metric, spent[counter])
     faults = spent.get("faults", 0)
     if faults > _MAX_FAULT_RATE * elapsed:
         yield Doubt(

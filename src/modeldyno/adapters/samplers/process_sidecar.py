@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.environment.process_tree import (
+    cpu_seconds,
     end_with_parent,
-    family_size,
+    list_process_tree,
     peak_size,
-    processor_time,
     resident_size,
-    status,
-    tree,
+    stat_fields,
+    tree_memory,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def forget_peak(pid: int) -> None:
 
 def major_faults(pid: int) -> int:
     """Return the major page faults of a process and its ended children."""
-    return sum(map(int, status(pid)[9:11]))
+    return sum(map(int, stat_fields(pid)[9:11]))
 
 
 def disk_traffic(pid: int) -> tuple[int, int] | None:
@@ -99,7 +99,7 @@ def cores_time(cores: frozenset[int]) -> tuple[float, float]:
     return busy / _TICK, stolen / _TICK
 
 
-class Witness:
+class ProcessRecorder:
     """Records the readings of a process tree, stage by stage."""
 
     def __init__(self, root: int, ours: list[int]) -> None:
@@ -121,7 +121,7 @@ class Witness:
     def sample(self) -> float:
         """Read the memory once; return the seconds that it took."""
         begin = time.perf_counter()
-        size = family_size(self._watched())
+        size = tree_memory(self._watched())
         if size and self.stages:
             memory = self.stages[-1]["memory"]
             assert isinstance(memory, list)
@@ -143,24 +143,24 @@ class Witness:
         return now
 
     def _watched(self) -> list[int]:
-        family = tree(self.root)
+        family = list_process_tree(self.root)
         own = self._own_pids(family)
         return [pid for pid in family if pid not in own]
 
     def _own_pids(self, family: list[int]) -> set[int]:
         """Return the pids of our side processes in a tree, with their children."""
-        return {descendant for pid in self.ours if pid in family for descendant in tree(pid)}
+        return {descendant for pid in self.ours if pid in family for descendant in list_process_tree(pid)}
 
     def _counters(self) -> dict[str, float]:
-        family = tree(self.root)
+        family = list_process_tree(self.root)
         own = self._own_pids(family)
         watched = [pid for pid in family if pid not in own]
         context_switches = [switches(pid) for pid in watched]
         busy, stolen = cores_time(frozenset(_cores(self.root)))
         return {
             "time": time.monotonic(),
-            "processor": sum(map(processor_time, watched)),
-            "ours": sum(map(processor_time, own.union(self.ours))),
+            "processor": sum(map(cpu_seconds, watched)),
+            "ours": sum(map(cpu_seconds, own.union(self.ours))),
             "voluntary": sum(voluntary for voluntary, _ in context_switches),
             "involuntary": sum(involuntary for _, involuntary in context_switches),
             "busy": busy,
@@ -186,7 +186,7 @@ def _cores(pid: int) -> set[int]:
         return set()
 
 
-def settle(root: int) -> None:
+def become_sidecar(root: int) -> None:
     """Become a side process: end with the parent, ignore Ctrl-C, keep off the root's cores if possible."""
     end_with_parent()
     # If the reader is gone, end without a traceback in the model's log.
@@ -198,7 +198,9 @@ def settle(root: int) -> None:
         os.sched_setaffinity(0, all_cores - _cores(root) or all_cores)
 
 
-def obey(mark: Callable[[str], None], sample: Callable[[], float], shortest: float = SHORTEST) -> None:
+def serve_commands(
+    mark: Callable[[str], None], sample: Callable[[], float], shortest: float = SHORTEST
+) -> None:
     """Sample and mark stages as commanded on standard input, until ``stop`` or its end.
 
     `sample` returns the seconds that it took. The pause between two samples is at least `shortest`.
@@ -219,9 +221,9 @@ def obey(mark: Callable[[str], None], sample: Callable[[], float], shortest: flo
 def main(arguments: list[str]) -> None:
     """Run the side process; the arguments are the pid to watch and the pids of this program's processes."""
     root, *ours = map(int, arguments)
-    settle(root)
-    witness = Witness(root, ours)
-    obey(witness.mark, witness.sample)
+    become_sidecar(root)
+    witness = ProcessRecorder(root, ours)
+    serve_commands(witness.mark, witness.sample)
     witness.close()
     sys.stdout.write(json.dumps(witness.stages))
 

@@ -39,13 +39,13 @@ class Rapl:
         """Do nothing: no resources are held."""
 
 
-def opened(root: Path) -> Rapl | None:
+def open_rapl_zones(root: Path) -> Rapl | None:
     """Open the readable zones below `root`; None if there are none."""
     zones = _zones(root)
     return Rapl(zones) if zones else None
 
 
-def there(root: Path) -> bool:
+def has_readable_zones(root: Path) -> bool:
     """Check whether any zone can be read."""
     return bool(_zones(root))
 

@@ -47,7 +47,7 @@ def mark(side: subprocess.Popen[bytes] | None, stage: str) -> None:
             side.stdout.readline()
 
 
-def ended(side: subprocess.Popen[bytes] | None) -> Any:
+def end_and_read(side: subprocess.Popen[bytes] | None) -> Any:
     """End it and return its readings; None if it failed."""
     if side is None:
         return None

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 _WALK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
-def belongs(root: Path, path: str) -> PurePath | None:
+def relative_to_store(root: Path, path: str) -> PurePath | None:
     """Return a path relative to `root`; None if, as written, it leads elsewhere."""
     relative = PurePath(path)
     if relative.is_absolute():
@@ -29,7 +29,7 @@ def erase(root: Path, path: str) -> bool:
     Directories are opened one by one by descriptor, without following links, so that no other process can
     put a link there between the check and the deletion.
     """
-    relative = belongs(root, path)
+    relative = relative_to_store(root, path)
     if relative is None:
         return False
     descriptors: list[int] = []
@@ -48,7 +48,7 @@ def erase(root: Path, path: str) -> bool:
     return True
 
 
-def expired(keep_until: str | None, now: datetime) -> bool:
+def is_expired(keep_until: str | None, now: datetime) -> bool:
     """Return whether a file's time is over; False if the time is missing or unreadable."""
     try:
         moment = datetime.fromisoformat(keep_until or "")

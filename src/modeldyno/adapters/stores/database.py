@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.sql import column, func
 
 from modeldyno.adapters.stores import postgresql, sqlite
-from modeldyno.adapters.stores.errors import explained
+from modeldyno.adapters.stores.errors import as_store_error
 from modeldyno.adapters.stores.schema import REVISION, VERSION_TABLE
 from modeldyno.errors import RequestError, StoreError
 
@@ -42,13 +42,13 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Yield a read transaction; raise StoreError if the database cannot be read."""
-        with explained(self.place), self._engine.begin() as connection:
+        with as_store_error(self.place), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Yield a write transaction, committed to disk at the end; raise StoreError if that fails."""
-        with explained(self.place), self._writer.begin() as connection:
+        with as_store_error(self.place), self._writer.begin() as connection:
             yield connection
 
     def close(self) -> None:
@@ -56,12 +56,12 @@ class Database:
         self._engine.dispose()
 
 
-class Unmade:
+class LazyDatabase:
     """The database of a file that does not exist yet: it reads as empty, and the first write creates it."""
 
     def __init__(self, path: Path, timeout: float) -> None:
         self._path, self._timeout = path, timeout
-        self._empty = Database(sqlite.empty(), str(path))
+        self._empty = Database(sqlite.empty_engine(), str(path))
         self._created: Database | None = None
         self.place = self._empty.place
         """Name for messages."""
@@ -69,7 +69,7 @@ class Unmade:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Yield a read transaction on what exists by now."""
-        with explained(self.place):
+        with as_store_error(self.place):
             exists = self._path.exists()
         with (self._file() if exists else self._empty).reading() as connection:
             yield connection
@@ -87,14 +87,14 @@ class Unmade:
 
     def _file(self) -> Database:
         if self._created is None:
-            with explained(self.place):
+            with as_store_error(self.place):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 engine = sqlite.engine(self._path, self._timeout)
             self._created = _migrated(Database(engine, self.place))
         return self._created
 
 
-def connect(text: str) -> tuple[Database | Unmade, Path | None]:
+def connect(text: str) -> tuple[Database | LazyDatabase, Path | None]:
     """Open the database of a URL at its newest revision; return it, and the path if it is a file.
 
     A missing file is created by the first write.
@@ -107,9 +107,9 @@ def connect(text: str) -> tuple[Database | Unmade, Path | None]:
     url, timeout = _parse(text)
     path = Path(url.database or "").expanduser().absolute() if url.drivername == "sqlite" else None
     place = str(path) if path else _without_password(url)
-    with explained(place):
+    with as_store_error(place):
         if path and not path.exists():
-            return Unmade(path, timeout), path
+            return LazyDatabase(path, timeout), path
         engine = sqlite.engine(path, timeout) if path else postgresql.engine(url, timeout)
     return _migrated(Database(engine, place)), path
 
@@ -166,7 +166,7 @@ def _migrate_if_old(database: Database) -> None:
 def _revision(database: Database) -> str | None:
     """Return the revision; None if the store has no tables yet."""
     query: Select[Any] = select(func.max(column("version_num"))).select_from(table(VERSION_TABLE))
-    with explained(database.place):
+    with as_store_error(database.place):
         try:
             with database.reading() as connection:
                 return connection.execute(query).scalar()

@@ -65,7 +65,7 @@ _POSTGRESQL = {
 
 
 @contextmanager
-def explained(place: str) -> Iterator[None]:
+def as_store_error(place: str) -> Iterator[None]:
     """Turn database and file system errors into a StoreError about the store at `place`."""
     try:
         yield

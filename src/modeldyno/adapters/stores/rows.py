@@ -31,12 +31,12 @@ def replace(connection: Connection, table: Table, row: dict[str, Any]) -> None:
     connection.execute(upsert.on_conflict_do_update(index_elements=["id"], set_=row))
 
 
-def clean(text: str) -> str:
+def storable_text(text: str) -> str:
     """Replace what no database accepts as text: the null character and lone surrogates."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
-def document(data: bytes) -> dict[str, Any]:
+def document_columns(data: bytes) -> dict[str, Any]:
     """Return the columns of a document."""
     packed = pack(data)
     return {"checksum": checksum(packed), "document": packed}
@@ -48,7 +48,7 @@ def pack(data: bytes) -> bytes:
     return packed if len(packed) < len(data) else data
 
 
-def intact(data: bytes, mark: str, origin: str, advice: str) -> bytes:
+def verified_document(data: bytes, mark: str, origin: str, advice: str) -> bytes:
     """Return a document, unpacked, if its checksum is right.
 
     Raises:
@@ -67,7 +67,7 @@ def checksum(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def by_beginning(connection: Connection, table: Table, text: str) -> str | None:
+def find_id_by_prefix(connection: Connection, table: Table, text: str) -> str | None:
     """Return the one id that equals or starts with a text; None if there is none.
 
     Raises:

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, select
 
-from modeldyno.adapters.stores.rows import by_beginning, clean, document, intact, replace
+from modeldyno.adapters.stores.rows import (
+    document_columns,
+    find_id_by_prefix,
+    replace,
+    storable_text,
+    verified_document,
+)
 from modeldyno.adapters.stores.schema import CONCLUSIONS, KEY_LENGTH
 from modeldyno.codec import series as codec_series
 from modeldyno.core.comparison.saved_kinds import kind_of, name_of
@@ -16,7 +22,7 @@ from modeldyno.interfaces import ConclusionEntry
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from modeldyno.core.comparison.saved_kinds import Conclusion
+    from modeldyno.core.comparison.saved_kinds import SeriesDocument
 
 _NEWEST_FIRST = (CONCLUSIONS.c.created.desc(), CONCLUSIONS.c.id.desc())
 _ADVICE = "The results that it is based on stay readable; remove this one with modeldyno rm."
@@ -24,12 +30,12 @@ _NAME_LIMIT = 100
 """Characters of a name that an error message quotes."""
 
 
-def put(connection: Connection, conclusion: Conclusion, headline: str) -> None:
+def put(connection: Connection, conclusion: SeriesDocument, headline: str) -> None:
     """Insert a Conclusion, or replace the one that has its id."""
     replace(connection, CONCLUSIONS, _row(conclusion, headline))
 
 
-def get(connection: Connection, conclusion_id: str, place: str) -> Conclusion:
+def get(connection: Connection, conclusion_id: str, place: str) -> SeriesDocument:
     """Return a Conclusion.
 
     Raises:
@@ -38,7 +44,7 @@ def get(connection: Connection, conclusion_id: str, place: str) -> Conclusion:
     origin = f"Document {conclusion_id} in the store {place}"
     query = select(CONCLUSIONS.c.document, CONCLUSIONS.c.checksum).where(CONCLUSIONS.c.id == conclusion_id)
     data, checksum = connection.execute(query).one()
-    return codec_series.decode(intact(data, checksum, origin, _ADVICE), origin=origin)
+    return codec_series.decode(verified_document(data, checksum, origin, _ADVICE), origin=origin)
 
 
 def find(connection: Connection, name: str | None, limit: int) -> list[ConclusionEntry]:
@@ -46,7 +52,7 @@ def find(connection: Connection, name: str | None, limit: int) -> list[Conclusio
     columns = [column for column in CONCLUSIONS.c if column.name in ConclusionEntry.__dataclass_fields__]
     query = select(*columns).order_by(*_NEWEST_FIRST).limit(max(0, limit))
     if name is not None:
-        cleaned = clean(name)
+        cleaned = storable_text(name)
         query = query.where(CONCLUSIONS.c.name_key == cleaned[:KEY_LENGTH], CONCLUSIONS.c.name == cleaned)
     return [ConclusionEntry(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001 - documented
 
@@ -62,10 +68,10 @@ def resolve(connection: Connection, prefix: str) -> str:
     Raises:
         RequestError: there is none, or there are several.
     """
-    text = clean(prefix)
+    text = storable_text(prefix)
     if not text:
         raise RequestError("Give at least the first character of the document's id.")
-    conclusion_id = by_beginning(connection, CONCLUSIONS, text)
+    conclusion_id = find_id_by_prefix(connection, CONCLUSIONS, text)
     if conclusion_id is None:
         raise RequestError(
             f"The store has no comparison and no load series whose id begins with {text[:_NAME_LIMIT]!r}; "
@@ -74,15 +80,15 @@ def resolve(connection: Connection, prefix: str) -> str:
     return conclusion_id
 
 
-def _row(conclusion: Conclusion, headline: str) -> dict[str, Any]:
-    name = clean(name_of(conclusion))
+def _row(conclusion: SeriesDocument, headline: str) -> dict[str, Any]:
+    name = storable_text(name_of(conclusion))
     return {
-        "id": clean(conclusion.id),
-        "created": clean(conclusion.created),
+        "id": storable_text(conclusion.id),
+        "created": storable_text(conclusion.created),
         "kind": kind_of(conclusion),
         "name": name,
         "name_key": name[:KEY_LENGTH],
-        "headline": clean(headline),
+        "headline": storable_text(headline),
         "schema": conclusion.schema,
-        **document(codec_series.encode(conclusion)),
+        **document_columns(codec_series.encode(conclusion)),
     }

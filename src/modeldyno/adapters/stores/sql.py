@@ -19,8 +19,15 @@ from sqlalchemy import delete, exists, select
 from modeldyno import codec
 from modeldyno.adapters.stores import database, studies
 from modeldyno.adapters.stores import series as stores_series
-from modeldyno.adapters.stores.artifacts import erase, expired
-from modeldyno.adapters.stores.rows import by_beginning, clean, document, insert, intact, replace
+from modeldyno.adapters.stores.artifacts import erase, is_expired
+from modeldyno.adapters.stores.rows import (
+    document_columns,
+    find_id_by_prefix,
+    insert,
+    replace,
+    storable_text,
+    verified_document,
+)
 from modeldyno.adapters.stores.schema import ARTIFACTS, KEY_LENGTH, RESULTS, TAGS, TRIALS
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.interfaces import Entry
@@ -32,8 +39,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row, Select
 
-    from modeldyno.adapters.stores.database import Database, Unmade
-    from modeldyno.core.comparison.saved_kinds import Conclusion
+    from modeldyno.adapters.stores.database import Database, LazyDatabase
+    from modeldyno.core.comparison.saved_kinds import SeriesDocument
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
     from modeldyno.interfaces import ConclusionEntry, StudyEntry
@@ -79,7 +86,7 @@ def _data_directory() -> Path:
 class SqlStore:
     """A store of Results and Studies in a database; a context manager, or to be closed."""
 
-    def __init__(self, opened: Database | Unmade, artifacts: Path) -> None:
+    def __init__(self, opened: Database | LazyDatabase, artifacts: Path) -> None:
         self._database = opened
         self.artifacts = artifacts
         """The directory for files that belong to Results; the only one where files are deleted."""
@@ -118,7 +125,7 @@ class SqlStore:
             query = select(RESULTS.c.document, RESULTS.c.checksum).where(RESULTS.c.id == result_id)
             data, checksum = connection.execute(query).one()
         origin = f"Result {result_id} in the store {self._database.place}"
-        return codec.decode(intact(data, checksum, origin, _ADVICE), origin=origin)
+        return codec.decode(verified_document(data, checksum, origin, _ADVICE), origin=origin)
 
     def find(self, *, name: str | None = None, tag: str | None = None, limit: int = 50) -> Sequence[Entry]:
         """Return the entries of Results, newest first: all, those of a model's name, or those with a tag.
@@ -130,10 +137,10 @@ class SqlStore:
         """
         query = select(*_LISTED).order_by(*_NEWEST_FIRST).limit(max(0, limit))
         if name is not None:
-            cleaned = clean(name)
+            cleaned = storable_text(name)
             query = query.where(RESULTS.c.name_key == cleaned[:KEY_LENGTH], RESULTS.c.name == cleaned)
         if tag is not None:
-            tagged = select(TAGS.c.result_id).where(TAGS.c.tag == clean(tag))
+            tagged = select(TAGS.c.result_id).where(TAGS.c.tag == storable_text(tag))
             query = query.where(RESULTS.c.id.in_(tagged))
         else:
             query = query.where(~exists().where(TRIALS.c.result_id == RESULTS.c.id))
@@ -150,7 +157,7 @@ class SqlStore:
         added = [_checked_tag(tag) for tag in add]
         with self._database.writing() as connection:
             result_id = _resolve(connection, prefix)
-            removed = TAGS.c.tag.in_([clean(tag) for tag in remove])
+            removed = TAGS.c.tag.in_([storable_text(tag) for tag in remove])
             connection.execute(delete(TAGS).where(TAGS.c.result_id == result_id, removed))
             if added:
                 rows = [{"result_id": result_id, "tag": tag} for tag in added]
@@ -184,7 +191,7 @@ class SqlStore:
         """
         with self._database.writing() as connection:
             query = select(ARTIFACTS).where(ARTIFACTS.c.keep_until.is_not(None)).order_by(ARTIFACTS.c.id)
-            expired_rows = [row for row in connection.execute(query) if expired(row.keep_until, now)]
+            expired_rows = [row for row in connection.execute(query) if is_expired(row.keep_until, now)]
             connection.execute(delete(ARTIFACTS).where(ARTIFACTS.c.id.in_([row.id for row in expired_rows])))
             kept = set(connection.scalars(select(ARTIFACTS.c.path)))
             return [
@@ -250,7 +257,7 @@ class SqlStore:
             studies.remove(connection, study_id)
         return study_id
 
-    def put_conclusion(self, found: Conclusion, *, headline: str) -> None:
+    def put_conclusion(self, found: SeriesDocument, *, headline: str) -> None:
         """Write a Conclusion; it replaces one with the same id.
 
         Raises:
@@ -259,7 +266,7 @@ class SqlStore:
         with self._database.writing() as connection:
             stores_series.put(connection, found, headline)
 
-    def conclusion(self, prefix: str) -> Conclusion:
+    def conclusion(self, prefix: str) -> SeriesDocument:
         """Return the Conclusion whose id begins with `prefix`.
 
         Raises:
@@ -304,28 +311,28 @@ def _put(connection: Connection, result: Result, row: dict[str, Any]) -> set[str
 
 
 def _row(result: Result, headline: str) -> dict[str, Any]:
-    name = clean(result.name)
+    name = storable_text(result.name)
     return {
-        "id": clean(result.id),
-        "created": clean(result.created),
+        "id": storable_text(result.id),
+        "created": storable_text(result.created),
         "name": name,
         "name_key": name[:KEY_LENGTH],
         "digest": result.model.digest if result.model else "",
         "backend": result.job.backend,
         "config": json.dumps(result.job.config),
-        "headline": clean(headline),
+        "headline": storable_text(headline),
         "failed": bool(result.failures),
         "schema": result.schema,
-        **document(codec.encode(result)),
+        **document_columns(codec.encode(result)),
     }
 
 
 def _artifact_row(result: Result, position: int) -> dict[str, str | None]:
     artifact = result.artifacts[position]
     return {
-        "result_id": clean(result.id),
-        "name": clean(artifact.name),
-        "path": clean(artifact.path),
+        "result_id": storable_text(result.id),
+        "name": storable_text(artifact.name),
+        "path": storable_text(artifact.path),
         "digest": artifact.digest,
         "keep_until": artifact.keep_until,
     }
@@ -340,10 +347,10 @@ def _own_files(connection: Connection, result_id: str) -> set[str]:
 
 def _resolve(connection: Connection, prefix: str) -> str:
     """Return the one id that is meant: an id, its beginning, or a tag."""
-    text = clean(prefix)
+    text = storable_text(prefix)
     if not text:
         raise RequestError("Give at least the first character of the result's id, or a tag.")
-    result_id = by_beginning(connection, RESULTS, text)
+    result_id = find_id_by_prefix(connection, RESULTS, text)
     if result_id is not None:
         return result_id
     query = select(RESULTS.c.id).join(TAGS).where(TAGS.c.tag == text).order_by(*_NEWEST_FIRST).limit(1)

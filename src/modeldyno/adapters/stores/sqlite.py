@@ -41,7 +41,7 @@ def engine(path: Path, timeout: float) -> Engine:
     return new_engine
 
 
-def empty() -> Engine:
+def empty_engine() -> Engine:
     """Create an engine of an in-memory database with empty tables."""
     new_engine = create_engine("sqlite://", poolclass=StaticPool)
     METADATA.create_all(new_engine)

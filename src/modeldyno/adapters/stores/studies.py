@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, func, select
 
 from modeldyno import codec
-from modeldyno.adapters.stores.rows import by_beginning, clean, document, intact, replace
+from modeldyno.adapters.stores.rows import (
+    document_columns,
+    find_id_by_prefix,
+    replace,
+    storable_text,
+    verified_document,
+)
 from modeldyno.adapters.stores.schema import KEY_LENGTH, RESULTS, STUDIES, TAGS, TRIALS
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.interfaces import StudyEntry
@@ -37,7 +43,7 @@ def check_last(connection: Connection, study: Study, place: str) -> None:
 
     The Study's row is locked first, for databases whose readers and writers do not wait for each other.
     """
-    connection.execute(select(STUDIES.c.id).where(STUDIES.c.id == clean(study.id)).with_for_update())
+    connection.execute(select(STUDIES.c.id).where(STUDIES.c.id == storable_text(study.id)).with_for_update())
     if _last_stored(connection, study) >= len(study.trials):
         raise StoreError(
             f"Another process has continued the study {study.id} in the store {place}: its trial "
@@ -55,7 +61,7 @@ def get(connection: Connection, study_id: str, place: str) -> Study:
     of_study = select(STUDIES.c.document, STUDIES.c.checksum).where(STUDIES.c.id == study_id)
     of_trials = select(TRIALS.c.document, TRIALS.c.checksum).where(TRIALS.c.study_id == study_id)
     definition, *trials = (
-        intact(data, checksum, origin, _ADVICE)
+        verified_document(data, checksum, origin, _ADVICE)
         for query in (of_study, of_trials.order_by(TRIALS.c.number))
         for data, checksum in connection.execute(query)
     )
@@ -104,10 +110,10 @@ def resolve(connection: Connection, prefix: str) -> str:
     Raises:
         RequestError: there is none, or there are several.
     """
-    text = clean(prefix)
+    text = storable_text(prefix)
     if not text:
         raise RequestError("Give at least the first character of the study's id, or its name.")
-    study_id = by_beginning(connection, STUDIES, text)
+    study_id = find_id_by_prefix(connection, STUDIES, text)
     if study_id is None:
         study_id = connection.scalar(
             select(STUDIES.c.id).where(*_name_matches(text)).order_by(*_NEWEST_FIRST).limit(1)
@@ -125,35 +131,35 @@ _NAME_LIMIT = 100
 
 
 def _name_matches(name: str) -> tuple[Any, Any]:
-    text = clean(name)
+    text = storable_text(name)
     return STUDIES.c.name_key == text[:KEY_LENGTH], STUDIES.c.name == text
 
 
 def _last_stored(connection: Connection, study: Study) -> int:
     """Return the number of the last stored trial; 0 if there is none."""
-    query = select(func.max(TRIALS.c.number)).where(TRIALS.c.study_id == clean(study.id))
+    query = select(func.max(TRIALS.c.number)).where(TRIALS.c.study_id == storable_text(study.id))
     return connection.scalar(query) or 0
 
 
 def _row(study: Study, headline: str) -> dict[str, Any]:
-    name = clean(study.name)
+    name = storable_text(study.name)
     return {
-        "id": clean(study.id),
-        "created": clean(study.created),
+        "id": storable_text(study.id),
+        "created": storable_text(study.created),
         "name": name,
         "name_key": name[:KEY_LENGTH],
         "digest": study.model.digest if study.model else "",
-        "headline": clean(headline),
+        "headline": storable_text(headline),
         "schema": study.schema,
-        **document(codec.encode_definition(study)),
+        **document_columns(codec.encode_definition(study)),
     }
 
 
 def _trial_row(study: Study, trial: Trial, *, has_result: bool) -> dict[str, Any]:
     return {
-        "study_id": clean(study.id),
+        "study_id": storable_text(study.id),
         "number": trial.number,
         "skipped": not trial.measured,
         "result_id": trial.result if has_result else None,
-        **document(codec.encode_trial(trial)),
+        **document_columns(codec.encode_trial(trial)),
     }

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from modeldyno.adapters.strategies.gaussian_process import Chart, Prior, Surrogate
-from modeldyno.adapters.strategies.study_history import foremost, placed
+from modeldyno.adapters.strategies.gaussian_process import FeatureMap, Prior, Surrogate
+from modeldyno.adapters.strategies.study_history import has_all_axes, rank_candidates
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.goal import Goal
-from modeldyno.core.study.pooled_estimate import blur, hint
+from modeldyno.core.study.pooled_estimate import median_trial_error, search_hint
 from modeldyno.core.study.search_space import key
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _SMALL, _TINY = 1e-3, 1e-300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class MetricModel:
     """A metric, and the process fitted to it, or to its ratio to the mean latency."""
 
     query: Query
@@ -63,19 +63,19 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Acquisition:
     """The fitted model of a study: score and constraints at any point."""
 
     goal: Goal
-    features: Chart
-    outputs: tuple[Output, ...]
+    features: FeatureMap
+    outputs: tuple[MetricModel, ...]
     tried: Array
     """Coordinates of all tried points."""
     failed: Array
     """Whether each failed."""
 
     @classmethod
-    def of(cls, study: Study, leaders: Sequence[Candidate] | None = None) -> Outlook:
+    def of(cls, study: Study, leaders: Sequence[Candidate] | None = None) -> Acquisition:
         """Fit a study that has values of all objectives.
 
         A long study is fitted to its best and last measurements, as the cost grows with the cube of their
@@ -85,10 +85,10 @@ class Outlook:
             study: what was measured.
             leaders: its ranked candidates, if known already.
         """
-        features = Chart.of(study.space.axes)
-        tried = [c for c in study.candidates.values() if placed(study, c.point)]
+        features = FeatureMap.of(study.space.axes)
+        tried = [c for c in study.candidates.values() if has_all_axes(study, c.point)]
         if len(tried) > _MAX_FITTED:
-            first = foremost(study) if leaders is None else leaders
+            first = rank_candidates(study) if leaders is None else leaders
             best = {key(candidate.point) for candidate in first[: _MAX_FITTED // 2]}
             recent = tried[-_MAX_FITTED // 2 :]
             tried = [*(c for c in tried[: -_MAX_FITTED // 2] if key(c.point) in best), *recent]
@@ -123,7 +123,7 @@ class Outlook:
 
     def _logs(self, points: Sequence[Point]) -> dict[Query, Array]:
         """Return points x draws of the logarithm of each metric."""
-        coordinates, in_flight = self.features.locate(points), work(points)
+        coordinates, in_flight = self.features.locate(points), log_in_flight(points)
         logs: dict[Query, Array] = {}
         for output, normals in zip(self.outputs, _normals(len(self.outputs)), strict=True):
             mean, error = output.surrogate.predict(coordinates)
@@ -131,7 +131,7 @@ class Outlook:
             logs[output.query] = samples - logs[self.outputs[0].query] if output.coupled else samples
         return logs
 
-    def works(self, points: Sequence[Point]) -> Array:
+    def success_probability(self, points: Sequence[Point]) -> Array:
         """Return the probability that a point works at all.
 
         Estimated from the points around it, and from those that share a value with it: by the value that
@@ -152,16 +152,16 @@ class Outlook:
         return probability
 
 
-def work(points: Sequence[Point]) -> Array:
+def log_in_flight(points: Sequence[Point]) -> Array:
     """Return the log of the samples in flight or arriving, up to a constant that all have in common."""
     return np.array([sum(math.log(float(p[name])) for name in _IN_FLIGHT_AXES if name in p) for p in points])
 
 
-def _fit_outputs(study: Study, features: Chart, candidates: Sequence[Candidate]) -> list[Output]:
+def _fit_outputs(study: Study, features: FeatureMap, candidates: Sequence[Candidate]) -> list[MetricModel]:
     """Fit a process to each measured metric of the goal; first a rate, from which times are derived."""
     points = [candidate.point for candidate in candidates]
-    coordinates, in_flight = features.locate(points), work(points)
-    counts = np.array([len(candidate.telling) for candidate in candidates], dtype=float)
+    coordinates, in_flight = features.locate(points), log_in_flight(points)
+    counts = np.array([len(candidate.quoted_trials) for candidate in candidates], dtype=float)
     values = {query: _values(candidates, query) for query in study.goal.queries}
     rate = next((q for q in values if q.metric in _RATES and (values[q] > 0).any()), None)
     if _open_loop(study):
@@ -179,11 +179,13 @@ def _fit_outputs(study: Study, features: Chart, candidates: Sequence[Candidate])
         if coupled and rate is not None:
             logs = logs + np.log(values[rate][is_known])
         if not coupled:  # in a ratio of two metrics of one measurement, common disturbances cancel
-            prior = replace(prior, noise=math.hypot(prior.noise, blur(study, query)))
+            prior = replace(prior, noise=math.hypot(prior.noise, median_trial_error(study, query)))
         surrogate = Surrogate.fit(
             features, coordinates[is_known], logs - slope * in_flight[is_known], counts[is_known], prior
         )
-        outputs.append(Output(query=query, surrogate=surrogate, slope=slope, coupled=coupled, floor=floor))
+        outputs.append(
+            MetricModel(query=query, surrogate=surrogate, slope=slope, coupled=coupled, floor=floor)
+        )
     return outputs
 
 
@@ -194,7 +196,7 @@ def _open_loop(study: Study) -> bool:
 
 
 def _values(candidates: Sequence[Candidate], query: Query) -> Array:
-    estimates = (hint(candidate, query) for candidate in candidates)
+    estimates = (search_hint(candidate, query) for candidate in candidates)
     return np.array([math.nan if value is None else value for value in estimates], dtype=float)
 
 

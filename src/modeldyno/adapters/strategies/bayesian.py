@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING
 from modeldyno.adapters.strategies import grid
 from modeldyno.adapters.strategies.study_history import (
     LEAST,
-    Closed,
-    allowance,
-    foremost,
+    ClosedPoints,
+    has_load_axis,
     open_points,
-    sampled,
-    serves,
-    spent,
+    rank_candidates,
+    sample_points,
+    search_budget,
+    used_budget,
 )
-from modeldyno.core.study.pooled_estimate import blur
+from modeldyno.core.study.pooled_estimate import median_trial_error
 from modeldyno.core.study.search_space import key
-from modeldyno.core.study.study import Ask, State
+from modeldyno.core.study.study import TrialRequest, TrialState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.adapters.strategies.acquisition import Array, Outlook
+    from modeldyno.adapters.strategies.acquisition import Acquisition, Array
     from modeldyno.core.study.search_space import Point
     from modeldyno.core.study.study import Candidate, Study
 
@@ -63,28 +63,30 @@ _FEASIBLE_BONUS = 0.1
 """Bonus of a feasible point over its reduced violation, while there is none."""
 
 
-def propose(study: Study) -> Ask | None:
+def propose(study: Study) -> TrialRequest | None:
     """Return the next trial."""
     if study.space.size <= LEAST:
         return grid.propose(study)
-    if spent(study) >= allowance(study):
+    if used_budget(study) >= search_budget(study):
         return None
-    leaders = foremost(study)
+    leaders = rank_candidates(study)
     points = _candidates(study, leaders)
     if not points:
         return None
     if not leaders:
-        return Ask(point=_first_point(study, points))
-    from modeldyno.adapters.strategies.acquisition import Outlook  # noqa: PLC0415 - numpy
+        return TrialRequest(point=_first_point(study, points))
+    from modeldyno.adapters.strategies.acquisition import Acquisition  # noqa: PLC0415 - numpy
 
-    gain = _gain(Outlook.of(study, leaders), leaders, points, _deviation_factor(study))
+    gain = _gain(Acquisition.of(study, leaders), leaders, points, _deviation_factor(study))
     best = int(gain.argmax())
-    if spent(study) >= LEAST and gain[best] < max(ENOUGH, blur(study, study.goal.objectives[0].query)):
+    if used_budget(study) >= LEAST and gain[best] < max(
+        ENOUGH, median_trial_error(study, study.goal.objectives[0].query)
+    ):
         return None
     on_running_server = max(
         _running_server_points(study, points), key=lambda index: float(gain[index]), default=best
     )
-    return Ask(
+    return TrialRequest(
         point=points[
             on_running_server if gain[on_running_server] >= _warm_share(study) * gain[best] else best
         ]
@@ -95,10 +97,10 @@ def _candidates(study: Study, leaders: Sequence[Candidate]) -> list[Point]:
     """Return the points to choose from: all of a small space, else a sample and neighbours of the best."""
     if study.space.size <= _ENUMERATED:
         return list(open_points(study))
-    closed = Closed.of(study)
+    closed = ClosedPoints.of(study)
     generator = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
     centres = [c.point for c in leaders if study.space.holds(c.point)][:_NEIGHBOURED]
-    return list({key(p): p for p in sampled(study, generator, centres) if p not in closed}.values())
+    return list({key(p): p for p in sample_points(study, generator, centres) if p not in closed}.values())
 
 
 def _first_point(study: Study, points: Sequence[Point]) -> Point:
@@ -110,12 +112,12 @@ def _first_point(study: Study, points: Sequence[Point]) -> Point:
 
 def _deviation_factor(study: Study) -> float:
     """Return how far scores may deviate from the prediction, by the share of the budget that is left."""
-    remaining = 1 - spent(study) / (allowance(study) - 1)
+    remaining = 1 - used_budget(study) / (search_budget(study) - 1)
     return MIN_DEVIATION + (MAX_DEVIATION - MIN_DEVIATION) * remaining
 
 
 def _gain(
-    acquisition: Outlook, leaders: Sequence[Candidate], points: Sequence[Point], deviation_factor: float
+    acquisition: Acquisition, leaders: Sequence[Candidate], points: Sequence[Point], deviation_factor: float
 ) -> Array:
     """Return the expected gain of each point; while none meets the constraints, of reduced violation."""
     import numpy as np  # noqa: PLC0415 - heavy
@@ -131,7 +133,7 @@ def _gain(
         gain = (np.clip(least - candidate_excess, 0, None) + _FEASIBLE_BONUS * (candidate_excess <= 0)).mean(
             axis=1
         )
-    return np.asarray(gain * acquisition.works(points))
+    return np.asarray(gain * acquisition.success_probability(points))
 
 
 def _warm_share(study: Study) -> float:
@@ -139,7 +141,7 @@ def _warm_share(study: Study) -> float:
     durations: dict[bool, list[float]] = {True: [], False: []}
     for previous, trial in pairwise(study.measured):
         same_server = study.configuration(previous.point) == study.configuration(trial.point)
-        durations[same_server and previous.state is State.DONE].append(trial.seconds)
+        durations[same_server and previous.state is TrialState.DONE].append(trial.seconds)
     if not all(durations.values()):
         return WARM
     warm, cold = (max(median(durations[same_server]), _MIN_SECONDS) for same_server in (True, False))
@@ -148,7 +150,7 @@ def _warm_share(study: Study) -> float:
 
 def _running_server_points(study: Study, points: Sequence[Point]) -> list[int]:
     """Return the indices of points for which the server measured last can keep running."""
-    if not study.measured or not serves(study.space.axes):
+    if not study.measured or not has_load_axis(study.space.axes):
         return []
     running = study.configuration(study.measured[-1].point)
     return [index for index, point in enumerate(points) if study.configuration(point) == running]

@@ -34,7 +34,7 @@ _MAX_FITTED = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class AxisScaling:
     """Coordinates of an axis: numbers from -1 to 1, words as integers."""
 
     name: str
@@ -44,7 +44,7 @@ class Scale:
     words: dict[KnobValue, int]
 
     @classmethod
-    def of(cls, axis: Axis) -> Scale:
+    def of(cls, axis: Axis) -> AxisScaling:
         """Scale logarithmically where numbers span a wide range, and by rank where one is zero."""
         if not axis.ordered or len(axis.values) == 1:
             words = {value: place for place, value in enumerate(axis.values)}
@@ -67,38 +67,38 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class FeatureMap:
     """The scalings of all axes with more than one value."""
 
-    scales: tuple[Scale, ...]
+    scales: tuple[AxisScaling, ...]
 
     @classmethod
-    def of(cls, axes: Sequence[Axis]) -> Chart:
+    def of(cls, axes: Sequence[Axis]) -> FeatureMap:
         """Build the scalings."""
-        return cls(scales=tuple(Scale.of(axis) for axis in axes if len(axis.values) > 1))
+        return cls(scales=tuple(AxisScaling.of(axis) for axis in axes if len(axis.values) > 1))
 
     def locate(self, points: Sequence[Point]) -> Array:
         """Return points x axes coordinates."""
         columns = [scale.column(points) for scale in self.scales]
         return np.stack(columns, axis=1) if columns else np.zeros((len(points), 0))
 
-    def pair(self, first: Array, second: Array) -> tuple[Pair, ...]:
+    def pair_axes(self, first: Array, second: Array) -> tuple[AxisPair, ...]:
         """Pair the distinct values of each axis in both sets of points; there are few."""
         return tuple(
-            Pair.of(first[:, axis], second[:, axis], ordered=scale.ordered)
+            AxisPair.of(first[:, axis], second[:, axis], ordered=scale.ordered)
             for axis, scale in enumerate(self.scales)
         )
 
     def apart(self, first: Array, second: Array, power: int = 1) -> Array:
         """Return first x second sums of powers of distances along the axes; for words 0 or 1."""
         distances = np.zeros((len(first), len(second)))
-        for pair in self.pair(first, second):
+        for pair in self.pair_axes(first, second):
             distances += pair.spread(pair.gaps**power)
         return distances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class AxisPair:
     """The distinct values of an axis in two sets of points."""
 
     here: Array
@@ -110,7 +110,7 @@ class Pair:
     columns: NDArray[np.intp]
 
     @classmethod
-    def of(cls, first: Array, second: Array, *, ordered: bool) -> Pair:
+    def of(cls, first: Array, second: Array, *, ordered: bool) -> AxisPair:
         """Find the distinct values."""
         here, rows = np.unique(first, return_inverse=True)
         there, columns = np.unique(second, return_inverse=True)
@@ -169,7 +169,7 @@ def _matern(distance: Array) -> Array:
 class Surrogate:
     """A process fitted to measurements."""
 
-    features: Chart
+    features: FeatureMap
     seen: Array
     """Measurements x axes."""
     theta: Array
@@ -180,7 +180,7 @@ class Surrogate:
     mean: float
 
     @classmethod
-    def fit(cls, features: Chart, seen: Array, logs: Array, counts: Array, prior: Prior) -> Surrogate:
+    def fit(cls, features: FeatureMap, seen: Array, logs: Array, counts: Array, prior: Prior) -> Surrogate:
         """Fit logarithms `logs`, each the mean of `counts` measurements."""
         recent = slice(-_MAX_FITTED, None)
         mean = float(logs.mean())
@@ -198,7 +198,7 @@ class Surrogate:
         return self.mean + cross_covariance @ self.weights, np.sqrt(np.clip(variance, 1e-10, None))
 
 
-def kernel(features: Chart, first: Array, second: Array, theta: Array) -> Array:
+def kernel(features: FeatureMap, first: Array, second: Array, theta: Array) -> Array:
     """Return first x second covariances.
 
     Args:
@@ -210,7 +210,7 @@ def kernel(features: Chart, first: Array, second: Array, theta: Array) -> Array:
     """
     together, local, _, reach = np.exp(theta[-4:]).tolist()
     main_effects, squares, squared_distances = (np.zeros((len(first), len(second))) for _ in range(3))
-    for pair, strength in zip(features.pair(first, second), np.exp(2 * theta).tolist(), strict=False):
+    for pair, strength in zip(features.pair_axes(first, second), np.exp(2 * theta).tolist(), strict=False):
         single = pair.spread(strength * pair.effect(reach))
         main_effects += single
         squares += single * single
@@ -221,7 +221,7 @@ def kernel(features: Chart, first: Array, second: Array, theta: Array) -> Array:
     )
 
 
-def _variances(features: Chart, coordinates: Array, theta: Array) -> Array:
+def _variances(features: FeatureMap, coordinates: Array, theta: Array) -> Array:
     """Return only the diagonal of `kernel`."""
     ordered = np.array([scale.ordered for scale in features.scales], dtype=bool)
     single = np.where(ordered, coordinates * coordinates + BEND, 1.0) * np.exp(2 * theta[:-4])
@@ -238,7 +238,7 @@ def _noise(theta: Array, counts: Array) -> Array:
 # --- effect strengths --------------------------------------------------------------------------------
 
 
-def _strengths(features: Chart, seen: Array, residuals: Array, counts: Array, prior: Prior) -> Array:
+def _strengths(features: FeatureMap, seen: Array, residuals: Array, counts: Array, prior: Prior) -> Array:
     """Search the most likely strengths by coordinate search with decreasing steps."""
     axes = len(features.scales)
     medians = [prior.effect] * axes + [prior.together, prior.local, prior.noise, _REACH]
@@ -268,17 +268,17 @@ def _strengths(features: Chart, seen: Array, residuals: Array, counts: Array, pr
 class _Covariance:
     """The kernel of points with themselves, for many strengths; effects are cached per reach."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[AxisPair, ...]
     apart: Array
     reach: float = math.nan
     effects: Array
     near: Array
 
     @classmethod
-    def of(cls, features: Chart, seen: Array) -> _Covariance:
+    def of(cls, features: FeatureMap, seen: Array) -> _Covariance:
         apart = np.sqrt(features.apart(seen, seen, power=2))
         empty = np.zeros((0, *apart.shape))
-        return cls(pairs=features.pair(seen, seen), apart=apart, effects=empty, near=empty)
+        return cls(pairs=features.pair_axes(seen, seen), apart=apart, effects=empty, near=empty)
 
     def __call__(self, theta: Array) -> Array:
         if theta[-1] != self.reach:

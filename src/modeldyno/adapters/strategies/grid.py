@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.strategies.study_history import open_points
-from modeldyno.core.study.study import Ask
+from modeldyno.core.study.study import TrialRequest
 
 if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 
 
-def propose(study: Study) -> Ask | None:
+def propose(study: Study) -> TrialRequest | None:
     """Return the first unmeasured point; points that need more memory than available are skipped."""
     point = next(open_points(study), None)
-    return None if point is None else Ask(point=point)
+    return None if point is None else TrialRequest(point=point)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from modeldyno.adapters.strategies.study_history import Closed, gains
-from modeldyno.core.load.sla_fit import limits
-from modeldyno.core.study.pooled_estimate import missed
-from modeldyno.core.study.study import Ask
+from modeldyno.adapters.strategies.study_history import ClosedPoints, log_gains
+from modeldyno.core.load.sla_fit import limits_load
+from modeldyno.core.study.pooled_estimate import bound_miss
+from modeldyno.core.study.study import TrialRequest
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ PATIENCE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class LadderStep:
     """A measured value of the knob, by its index on the axis."""
 
     place: int
@@ -42,17 +42,17 @@ class Rung:
     """Whether it failed, or violates a constraint that more of the knob can violate."""
 
 
-def propose(study: Study) -> Ask | None:
+def propose(study: Study) -> TrialRequest | None:
     """Return the next trial.
 
     Raises:
         RequestError: the space is not a single numeric axis.
     """
     axis = _single_axis(study)
-    closed = Closed.of(study)
+    closed = ClosedPoints.of(study)
     open_indices = [index for index, value in enumerate(axis.values) if {axis.name: value} not in closed]
     index = _next(axis, _steps(study, axis), open_indices)
-    return None if index is None else Ask(point={axis.name: axis.values[index]})
+    return None if index is None else TrialRequest(point={axis.name: axis.values[index]})
 
 
 def _single_axis(study: Study) -> Axis:
@@ -67,7 +67,7 @@ def _single_axis(study: Study) -> Axis:
     return axes[0]
 
 
-def _steps(study: Study, axis: Axis) -> list[Rung]:
+def _steps(study: Study, axis: Axis) -> list[LadderStep]:
     """Return the measured values of the axis, in ascending order."""
     indices = {value: index for index, value in enumerate(axis.values)}
     steps = (
@@ -78,18 +78,18 @@ def _steps(study: Study, axis: Axis) -> list[Rung]:
     return sorted(steps, key=lambda rung: rung.place)
 
 
-def _step(study: Study, candidate: Candidate, place: int) -> Rung:
+def _step(study: Study, candidate: Candidate, place: int) -> LadderStep:
     """Judge by the measured value alone: its certainty is left to verification."""
-    broken = [bound for bound in study.goal.constraints if missed(candidate, bound) > 0]
-    objective_gains = None if broken else gains(study.goal, candidate)
-    return Rung(
+    broken = [bound for bound in study.goal.constraints if bound_miss(candidate, bound) > 0]
+    objective_gains = None if broken else log_gains(study.goal, candidate)
+    return LadderStep(
         place=place,
         score=-math.inf if objective_gains is None else sum(objective_gains),
-        ends=candidate.failed or any(map(limits, broken)),
+        ends=candidate.failed or any(map(limits_load, broken)),
     )
 
 
-def _next(axis: Axis, rungs: Sequence[Rung], open_indices: Sequence[int]) -> int | None:
+def _next(axis: Axis, rungs: Sequence[LadderStep], open_indices: Sequence[int]) -> int | None:
     """Return the index of the next value to measure, of those not closed; None to stop."""
     end = min((rung.place for rung in rungs if rung.ends), default=len(axis.values))
     usable = [rung for rung in rungs if rung.place < end]
@@ -105,7 +105,7 @@ def _next(axis: Axis, rungs: Sequence[Rung], open_indices: Sequence[int]) -> int
     return _next_to_best(usable, candidates)
 
 
-def _climbing(rungs: Sequence[Rung]) -> bool:
+def _climbing(rungs: Sequence[LadderStep]) -> bool:
     """Whether one of the last steps gained on those before it, or none is feasible yet."""
     best_before = max((rung.score for rung in rungs[:-PATIENCE]), default=-math.inf)
     return best_before == -math.inf or max(rung.score for rung in rungs[-PATIENCE:]) > best_before + FLAT
@@ -117,7 +117,7 @@ def _doubled(axis: Axis, top: int, above: Sequence[int]) -> int:
     return doubled[-1] if doubled else above[0]
 
 
-def _next_to_best(rungs: Sequence[Rung], candidates: Sequence[int]) -> int | None:
+def _next_to_best(rungs: Sequence[LadderStep], candidates: Sequence[int]) -> int | None:
     """Return the middle of the widest gap next to the best value, where the curve is not flat."""
     best = max(rungs, key=lambda rung: rung.score)
     gaps = [

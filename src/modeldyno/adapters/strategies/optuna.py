@@ -12,9 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.strategies.study_history import Closed, allowance, gains, sampled, spent
-from modeldyno.core.study.pooled_estimate import miss
-from modeldyno.core.study.study import Ask
+from modeldyno.adapters.strategies.study_history import (
+    ClosedPoints,
+    log_gains,
+    sample_points,
+    search_budget,
+    used_budget,
+)
+from modeldyno.core.study.pooled_estimate import total_miss
+from modeldyno.core.study.study import TrialRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +37,7 @@ _TRIES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampler:
+class OptunaStrategy:
     """A strategy that wraps a sampler."""
 
     sampler: str
@@ -40,19 +46,19 @@ class Sampler:
     genetic: bool = False
     """Whether it counts generations as it is asked, and treats objectives separately."""
 
-    def propose(self, study: Study) -> Ask | None:
+    def propose(self, study: Study) -> TrialRequest | None:
         """Return the next trial."""
-        if spent(study) >= allowance(study):
+        if used_budget(study) >= search_budget(study):
             return None
-        closed = Closed.of(study)
+        closed = ClosedPoints.of(study)
         with _quiet():
             optuna_study = self._optuna_study(study)
             suggested = (_point(study, optuna_study.ask()) for _ in range(_TRIES))
             point = next((point for point in suggested if point not in closed), None)
         if point is None:
             generator = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
-            point = next((point for point in sampled(study, generator) if point not in closed), None)
-        return None if point is None else Ask(point=point)
+            point = next((point for point in sample_points(study, generator) if point not in closed), None)
+        return None if point is None else TrialRequest(point=point)
 
     def _optuna_study(self, study: Study) -> Any:
         """Build an Optuna study of all measurements in the space."""
@@ -86,9 +92,9 @@ class Sampler:
         return {"n_startup_trials": _STARTUP, "seed": seed}
 
 
-tpe = Sampler(sampler="TPESampler")
-nsga2 = Sampler(sampler="NSGAIISampler", genetic=True)
-gp = Sampler(sampler="GPSampler", requires=("optuna", "torch", "scipy"))
+tpe = OptunaStrategy(sampler="TPESampler")
+nsga2 = OptunaStrategy(sampler="NSGAIISampler", genetic=True)
+gp = OptunaStrategy(sampler="GPSampler", requires=("optuna", "torch", "scipy"))
 
 
 @contextmanager
@@ -106,13 +112,13 @@ def _quiet() -> Iterator[None]:
 
 def _values(study: Study, history: Sequence[Candidate]) -> list[list[float]]:
     """Return the gain of each candidate per objective; infeasible ones rank below all others."""
-    rows = [gains(study.goal, candidate) for candidate in history]
+    rows = [log_gains(study.goal, candidate) for candidate in history]
     complete_rows = [row for row in rows if row is not None]
     worst = [min(column) for column in zip(*complete_rows, strict=True)] or [0.0] * len(study.goal.objectives)
-    failure_penalty = 1 + max((miss(c, study.goal) for c in history if not c.failed), default=0.0)
+    failure_penalty = 1 + max((total_miss(c, study.goal) for c in history if not c.failed), default=0.0)
     adjusted = []
     for candidate, row in zip(history, rows, strict=True):
-        penalty = failure_penalty if row is None else miss(candidate, study.goal)
+        penalty = failure_penalty if row is None else total_miss(candidate, study.goal)
         adjusted.append([low - penalty for low in worst] if row is None or penalty else list(row))
     return adjusted
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modeldyno.core.result.result import FailureKind
-from modeldyno.core.study.pooled_estimate import hint, miss
+from modeldyno.core.study.pooled_estimate import search_hint, total_miss
 from modeldyno.core.study.search_space import Key, Point, Space, key
-from modeldyno.core.study.study import LOADS, Stage, State
+from modeldyno.core.study.study import LOADS, TrialPurpose, TrialState
 
 if TYPE_CHECKING:
     import random
@@ -27,22 +27,22 @@ _TINY = 1e-300
 """Replaces values that have no logarithm."""
 
 
-def allowance(study: Study) -> int:
+def search_budget(study: Study) -> int:
     """Return how many measurements a search may make, including the default but not verification.
 
     A default outside the space does not count against the points of a small space.
     """
     size = study.space.size
-    extra = sum(t.stage is Stage.DEFAULT and not study.space.holds(t.point) for t in study.measured)
+    extra = sum(t.stage is TrialPurpose.DEFAULT and not study.space.holds(t.point) for t in study.measured)
     return min(size + extra, max(LEAST, int(SHARE * size)))
 
 
-def spent(study: Study) -> int:
+def used_budget(study: Study) -> int:
     """Count the measurements made in search."""
-    return sum(trial.stage is not Stage.VERIFY for trial in study.measured)
+    return sum(trial.stage is not TrialPurpose.VERIFY for trial in study.measured)
 
 
-def gains(goal: Goal, candidate: Candidate) -> tuple[float, ...] | None:
+def log_gains(goal: Goal, candidate: Candidate) -> tuple[float, ...] | None:
     """Return the weighted log gain of each objective, more is better; None where a value is unknown.
 
     A percentile without enough samples for a claim counts: an estimate is enough for a search.
@@ -50,7 +50,7 @@ def gains(goal: Goal, candidate: Candidate) -> tuple[float, ...] | None:
     total_weight = sum(objective.weight for objective in goal.objectives)
     result = []
     for objective in goal.objectives:
-        value = hint(candidate, objective.query)
+        value = search_hint(candidate, objective.query)
         if value is None:
             return None
         result.append(objective.weight / total_weight * objective.gain(max(value, _TINY), 1.0))
@@ -61,7 +61,7 @@ def gains(goal: Goal, candidate: Candidate) -> tuple[float, ...] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosedPoints:
     """Points not to measure: measured, impossible, or sure to run out of memory."""
 
     decided: frozenset[Key]
@@ -69,9 +69,9 @@ class Closed:
     """Points that ran out of memory."""
 
     @classmethod
-    def of(cls, study: Study) -> Closed:
+    def of(cls, study: Study) -> ClosedPoints:
         """Collect the closed points of a study."""
-        failed = (trial for trial in study.measured if trial.state is State.FAILED)
+        failed = (trial for trial in study.measured if trial.state is TrialState.FAILED)
         return cls(
             decided=frozenset((*study.candidates, *study.skipped)),
             exhausted=tuple(trial.point for trial in failed if trial.kind == FailureKind.OOM),
@@ -90,14 +90,14 @@ def _needs_at_least(point: Mapping[str, KnobValue], exhausted: Mapping[str, Knob
     )
 
 
-def placed(study: Study, point: Point) -> bool:
+def has_all_axes(study: Study, point: Point) -> bool:
     """Whether a point has a value on every axis that matters; it need not be a value of the axis."""
     return study.space.completed(point).keys() <= point.keys()
 
 
 def open_points(study: Study) -> Iterator[Point]:
     """Yield the points of the space that are not closed, the loads of a configuration together."""
-    closed = Closed.of(study)
+    closed = ClosedPoints.of(study)
     for point in _loads_last(study.space).points():
         named_point = study.space.named(point)
         if named_point not in closed:
@@ -112,7 +112,7 @@ def _loads_last(space: Space) -> Space:
     return Space(axes=(*(axis for axis in space.axes if axis not in loads), *loads))
 
 
-def sampled(study: Study, generator: random.Random, centres: Iterable[Point] = ()) -> Iterator[Point]:
+def sample_points(study: Study, generator: random.Random, centres: Iterable[Point] = ()) -> Iterator[Point]:
     """Yield random points, then the neighbours of some; closed ones included."""
     for _ in range(_SAMPLED):
         yield study.space.completed({axis.name: generator.choice(axis.values) for axis in study.space.axes})
@@ -123,18 +123,18 @@ def sampled(study: Study, generator: random.Random, centres: Iterable[Point] = (
 _SAMPLED = 200
 
 
-def foremost(study: Study) -> list[Candidate]:
+def rank_candidates(study: Study) -> list[Candidate]:
     """Sort the candidates of the space: feasible ones by score, then the others by violation."""
-    usable = (c for c in study.candidates.values() if not c.failed and placed(study, c.point))
+    usable = (c for c in study.candidates.values() if not c.failed and has_all_axes(study, c.point))
     goal = study.goal
     scored = [
-        (miss(c, goal), -sum(objective_gains), c)
+        (total_miss(c, goal), -sum(objective_gains), c)
         for c in usable
-        if (objective_gains := gains(goal, c)) is not None
+        if (objective_gains := log_gains(goal, c)) is not None
     ]
     return [candidate for _, _, candidate in sorted(scored, key=lambda row: row[:2])]
 
 
-def serves(axes: tuple[Axis, ...]) -> bool:
+def has_load_axis(axes: tuple[Axis, ...]) -> bool:
     """Whether a server keeps running from one point to another."""
     return any(axis.name in LOADS for axis in axes)

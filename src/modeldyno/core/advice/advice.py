@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.advice.bottleneck import Bottleneck
 from modeldyno.core.advice.finding import Finding
-from modeldyno.core.comparison.comparison import Agreement, Change, Outcome
+from modeldyno.core.comparison.comparison import Agreement, Change, ChangeVerdict
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.knob import KnobValue
@@ -29,7 +29,7 @@ Settings = dict[str, KnobValue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class CandidateSettings:
     """Settings to try, and what suggests them."""
 
     codes: tuple[str, ...]
@@ -38,10 +38,10 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class TriedSetting:
     """The outcome of a candidate."""
 
-    candidate: Candidate
+    candidate: CandidateSettings
     change: Change | None = None
     """Of the metric to improve; None if it failed."""
     beside: tuple[Change, ...] = ()
@@ -55,9 +55,9 @@ class Tried:
     """Interleaved rounds with the baseline; 0 if it ran only once."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ChangeVerdict:
         """Whether it helped; undecided after a single run."""
-        return self.change.outcome if self.change is not None and self.rounds else Outcome.UNDECIDED
+        return self.change.outcome if self.change is not None and self.rounds else ChangeVerdict.UNDECIDED
 
     @property
     def error(self) -> float:
@@ -79,12 +79,12 @@ class Advice:
     """The first measurement."""
     bottleneck: Bottleneck | None = None
     findings: tuple[Finding, ...] = ()
-    tried: tuple[Tried, ...] = ()
-    left_out: tuple[Candidate, ...] = ()
+    tried: tuple[TriedSetting, ...] = ()
+    left_out: tuple[CandidateSettings, ...] = ()
     """Not tried for lack of time."""
-    finals: tuple[Tried, ...] = ()
+    finals: tuple[TriedSetting, ...] = ()
     """The best single setting and the combination of all that helped, measured again."""
-    best: Tried | None = None
+    best: TriedSetting | None = None
     """The better of these; None if nothing helped."""
     command: str = ""
     """The command that measures the model with these settings."""
@@ -96,7 +96,7 @@ class Advice:
 
 def candidates(
     all_findings: Iterable[Finding], axes: Iterable[Axis], baseline: Result, metric: str
-) -> tuple[Candidate, ...]:
+) -> tuple[CandidateSettings, ...]:
     """Return what to try, without repeats: suggestions of findings, then the usual values of knobs.
 
     Another batch size changes the work of a call: it is tried only to improve a rate, and if no given shape
@@ -104,7 +104,7 @@ def candidates(
     """
     config = baseline.job.config
     batches = METRICS[metric].better is Better.HIGHER and fixed_batch(baseline) is None
-    chosen: dict[tuple[tuple[str, KnobValue], ...], Candidate] = {}
+    chosen: dict[tuple[tuple[str, KnobValue], ...], CandidateSettings] = {}
 
     def add(code: str, settings: Settings) -> None:
         if "batch_size" in settings and not batches:
@@ -112,10 +112,10 @@ def candidates(
         key = tuple(sorted(settings.items()))
         known = chosen.get(key)
         codes = (code,) if known is None else tuple(dict.fromkeys((*known.codes, code)))
-        chosen[key] = Candidate(codes=codes, settings=settings)
+        chosen[key] = CandidateSettings(codes=codes, settings=settings)
 
     for finding in all_findings:
-        if tries(finding) and finding.job is not None:
+        if can_be_tried(finding) and finding.job is not None:
             new = {n: v for n, v in finding.job.config.items() if (n, v) not in config.items()}
             add(finding.code, new)
     for axis in axes:
@@ -132,7 +132,7 @@ def fixed_batch(baseline: Result) -> InputSpec | None:
     return next((spec for spec in shaped if spec.shape and isinstance(spec.shape[0], int)), None)
 
 
-def tries(finding: Finding) -> bool:
+def can_be_tried(finding: Finding) -> bool:
     """Return whether a finding can be tried: it is about settings and the speed of calls."""
     return finding.job is not None and finding.metric == "throughput"
 
@@ -143,24 +143,24 @@ _DEFAULT_VALUES = {("batch_size", 1), ("precision", "fp32")}
 """Values of an axis that equal the default."""
 
 
-def promising(looked: Sequence[Tried]) -> tuple[Tried, ...]:
+def worth_rounds(looked: Sequence[TriedSetting]) -> tuple[TriedSetting, ...]:
     """Return the candidates worth interleaved rounds, the best first: they ran, not surely far worse."""
     ran = [tried for tried in looked if _optimistic_gain(tried.change) > 1 / HOPELESS - 1]
-    return tuple(sorted(ran, key=lambda tried: -gain(tried.change)))
+    return tuple(sorted(ran, key=lambda tried: -relative_gain(tried.change)))
 
 
 def _optimistic_gain(change: Change | None) -> float:
     """Return the gain at the better end of the interval, because one run on a busy machine is uncertain."""
     if change is None or change.interval is None:
-        return gain(change)
+        return relative_gain(change)
     rate = METRICS[change.query.metric].better is Better.HIGHER
-    return gain(replace(change, difference=change.interval.high if rate else change.interval.low))
+    return relative_gain(replace(change, difference=change.interval.high if rate else change.interval.low))
 
 
 # --- what helped -----------------------------------------------------------------------------------
 
 
-def gain(change: Change | None) -> float:
+def relative_gain(change: Change | None) -> float:
     """Return the improvement relative to the baseline; for a time, how many more calls fit into it."""
     if change is None or change.difference is None:
         return -inf
@@ -169,13 +169,13 @@ def gain(change: Change | None) -> float:
     return 1 / (1 + change.difference) - 1 if change.difference > -1 else inf
 
 
-def helped(tried: Iterable[Tried], tolerance: float) -> tuple[Tried, ...]:
+def which_helped(tried: Iterable[TriedSetting], tolerance: float) -> tuple[TriedSetting, ...]:
     """Return what is surely better, within the tolerance of the outputs, the best first."""
-    successful = [t for t in tried if t.outcome is Outcome.BETTER and t.error <= tolerance]
-    return tuple(sorted(successful, key=lambda t: -gain(t.change)))
+    successful = [t for t in tried if t.outcome is ChangeVerdict.BETTER and t.error <= tolerance]
+    return tuple(sorted(successful, key=lambda t: -relative_gain(t.change)))
 
 
-def combinations(better: Sequence[Tried]) -> tuple[Candidate, ...]:
+def final_candidates(better: Sequence[TriedSetting]) -> tuple[CandidateSettings, ...]:
     """Return the finalists: the best single setting, and all compatible settings that helped.
 
     Args:
@@ -192,20 +192,20 @@ def combinations(better: Sequence[Tried]) -> tuple[Candidate, ...]:
     single = better[0].candidate
     if combined == single.settings:
         return (single,)
-    return (Candidate(codes=tuple(dict.fromkeys(codes)), settings=combined), single)
+    return (CandidateSettings(codes=tuple(dict.fromkeys(codes)), settings=combined), single)
 
 
-def best(finalists: Sequence[Tried], tolerance: float) -> Tried | None:
+def best_finalist(finalists: Sequence[TriedSetting], tolerance: float) -> TriedSetting | None:
     """Return the best finalist; None if none surely helped."""
-    return next(iter(helped(finalists, tolerance)), None)
+    return next(iter(which_helped(finalists, tolerance)), None)
 
 
-def with_outputs(tried: Tried, outputs: tuple[Agreement, ...], unlike: str = "") -> Tried:
+def with_outputs(tried: TriedSetting, outputs: tuple[Agreement, ...], unlike: str = "") -> TriedSetting:
     """Add how far the outputs agree, or why that is unknown."""
     return replace(tried, outputs=outputs, unlike=unlike)
 
 
-def shown(settings: Mapping[str, KnobValue]) -> str:
+def format_settings(settings: Mapping[str, KnobValue]) -> str:
     """Write settings in the syntax of ``--set``."""
     return " ".join(f"{name}={_format_value(value)}" for name, value in settings.items())
 

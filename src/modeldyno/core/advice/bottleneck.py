@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from modeldyno.core.advice.finding import Case, part_of, seconds
+from modeldyno.core.advice.finding import Case, format_seconds, part_of
 from modeldyno.core.load.load_curve import CLIENT_LIMITED
 
 _STAGES = {
@@ -73,7 +73,7 @@ def _served_bottleneck(case: Case) -> Bottleneck | None:
     return Bottleneck(
         limit=Limit(_STAGES[longest]),
         share=share,
-        seen=f"{seconds(stages[longest])} of the {seconds(total)} of a request, by the server's own account",
+        seen=f"{format_seconds(stages[longest])} of the {format_seconds(total)} of a request, by the server's own account",
     )
 
 
@@ -96,8 +96,8 @@ def _local_bottleneck(case: Case) -> Bottleneck | None:
     return Bottleneck(
         limit=limit,
         share=1 - share if limit is Limit.OVERHEAD else share,
-        seen=f"a call takes {seconds(latency)}, and arithmetic or memory alone would take "
-        f"{seconds(case.bound_seconds)} at the peaks of this machine",
+        seen=f"a call takes {format_seconds(latency)}, and arithmetic or memory alone would take "
+        f"{format_seconds(case.bound_seconds)} at the peaks of this machine",
     )
 
 

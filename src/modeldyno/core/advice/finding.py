@@ -13,7 +13,7 @@ from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue
 from modeldyno.core.spec.static_options import HERE, Mode
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
-from modeldyno.core.trace.layer_times import Placed, placed
+from modeldyno.core.trace.layer_times import RooflinePosition, locate_on_roofline
 from modeldyno.errors import RequestError
 
 
@@ -111,13 +111,13 @@ class Case:
         return (self.number("roofline_latency", HERE) or 0.0) if self.on_cpu else 0.0
 
     @cached_property
-    def place(self) -> Placed | None:
+    def place(self) -> RooflinePosition | None:
         """The position of a call on the roofline of this machine."""
         bound, compute = self.bound_seconds, self.compute_seconds
         if self.latency is None or not bound:
             return None
         memory = bound if compute < _COMPUTE_BOUND * bound else 0.0
-        return placed(self.latency, min(compute, bound), memory, max(1, self.operators))
+        return locate_on_roofline(self.latency, min(compute, bound), memory, max(1, self.operators))
 
     @cached_property
     def operators(self) -> int:
@@ -175,7 +175,7 @@ class Case:
 
 _COMPUTE_BOUND = 0.999
 
-Rule = Callable[[Case], Iterator[Finding]]
+FindingRule = Callable[[Case], Iterator[Finding]]
 
 
 def part_of(part: float | None, whole: float | None) -> float:
@@ -183,11 +183,11 @@ def part_of(part: float | None, whole: float | None) -> float:
     return part / whole if part and whole else 0.0
 
 
-def seconds(value: float | None) -> str:
+def format_seconds(value: float | None) -> str:
     """Format a time."""
     return format_quantity(value or 0.0, SECONDS, 3)
 
 
-def size(value: float | None) -> str:
+def format_bytes(value: float | None) -> str:
     """Format bytes."""
     return format_quantity(value or 0.0, BYTES, 3)

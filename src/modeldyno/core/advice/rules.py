@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.advice import rules_in_process, rules_memory, rules_served
-from modeldyno.core.advice.finding import Case, Rule
+from modeldyno.core.advice.finding import Case, FindingRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import Knob
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, FindingRule] = {
     "needless": rules_in_process.needless,
     "precision": rules_in_process.precision,
     "compile": rules_in_process.compiled,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.advice.finding import Case, Finding, Saving, part_of, seconds, size
+from modeldyno.core.advice.finding import Case, Finding, Saving, format_bytes, format_seconds, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,8 @@ def _roofline_saving(case: Case, of: str = _CALL) -> Saving | None:
         of=of,
         low=None,
         high=1 - case.bound_seconds / case.latency,
-        basis=f"no implementation takes less than {seconds(case.bound_seconds)} on this machine, by its "
-        f"measured peaks, and a call takes {seconds(case.latency)}",
+        basis=f"no implementation takes less than {format_seconds(case.bound_seconds)} on this machine, by its "
+        f"measured peaks, and a call takes {format_seconds(case.latency)}",
     )
 
 
@@ -43,7 +43,7 @@ def needless(case: Case) -> Iterator[Finding]:
             return
         line = f" ({waste.line})" if waste.line else ""
         yield Finding(
-            seen=f"{waste.name} in {waste.scope or 'the model'}{line} takes {seconds(waste.time)} of a call",
+            seen=f"{waste.name} in {waste.scope or 'the model'}{line} takes {format_seconds(waste.time)} of a call",
             why=waste.reason,
             saving=Saving(of=_CALL, low=0.0, high=min(1.0, share), basis="its own time in watched calls")
             if share
@@ -60,7 +60,7 @@ def precision(case: Case) -> Iterator[Finding]:
         return
     high = case.place is not None and case.place.bound == "memory"
     yield Finding(
-        seen=f"{share:.0%} of the weights, {size(case.number('weight_bytes'))}, are float32",
+        seen=f"{share:.0%} of the weights, {format_bytes(case.number('weight_bytes'))}, are float32",
         why="bf16 halves the bytes that are read, and doubles the peak of hardware that computes in it; what "
         "has no such unit is slower. Outputs keep about three digits",
         saving=Saving(of=_CALL, low=None, high=0.5, basis="half of the bytes, and the call waits for memory")
@@ -126,8 +126,8 @@ def batch(case: Case) -> Iterator[Finding]:
     if not case.compute_seconds or idle < _IDLE:
         return
     yield Finding(
-        seen=f"with {now} in a batch, arithmetic would take {seconds(case.compute_seconds)} of a call of "
-        f"{seconds(case.latency)} at the peak of this machine",
+        seen=f"with {now} in a batch, arithmetic would take {format_seconds(case.compute_seconds)} of a call of "
+        f"{format_seconds(case.latency)} at the peak of this machine",
         why="starting operators and reading weights costs the same for more samples; each call takes longer, "
         "so this is for throughput",
         saving=Saving(of=_SAMPLE, low=0.0, high=idle, basis="a sample takes no less than its arithmetic"),
@@ -163,7 +163,7 @@ def threads(case: Case) -> Iterator[Finding]:
     per_operator = part_of(case.latency, case.operators)
     if thread_count > 1 and cores > 1 and 0 < per_operator < _SHORT:
         yield Finding(
-            seen=f"an operator takes {seconds(per_operator)} on average, on up to "
+            seen=f"an operator takes {format_seconds(per_operator)} on average, on up to "
             f"{min(thread_count, cores)} threads",
             why="handing work so short to other threads and waiting for them can cost more than it gains; "
             "one thread leaves the other cores to other calls",
@@ -216,7 +216,7 @@ def io_binding(case: Case) -> Iterator[Finding]:
     if case.served or job is None or case.on_cpu or not moved:
         return
     yield Finding(
-        seen=f"each call moves {size(moved)} of inputs to the device and waits for the outputs",
+        seen=f"each call moves {format_bytes(moved)} of inputs to the device and waits for the outputs",
         why="bound inputs lie there before the call; of use where what comes before runs there, too",
         job=job,
     )
@@ -232,7 +232,7 @@ def warm_up(case: Case) -> Iterator[Finding]:
     if not first or not typical or first < _LONG_FIRST or first < _FIRST_CALL_FACTOR * typical:
         return
     yield Finding(
-        seen=f"the first call took {seconds(first)}, and one of those after it {seconds(typical)}",
+        seen=f"the first call took {format_seconds(first)}, and one of those after it {format_seconds(typical)}",
         why="kernels are chosen, code is compiled and memory is allocated in the first call of each shape",
         saving=Saving(of="first request", low=0.0, high=1 - typical / first, basis="both were measured"),
         do="call the model once with each shape before it gets requests",
@@ -249,8 +249,8 @@ def load_time(case: Case) -> Iterator[Finding]:
     if not stages[longest]:
         return
     yield Finding(
-        seen=f"loading takes {seconds(total)}, as long as {total / typical:,.0f} calls; "
-        f"{seconds(stages[longest])} of it is {_STAGES[longest]}",
+        seen=f"loading takes {format_seconds(total)}, as long as {total / typical:,.0f} calls; "
+        f"{format_seconds(stages[longest])} of it is {_STAGES[longest]}",
         why="it is paid with each start of a process: scaling up, or a function that is called seldom",
         saving=Saving(
             of="loading", low=0.0, high=stages[longest] / total, basis="the longest stage, as measured"

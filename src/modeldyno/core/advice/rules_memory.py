@@ -6,7 +6,7 @@ from collections import Counter
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from modeldyno.core.advice.finding import Case, Finding, Saving, part_of, seconds, size
+from modeldyno.core.advice.finding import Case, Finding, Saving, format_bytes, format_seconds, part_of
 from modeldyno.core.spec.static_options import HERE
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def memory_bound(case: Case) -> Iterator[Finding]:
     share = part_of(sum(bound_layers.values()), total)
     if case.served or share < _MUCH:
         return
-    named = ", ".join(f"{path} {seconds(time)}" for path, time in Counter(bound_layers).most_common(3))
+    named = ", ".join(f"{path} {format_seconds(time)}" for path, time in Counter(bound_layers).most_common(3))
     yield Finding(
         seen=f"{share:.0%} of the time of the layers is spent where memory is the limit: {named}",
         why="these read their weights and write their outputs at the bandwidth of this machine; fewer bytes, "
@@ -67,7 +67,7 @@ def reserved(case: Case) -> Iterator[Finding]:
     if not held or not used or held < _RESERVE_FACTOR * used or held - used < _LEAST:
         return
     yield Finding(
-        seen=f"the allocator holds {size(held)}, and weights and the peak of a call need {size(used)}",
+        seen=f"the allocator holds {format_bytes(held)}, and weights and the peak of a call need {format_bytes(used)}",
         why="blocks that were freed are kept for sizes that do not come again",
         saving=Saving(of="memory of the device", low=0.0, high=1 - used / held, basis="both were measured"),
         do="start it with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
@@ -84,7 +84,7 @@ def checkpointing(case: Case) -> Iterator[Finding]:
     assert activations is not None
     remaining = 2 / sqrt(blocks)
     yield Finding(
-        seen=f"{part_of(activations, total):.0%} of the memory of a step, {size(activations)}, is "
+        seen=f"{part_of(activations, total):.0%} of the memory of a step, {format_bytes(activations)}, is "
         f"activations, of {blocks} alike blocks",
         why="checkpoints keep the inputs of some blocks and compute the rest again in the backward pass: one "
         "forward pass more, about a third more time",

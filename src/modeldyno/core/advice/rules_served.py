@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.advice.finding import Case, Finding, Saving, part_of, seconds
+from modeldyno.core.advice.finding import Case, Finding, Saving, format_seconds, part_of
 from modeldyno.core.load.load_curve import CLIENT_LIMITED
 from modeldyno.core.metrics.measurement import SATURATED
 
@@ -117,4 +117,4 @@ def _share(case: Case, metric: str) -> float:
 
 
 def _time(case: Case, metric: str) -> str:
-    return seconds(case.number(metric))
+    return format_seconds(case.number(metric))

@@ -7,10 +7,16 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.causes import causes
-from modeldyno.core.comparison.change_test import LEVEL, changes
-from modeldyno.core.comparison.comparison import Contrast, Difference
-from modeldyno.core.comparison.default_metrics import ALL, SMALLEST, exact, headlines, shared
+from modeldyno.core.comparison.causes import find_causes
+from modeldyno.core.comparison.change_test import LEVEL, judge_changes
+from modeldyno.core.comparison.comparison import CandidateComparison, SettingDiff
+from modeldyno.core.comparison.default_metrics import (
+    ALL,
+    SMALLEST,
+    headline_queries,
+    is_count,
+    shared_queries,
+)
 from modeldyno.core.load.foreign_load import BACKEND
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.metric import METRICS, Query
@@ -32,7 +38,7 @@ _DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class CompareOptions:
     """Options of a comparison."""
 
     metrics: tuple[str, ...] = ()
@@ -51,15 +57,15 @@ class Question:
             Query.parse(text)
 
 
-def contrast(
+def compare_results(
     baseline: Result,
     candidate: Result,
-    question: Question,
+    question: CompareOptions,
     *,
     level: float = LEVEL,
     in_turns: bool = False,
     paired: bool = False,
-) -> Contrast:
+) -> CandidateComparison:
     """Compare two Results in everything that both have measured, judged together.
 
     Args:
@@ -73,7 +79,7 @@ def contrast(
     Raises:
         RequestError: the hardware differs, or a query does not fit what was measured.
     """
-    hardware = unlike(baseline.environment.hardware, candidate.environment.hardware)
+    hardware = differing_facts(baseline.environment.hardware, candidate.environment.hardware)
     if hardware and not question.force:
         if _differ_in_cores(baseline, candidate, hardware):
             raise RequestError(
@@ -86,21 +92,21 @@ def contrast(
             f"({_describe_differences(hardware)}), which cannot be compared; measure both on one machine, "
             "or add --force to compare them anyway."
         )
-    queries = selected(question.metrics, baseline, candidate)
-    judged = queries or headlines(baseline, candidate)
-    common = (query for query in shared(baseline, candidate) if query.metric not in _EXPLANATORY)
+    queries = selected_queries(question.metrics, baseline, candidate)
+    judged = queries or headline_queries(baseline, candidate)
+    common = (query for query in shared_queries(baseline, candidate) if query.metric not in _EXPLANATORY)
     queried = queries or tuple(dict.fromkeys((*judged, *common)))
-    judged_changes = changes(
+    judged_changes = judge_changes(
         baseline, candidate, smallest=question.smallest, queries=queried, level=level, paired=paired
     )
-    return Contrast(
+    return CandidateComparison(
         candidate=candidate,
         changes=judged_changes,
         judged=judged,
-        settings=unlike(settings(baseline), settings(candidate)),
-        software=unlike(baseline.environment.software, candidate.environment.software),
+        settings=differing_facts(job_facts(baseline), job_facts(candidate)),
+        software=differing_facts(baseline.environment.software, candidate.environment.software),
         hardware=hardware,
-        causes=causes(baseline, candidate, judged_changes),
+        causes=find_causes(baseline, candidate, judged_changes),
         doubts=tuple(
             _doubts(
                 baseline,
@@ -115,16 +121,19 @@ def contrast(
 def _any_varies(queries: Iterable[Query], *results: Result) -> bool:
     """Return whether anything compared varies from run to run; counts do not."""
     measurements = (result.find(query.metric, query.scope) for result in results for query in queries)
-    return any(measurement is not None and not exact(measurement) for measurement in measurements)
+    return any(measurement is not None and not is_count(measurement) for measurement in measurements)
 
 
-def selected(metrics: Iterable[str], baseline: Result, candidate: Result) -> tuple[Query, ...]:
+def selected_queries(metrics: Iterable[str], baseline: Result, candidate: Result) -> tuple[Query, ...]:
     """Read what is to be judged: queries, or metrics, which stand for their usual statistic.
 
     Raises:
         RequestError: there is no such metric, or neither Result has it.
     """
-    usual = {query.metric: query for query in (*shared(baseline, candidate), *headlines(baseline, candidate))}
+    usual = {
+        query.metric: query
+        for query in (*shared_queries(baseline, candidate), *headline_queries(baseline, candidate))
+    }
     queries = []
     for text in metrics:
         query = Query.parse(text)
@@ -138,7 +147,7 @@ def selected(metrics: Iterable[str], baseline: Result, candidate: Result) -> tup
     return tuple(dict.fromkeys(queries))
 
 
-def smallest_effects(texts: Iterable[str]) -> dict[str, float]:
+def parse_smallest_effects(texts: Iterable[str]) -> dict[str, float]:
     """Read the effects that matter: ``5%`` for all metrics, ``latency=5%`` for one.
 
     Raises:
@@ -158,7 +167,7 @@ def smallest_effects(texts: Iterable[str]) -> dict[str, float]:
     return effects if ALL in effects else {**SMALLEST, **effects}
 
 
-def enriched(result: Result, look: Result) -> Result:
+def with_second_pass(result: Result, look: Result) -> Result:
     """Add to a Result what a second pass over the same job measured: layers, operators, memory."""
     measured = {(measurement.metric, measurement.scope) for measurement in result.measurements}
     codes = {doubt.code for doubt in result.doubts}
@@ -181,18 +190,18 @@ def enriched(result: Result, look: Result) -> Result:
 # --- what differs ------------------------------------------------------------------------------------
 
 
-def unlike(before: Mapping[str, Fact], now: Mapping[str, Fact]) -> tuple[Difference, ...]:
+def differing_facts(before: Mapping[str, Fact], now: Mapping[str, Fact]) -> tuple[SettingDiff, ...]:
     """Return the facts that differ between the two; none if one side has no facts."""
     if not before or not now:
         return ()
     return tuple(
-        Difference(name=name, baseline=before.get(name), candidate=now.get(name))
+        SettingDiff(name=name, baseline=before.get(name), candidate=now.get(name))
         for name in {**before, **now}
         if before.get(name) != now.get(name)
     )
 
 
-def settings(result: Result) -> Facts:
+def job_facts(result: Result) -> Facts:
     """Return what was measured and how, as facts by name."""
     job, model = result.job, result.model
     trained = job.inspection.mode is Mode.TRAIN
@@ -231,7 +240,7 @@ def _describe_input(spec: InputSpec) -> str:
 
 
 def _doubts(
-    baseline: Result, candidate: Result, hardware: Sequence[Difference], *, apart: bool
+    baseline: Result, candidate: Result, hardware: Sequence[SettingDiff], *, apart: bool
 ) -> Iterator[Doubt]:
     if hardware:
         yield Doubt(
@@ -285,7 +294,7 @@ def _describe_shape(spec: InputSpec) -> str:
     return "any shape" if spec.shape is None else "x".join(map(str, spec.shape)) or "a scalar"
 
 
-def _differ_in_cores(baseline: Result, candidate: Result, hardware: Iterable[Difference]) -> bool:
+def _differ_in_cores(baseline: Result, candidate: Result, hardware: Iterable[SettingDiff]) -> bool:
     """Return whether both ran on one machine, but on different cores."""
     pins_differ = baseline.job.plan.pin != candidate.job.plan.pin
     return pins_differ and {difference.name for difference in hardware} <= {"cores_allowed", "cpu_quota"}
@@ -303,7 +312,7 @@ def _name_both(baseline: Result, candidate: Result) -> str:
     return f"{baseline.name} ({baseline.id[:6]}) and {candidate.name} ({candidate.id[:6]})"
 
 
-def _describe_differences(differences: Iterable[Difference]) -> str:
+def _describe_differences(differences: Iterable[SettingDiff]) -> str:
     return ", ".join(
         f"{difference.name} {_format_fact(difference.baseline)} and {_format_fact(difference.candidate)}"
         for difference in differences

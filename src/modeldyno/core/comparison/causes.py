@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.comparison import Cause, Change, Outcome, Part
-from modeldyno.core.comparison.module_alignment import Node, align, folded, parent_of
+from modeldyno.core.comparison.comparison import Cause, CausePart, Change, ChangeVerdict
+from modeldyno.core.comparison.module_alignment import ModuleNode, align, group_unmatched, parent_of
 from modeldyno.core.metrics.measurement import Distribution, Interval
-from modeldyno.core.result.trace_data import Happening
+from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.static.graph import Role
 from modeldyno.core.trace.allocations import GIVEN
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.comparison.module_alignment import Pair
     from modeldyno.core.result.result import Result
-    from modeldyno.core.result.static_data import Held
+    from modeldyno.core.result.static_data import MemoryItem
 
 LAYERS, OPERATORS, KERNELS, STAGES, PLACES = "layers", "operators", "kernels", "stages", "places"
 """Kinds of parts; a place is a module and what it holds in memory there."""
@@ -37,13 +37,13 @@ MATERIAL = 0.1
 """Share of the change from which on a sure contribution comes before larger ones that may be noise."""
 MOST = 200
 """Most parts of a cause in a document; the others are in the remainder."""
-_MOVED = {Outcome.BETTER, Outcome.WORSE}
+_MOVED = {ChangeVerdict.BETTER, ChangeVerdict.WORSE}
 _COUNTS = frozenset({"flops", "weight_bytes"})
 """Metrics known per module, children included; the other counts move with these."""
 _GIVEN_ROLES = {*map(str, GIVEN), str(Role.WEIGHT), str(Role.INPUT)}
 
 
-def causes(baseline: Result, candidate: Result, changes: Iterable[Change]) -> tuple[Cause, ...]:
+def find_causes(baseline: Result, candidate: Result, changes: Iterable[Change]) -> tuple[Cause, ...]:
     """Explain the changes for better or worse, as far as the two Results know their parts."""
     changed = [change for change in changes if change.outcome in _MOVED and not change.query.scope]
     pairs = align(_nodes(baseline), _nodes(candidate))
@@ -65,11 +65,11 @@ def _causes_of_change(
 ) -> Iterator[Cause]:
     metric = change.query.metric
     total = (change.candidate or 0.0) - (change.baseline or 0.0)
-    part_lists: list[tuple[str, Sequence[Part]]] = []
+    part_lists: list[tuple[str, Sequence[CausePart]]] = []
     if metric == "latency":
         part_lists.append((LAYERS, _compare_modules(pairs, _own_times(baseline), _own_times(candidate))))
-        part_lists.append((OPERATORS, _compare_ops(baseline, candidate, Happening.OPERATOR)))
-        part_lists.append((KERNELS, _compare_ops(baseline, candidate, Happening.KERNEL)))
+        part_lists.append((OPERATORS, _compare_ops(baseline, candidate, EventKind.OPERATOR)))
+        part_lists.append((KERNELS, _compare_ops(baseline, candidate, EventKind.KERNEL)))
     elif metric in _COUNTS:
         part_lists.append(
             (LAYERS, _compare_modules(pairs, _own_counts(baseline, metric), _own_counts(candidate, metric)))
@@ -84,14 +84,14 @@ def _causes_of_change(
             yield Cause(query=change.query, by=by, total=total, parts=_largest_parts(ranked))
 
 
-def _contribution_key(total: float) -> Callable[[Part], tuple[bool, float, str]]:
+def _contribution_key(total: float) -> Callable[[CausePart], tuple[bool, float, str]]:
     """Return the sort key of parts: contributions first, largest first, then what works against the change.
 
     Sure contributions of some size come before those that may be noise.
     """
     sign = 1 if total >= 0 else -1
 
-    def rank(part: Part) -> tuple[bool, float, str]:
+    def rank(part: CausePart) -> tuple[bool, float, str]:
         contribution = sign * part.difference
         sure = (part.sure or part.changed) and contribution >= MATERIAL * abs(total)
         return not sure, -contribution, part.scope
@@ -99,7 +99,7 @@ def _contribution_key(total: float) -> Callable[[Part], tuple[bool, float, str]]
     return rank
 
 
-def _largest_parts(ranked: Sequence[Part]) -> tuple[Part, ...]:
+def _largest_parts(ranked: Sequence[CausePart]) -> tuple[CausePart, ...]:
     """Keep the largest parts in either direction, in their order."""
     if len(ranked) <= MOST:
         return tuple(ranked)
@@ -110,32 +110,32 @@ def _largest_parts(ranked: Sequence[Part]) -> tuple[Part, ...]:
 # --- modules -----------------------------------------------------------------------------------------
 
 
-def _nodes(result: Result) -> tuple[Node, ...]:
+def _nodes(result: Result) -> tuple[ModuleNode, ...]:
     """Return the modules in the order of their calls; those without a trace as the analysis found them."""
     kinds = {module.path: module.kind for module in result.outline.modules} if result.outline else {}
     watched = result.activity.layers if result.activity else ()
     traced = {
-        layer.path: Node(layer.path, layer.kind or kinds.get(layer.path, ""), layer.output, layer.calls)
+        layer.path: ModuleNode(layer.path, layer.kind or kinds.get(layer.path, ""), layer.output, layer.calls)
         for layer in watched
     }
-    untraced = {path: Node(path, kind) for path, kind in kinds.items() if path not in traced}
+    untraced = {path: ModuleNode(path, kind) for path, kind in kinds.items() if path not in traced}
     return tuple((traced | untraced).values())
 
 
-def _compare_modules(pairs: Sequence[Pair], before: Amounts, after: Amounts) -> list[Part]:
+def _compare_modules(pairs: Sequence[Pair], before: Amounts, after: Amounts) -> list[CausePart]:
     """Compare the own amounts of modules; empty if one side has none."""
     if not before or not after:
         return []
-    return [_group_part(group, before, after) for group in folded(pairs)]
+    return [_group_part(group, before, after) for group in group_unmatched(pairs)]
 
 
-def _group_part(group: Sequence[Pair], before: Amounts, after: Amounts) -> Part:
+def _group_part(group: Sequence[Pair], before: Amounts, after: Amounts) -> CausePart:
     """Sum up a group of modules, under the name of the first."""
     old, new = group[0]
     baseline = _sum_amounts(before.get(one.path, _ZERO) for one, _ in group if one)
     candidate = _sum_amounts(after.get(other.path, _ZERO) for _, other in group if other)
     exact = baseline[1] == baseline[2] and candidate[1] == candidate[2]
-    return Part(
+    return CausePart(
         scope=(new or old or _WHOLE).path,
         kind=": ".join(filter(None, (_class_change(old, new), _count_new_and_gone(group[1:])))),
         baseline=baseline[0],
@@ -152,14 +152,14 @@ def _sum_amounts(amounts: Iterable[Amount]) -> Amount:
 
 
 _ZERO: Amount = (0.0, 0.0, 0.0)
-_WHOLE = Node("")
+_WHOLE = ModuleNode("")
 
 
-def _has_changed(old: Node | None, new: Node | None) -> bool:
+def _has_changed(old: ModuleNode | None, new: ModuleNode | None) -> bool:
     return not old or not new or (old.kind, old.output, old.calls) != (new.kind, new.output, new.calls)
 
 
-def _class_change(old: Node | None, new: Node | None) -> str:
+def _class_change(old: ModuleNode | None, new: ModuleNode | None) -> str:
     """Return the class, or `old -> new` if it changed."""
     if old and new and old.kind and new.kind and old.kind != new.kind:
         return f"{old.kind} -> {new.kind}"
@@ -221,21 +221,21 @@ def _nearest_costed(path: str, modules: set[str], costs: Mapping[str, float]) ->
 # --- operators, stages, places ------------------------------------------------------------------------
 
 
-def _compare_ops(baseline: Result, candidate: Result, kind: Happening) -> list[Part]:
+def _compare_ops(baseline: Result, candidate: Result, kind: EventKind) -> list[CausePart]:
     """Compare the total time of each operator or kernel."""
     before, after = (_seconds_by_op(result, kind) for result in (baseline, candidate))
     return _pair_up(before, after, str(kind)) if before and after else []
 
 
-def _seconds_by_op(result: Result, kind: Happening) -> Counter[str]:
+def _seconds_by_op(result: Result, kind: EventKind) -> Counter[str]:
     seconds: Counter[str] = Counter()
     for op in result.activity.executed if result.activity else ():
         if op.kind is kind:
-            seconds[op.name] += op.device_time if kind is Happening.KERNEL else op.self_time  # type: ignore[assignment]
+            seconds[op.name] += op.device_time if kind is EventKind.KERNEL else op.self_time  # type: ignore[assignment]
     return seconds
 
 
-def _compare_stages(baseline: Result, candidate: Result, metric: str) -> list[Part]:
+def _compare_stages(baseline: Result, candidate: Result, metric: str) -> list[CausePart]:
     before, after = (
         {
             m.scope: float(m.value)
@@ -247,27 +247,29 @@ def _compare_stages(baseline: Result, candidate: Result, metric: str) -> list[Pa
     return _pair_up(before, after, "stage") if before and after else []
 
 
-def _pair_up(before: Mapping[str, float], after: Mapping[str, float], kind: str) -> list[Part]:
+def _pair_up(before: Mapping[str, float], after: Mapping[str, float], kind: str) -> list[CausePart]:
     return [
-        Part(scope=name, kind=kind, baseline=before.get(name, 0.0), candidate=after.get(name, 0.0))
+        CausePart(scope=name, kind=kind, baseline=before.get(name, 0.0), candidate=after.get(name, 0.0))
         for name in {**before, **after}
     ]
 
 
-def _measured_memory(result: Result) -> Sequence[Held]:
+def _measured_memory(result: Result) -> Sequence[MemoryItem]:
     return result.activity.held if result.activity else ()
 
 
-def _predicted_memory(result: Result) -> Sequence[Held]:
+def _predicted_memory(result: Result) -> Sequence[MemoryItem]:
     return result.outline.peak if result.outline else ()
 
 
-def _without_given(held: Callable[[Result], Sequence[Held]]) -> Callable[[Result], Sequence[Held]]:
+def _without_given(
+    held: Callable[[Result], Sequence[MemoryItem]],
+) -> Callable[[Result], Sequence[MemoryItem]]:
     """Leave out weights and inputs."""
     return lambda result: [item for item in held(result) if item.role not in _GIVEN_ROLES]
 
 
-_MEMORY_AT_PEAK: dict[str, Callable[[Result], Sequence[Held]]] = {
+_MEMORY_AT_PEAK: dict[str, Callable[[Result], Sequence[MemoryItem]]] = {
     "process_memory": _measured_memory,
     "device_memory": _measured_memory,
     "allocated_peak": _without_given(_measured_memory),
@@ -277,7 +279,9 @@ _MEMORY_AT_PEAK: dict[str, Callable[[Result], Sequence[Held]]] = {
 """Metric to what is in memory at its peak."""
 
 
-def _compare_memory(pairs: Sequence[Pair], before: Sequence[Held], after: Sequence[Held]) -> list[Part]:
+def _compare_memory(
+    pairs: Sequence[Pair], before: Sequence[MemoryItem], after: Sequence[MemoryItem]
+) -> list[CausePart]:
     """Compare what modules hold in memory, by role; empty if one side is unknown."""
     if not before or not after:
         return []
@@ -288,6 +292,6 @@ def _compare_memory(pairs: Sequence[Pair], before: Sequence[Held], after: Sequen
     for item in after:
         sizes[item.scope, item.role][1] += item.bytes
     return [
-        Part(scope=scope, kind=role, baseline=old, candidate=new)
+        CausePart(scope=scope, kind=role, baseline=old, candidate=new)
         for (scope, role), (old, new) in sizes.items()
     ]

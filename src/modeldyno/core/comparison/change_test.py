@@ -20,13 +20,13 @@ from statistics import fmean, median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, Change, Outcome
+from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, Change, ChangeVerdict
 from modeldyno.core.comparison.default_metrics import (
     ALLOCATION_STEPS,
     SMALLEST,
-    families,
-    headlines,
-    smallest_named,
+    count_families,
+    headline_queries,
+    smallest_effect,
 )
 from modeldyno.core.comparison.history_noise import Scatter
 from modeldyno.core.metrics.constraints import Answer
@@ -50,7 +50,7 @@ _TRIM = 0.15
 """Share of the processes that is trimmed at either end."""
 
 
-def changes(  # noqa: PLR0913 - two Results, and all that a verdict on them depends on
+def judge_changes(  # noqa: PLR0913 - two Results, and all that a verdict on them depends on
     baseline: Result,
     candidate: Result,
     *,
@@ -72,20 +72,22 @@ def changes(  # noqa: PLR0913 - two Results, and all that a verdict on them depe
         paired: whether process i of both ran in the same round, interleaved or one right after the other.
         history: the variation between stored results of the model, if known.
     """
-    judged_queries = headlines(baseline, candidate) if queries is None else tuple(map(_to_query, queries))
+    judged_queries = (
+        headline_queries(baseline, candidate) if queries is None else tuple(map(_to_query, queries))
+    )
     measured = [
         (query, _find_measurement(baseline, query), _find_measurement(candidate, query))
         for query in judged_queries
     ]
-    level_each = 1 - (1 - level) / max(1, families(measured))
+    level_each = 1 - (1 - level) / max(1, count_families(measured))
     return tuple(
         _missing_change(query, before, after, smallest)
         if before is None or after is None
-        else change(
+        else judge_change(
             query,
             before,
             after,
-            smallest=smallest_named(query, smallest),
+            smallest=smallest_effect(query, smallest),
             level=level_each,
             paired=paired,
             scatter=history.get(query),
@@ -94,7 +96,7 @@ def changes(  # noqa: PLR0913 - two Results, and all that a verdict on them depe
     )
 
 
-def change(  # noqa: PLR0913 - two measurements, and all that a verdict on them depends on
+def judge_change(  # noqa: PLR0913 - two measurements, and all that a verdict on them depends on
     query: Query,
     baseline: Measurement,
     candidate: Measurement,
@@ -121,11 +123,14 @@ def change(  # noqa: PLR0913 - two measurements, and all that a verdict on them 
     """
     before, after = Answer.to(query, (baseline,)), Answer.to(query, (candidate,))
     if before.value is None or after.value is None:
-        result = _TestResult(outcome=Outcome.UNDECIDED, why=before.why or after.why)
+        result = _TestResult(outcome=ChangeVerdict.UNDECIDED, why=before.why or after.why)
     elif before.exact and after.exact:
         result = _test_counts(query, before, after, smallest)
     else:
-        baseline_numbers, candidate_numbers = numbers(query, baseline), numbers(query, candidate)
+        baseline_numbers, candidate_numbers = (
+            process_numbers(query, baseline),
+            process_numbers(query, candidate),
+        )
         own_error = math.hypot(
             _within_run_error(before, len(baseline_numbers)), _within_run_error(after, len(candidate_numbers))
         )
@@ -134,7 +139,7 @@ def change(  # noqa: PLR0913 - two measurements, and all that a verdict on them 
     return _to_change(query, before.value, after.value, result, smallest)
 
 
-def between(
+def judge_numbers(
     query: Query,
     before: Sequence[float],
     after: Sequence[float],
@@ -150,7 +155,7 @@ def between(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TestResult:
-    outcome: Outcome
+    outcome: ChangeVerdict
     why: str
     difference: float | None = None
     interval: Interval | None = None
@@ -174,7 +179,7 @@ def _to_change(
     )
 
 
-def numbers(query: Query, measurement: Measurement) -> list[float]:
+def process_numbers(query: Query, measurement: Measurement) -> list[float]:
     """Return the one number of each process."""
     value = measurement.value
     if not isinstance(value, Distribution):
@@ -209,7 +214,7 @@ def _test_numbers(
     if not 0 < max(*before, *after) - min(*before, *after) <= step:
         return result
     why = f"all are within {format_quantity(step, query.unit)}, which an allocator takes at once"
-    return replace(result, outcome=Outcome.SAME, why=why)
+    return replace(result, outcome=ChangeVerdict.SAME, why=why)
 
 
 def _test_ratio(
@@ -227,19 +232,23 @@ def _test_ratio(
             f"({options.scatter.relative:.2g})"
         )
     reference = _reference_log(*logs)
-    reach = student_t.point((1 - level) / 2, degrees) * error if error else 0.0
+    reach = student_t.upper_tail_quantile((1 - level) / 2, degrees) * error if error else 0.0
     if paired and reach > math.log1p(smallest) and len(before) == len(after) >= quiet_runs_test.FEWEST:
         sign = {SECONDS: 1, RATE: -1}.get(query.unit, 0)
         quiet = _compare_quiet_runs(logs, sign, level, smallest) if sign else (ratio, math.inf)
         if quiet[1] < reach:
             (ratio, reach), how = quiet, f"the fastest of {how}, because others slowed this machine down"
-            reference = sign * quiet_runs_test.least([sign * log for log in logs[0]])
+            reference = sign * quiet_runs_test.fastest_runs_mean([sign * log for log in logs[0]])
     difference, interval = (
         _relative_change(ratio),
         Interval(low=_relative_change(ratio - reach), high=_relative_change(ratio + reach)),
     )
     outcome = _outcome_of(query, difference, interval, smallest)
-    why = how if outcome is not Outcome.UNDECIDED else f"{_why_undecided(query, interval, smallest)}; {how}"
+    why = (
+        how
+        if outcome is not ChangeVerdict.UNDECIDED
+        else f"{_why_undecided(query, interval, smallest)}; {how}"
+    )
     figures = math.exp(reference), math.exp(reference + ratio)
     return _TestResult(outcome=outcome, why=why, difference=difference, interval=interval, figures=figures)
 
@@ -259,7 +268,7 @@ def _compare_quiet_runs(
 ) -> tuple[float, float]:
     """Compare the fastest processes; `sign` is -1 if more is faster."""
     before, after = ([sign * log for log in side] for side in logs)
-    difference, reach = quiet_runs_test.undisturbed(before, after, level, math.log1p(smallest))
+    difference, reach = quiet_runs_test.fastest_runs_difference(before, after, level, math.log1p(smallest))
     return sign * difference, reach
 
 
@@ -336,24 +345,24 @@ def _relative_change(ratio: float) -> float:
 # --- verdicts ---------------------------------------------------------------------------------------
 
 
-def _outcome_of(query: Query, difference: float, interval: Interval, smallest: float) -> Outcome:
+def _outcome_of(query: Query, difference: float, interval: Interval, smallest: float) -> ChangeVerdict:
     """Judge the interval against no change, and the estimate against what matters.
 
     What matters is symmetric: a factor of 1 + smallest either way.
     """
     least, most = 1 / (1 + smallest) - 1, smallest
     if least <= interval.low and interval.high <= most:
-        return Outcome.SAME
+        return ChangeVerdict.SAME
     if (interval.low > 0 and difference > most) or (interval.high < 0 and difference < least):
         return _direction(query, difference)
-    return Outcome.UNDECIDED
+    return ChangeVerdict.UNDECIDED
 
 
-def _direction(query: Query, difference: float) -> Outcome:
+def _direction(query: Query, difference: float) -> ChangeVerdict:
     better = METRICS[query.metric].better
     if better is Better.NEITHER:
-        return Outcome.UNDECIDED
-    return Outcome.BETTER if (difference < 0) is (better is Better.LOWER) else Outcome.WORSE
+        return ChangeVerdict.UNDECIDED
+    return ChangeVerdict.BETTER if (difference < 0) is (better is Better.LOWER) else ChangeVerdict.WORSE
 
 
 def _why_undecided(query: Query, interval: Interval, smallest: float) -> str:
@@ -373,11 +382,11 @@ def _test_counts(query: Query, before: Answer, after: Answer, smallest: float) -
     interval = None if difference is None else Interval(low=difference, high=difference)
     baseline_ends, candidate_ends = before.bounds(), after.bounds()
     if equal:
-        outcome, why = Outcome.SAME, "a count"
+        outcome, why = ChangeVerdict.SAME, "a count"
     elif candidate_ends.low <= baseline_ends.high and baseline_ends.low <= candidate_ends.high:
-        outcome, why = Outcome.UNDECIDED, "the counts are uncertain by more than their difference"
+        outcome, why = ChangeVerdict.UNDECIDED, "the counts are uncertain by more than their difference"
     elif difference is not None and 1 / (1 + smallest) - 1 <= difference <= smallest:
-        outcome, why = Outcome.SAME, "a count"
+        outcome, why = ChangeVerdict.SAME, "a count"
     else:
         outcome, why = _direction(query, after.value - before.value), "a count"
     return _TestResult(outcome=outcome, why=why, difference=difference, interval=interval)
@@ -391,14 +400,17 @@ def _test_by_rank(query: Query, before: Sequence[float], after: Sequence[float],
     if len({*before, *after}) == 1:
         no_change = Interval(low=0.0, high=0.0)
         return _TestResult(
-            outcome=Outcome.SAME, why="the same number in all processes", difference=0.0, interval=no_change
+            outcome=ChangeVerdict.SAME,
+            why="the same number in all processes",
+            difference=0.0,
+            interval=no_change,
         )
     separated = min(after) > max(before) or max(after) < min(before)
     if separated and 2 / math.comb(len(before) + len(after), len(before)) <= 1 - level:
         why = "no ratio, as some numbers are not positive; all processes agree"
         return _TestResult(outcome=_direction(query, after[0] - before[0]), why=why)
     why = "no ratio, as some numbers are not positive, and too few processes to decide without one"
-    return _TestResult(outcome=Outcome.UNDECIDED, why=why)
+    return _TestResult(outcome=ChangeVerdict.UNDECIDED, why=why)
 
 
 # --- what is there ----------------------------------------------------------------------------------
@@ -432,7 +444,7 @@ def _missing_change(
         candidate=None if after is None else value,
         difference=None,
         interval=None,
-        outcome=Outcome.UNDECIDED,
-        smallest=smallest_named(query, smallest),
+        outcome=ChangeVerdict.UNDECIDED,
+        smallest=smallest_effect(query, smallest),
         why=f"not measured in {missing_in}",
     )

@@ -23,7 +23,7 @@ SMALLEST_EFFECT = 0.03
 """Smallest relative change that matters, unless a metric has its own."""
 
 
-class Outcome(StrEnum):
+class ChangeVerdict(StrEnum):
     """How a candidate compares with the baseline, in one metric or as a whole."""
 
     BETTER = "better"
@@ -48,7 +48,7 @@ class Change:
     """Relative change of the number: candidate / baseline - 1. None if there is no ratio."""
     interval: Interval | None
     """Of the difference, widened for the number of metrics judged together."""
-    outcome: Outcome
+    outcome: ChangeVerdict
     smallest: float = SMALLEST_EFFECT
     """Smallest relative effect that matters in this metric."""
     why: str = ""
@@ -56,7 +56,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class SettingDiff:
     """A setting or an environment fact that differs between the two; None if one side lacks it."""
 
     name: str
@@ -78,7 +78,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class CausePart:
     """What a part of the model contributes to a change."""
 
     scope: str
@@ -114,7 +114,7 @@ class Cause:
     """What the parts are: layers, operators, kernels."""
     total: float
     """Change of the metric, in base units."""
-    parts: tuple[Part, ...]
+    parts: tuple[CausePart, ...]
 
     @property
     def rest(self) -> float:
@@ -123,7 +123,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contrast:
+class CandidateComparison:
     """One candidate compared with the baseline."""
 
     candidate: Result
@@ -131,31 +131,31 @@ class Contrast:
     """Every metric that both have, judged together; those that decide the verdict come first."""
     judged: tuple[Query, ...] = ()
     """The queries that decide the overall verdict; empty: all of `changes`."""
-    settings: tuple[Difference, ...] = ()
+    settings: tuple[SettingDiff, ...] = ()
     """Of the job: knobs, inputs, load."""
-    software: tuple[Difference, ...] = ()
-    hardware: tuple[Difference, ...] = ()
+    software: tuple[SettingDiff, ...] = ()
+    hardware: tuple[SettingDiff, ...] = ()
     """Not empty only if the comparison was forced."""
     outputs: tuple[Agreement, ...] = ()
     causes: tuple[Cause, ...] = ()
     doubts: tuple[Doubt, ...] = ()
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ChangeVerdict:
         """The overall verdict: worse if any judged metric is, same only if all are."""
         outcomes = {change.outcome for change in self.verdicts}
-        if Outcome.WORSE in outcomes:
-            return Outcome.WORSE
-        if Outcome.UNDECIDED in outcomes or not outcomes:
-            return Outcome.UNDECIDED
-        return Outcome.BETTER if Outcome.BETTER in outcomes else Outcome.SAME
+        if ChangeVerdict.WORSE in outcomes:
+            return ChangeVerdict.WORSE
+        if ChangeVerdict.UNDECIDED in outcomes or not outcomes:
+            return ChangeVerdict.UNDECIDED
+        return ChangeVerdict.BETTER if ChangeVerdict.BETTER in outcomes else ChangeVerdict.SAME
 
     @property
     def verdicts(self) -> tuple[Change, ...]:
         """The changes that decide the overall verdict."""
         return tuple(change for change in self.changes if not self.judged or change.query in self.judged)
 
-    def of(self, outcome: Outcome) -> Iterator[Change]:
+    def of(self, outcome: ChangeVerdict) -> Iterator[Change]:
         """Return the changes with this outcome."""
         return (change for change in self.changes if change.outcome == outcome)
 
@@ -169,7 +169,7 @@ class Comparison:
     created: str
     """UTC time, ISO 8601."""
     baseline: Result
-    contrasts: tuple[Contrast, ...]
+    contrasts: tuple[CandidateComparison, ...]
     order: str = "stored"
     """Layout of the runs: ``alternating`` or ``block`` if both were run for it."""
     sequence: tuple[int, ...] = ()

@@ -63,7 +63,7 @@ _NOT_OF_THE_MODEL = frozenset({
 """Metrics of the run or of the machine, not of the model."""
 
 
-def headlines(baseline: Result, candidate: Result) -> tuple[Query, ...]:
+def headline_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
     """Return the few queries that a gate judges: the headlines in the baseline, or else all that both have.
 
     Those that the candidate lacks are judged, too, so that a gate does not pass because nothing was measured.
@@ -71,10 +71,10 @@ def headlines(baseline: Result, candidate: Result) -> tuple[Query, ...]:
     for names in (HEADLINES, COSTS):
         if queries := tuple(query for query in map(Query.parse, names) if _has_query(baseline, query)):
             return queries
-    return shared(baseline, candidate)
+    return shared_queries(baseline, candidate)
 
 
-def shared(baseline: Result, candidate: Result) -> tuple[Query, ...]:
+def shared_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
     """Return one query for each metric of the whole model that both have and that has a better direction."""
     queries = []
     for measurement in baseline.measurements:
@@ -105,25 +105,25 @@ def _has_query(result: Result, query: Query) -> bool:
     )
 
 
-def families(found: Iterable[tuple[Query, Measurement | None, Measurement | None]]) -> int:
+def count_families(found: Iterable[tuple[Query, Measurement | None, Measurement | None]]) -> int:
     """Count the independent metrics judged together: a family counts once, and counts do not err."""
     return len({
-        (kin(query), query.scope)
+        (metric_family(query), query.scope)
         for query, before, after in found
-        if before is not None and after is not None and not (exact(before) and exact(after))
+        if before is not None and after is not None and not (is_count(before) and is_count(after))
     })  # fmt: skip
 
 
-def kin(query: Query) -> str:
+def metric_family(query: Query) -> str:
     """Return the family of a query, which is the same for metrics that move together."""
     return _FAMILIES.get(query.metric, query.metric)
 
 
-def exact(measurement: Measurement) -> bool:
+def is_count(measurement: Measurement) -> bool:
     """Return whether it is a count, which is the same in every process."""
     return not isinstance(measurement.value, Distribution) and not measurement.runs
 
 
-def smallest_named(query: Query, given: Mapping[str, float]) -> float:
+def smallest_effect(query: Query, given: Mapping[str, float]) -> float:
     """Return the smallest effect that matters, by query, by metric, or for all."""
     return given.get(str(query), given.get(query.metric, given.get(ALL, SMALLEST_EFFECT)))

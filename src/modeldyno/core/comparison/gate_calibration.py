@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from modeldyno.core.comparison.change_test import between
-from modeldyno.core.comparison.default_metrics import SMALLEST, kin, smallest_named
-from modeldyno.core.comparison.gate_rule import Rule, rule_on
+from modeldyno.core.comparison.change_test import judge_numbers
+from modeldyno.core.comparison.default_metrics import SMALLEST, metric_family, smallest_effect
+from modeldyno.core.comparison.gate_rule import GateRule, decide_gate
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.core.stats.units import SECONDS
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.core.comparison.comparison import Change
-    from modeldyno.core.comparison.gate_rule import Compare, Ruling
+    from modeldyno.core.comparison.gate_rule import Compare, GateDecision
     from modeldyno.core.metrics.metric import Query
 
 Numbers: TypeAlias = "Mapping[Query, Sequence[float]]"
@@ -54,7 +54,7 @@ class Calibration:
     """Slowdown that is found in `POWER` of the cases; None if not even a doubling is."""
 
 
-def rehearsed(
+def rehearse_gate(
     numbers: Numbers, *, slowdown: float = 0.0, smallest: Mapping[str, float] = SMALLEST, begin: int = 0
 ) -> Compare:
     """Lay out processes in turns (A B, B A), and return a function that judges ranges of rounds.
@@ -67,18 +67,18 @@ def rehearsed(
     """
     sides = {query: _split_rounds(values[begin:]) for query, values in numbers.items()}
     rounds = min(len(before) for before, _ in sides.values())
-    families = len({kin(query) for query in numbers})
+    families = len({metric_family(query) for query in numbers})
 
     def compare(first: int, end: int, level: float) -> tuple[Change, ...] | None:
         if end > rounds:
             return None
         level_each = 1 - (1 - level) / families
         return tuple(
-            between(
+            judge_numbers(
                 query,
                 before[first:end],
                 [factor * value for value in after[first:end]],
-                smallest=smallest_named(query, smallest),
+                smallest=smallest_effect(query, smallest),
                 level=level_each,
                 paired=True,
             )
@@ -101,7 +101,7 @@ def _split_rounds(values: Sequence[float]) -> tuple[list[float], list[float]]:
 
 def calibrate(
     numbers: Numbers,
-    rule: Rule,
+    rule: GateRule,
     *,
     rounds: int,
     comparisons: int = 1000,
@@ -119,8 +119,8 @@ def calibrate(
         seed: of the resampling.
     """
     rule = replace(rule, most=rounds)
-    samples = list(resamples(numbers, rounds, comparisons, seed))
-    rulings = [rule_on(rehearsed(sample, smallest=smallest), rule) for sample in samples]
+    samples = list(resample_runs(numbers, rounds, comparisons, seed))
+    rulings = [decide_gate(rehearse_gate(sample, smallest=smallest), rule) for sample in samples]
     passed = [ruling for ruling in rulings if ruling.verdict is Verdict.HELD]
     subset = samples[: max(1, comparisons // 5)]
     return Calibration(
@@ -130,39 +130,47 @@ def calibrate(
         rounds=_median(rulings),
         through=_median(passed) if passed else None,
         margin=sum(_is_passed(sample, rule, smallest) for sample in samples),
-        smallest=detectable(subset, rule, smallest=smallest),
+        smallest=detectable_slowdown(subset, rule, smallest=smallest),
     )
 
 
-def _median(rulings: Sequence[Ruling]) -> float:
+def _median(rulings: Sequence[GateDecision]) -> float:
     return float(load_numpy().median([ruling.rounds for ruling in rulings]))
 
 
-def _is_passed(numbers: Numbers, rule: Rule, smallest: Mapping[str, float]) -> bool:
+def _is_passed(numbers: Numbers, rule: GateRule, smallest: Mapping[str, float]) -> bool:
     """Return whether the largest allowed slowdown passes."""
-    least = min((smallest_named(query, smallest) for query in numbers if query.unit == SECONDS), default=0.0)
-    ruling = rule_on(rehearsed(numbers, slowdown=least, smallest=smallest), rule)
+    least = min((smallest_effect(query, smallest) for query in numbers if query.unit == SECONDS), default=0.0)
+    ruling = decide_gate(rehearse_gate(numbers, slowdown=least, smallest=smallest), rule)
     return ruling.verdict is Verdict.HELD
 
 
-def power(drawn: Sequence[Numbers], rule: Rule, slowdown: float, smallest: Mapping[str, float]) -> float:
+def detection_rate(
+    drawn: Sequence[Numbers], rule: GateRule, slowdown: float, smallest: Mapping[str, float]
+) -> float:
     """Return the share of cases in which a slowdown fails the gate."""
-    rulings = (rule_on(rehearsed(sample, slowdown=slowdown, smallest=smallest), rule) for sample in drawn)
+    rulings = (
+        decide_gate(rehearse_gate(sample, slowdown=slowdown, smallest=smallest), rule) for sample in drawn
+    )
     return sum(ruling.verdict is Verdict.BROKEN for ruling in rulings) / len(drawn)
 
 
-def detectable(drawn: Sequence[Numbers], rule: Rule, *, smallest: Mapping[str, float]) -> float | None:
+def detectable_slowdown(
+    drawn: Sequence[Numbers], rule: GateRule, *, smallest: Mapping[str, float]
+) -> float | None:
     """Find the slowdown that fails the gate in `POWER` of the cases, by bisection on its logarithm."""
     low, high = 0.001, _LARGEST
-    if power(drawn, rule, high, smallest) < POWER:
+    if detection_rate(drawn, rule, high, smallest) < POWER:
         return None
     for _ in range(_STEPS):
         middle = (low * high) ** 0.5
-        low, high = (low, middle) if power(drawn, rule, middle, smallest) >= POWER else (middle, high)
+        low, high = (
+            (low, middle) if detection_rate(drawn, rule, middle, smallest) >= POWER else (middle, high)
+        )
     return high
 
 
-def resamples(numbers: Numbers, rounds: int, draws: int, seed: int) -> Iterator[Numbers]:
+def resample_runs(numbers: Numbers, rounds: int, draws: int, seed: int) -> Iterator[Numbers]:
     """Draw sequences of two processes per round, in blocks of neighbouring rounds, in order or reversed.
 
     The same processes are drawn for all metrics, so that their correlation is kept.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from modeldyno.core.comparison.comparison import Change, Outcome
-from modeldyno.core.comparison.gate_rule import Ruling, held
+from modeldyno.core.comparison.comparison import Change, ChangeVerdict
+from modeldyno.core.comparison.gate_rule import GateDecision, shown_to_hold
 from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import Result
@@ -29,13 +29,13 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class GateReport:
     """A Result, the checks on it, and their verdicts."""
 
     result: Result
     judgements: tuple[Judgement, ...] = ()
     baseline: Result | None = None
-    ruling: Ruling | None = None
+    ruling: GateDecision | None = None
     notes: tuple[str, ...] = ()
     """How it was judged: in turns, what the gate can detect here."""
     doubts: tuple[Doubt, ...] = ()
@@ -77,11 +77,11 @@ class Checked:
         """Return the checks with this verdict."""
         return tuple(check for check in self.checks if check.verdict is verdict)
 
-    def with_notes(self, *notes: str) -> Checked:
+    def with_notes(self, *notes: str) -> GateReport:
         """Add notes."""
         return replace(self, notes=(*self.notes, *filter(None, notes)))
 
-    def judged_by(self, judgements: tuple[Judgement, ...]) -> Checked:
+    def with_bounds(self, judgements: tuple[Judgement, ...]) -> GateReport:
         """Set the judgements on bounds."""
         return replace(self, judgements=judgements)
 
@@ -89,15 +89,15 @@ class Checked:
         """Return the check of a change, with its own verdict within that of the gate as a whole."""
         assert self.ruling is not None
         broken = self.ruling.verdict is Verdict.BROKEN and change in self.ruling.worse
-        holds = self.ruling.verdict is Verdict.HELD or held(change)
+        holds = self.ruling.verdict is Verdict.HELD or shown_to_hold(change)
         verdict = Verdict.BROKEN if broken else Verdict.HELD if holds else Verdict.UNDECIDED
-        text = moved(change, confirmed=verdict is not Verdict.UNDECIDED)
+        text = describe_change(change, confirmed=verdict is not Verdict.UNDECIDED)
         return Check(kind=CHANGE, name=str(change.query), verdict=verdict, text=text, change=change)
 
 
-def moved(change: Change, *, confirmed: bool = True) -> str:
+def describe_change(change: Change, *, confirmed: bool = True) -> str:
     """Describe how a metric changed: ``12.3 ms -> 13.5 ms, +9.6% (+8.1 to +11.2%): worse``."""
-    worse = change.outcome is Outcome.WORSE and not confirmed
+    worse = change.outcome is ChangeVerdict.WORSE and not confirmed
     outcome = "looks worse, not confirmed" if worse else str(change.outcome)
     unit = change.query.unit
     values = " -> ".join(

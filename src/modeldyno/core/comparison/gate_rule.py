@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from modeldyno.core.comparison.comparison import Change, Outcome
+from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.errors import RequestError
@@ -36,7 +36,7 @@ Hosted machines differ by much more.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class GateRule:
     """Parameters of a gate: when it judges, and at which confidence."""
 
     first: int = 5
@@ -67,7 +67,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class GateDecision:
     """The decision of a gate, and what it is based on."""
 
     verdict: Verdict
@@ -88,10 +88,10 @@ class Ruling:
     @property
     def open(self) -> tuple[Change, ...]:
         """The changes that are not shown to hold."""
-        return tuple(change for change in self.changes if not held(change))
+        return tuple(change for change in self.changes if not shown_to_hold(change))
 
 
-def rule_on(compare: Compare, rule: Rule) -> Ruling:
+def decide_gate(compare: Compare, rule: GateRule) -> GateDecision:
     """Run rounds until there is a decision, or no more rounds are available."""
     latest: tuple[Change, ...] = ()
     confirmation: tuple[Change, ...] = ()
@@ -103,13 +103,13 @@ def rule_on(compare: Compare, rule: Rule) -> Ruling:
         if changes is None:
             break
         latest, rounds = changes, look
-        suspects = {change.query for change in changes if change.outcome is Outcome.WORSE}
+        suspects = {change.query for change in changes if change.outcome is ChangeVerdict.WORSE}
         end = min(2 * look, max(rule.most, look + rule.first))
         if suspects:
             repeat, combined = compare(look, end, rule.suspicion), compare(0, end, rule.alarm)
             if repeat is None or combined is None:
                 why = "something is worse, and no second run could confirm it"
-                return Ruling(
+                return GateDecision(
                     verdict=Verdict.UNDECIDED,
                     changes=latest,
                     rounds=rounds,
@@ -118,7 +118,7 @@ def rule_on(compare: Compare, rule: Rule) -> Ruling:
                 )
             confirmation, latest, rounds = repeat, combined, end
             if suspects.intersection(worse_in_both(combined, repeat)):
-                return Ruling(
+                return GateDecision(
                     verdict=Verdict.BROKEN,
                     changes=latest,
                     rounds=rounds,
@@ -127,10 +127,12 @@ def rule_on(compare: Compare, rule: Rule) -> Ruling:
                 )
             continue
         latest = compare(0, look, rule.level(look)) or ()
-        if passes(latest):
-            return Ruling(verdict=Verdict.HELD, changes=latest, rounds=rounds, confirmation=confirmation)
+        if all_held(latest):
+            return GateDecision(
+                verdict=Verdict.HELD, changes=latest, rounds=rounds, confirmation=confirmation
+            )
     why = "more rounds are needed than could be run" if latest else "too few rounds could be run"
-    return Ruling(
+    return GateDecision(
         verdict=Verdict.UNDECIDED, changes=latest, rounds=rounds, confirmation=confirmation, why=why
     )
 
@@ -138,9 +140,11 @@ def rule_on(compare: Compare, rule: Rule) -> Ruling:
 def worse_in_both(together: tuple[Change, ...], second: tuple[Change, ...]) -> set[Query]:
     """Return the queries that are worse in all rounds, and by more than matters in the confirmation alone."""
     confirmed = {
-        change.query for change in second if change.outcome is Outcome.WORSE or _exceeds_smallest(change)
+        change.query
+        for change in second
+        if change.outcome is ChangeVerdict.WORSE or _exceeds_smallest(change)
     }
-    return {change.query for change in together if change.outcome is Outcome.WORSE} & confirmed
+    return {change.query for change in together if change.outcome is ChangeVerdict.WORSE} & confirmed
 
 
 def _exceeds_smallest(change: Change) -> bool:
@@ -158,9 +162,9 @@ def _inverse_change(change: Change) -> float:
     return 1 / (1 + change.difference) - 1
 
 
-def rule_on_stored(
+def decide_gate_on_stored(
     alarm: tuple[Change, ...], passing: tuple[Change, ...], known: Collection[Query] = ()
-) -> Ruling:
+) -> GateDecision:
     """Decide on stored measurements from different times, without further runs.
 
     Without a confirmation, and because the machine may have changed in between, a regression must exceed that
@@ -171,21 +175,21 @@ def rule_on_stored(
         passing: the changes at the confidence for passing.
         known: queries whose intervals include the machine's variation over such a time.
     """
-    if any(evident(change, 0.0 if change.query in known else MOMENTS) for change in alarm):
+    if any(is_evident(change, 0.0 if change.query in known else MOMENTS) for change in alarm):
         verdict, why = Verdict.BROKEN, ""
-    elif any(change.outcome is Outcome.WORSE for change in alarm):
+    elif any(change.outcome is ChangeVerdict.WORSE for change in alarm):
         verdict = Verdict.UNDECIDED
         why = "something is worse, and the machine may have changed in between; a second run must confirm it"
-    elif passes(passing):
+    elif all_held(passing):
         verdict, why = Verdict.HELD, ""
     else:
         verdict, why = Verdict.UNDECIDED, "more processes are needed"
-    return Ruling(verdict=verdict, changes=alarm, rounds=0, confirmation=alarm, why=why)
+    return GateDecision(verdict=verdict, changes=alarm, rounds=0, confirmation=alarm, why=why)
 
 
-def evident(change: Change, moments: float = MOMENTS) -> bool:
+def is_evident(change: Change, moments: float = MOMENTS) -> bool:
     """Return whether it is worse by more than the machine varies between times; a count always is."""
-    if change.outcome is not Outcome.WORSE:
+    if change.outcome is not ChangeVerdict.WORSE:
         return False
     if change.interval is None or change.interval.low == change.interval.high:
         return True
@@ -193,16 +197,16 @@ def evident(change: Change, moments: float = MOMENTS) -> bool:
     return nearest > math.log1p(moments)
 
 
-def passes(changes: tuple[Change, ...] | None) -> bool:
+def all_held(changes: tuple[Change, ...] | None) -> bool:
     """Return whether everything is shown to hold; no changes show nothing."""
-    return bool(changes) and all(map(held, changes or ()))
+    return bool(changes) and all(map(shown_to_hold, changes or ()))
 
 
-def held(change: Change) -> bool:
+def shown_to_hold(change: Change) -> bool:
     """Return whether a metric is shown to be not worse by what matters."""
-    if change.outcome in {Outcome.SAME, Outcome.BETTER}:
+    if change.outcome in {ChangeVerdict.SAME, ChangeVerdict.BETTER}:
         return True
-    if change.interval is None or change.outcome is Outcome.WORSE:
+    if change.interval is None or change.outcome is ChangeVerdict.WORSE:
         return False
     if METRICS[change.query.metric].better is Better.LOWER:
         return change.interval.high <= change.smallest

@@ -27,7 +27,7 @@ PLAN = Plan(max_time=5.0, min_time=0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
+class RoundSchedule:
     """Number of rounds and their layout."""
 
     sides: int

@@ -11,8 +11,8 @@ from itertools import pairwise
 from math import exp, inf, log, pi, sqrt
 from typing import TYPE_CHECKING, Self
 
-from modeldyno.core.comparison.build import unlike
-from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, Difference, Outcome
+from modeldyno.core.comparison.build import differing_facts
+from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, ChangeVerdict, SettingDiff
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.result.result import Fact
@@ -74,15 +74,15 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class HistoryMark:
     """What changed from one result on, besides the metric."""
 
     at: int
     """Index of that result."""
     model: bool = False
     """Whether the model changed."""
-    hardware: tuple[Difference, ...] = ()
-    software: tuple[Difference, ...] = ()
+    hardware: tuple[SettingDiff, ...] = ()
+    software: tuple[SettingDiff, ...] = ()
 
     @property
     def environment(self) -> bool:
@@ -104,7 +104,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class LevelStep:
     """The step from one level to the next."""
 
     at: int
@@ -113,9 +113,9 @@ class Step:
     after: float
     interval: Interval
     """Of the change, 95 %."""
-    outcome: Outcome
+    outcome: ChangeVerdict
     """Better, worse, or undecided if the metric has no better direction."""
-    mark: Mark | None = None
+    mark: HistoryMark | None = None
     """What else changed there, from the closest neighbouring result."""
     standing: bool = True
     """Whether the last level still differs by as much as matters in the same direction."""
@@ -141,8 +141,8 @@ class Trend:
     readings: tuple[Reading, ...]
     """The oldest first."""
     levels: tuple[Level, ...]
-    steps: tuple[Step, ...]
-    marks: tuple[Mark, ...]
+    steps: tuple[LevelStep, ...]
+    marks: tuple[HistoryMark, ...]
     noise: float
     """Relative standard deviation of a result around its level."""
     astray: tuple[int, ...] = ()
@@ -154,9 +154,9 @@ class Trend:
     """Stored results of the model that were left out: of another setup, failed, or without this metric."""
 
     @property
-    def regressions(self) -> tuple[Step, ...]:
+    def regressions(self) -> tuple[LevelStep, ...]:
         """The steps for the worse that still stand and coincide with no change of the environment."""
-        return tuple(s for s in self.steps if s.outcome is Outcome.WORSE and s.standing and s.blamed)
+        return tuple(s for s in self.steps if s.outcome is ChangeVerdict.WORSE and s.standing and s.blamed)
 
     @property
     def detectable(self) -> float:
@@ -215,7 +215,7 @@ def trend(
     )
 
 
-def usual_query(result: Result) -> Query:
+def default_query(result: Result) -> Query:
     """Return the default query of a history: the median time of a call or of a training step."""
     candidates = (Query.parse(text) for text in ("latency.p50", "step_time.p50", "throughput"))
     return next(
@@ -223,7 +223,7 @@ def usual_query(result: Result) -> Query:
     )
 
 
-def setup(result: Result) -> tuple[str, ...]:
+def history_setup(result: Result) -> tuple[str, ...]:
     """Describe what Results of one history must share: the job except for model and measuring time."""
     job = result.job
     return (
@@ -243,8 +243,8 @@ def _find_levels(readings: Sequence[Reading], smallest: float) -> tuple[tuple[Le
     np = load_numpy()
     values: Samples = np.log([reading.value for reading in readings])
     weights = _reading_weights(readings, values)
-    ends = levels.ends(values, weights, log(1 + smallest))
-    heights = levels.heights(values, weights, ends)
+    ends = levels.find_level_ends(values, weights, log(1 + smallest))
+    heights = levels.level_medians(values, weights, ends)
     parts = list(zip((0, *ends[:-1]), ends, heights, strict=True))
     residuals = np.concatenate([values[a:b] - height for a, b, height in parts])
     # The mean absolute deviation: of normal noise 0.798 of its standard deviation.
@@ -286,28 +286,28 @@ def _own_deviation(reading: Reading) -> float:
 # --- steps and marks -------------------------------------------------------------------------------
 
 
-def _find_marks(readings: Sequence[Reading]) -> Iterator[Mark]:
+def _find_marks(readings: Sequence[Reading]) -> Iterator[HistoryMark]:
     for at, (before, after) in enumerate(pairwise(readings), start=1):
-        mark = Mark(
+        mark = HistoryMark(
             at=at,
             model=before.digest != after.digest,
-            hardware=unlike(before.hardware, after.hardware),
-            software=unlike(before.software, after.software),
+            hardware=differing_facts(before.hardware, after.hardware),
+            software=differing_facts(before.software, after.software),
         )
         if mark.model or mark.environment:
             yield mark
 
 
 def _find_steps(
-    query: Query, level_list: Sequence[Level], marks: Sequence[Mark], noise: float, smallest: float
-) -> Iterator[Step]:
+    query: Query, level_list: Sequence[Level], marks: Sequence[HistoryMark], noise: float, smallest: float
+) -> Iterator[LevelStep]:
     better = METRICS[query.metric].better
     for before, after in pairwise(level_list):
         half = _Z * _MEDIAN_COST * noise * sqrt(1 / len(before) + 1 / len(after))
         change = log(after.value / before.value)
         total = log(level_list[-1].value / before.value)
         direction = 1 if change > 0 else -1
-        yield Step(
+        yield LevelStep(
             at=after.first,
             before=before.value,
             after=after.value,
@@ -318,13 +318,13 @@ def _find_steps(
         )
 
 
-def _step_outcome(better: Better, *, rose: bool) -> Outcome:
+def _step_outcome(better: Better, *, rose: bool) -> ChangeVerdict:
     if better is Better.NEITHER:
-        return Outcome.UNDECIDED
-    return Outcome.BETTER if rose == (better is Better.HIGHER) else Outcome.WORSE
+        return ChangeVerdict.UNDECIDED
+    return ChangeVerdict.BETTER if rose == (better is Better.HIGHER) else ChangeVerdict.WORSE
 
 
-def _mark_near(marks: Sequence[Mark], at: int) -> Mark | None:
+def _mark_near(marks: Sequence[HistoryMark], at: int) -> HistoryMark | None:
     """Return what changed at a step or one result next to it, because noise may shift a step by one.
 
     If the environment changed nearby, that is returned, and the model is not blamed.

@@ -11,16 +11,16 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.capacity_spec import Search
-from modeldyno.core.load.capacity_steps import Bracket, End, Step, next_step
-from modeldyno.core.load.load_curve import SCHEMA, Rung
-from modeldyno.core.load.sla_fit import known, limits
+from modeldyno.core.load.capacity_spec import CapacitySearch
+from modeldyno.core.load.capacity_steps import Bracket, NextLoad, SearchEnd, next_step
+from modeldyno.core.load.load_curve import SCHEMA, LoadPoint
+from modeldyno.core.load.sla_fit import judge_loads, limits_load
 from modeldyno.core.metrics.constraints import Judgement, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.load.sla_fit import Known
+    from modeldyno.core.load.sla_fit import LoadVerdict
     from modeldyno.core.metrics.constraints import Constraint
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.spec.load_spec import Load
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 class Capacity:
     """The answer of a capacity search, as a document."""
 
-    search: Search
-    rungs: tuple[Rung, ...]
+    search: CapacitySearch
+    rungs: tuple[LoadPoint, ...]
     """In the order in which they were measured."""
-    end: End
+    end: SearchEnd
     passed: float | None
     """The largest load that surely holds every bound that limits it; None if there is none."""
     failed: float | None
     """The smallest load above `passed` that surely breaks a bound; None if there is none."""
     broke: tuple[Judgement, ...] = ()
     """The bounds broken there, the farthest from its bound first."""
-    verified: Rung | None = None
+    verified: LoadPoint | None = None
     """The load that passed, measured again on a freshly started server."""
     ours: bool = True
     """Whether ModelDyno starts the server, so that the verification runs on a fresh one."""
@@ -53,7 +53,7 @@ class Capacity:
     schema: int = SCHEMA
 
     @property
-    def best(self) -> Rung | None:
+    def best(self) -> LoadPoint | None:
         """The measurement to quote for the passed load: the verification, or else the longest."""
         if self.verified is not None:
             return self.verified
@@ -64,7 +64,7 @@ class Capacity:
         """Verdict of the verification on the bounds that limit the load; None before verification."""
         if self.verified is None:
             return None
-        verdicts = [j.verdict for j in self.verified.judgements if limits(j.constraint)]
+        verdicts = [j.verdict for j in self.verified.judgements if limits_load(j.constraint)]
         if self.verified.failure or Verdict.BROKEN in verdicts:
             return Verdict.BROKEN
         return Verdict.UNDECIDED if Verdict.UNDECIDED in verdicts else Verdict.HELD
@@ -73,24 +73,24 @@ class Capacity:
     def unmet(self) -> tuple[Judgement, ...]:
         """Broken bounds that less load would break, too, such as ``throughput >= 100/s``."""
         judged = self.best.judgements if self.best is not None else ()
-        return tuple(j for j in judged if not limits(j.constraint) and j.verdict is Verdict.BROKEN)
+        return tuple(j for j in judged if not limits_load(j.constraint) and j.verdict is Verdict.BROKEN)
 
     @property
     def verdict(self) -> Verdict:
         """Whether some load holds all bounds and the verification on a fresh server confirms it."""
         if self.passed is None:
-            tried = self.failed is not None and self.end in {End.SMALLEST, End.MEASUREMENTS}
+            tried = self.failed is not None and self.end in {SearchEnd.SMALLEST, SearchEnd.MEASUREMENTS}
             return Verdict.BROKEN if tried else Verdict.UNDECIDED
         if self.unmet:
             return Verdict.BROKEN
         return self.confirmed or Verdict.UNDECIDED
 
-    def with_verification(self, rung: Rung) -> Capacity:
+    def with_verification(self, rung: LoadPoint) -> Capacity:
         """Add the verification of the passed load on a freshly started server."""
         return replace(self, verified=rung)
 
 
-def under(load: Load, value: float, care: float = 1.0) -> Load:
+def load_at(load: Load, value: float, care: float = 1.0) -> Load:
     """Return the load with another concurrency (open loop: rate), measured `care` times as long."""
     longer = replace(
         load,
@@ -100,7 +100,7 @@ def under(load: Load, value: float, care: float = 1.0) -> Load:
     return replace(longer, concurrency=round(value)) if load.closed else replace(longer, rate=value)
 
 
-def careful(plan: Plan, care: float, bounds: Sequence[Constraint] = ()) -> Plan:
+def scaled_plan(plan: Plan, care: float, bounds: Sequence[Constraint] = ()) -> Plan:
     """Return the Plan with `care` times the time, precision to match, and certified judged percentiles."""
     percentiles = (name for bound in bounds if (name := bound.percentile) is not None)
     return replace(
@@ -114,7 +114,7 @@ def careful(plan: Plan, care: float, bounds: Sequence[Constraint] = ()) -> Plan:
     )
 
 
-def propose(search: Search, history: Sequence[Rung]) -> Step | Capacity:
+def propose(search: CapacitySearch, history: Sequence[LoadPoint]) -> NextLoad | Capacity:
     """Return the next load to measure, or the answer.
 
     Args:
@@ -122,20 +122,26 @@ def propose(search: Search, history: Sequence[Rung]) -> Step | Capacity:
         history: the measurements so far in order, each with a judgement on every bound of the
             search, in the same order.
     """
-    points = known(history, z=search.sureness, rate=not search.whole)
+    points = judge_loads(history, z=search.required_z, rate=not search.whole)
     bracket = Bracket.of(points)
     step = next_step(search, points, bracket, len(history))
-    return step if isinstance(step, Step) else _answer(search, history, points, bracket, step)
+    return step if isinstance(step, NextLoad) else _answer(search, history, points, bracket, step)
 
 
-def so_far(search: Search, history: Sequence[Rung], end: End = End.INTERRUPTED) -> Capacity:
+def answer_so_far(
+    search: CapacitySearch, history: Sequence[LoadPoint], end: SearchEnd = SearchEnd.INTERRUPTED
+) -> Capacity:
     """Return the answer from the measurements so far, of a search that is ended from outside."""
-    points = known(history, z=search.sureness, rate=not search.whole)
+    points = judge_loads(history, z=search.required_z, rate=not search.whole)
     return _answer(search, history, points, Bracket.of(points), end)
 
 
 def _answer(
-    search: Search, history: Sequence[Rung], points: Sequence[Known], bracket: Bracket, end: End
+    search: CapacitySearch,
+    history: Sequence[LoadPoint],
+    points: Sequence[LoadVerdict],
+    bracket: Bracket,
+    end: SearchEnd,
 ) -> Capacity:
     broken = next((k.broken for k in points if k.load == bracket.failed), ())
     return Capacity(
@@ -144,11 +150,11 @@ def _answer(
         end=end,
         passed=bracket.passed,
         failed=bracket.failed,
-        broke=tuple(sorted(broken, key=beyond, reverse=True)),
+        broke=tuple(sorted(broken, key=relative_excess, reverse=True)),
     )
 
 
-def beyond(judgement: Judgement) -> float:
+def relative_excess(judgement: Judgement) -> float:
     """Return by which share of the bound a broken one is exceeded or missed."""
     bound, value = judgement.constraint.bound, judgement.answer.value
     if value is None:  # only one end of its interval is known

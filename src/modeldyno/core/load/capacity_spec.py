@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from modeldyno.core.load.sla_fit import confidence, limits
+from modeldyno.core.load.sla_fit import bonferroni_z, limits_load
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.errors import RequestError
 
@@ -13,7 +13,7 @@ CONCURRENCY, RATE = "concurrency", "rate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class CapacitySearch:
     """Options of a search for the largest load."""
 
     bounds: tuple[Constraint, ...]
@@ -43,20 +43,20 @@ class Search:
         return self.knob == CONCURRENCY
 
     @property
-    def sureness(self) -> float:
+    def required_z(self) -> float:
         """Standard errors that make a verdict sure.
 
         Only half of the measurements count for the Bonferroni correction, because those that bracket the
         bound are far from it.
         """
-        return confidence(math.ceil(self.measurements / 2) * sum(map(limits, self.bounds)))
+        return bonferroni_z(math.ceil(self.measurements / 2) * sum(map(limits_load, self.bounds)))
 
 
-def _contradictions(search: Search) -> tuple[tuple[bool, str], ...]:
+def _contradictions(search: CapacitySearch) -> tuple[tuple[bool, str], ...]:
     """Return each condition that must not hold, with its message."""
     first, last, resolution = search.start, search.most, search.resolution
     return (
-        (not any(map(limits, search.bounds)), _NO_LIMIT),
+        (not any(map(limits_load, search.bounds)), _NO_LIMIT),
         (not 0 < first <= last < math.inf, f"A search cannot go from {first:g} to {last:g}"),
         (search.measurements < 1, f"A search needs at least one measurement, not {search.measurements}"),
         (

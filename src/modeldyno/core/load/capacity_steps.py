@@ -13,18 +13,18 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.sla_fit import Known, ceiling, curve
+from modeldyno.core.load.sla_fit import LoadVerdict, fit_curve, saturation_rate
 from modeldyno.core.metrics.constraints import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from modeldyno.core.load.capacity_spec import Search
-    from modeldyno.core.load.sla_fit import Curve
+    from modeldyno.core.load.capacity_spec import CapacitySearch
+    from modeldyno.core.load.sla_fit import ExcessCurve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class NextLoad:
     """The next measurement."""
 
     load: float
@@ -32,7 +32,7 @@ class Step:
     """Multiple of the Plan's time to measure for."""
 
 
-class End(StrEnum):
+class SearchEnd(StrEnum):
     """Why a search ended."""
 
     NEIGHBOURS = "neighbours"
@@ -66,11 +66,11 @@ class Bracket:
 
     passed: float | None
     failed: float | None
-    disputed: tuple[Known, ...] = ()
+    disputed: tuple[LoadVerdict, ...] = ()
     """A load that failed and a larger one that passed; `passed` and `failed` then lie around both."""
 
     @classmethod
-    def of(cls, points: Sequence[Known]) -> Bracket:
+    def of(cls, points: Sequence[LoadVerdict]) -> Bracket:
         """Find the bracket in loads sorted from the smallest to the largest."""
         held = [k for k in points if k.verdict is Verdict.HELD]
         broken = [k for k in points if k.verdict is Verdict.BROKEN]
@@ -84,24 +84,26 @@ class Bracket:
         return cls(passed=held[-1].load if held else None, failed=broken[0].load if broken else None)
 
 
-def next_step(search: Search, points: Sequence[Known], bracket: Bracket, made: int) -> Step | End:
+def next_step(
+    search: CapacitySearch, points: Sequence[LoadVerdict], bracket: Bracket, made: int
+) -> NextLoad | SearchEnd:
     """Return the next measurement after `made` ones, or why the search ends."""
     step = _end_reason(search, bracket, made) or _choose_step(search, points, bracket)
-    if isinstance(step, End):
+    if isinstance(step, SearchEnd):
         return step
     if _surely_saturates(points, step.load):
         return replace(step, care=1.0)
     return replace(step, care=max(step.care, _certifying_care(search, points, step.load)))
 
 
-def _end_reason(search: Search, bracket: Bracket, made: int) -> End | None:
+def _end_reason(search: CapacitySearch, bracket: Bracket, made: int) -> SearchEnd | None:
     passed, failed = bracket.passed, bracket.failed
     if passed is not None and failed is not None and not bracket.disputed:
         if search.whole and failed - passed <= 1:
-            return End.NEIGHBOURS
+            return SearchEnd.NEIGHBOURS
         if failed <= passed * (1 + search.resolution):
-            return End.RESOLVED
-    return End.MEASUREMENTS if made >= search.measurements else None
+            return SearchEnd.RESOLVED
+    return SearchEnd.MEASUREMENTS if made >= search.measurements else None
 
 
 # --- the next load ---------------------------------------------------------------------------------
@@ -119,15 +121,17 @@ _POWER = 1.0
 """Standard errors, beyond those of a sure verdict, by which a load should be away from the bound."""
 
 
-def _choose_step(search: Search, points: Sequence[Known], bracket: Bracket) -> Step | End:
+def _choose_step(
+    search: CapacitySearch, points: Sequence[LoadVerdict], bracket: Bracket
+) -> NextLoad | SearchEnd:
     if not points:
-        return Step(load=_rounded_load(search, search.start, math.ceil))
+        return NextLoad(load=_rounded_load(search, search.start, math.ceil))
     if bracket.disputed:
         shorter = min(bracket.disputed, key=lambda k: k.care)
-        return _measure_longer(search, shorter, End.DISPUTED)
+        return _measure_longer(search, shorter, SearchEnd.DISPUTED)
     if (unlucky := next(_limited_once(points, bracket), None)) is not None:
-        return Step(load=unlucky.load, care=unlucky.care)
-    line = curve(points, rate=not search.whole)
+        return NextLoad(load=unlucky.load, care=unlucky.care)
+    line = fit_curve(points, rate=not search.whole)
     if bracket.failed is None:
         return _raise_load(search, points[-1], line)
     passed = bracket.passed if bracket.passed is not None else _likely_passed(search, points, bracket.failed)
@@ -136,7 +140,7 @@ def _choose_step(search: Search, points: Sequence[Known], bracket: Bracket) -> S
     return _narrow_bracket(search, points, passed, bracket.failed, line)
 
 
-def _limited_once(points: Sequence[Known], bracket: Bracket) -> Iterator[Known]:
+def _limited_once(points: Sequence[LoadVerdict], bracket: Bracket) -> Iterator[LoadVerdict]:
     """Yield open loads whose only measurement was limited by the client, which may have been chance."""
     for point in points:
         within = point.load > (bracket.passed or 0.0) and point.load < (bracket.failed or math.inf)
@@ -144,7 +148,7 @@ def _limited_once(points: Sequence[Known], bracket: Bracket) -> Iterator[Known]:
             yield point
 
 
-def _likely_passed(search: Search, points: Sequence[Known], failed: float) -> float | None:
+def _likely_passed(search: CapacitySearch, points: Sequence[LoadVerdict], failed: float) -> float | None:
     """Return a load that surely holds, if larger ones only lack a run long enough to certify the percentile.
 
     None if there is none.
@@ -158,7 +162,7 @@ _BELOW = 0.25
 """Excess, this far below 0, of a load that probably holds the bound."""
 
 
-def _certifying_care(search: Search, points: Sequence[Known], load: float) -> float:
+def _certifying_care(search: CapacitySearch, points: Sequence[LoadVerdict], load: float) -> float:
     """Return the care that may certify a percentile that was uncertified near the bound or this load."""
     short = (
         k.uncertified
@@ -172,47 +176,53 @@ _NEAR, _MORE = 0.5, 3.0
 """An excess that counts as near the bound, and a factor of care: several short runs certify nothing."""
 
 
-def _measure_longer(search: Search, point: Known, otherwise: End) -> Step | End:
+def _measure_longer(search: CapacitySearch, point: LoadVerdict, otherwise: SearchEnd) -> NextLoad | SearchEnd:
     """Measure the same load again, at least as long as before, within the patience."""
-    return Step(load=point.load, care=point.care) if 2 * point.care <= search.patience else otherwise
+    return NextLoad(load=point.load, care=point.care) if 2 * point.care <= search.patience else otherwise
 
 
-def _raise_load(search: Search, top: Known, line: Curve | None) -> Step | End:
+def _raise_load(search: CapacitySearch, top: LoadVerdict, line: ExcessCurve | None) -> NextLoad | SearchEnd:
     """Choose a larger load, as no bound is broken yet."""
     if top.verdict is not Verdict.HELD and top.limited:
-        return End.CLIENT
+        return SearchEnd.CLIENT
     if top.load >= search.most:
-        return End.LARGEST if top.verdict is Verdict.HELD else _measure_longer(search, top, End.INDISTINCT)
+        return (
+            SearchEnd.LARGEST
+            if top.verdict is Verdict.HELD
+            else _measure_longer(search, top, SearchEnd.INDISTINCT)
+        )
     if line is None:
-        return Step(load=_rounded_load(search, min(2 * top.load, search.most), math.ceil))
+        return NextLoad(load=_rounded_load(search, min(2 * top.load, search.most), math.ceil))
     away = abs(math.log(line.crossing / top.load))
     gap = _gap(search, line, away)
     least = top.load * (_FARTHEST if line.slope < _RISING else max(math.exp(gap), 1 + search.resolution))
     load = min(max(line.crossing * math.exp(gap), least), _reach(search, top) * top.load)
     load = _rounded_load(search, min(load, search.most), math.ceil)
     if line.crossing < top.load:  # probably broken, but not measured long enough to be sure
-        return Step(load=load, care=min(_MORE * top.care, search.patience))
-    return Step(load=load, care=_care_at_load(search, line, load, gap) if away < _NEAR else 1.0)
+        return NextLoad(load=load, care=min(_MORE * top.care, search.patience))
+    return NextLoad(load=load, care=_care_at_load(search, line, load, gap) if away < _NEAR else 1.0)
 
 
-def _reach(search: Search, top: Known) -> float:
+def _reach(search: CapacitySearch, top: LoadVerdict) -> float:
     """Return the largest factor to raise the load by; a closed loop's latency grows at most linearly."""
     if not search.whole or top.excess is None:
         return _FARTHEST
     return min(max(_FARTHEST, math.exp(-top.excess)), _SAFEST)
 
 
-def _lower_load(search: Search, bottom: Known, line: Curve | None) -> Step | End:
+def _lower_load(
+    search: CapacitySearch, bottom: LoadVerdict, line: ExcessCurve | None
+) -> NextLoad | SearchEnd:
     """Choose a smaller load, as none holds yet."""
     if search.whole and bottom.load <= 1:
         broken = bottom.verdict is Verdict.BROKEN
-        return End.SMALLEST if broken else _measure_longer(search, bottom, End.INDISTINCT)
+        return SearchEnd.SMALLEST if broken else _measure_longer(search, bottom, SearchEnd.INDISTINCT)
     if bottom.uncertified > search.patience * (1 - 1e-9) and not search.whole:
-        return End.INDISTINCT  # fewer requests would say even less
+        return SearchEnd.INDISTINCT  # fewer requests would say even less
     if line is None and bottom.most is not None and bottom.most < bottom.load:
-        return Step(load=_SETTLED * bottom.most)
+        return NextLoad(load=_SETTLED * bottom.most)
     if line is None:
-        return Step(load=_rounded_load(search, bottom.load / 2, math.floor))
+        return NextLoad(load=_rounded_load(search, bottom.load / 2, math.floor))
     away = abs(math.log(line.crossing / bottom.load))
     gap = _gap(search, line, away)
     load = max(min(line.crossing, bottom.load) * math.exp(-gap), bottom.load / _FARTHEST)
@@ -220,24 +230,32 @@ def _lower_load(search: Search, bottom: Known, line: Curve | None) -> Step | End
     care = _care_at_load(search, line, load, gap) if away < _NEAR else 1.0
     if bottom.uncertified and not search.whole:  # a lower rate needs longer for as many requests
         care = max(care, min(bottom.uncertified * bottom.load / load, search.patience))
-    return Step(load=load, care=care)
+    return NextLoad(load=load, care=care)
 
 
 def _narrow_bracket(
-    search: Search, points: Sequence[Known], passed: float, failed: float, line: Curve | None
-) -> Step | End:
+    search: CapacitySearch,
+    points: Sequence[LoadVerdict],
+    passed: float,
+    failed: float,
+    line: ExcessCurve | None,
+) -> NextLoad | SearchEnd:
     """Measure on the side of the crossing where more is gained, if it can be decided in the time."""
-    top = min(failed, _SATURATING * (ceiling(points) or failed))
+    top = min(failed, _SATURATING * (saturation_rate(points) or failed))
     middle = _rounded_load(search, math.sqrt(passed * top), math.floor)
     measured = next((k for k in points if k.load == middle), None)
     if line is None:
-        return Step(load=middle) if measured is None else _measure_longer(search, measured, End.INDISTINCT)
+        return (
+            NextLoad(load=middle)
+            if measured is None
+            else _measure_longer(search, measured, SearchEnd.INDISTINCT)
+        )
     if measured is None and _is_converging_slowly(search, points, passed, top):
-        return Step(load=middle)
+        return NextLoad(load=middle)
     crossing = min(max(line.crossing, passed), top)
     spent = {k.load: k.care for k in points}
     resolution = math.log1p(search.resolution)
-    steps: list[tuple[float, Step]] = []
+    steps: list[tuple[float, NextLoad]] = []
     width = math.log(top / passed)
     gap = _gap(search, line, width)
     for load in _candidate_loads(search, passed, failed, crossing, _distances(search, points, crossing, gap)):
@@ -246,25 +264,29 @@ def _narrow_bracket(
         care = max(1.0, before, _time_to_decide(search, line, away) - before)
         gain = math.log(load / passed if load < crossing else failed / load)
         if before + care <= search.patience * (1 + 1e-9) and (search.whole or gain > resolution / 4):
-            steps.append((gain, Step(load=load, care=care)))
-    most, best = max(steps, key=lambda pair: pair[0], default=(0.0, End.INDISTINCT))
+            steps.append((gain, NextLoad(load=load, care=care)))
+    most, best = max(steps, key=lambda pair: pair[0], default=(0.0, SearchEnd.INDISTINCT))
     middle_step = (
-        _measure_widest_gap(search, points, passed, top) if most < _SHARE * width else End.INDISTINCT
+        _measure_widest_gap(search, points, passed, top) if most < _SHARE * width else SearchEnd.INDISTINCT
     )
-    return middle_step if isinstance(middle_step, Step) else best
+    return middle_step if isinstance(middle_step, NextLoad) else best
 
 
-def _measure_widest_gap(search: Search, points: Sequence[Known], passed: float, top: float) -> Step | End:
+def _measure_widest_gap(
+    search: CapacitySearch, points: Sequence[LoadVerdict], passed: float, top: float
+) -> NextLoad | SearchEnd:
     """Measure in the middle of the widest gap, if the curve is too noisy to guide the search."""
     loads = [passed, *(k.load for k in points if passed < k.load < top), top]
     low, high = max(pairwise(loads), key=lambda pair: pair[1] / pair[0])
     middle = _rounded_load(search, math.sqrt(low * high), round)
     if math.log(high / low) < 4 * math.log1p(search.resolution) or middle in loads:
-        return End.INDISTINCT
-    return Step(load=middle, care=search.patience)
+        return SearchEnd.INDISTINCT
+    return NextLoad(load=middle, care=search.patience)
 
 
-def _is_converging_slowly(search: Search, points: Sequence[Known], passed: float, failed: float) -> bool:
+def _is_converging_slowly(
+    search: CapacitySearch, points: Sequence[LoadVerdict], passed: float, failed: float
+) -> bool:
     """Return whether the last step hardly narrowed a wide bracket, because the curve bends."""
     width = math.log(failed / passed)
     below = [k.load for k in points if k.load <= passed][-2:]
@@ -273,13 +295,15 @@ def _is_converging_slowly(search: Search, points: Sequence[Known], passed: float
     return width > 4 * math.log1p(search.resolution) and any(math.log(b / a) < width / 4 for a, b in ends)
 
 
-def _surely_saturates(points: Sequence[Known], load: float) -> bool:
+def _surely_saturates(points: Sequence[LoadVerdict], load: float) -> bool:
     """Return whether a load that was never measured is plainly too much, however short the measurement."""
-    most = ceiling(points)
+    most = saturation_rate(points)
     return most is not None and load > _PLAIN * most and all(k.load != load for k in points)
 
 
-def _distances(search: Search, points: Sequence[Known], crossing: float, gap: float) -> tuple[float, float]:
+def _distances(
+    search: CapacitySearch, points: Sequence[LoadVerdict], crossing: float, gap: float
+) -> tuple[float, float]:
     """Return the distances from the crossing to measure at, below and above: beyond undecided loads."""
     undecided = [
         math.log(k.load / crossing)
@@ -287,7 +311,7 @@ def _distances(search: Search, points: Sequence[Known], crossing: float, gap: fl
         if k.verdict is Verdict.UNDECIDED and k.care > search.patience * (1 - 1e-9)
     ]
     below, above = ([sign * distance for distance in undecided if sign * distance > 0] for sign in (-1, 1))
-    most = math.log(_SATURATING * (ceiling(points) or math.inf) / crossing)
+    most = math.log(_SATURATING * (saturation_rate(points) or math.inf) / crossing)
     return (
         max([gap, *(_FARTHER * distance for distance in below)]),
         min(max([gap, *(_FARTHER * distance for distance in above)]), most),
@@ -302,7 +326,7 @@ _FARTHER = 1.5
 
 
 def _candidate_loads(
-    search: Search, passed: float, failed: float, crossing: float, apart: tuple[float, float]
+    search: CapacitySearch, passed: float, failed: float, crossing: float, apart: tuple[float, float]
 ) -> Iterator[float]:
     """Yield the loads below and above the crossing, within the bracket, that are worth a measurement."""
     resolution = math.log1p(search.resolution)
@@ -321,7 +345,7 @@ def _candidate_loads(
         yield from (float(candidate) for candidate in dict.fromkeys(inside) if passed < candidate < failed)
 
 
-def _gap(search: Search, line: Curve, distance: float) -> float:
+def _gap(search: CapacitySearch, line: ExcessCurve, distance: float) -> float:
     """Return the distance from the crossing to measure at, in logarithms of the load.
 
     As close as can be decided in the time; farther while the crossing is only extrapolated.
@@ -329,21 +353,21 @@ def _gap(search: Search, line: Curve, distance: float) -> float:
     return max(_SHARE * distance, _decided_distance(search, line) / math.sqrt(search.patience))
 
 
-def _time_to_decide(search: Search, line: Curve, gap: float) -> float:
+def _time_to_decide(search: CapacitySearch, line: ExcessCurve, gap: float) -> float:
     """Return the multiple of the Plan's time that decides a load at this distance."""
     return max(1.0, (_decided_distance(search, line) / gap) ** 2) if gap else math.inf
 
 
-def _care_at_load(search: Search, line: Curve, load: float, gap: float) -> float:
+def _care_at_load(search: CapacitySearch, line: ExcessCurve, load: float, gap: float) -> float:
     """Return that multiple for a load, within the patience; `gap` is the smallest plausible distance."""
     away = max(gap, abs(math.log(load / line.crossing)))
     return min(_time_to_decide(search, line, away), search.patience)
 
 
-def _decided_distance(search: Search, line: Curve) -> float:
+def _decided_distance(search: CapacitySearch, line: ExcessCurve) -> float:
     """Return the distance from the crossing that the Plan's time decides."""
-    return (search.sureness + _POWER) * line.error / line.slope
+    return (search.required_z + _POWER) * line.error / line.slope
 
 
-def _rounded_load(search: Search, load: float, rounded: Callable[[float], int]) -> float:
+def _rounded_load(search: CapacitySearch, load: float, rounded: Callable[[float], int]) -> float:
     return float(rounded(round(load, 9))) if search.whole else load

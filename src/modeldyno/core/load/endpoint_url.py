@@ -45,7 +45,7 @@ _BOOLEANS = {
 }
 
 
-def parse(url: str) -> tuple[Endpoint, Transport]:
+def parse_endpoint(url: str) -> tuple[Endpoint, Transport]:
     """Read a URL as an endpoint and the transport that carries its requests.
 
     Raises:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.load import load_analysis
-from modeldyno.core.load.request_log import COLUMNS, Outcome, Records
+from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Environment, Fact, Failure, FailureKind, Result
 from modeldyno.core.spec.job import Job
@@ -40,7 +40,7 @@ _LATEST = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreign:
+class ForeignFile:
     """A file written by another tool, read once."""
 
     path: Path
@@ -50,7 +50,7 @@ class Foreign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ForeignRequest:
     """One request as another tool reports it; times in nanoseconds of any one clock."""
 
     sent: int
@@ -58,7 +58,7 @@ class Told:
     """Time of the last byte, or the tool's nearest equivalent."""
     due: int | None = None
     """None if the tool does not report it."""
-    outcome: Outcome = Outcome.OK
+    outcome: RequestOutcome = RequestOutcome.OK
     tokens: int = -1
     """Tokens of the answer as counted by the server; -1 if unknown."""
     pieces: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Imported:
+class ForeignLoad:
     """One load as another tool reports it."""
 
     tool: str
@@ -79,7 +79,7 @@ class Imported:
     load: Load
     config: Mapping[str, KnobValue] = field(default_factory=dict)
     software: Mapping[str, Fact] = field(default_factory=dict)
-    requests: Sequence[Told] = ()
+    requests: Sequence[ForeignRequest] = ()
     window: tuple[int, int] | None = None
     """Start and end of the steady window on the requests' clock; None: from the first request to the last."""
     samples: int = 1
@@ -92,7 +92,7 @@ class Imported:
     """Definitions of the tool that differ from ours."""
 
 
-def figure(
+def reported_value(
     metric: str, value: float | None, statistic: str = "", scale: float = 1.0
 ) -> Iterator[Measurement]:
     """Yield a reported number in the unit of `scale` as a measurement; nothing if it is absent or NaN.
@@ -100,10 +100,10 @@ def figure(
     The statistic of a distribution without samples is stored as the scope.
     """
     if value is not None and math.isfinite(value) and value >= 0:
-        yield observed(metric, value * scale, scope=statistic)
+        yield observed_number(metric, value * scale, scope=statistic)
 
 
-def result(report: Imported, *, id: str, origin: str, digest: str) -> Result:  # noqa: A002 - as in a Result
+def foreign_result(report: ForeignLoad, *, id: str, origin: str, digest: str) -> Result:  # noqa: A002 - as in a Result
     """Make a Result of a load that another tool measured.
 
     Args:
@@ -157,7 +157,7 @@ def _merged_figures(figures: Sequence[Measurement], derived: Sequence[Measuremen
     )
 
 
-def records(requests: Sequence[Told]) -> Records:
+def foreign_records(requests: Sequence[ForeignRequest]) -> Records:
     """Convert requests to columns; a request without a due time is due when it is sent."""
     np = statistics.load_numpy()
     requests = sorted(requests, key=lambda request: request.end)
@@ -188,7 +188,7 @@ def records(requests: Sequence[Told]) -> Records:
     return Records(**columns, pieces=tuple(request.pieces for request in requests) if streamed else ())
 
 
-def _window(report: Imported) -> load_analysis.Window | None:
+def _window(report: ForeignLoad) -> load_analysis.SteadyWindow | None:
     """Return the steady window of the load; None if there are no requests."""
     if not report.requests:
         return None
@@ -196,8 +196,8 @@ def _window(report: Imported) -> load_analysis.Window | None:
         min(request.sent if request.due is None else request.due for request in report.requests),
         max(request.end for request in report.requests) + 1,  # the last one ended in it
     )
-    return load_analysis.Window(
-        records=records(report.requests),
+    return load_analysis.SteadyWindow(
+        records=foreign_records(report.requests),
         begin=begin,
         end=end,
         load=report.load,
@@ -206,7 +206,7 @@ def _window(report: Imported) -> load_analysis.Window | None:
     )
 
 
-def _derived(report: Imported, window: load_analysis.Window) -> Iterator[Measurement]:
+def _derived(report: ForeignLoad, window: load_analysis.SteadyWindow) -> Iterator[Measurement]:
     """Yield the metrics of our own loads that the requests allow to derive."""
     excluded = set(report.untold)
     if not _has_due_times(report):
@@ -218,13 +218,16 @@ def _derived(report: Imported, window: load_analysis.Window) -> Iterator[Measure
     )
 
 
-def _has_due_times(report: Imported) -> bool:
+def _has_due_times(report: ForeignLoad) -> bool:
     """Return whether the due times of the requests are known."""
     return any(request.due is not None for request in report.requests)
 
 
 def _doubts(
-    report: Imported, window: load_analysis.Window | None, figures: Sequence[Measurement], origin: str
+    report: ForeignLoad,
+    window: load_analysis.SteadyWindow | None,
+    figures: Sequence[Measurement],
+    origin: str,
 ) -> Iterator[Doubt]:
     version = f" {report.version}" if report.version else ""
     yield Doubt(
@@ -264,7 +267,7 @@ def _doubts(
     yield from _drift_doubts(window)
 
 
-def _drift_doubts(window: load_analysis.Window) -> Iterator[Doubt]:
+def _drift_doubts(window: load_analysis.SteadyWindow) -> Iterator[Doubt]:
     """Yield a doubt if the service time drifts during the load."""
     for part in window.due().where(lambda part: part.fine).parts():
         drift = find_drift(((part.end - part.sent) * NANO)[part.sent.argsort(kind="stable")])
@@ -276,9 +279,9 @@ def _drift_doubts(window: load_analysis.Window) -> Iterator[Doubt]:
             )
 
 
-def _failures(report: Imported) -> Iterator[Failure]:
+def _failures(report: ForeignLoad) -> Iterator[Failure]:
     outcomes = [request.outcome for request in report.requests]
-    if outcomes and Outcome.OK not in outcomes:
+    if outcomes and RequestOutcome.OK not in outcomes:
         yield Failure(
             where="load",
             kind=FailureKind.SERVER,
@@ -286,7 +289,7 @@ def _failures(report: Imported) -> Iterator[Failure]:
         )
 
 
-def differs(metric: str, how: str, advice: str = "") -> Doubt:
+def definition_doubt(metric: str, how: str, advice: str = "") -> Doubt:
     """Return the doubt that another tool defines a metric differently."""
     assert metric in METRICS
     return Doubt(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import observed
+from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.stats.units import SECONDS, format_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.load.server_stats import Account
+    from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.metrics.measurement import Measurement
 
 STAGES = {
@@ -27,20 +27,20 @@ _BELOW = 0.02
 """Share of the service time by which the server's counters may exceed it."""
 
 
-def measurements(account: Account, service_time: float) -> Iterator[Measurement]:
+def measurements(account: ServerCounters, service_time: float) -> Iterator[Measurement]:
     """Split the mean service time (seconds) of a request into the server's stages and the rest."""
     stage_means = _stage_means(account)
     for metric, seconds in stage_means.items():
-        yield observed(metric, seconds)
+        yield observed_number(metric, seconds)
     if stage_means:
-        yield observed("network_time", max(0.0, service_time - sum(stage_means.values())))
+        yield observed_number("network_time", max(0.0, service_time - sum(stage_means.values())))
     if account.executions and account.samples is not None:
-        yield observed("formed_batch", account.samples / account.executions)
+        yield observed_number("formed_batch", account.samples / account.executions)
     for size, count in sorted(account.batches.items()):
-        yield observed("executions", count, scope=f"batch {size}")
+        yield observed_number("executions", count, scope=f"batch {size}")
 
 
-def doubts(account: Account, service_time: float, answered: int) -> Iterator[Doubt]:
+def doubts(account: ServerCounters, service_time: float, answered: int) -> Iterator[Doubt]:
     """Yield doubts if the server's counters contradict the client, which saw `answered` requests answered."""
     if answered and account.requests > (1 + _FOREIGN) * answered + 1:
         yield Doubt(
@@ -58,7 +58,7 @@ def doubts(account: Account, service_time: float, answered: int) -> Iterator[Dou
         )
 
 
-def _stage_means(account: Account) -> dict[str, float]:
+def _stage_means(account: ServerCounters) -> dict[str, float]:
     """Return the mean seconds per request of each stage that the server reports."""
     if not account.requests:
         return {}

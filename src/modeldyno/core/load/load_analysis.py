@@ -11,9 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.load.request_log import Chosen, Outcome, Parted, Records, sample, thinning
+from modeldyno.core.load.request_log import (
+    FilteredRecords,
+    RecordParts,
+    Records,
+    RequestOutcome,
+    sample_records,
+    sampling_step,
+)
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.drift import find_drift
@@ -48,10 +55,10 @@ _DOUBT_SAMPLE = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Window:
+class SteadyWindow:
     """The steady window of a load."""
 
-    records: Parted
+    records: RecordParts
     """Log of the whole load, drain included."""
     begin: int
     """Nanoseconds of the monotonic clock."""
@@ -71,19 +78,19 @@ class Window:
         """Length of the window in seconds."""
         return max(self.end - self.begin, 1) * NANO
 
-    def due(self) -> Chosen:
+    def due(self) -> FilteredRecords:
         """Return the requests that were due in it."""
         return self._chosen(lambda part: self._holds(part.due))
 
-    def sent(self) -> Chosen:
+    def sent(self) -> FilteredRecords:
         """Return the requests that were sent in it, whenever they were due and however they ended."""
         return self._chosen(lambda part: self._holds(part.sent))
 
-    def done(self) -> Chosen:
+    def done(self) -> FilteredRecords:
         """Return the requests that were answered well in it."""
         return self._chosen(lambda part: self._holds(part.end) & part.fine)
 
-    def first(self, count: int) -> Window:
+    def first(self, count: int) -> SteadyWindow:
         """Cut the window to the first `count` requests due in it, ending when the next one is due.
 
         Requests due at the same time, such as those of a burst, stay together.
@@ -95,15 +102,15 @@ class Window:
         end = later[0] if later.size else dues[count - 1] + 1
         return replace(self, begin=int(dues[0]), end=int(end), backlog=0)
 
-    def _chosen(self, holds: Callable[[Records], Column]) -> Chosen:
-        return Chosen(records=self.records, holds=holds)
+    def _chosen(self, holds: Callable[[Records], Column]) -> FilteredRecords:
+        return FilteredRecords(records=self.records, holds=holds)
 
     def _holds(self, times: Column) -> Column:
         within: Column = (times >= self.begin) & (times < self.end)
         return within
 
 
-def _first_due(records: Parted, count: int, span: tuple[int, int]) -> Column:
+def _first_due(records: RecordParts, count: int, span: tuple[int, int]) -> Column:
     """Return the sorted due times of the first `count` requests, and of some shortly after them.
 
     Requests are counted in narrow bins first, so that later ones take no memory.
@@ -119,7 +126,7 @@ def _first_due(records: Parted, count: int, span: tuple[int, int]) -> Column:
     return first_dues
 
 
-def void(window: Window) -> str:
+def void_reason(window: SteadyWindow) -> str:
     """Return why no latency of this load is valid: ``saturated``, ``client-limited``, or empty.
 
     If the client delayed requests, its queue says nothing about the server.
@@ -129,52 +136,52 @@ def void(window: Window) -> str:
     return SATURATED if _backlog_growth(window) else ""
 
 
-def measurements(window: Window) -> Iterator[Measurement]:
+def measurements(window: SteadyWindow) -> Iterator[Measurement]:
     """Yield all measurements of a load; latencies are of the requests that were answered well."""
-    why = void(window)
+    why = void_reason(window)
     yield from _latencies(window, _timed_requests(window, why), why)
     yield from _rates(window, why)
     outcomes, retried = _count_outcomes(window.due())
-    settled = sum(outcomes.values()) - outcomes[Outcome.CANCELLED]
+    settled = sum(outcomes.values()) - outcomes[RequestOutcome.CANCELLED]
     if settled:
-        yield observed("error_rate", 1 - outcomes[Outcome.OK] / settled)
+        yield observed_number("error_rate", 1 - outcomes[RequestOutcome.OK] / settled)
     for outcome, count in outcomes.items():
         if count:
-            yield observed("requests", count, scope=outcome.word)
+            yield observed_number("requests", count, scope=outcome.word)
     if retried:
-        yield observed("requests", retried, scope="retried")
-    yield observed("in_flight", _in_flight(window))
+        yield observed_number("requests", retried, scope="retried")
+    yield observed_number("in_flight", _in_flight(window))
     for number, cores in enumerate(window.clients):
-        yield observed("client_cpu", cores, scope=f"driver {number}")
+        yield observed_number("client_cpu", cores, scope=f"driver {number}")
 
 
-def _count_outcomes(records: Parted) -> tuple[dict[Outcome, int], int]:
+def _count_outcomes(records: RecordParts) -> tuple[dict[RequestOutcome, int], int]:
     """Count requests by outcome, and the retries."""
-    outcomes, retried = dict.fromkeys(Outcome, 0), 0
+    outcomes, retried = dict.fromkeys(RequestOutcome, 0), 0
     for part in records.parts():
-        counts = statistics.load_numpy().bincount(part.outcome, minlength=len(Outcome)).tolist()
-        outcomes = {outcome: outcomes[outcome] + counts[outcome] for outcome in Outcome}
+        counts = statistics.load_numpy().bincount(part.outcome, minlength=len(RequestOutcome)).tolist()
+        outcomes = {outcome: outcomes[outcome] + counts[outcome] for outcome in RequestOutcome}
         retried += int(part.retries.sum())
     return outcomes, retried
 
 
-def _timed_requests(window: Window, why: str) -> Records:
+def _timed_requests(window: SteadyWindow, why: str) -> Records:
     """Return the requests whose times are reported.
 
     In an overload these include the requests cancelled at the end: they took at least as long as the wait
     for them. If all requests due in the window were delayed beyond its end, it is those done in it.
     """
     due = window.due()
-    answered_or_cancelled = due.where(lambda part: part.fine | (part.outcome == Outcome.CANCELLED))
-    timed = sample(answered_or_cancelled if why == SATURATED else due.where(_is_ok))
-    return sample(window.done()) if why and not len(timed) else timed
+    answered_or_cancelled = due.where(lambda part: part.fine | (part.outcome == RequestOutcome.CANCELLED))
+    timed = sample_records(answered_or_cancelled if why == SATURATED else due.where(_is_ok))
+    return sample_records(window.done()) if why and not len(timed) else timed
 
 
 def _is_ok(part: Records) -> Column:
     return part.fine
 
 
-def doubts(window: Window, said: str = "") -> Iterator[Doubt]:
+def doubts(window: SteadyWindow, said: str = "") -> Iterator[Doubt]:
     """Yield the reasons to doubt a load; `said` is the server's message about a failure."""
     limits = list(_client_limits(window))
     yield from limits
@@ -187,7 +194,9 @@ def doubts(window: Window, said: str = "") -> Iterator[Doubt]:
     if not limits:
         yield from _late_sends(window)
     ends, _ = _count_outcomes(window.due())
-    wrong = {each: n for each, n in ends.items() if n and each not in {Outcome.OK, Outcome.CANCELLED}}
+    wrong = {
+        each: n for each, n in ends.items() if n and each not in {RequestOutcome.OK, RequestOutcome.CANCELLED}
+    }
     if wrong:
         named = ", ".join(f"{count:,} {each.word}" for each, count in wrong.items())
         yield Doubt(
@@ -196,7 +205,7 @@ def doubts(window: Window, said: str = "") -> Iterator[Doubt]:
             f"they are not in the latency{said and f' ({said})'}",
             advice="read the error rate together with the latency",
         )
-    if (each := thinning(window.due().where(_is_ok))) > 1:
+    if (each := sampling_step(window.due().where(_is_ok))) > 1:
         yield Doubt(
             code="thinned",
             seen=f"there were too many requests to keep all their times: one of every {each} was drawn at "
@@ -205,7 +214,7 @@ def doubts(window: Window, said: str = "") -> Iterator[Doubt]:
         )
 
 
-def _latencies(window: Window, records: Records, why: str) -> Iterator[Measurement]:
+def _latencies(window: SteadyWindow, records: Records, why: str) -> Iterator[Measurement]:
     if not len(records):
         return
     order = statistics.load_numpy().argsort(records.due, kind="stable")
@@ -216,7 +225,7 @@ def _latencies(window: Window, records: Records, why: str) -> Iterator[Measureme
         yield from _stream_times(window, records, why)
 
 
-def _stream_times(window: Window, records: Records, why: str) -> Iterator[Measurement]:
+def _stream_times(window: SteadyWindow, records: Records, why: str) -> Iterator[Measurement]:
     """Yield the times of streamed answers, whose chunks carry one or more tokens each.
 
     The first byte of an answer often comes before the prompt is processed: a role, or the head alone. So the
@@ -244,11 +253,11 @@ def _stream_times(window: Window, records: Records, why: str) -> Iterator[Measur
         yield _distribution(window, "inter_token_latency", np.concatenate(gaps) * NANO, "")
 
 
-def _distribution(window: Window, metric: str, seconds: Samples, why: str) -> Measurement:
+def _distribution(window: SteadyWindow, metric: str, seconds: Samples, why: str) -> Measurement:
     return Measurement(metric=metric, value=Distribution.of(seconds, void=why, **window.how))
 
 
-def _rates(window: Window, why: str) -> Iterator[Measurement]:
+def _rates(window: SteadyWindow, why: str) -> Iterator[Measurement]:
     np = statistics.load_numpy()
     done = window.done()
     yield _rate(window, "throughput", done, lambda part: np.full(len(part), window.samples))
@@ -257,13 +266,15 @@ def _rates(window: Window, why: str) -> Iterator[Measurement]:
     if len(with_tokens):
         yield _rate(window, "token_rate", with_tokens, lambda part: part.tokens)
     if not window.load.closed and why != CLIENT_LIMITED:  # a limited client may not log what was due
-        yield observed("offered_rate", (len(window.due()) + window.backlog) / window.seconds)
+        yield observed_number("offered_rate", (len(window.due()) + window.backlog) / window.seconds)
     if (within := window.load.within) is not None:
         within_deadline = done.where(lambda part: part.end - part.due <= within / NANO)
         yield _rate(window, "goodput", within_deadline, lambda part: np.ones(len(part)))
 
 
-def _rate(window: Window, metric: str, done: Parted, weight: Callable[[Records], Column]) -> Measurement:
+def _rate(
+    window: SteadyWindow, metric: str, done: RecordParts, weight: Callable[[Records], Column]
+) -> Measurement:
     """Return the sum of `weight` per second; the interval is from the variation within the window."""
     np = statistics.load_numpy()
     sums = np.zeros(_GRID)
@@ -274,10 +285,10 @@ def _rate(window: Window, metric: str, done: Parted, weight: Callable[[Records],
     low, high = statistics.mean_interval(sums)
     value = float(sums.sum()) / window.seconds
     interval = Interval(low=min(value, low * scale), high=max(value, high * scale))
-    return observed(metric, value, interval=interval)
+    return observed_number(metric, value, interval=interval)
 
 
-def _in_flight(window: Window) -> float:
+def _in_flight(window: SteadyWindow) -> float:
     """Return the mean number of requests in flight: their total time in the window over its length."""
     np = statistics.load_numpy()
     total = 0
@@ -287,7 +298,7 @@ def _in_flight(window: Window) -> float:
     return total * NANO / window.seconds
 
 
-def _backlog_growth(window: Window) -> str:
+def _backlog_growth(window: SteadyWindow) -> str:
     """Describe by how much the backlog grew, if that shows an overload; else return an empty string.
 
     In a closed loop the backlog cannot grow.
@@ -304,19 +315,21 @@ def _backlog_growth(window: Window) -> str:
     return f"of {arrived:,} requests that were due, {growth:,} more were waiting at the end than before"
 
 
-def _outstanding(window: Window, when: int) -> int:
-    return len(Chosen(records=window.records, holds=lambda part: (part.due < when) & (part.end >= when)))
+def _outstanding(window: SteadyWindow, when: int) -> int:
+    return len(
+        FilteredRecords(records=window.records, holds=lambda part: (part.due < when) & (part.end >= when))
+    )
 
 
-def _is_latency_rising(window: Window) -> bool:
+def _is_latency_rising(window: SteadyWindow) -> bool:
     """Return whether the latency rises over the window."""
-    records = sample(window.due().where(_is_ok), _DOUBT_SAMPLE)
+    records = sample_records(window.due().where(_is_ok), _DOUBT_SAMPLE)
     order = statistics.load_numpy().argsort(records.due, kind="stable")
     drift = find_drift((records.end - records.due)[order] * NANO)
     return drift is not None and drift.size > _RISE
 
 
-def _client_limits(window: Window) -> Iterator[Doubt]:
+def _client_limits(window: SteadyWindow) -> Iterator[Doubt]:
     """Yield doubts if the client, not the server, set the pace."""
     busiest = max(window.clients, default=0.0)
     late = _send_delay(window)
@@ -328,7 +341,7 @@ def _client_limits(window: Window) -> Iterator[Doubt]:
         yield _client_limited(late)
 
 
-def _send_delay(window: Window) -> str:
+def _send_delay(window: SteadyWindow) -> str:
     """Describe how the client delayed most of the requests; empty if it did not.
 
     Waiting for a slot is not counted as delay.
@@ -336,7 +349,7 @@ def _send_delay(window: Window) -> str:
     held = window.load.closed or window.load.concurrency is not None
     if not held and window.backlog > max(_FEW, _SLOW_GROWTH * len(window.due())):
         return f"{window.backlog:,} requests that were due had not been sent at the end"
-    sent, done = sample(window.sent(), _DOUBT_SAMPLE), sample(window.done(), _DOUBT_SAMPLE)
+    sent, done = sample_records(window.sent(), _DOUBT_SAMPLE), sample_records(window.done(), _DOUBT_SAMPLE)
     if not len(sent) or (window.load.closed and not len(done)):  # slots pause after a failure
         return ""
     service = statistics.quantile((done.end - done.sent) * NANO, _MEDIAN) if len(done) else 0.0
@@ -356,9 +369,9 @@ def _send_delay(window: Window) -> str:
     return f"half of the requests were sent {format_quantity(lag, SECONDS, 2)} late or later, at {rate}"
 
 
-def _late_sends(window: Window) -> Iterator[Doubt]:
+def _late_sends(window: SteadyWindow) -> Iterator[Doubt]:
     """Yield a doubt if some requests in the tail of the latency were sent late."""
-    records = sample(window.due().where(_is_ok), _DOUBT_SAMPLE)
+    records = sample_records(window.due().where(_is_ok), _DOUBT_SAMPLE)
     if window.load.closed or window.load.concurrency is not None or not len(records):
         return
     lag = statistics.quantile((records.sent - records.due) * NANO, _TAIL)

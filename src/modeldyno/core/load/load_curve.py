@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Answer, Judgement
 from modeldyno.core.metrics.measurement import SATURATED
-from modeldyno.core.result.summary import UNDER_LOAD, answers
+from modeldyno.core.result.summary import UNDER_LOAD, summary_answers
 from modeldyno.errors import RequestError, RunFailed
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ CLIENT_LIMITED = "client-limited"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class LoadPoint:
     """One load and its measurement."""
 
     load: float
@@ -44,12 +44,17 @@ class Rung:
     """Id of the Result."""
 
     @classmethod
-    def of(cls, result: Result, load: float, bounds: Sequence[Constraint] = (), *, care: float = 1.0) -> Rung:
+    def of(
+        cls, result: Result, load: float, bounds: Sequence[Constraint] = (), *, care: float = 1.0
+    ) -> LoadPoint:
         """Extract from a Result what a load curve and a capacity search need."""
         judgements = tuple(bound.judge(result.measurements) for bound in bounds)
         return cls(
             load=load,
-            answers=(*answers(result.measurements, UNDER_LOAD), *plain(judgements, result.measurements)),
+            answers=(
+                *summary_answers(result.measurements, UNDER_LOAD),
+                *raw_percentiles(judgements, result.measurements),
+            ),
             judgements=judgements,
             doubts=tuple(dict.fromkeys(doubt.code for doubt in result.doubts)),
             failure=result.failures[0].message if result.failures else "",
@@ -64,7 +69,7 @@ class Rung:
         return next(matches, None)
 
 
-def plain(judgements: Sequence[Judgement], measurements: Sequence[Measurement]) -> Iterator[Answer]:
+def raw_percentiles(judgements: Sequence[Judgement], measurements: Sequence[Measurement]) -> Iterator[Answer]:
     """Yield the raw quantile of each judged percentile that is not certified: a hint for a search."""
     for judgement in judgements:
         if judgement.answer.value is None and judgement.constraint.percentile is not None:
@@ -83,12 +88,12 @@ class Knee:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ladder:
+class LoadCurve:
     """The same model under a series of loads, as a document."""
 
     knob: str
     """The knob that was raised: ``concurrency`` or ``rate``."""
-    rungs: tuple[Rung, ...]
+    rungs: tuple[LoadPoint, ...]
     """In the order in which they were measured."""
     id: str = ""
     """Twelve hexadecimal digits; empty if it is not stored."""
@@ -99,7 +104,7 @@ class Ladder:
     schema: int = SCHEMA
 
     @property
-    def sorted(self) -> tuple[Rung, ...]:
+    def by_load(self) -> tuple[LoadPoint, ...]:
         """The load points from the smallest load to the largest."""
         return tuple(sorted(self.rungs, key=lambda rung: rung.load))
 
@@ -113,7 +118,7 @@ class Ladder:
         greatest distance from a chord. In a closed loop it is greatest where one per cent of load gains half
         a per cent of throughput; with k servers that is at k. None if it may lie beyond the last load.
         """
-        powers = [(rung.load, power) for rung in self.sorted if (power := _power(rung)) is not None]
+        powers = [(rung.load, power) for rung in self.by_load if (power := _power(rung)) is not None]
         if not powers:
             return None
         best, (_, least, _) = max(powers, key=lambda pair: pair[1][0])
@@ -125,7 +130,7 @@ class Ladder:
     @property
     def plateau(self) -> float | None:
         """The smallest load beyond which no larger one gave more throughput beyond the intervals."""
-        rates = [(rung.load, rate.bounds()) for rung in self.sorted if (rate := _rate(rung)) is not None]
+        rates = [(rung.load, rate.bounds()) for rung in self.by_load if (rate := _rate(rung)) is not None]
         for index, (load, bounds) in enumerate(rates[:-1]):
             if all(later.low <= bounds.high for _, later in rates[index + 1 :]):
                 return load
@@ -134,7 +139,7 @@ class Ladder:
     @property
     def decline(self) -> float | None:
         """The smallest load beyond the best one at which throughput has fallen beyond the intervals."""
-        rates = [(rung.load, rate) for rung in self.sorted if (rate := _rate(rung)) is not None]
+        rates = [(rung.load, rate) for rung in self.by_load if (rate := _rate(rung)) is not None]
         if not rates:
             return None
         peak, best = max(rates, key=lambda pair: pair[1].value or 0.0)
@@ -144,21 +149,21 @@ class Ladder:
     @property
     def saturated(self) -> float | None:
         """The smallest load under which queue and latency kept rising."""
-        return next((rung.load for rung in self.sorted if SATURATED in rung.doubts), None)
+        return next((rung.load for rung in self.by_load if SATURATED in rung.doubts), None)
 
 
-def _rate(rung: Rung) -> Answer | None:
+def _rate(rung: LoadPoint) -> Answer | None:
     """Return requests per second; samples per second if requests were not counted."""
     rate = rung.find("request_rate") or rung.find("throughput")
     return rate if rate is not None and rate.value is not None and not _is_unusable(rung) else None
 
 
-def _is_unusable(rung: Rung) -> bool:
+def _is_unusable(rung: LoadPoint) -> bool:
     """Return whether a load point says nothing about the server in a steady state."""
     return bool(rung.failure) or not {SATURATED, CLIENT_LIMITED}.isdisjoint(rung.doubts)
 
 
-def _power(rung: Rung) -> tuple[float, float, float] | None:
+def _power(rung: LoadPoint) -> tuple[float, float, float] | None:
     """Return throughput over mean latency: the value, and the range that the two intervals allow."""
     rate, time = _rate(rung), rung.find("latency", "mean")
     if rate is None or rate.value is None or time is None or not time.value:
@@ -184,7 +189,11 @@ def parse_ladder(text: str) -> tuple[int, ...]:
     """
     first, colon, last = text.strip().partition(":")
     try:
-        loads = doubled(int(first), int(last or _DEFAULT_LAST)) if colon else tuple(map(int, text.split(",")))
+        loads = (
+            doubling_loads(int(first), int(last or _DEFAULT_LAST))
+            if colon
+            else tuple(map(int, text.split(",")))
+        )
     except ValueError:
         loads = ()
     if not loads or loads[0] < 1 or len(loads) > _MOST_POINTS or any(b <= a for a, b in pairwise(loads)):
@@ -194,7 +203,7 @@ def parse_ladder(text: str) -> tuple[int, ...]:
     return loads
 
 
-def doubled(first: int, last: int) -> tuple[int, ...]:
+def doubling_loads(first: int, last: int) -> tuple[int, ...]:
     """Return `first`, twice that and so on, and `last`; empty if they do not rise."""
     loads = [first] if 0 < first <= last else []
     while loads and loads[-1] < last:
@@ -202,12 +211,12 @@ def doubled(first: int, last: int) -> tuple[int, ...]:
     return tuple(loads)
 
 
-def worth_climbing(ladder: Ladder) -> bool:
+def worth_climbing(ladder: LoadCurve) -> bool:
     """Return whether a larger load may add information: throughput grew within the last two.
 
     A failure, a saturated server, or a client that is the limit ends the climb.
     """
-    rungs = ladder.sorted
+    rungs = ladder.by_load
     if rungs and _is_unusable(rungs[-1]):
         return False
     plateau = ladder.plateau

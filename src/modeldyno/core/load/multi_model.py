@@ -33,7 +33,7 @@ PER_MODEL = UNDER_LOAD.keys() - {"client_cpu"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbour:
+class CoHostedModelSpec:
     """A model co-hosted beside the first, as the user described it."""
 
     model: str
@@ -44,7 +44,7 @@ class Neighbour:
     rate: str | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Neighbour:
+    def parse(cls, text: str) -> CoHostedModelSpec:
         """Read ``tagger.onnx name=tagger concurrency=4 instances=2``: the model, its load, its knobs.
 
         Raises:
@@ -72,7 +72,7 @@ class Neighbour:
             raise RequestError(f"--beside '{text}': concurrency={slots} is not a whole number.")
         return cls(
             model=model,
-            name=_validated_name(explicit_name) if explicit_name is not None else called(model),
+            name=_validated_name(explicit_name) if explicit_name is not None else default_model_name(model),
             inputs=inputs,
             concurrency=int(slots) if slots else None,
             rate=settings.pop("rate", None),
@@ -97,7 +97,7 @@ class Neighbour:
         return usual
 
 
-def called(locator: str) -> str:
+def default_model_name(locator: str) -> str:
     """Return the default name of a model, from a path or from the model in a URL."""
     last = re.split(r"[/#:]", locator.rstrip("/"))[-1]
     return re.sub(r"[^\w-]+", "-", Path(last).stem or last).strip("-") or "model"
@@ -115,7 +115,7 @@ _RESERVED_NAMES = {"config"}
 """Prefixes of knobs that have another meaning."""
 
 
-def check_names(own: str, others: Sequence[Neighbour]) -> None:
+def check_names(own: str, others: Sequence[CoHostedModelSpec]) -> None:
     """Refuse two models with the same name.
 
     Raises:
@@ -131,7 +131,7 @@ def check_names(own: str, others: Sequence[Neighbour]) -> None:
         seen.add(model.name)
 
 
-def at(name: str, value: _Value) -> _Value:
+def with_model_scope(name: str, value: _Value) -> _Value:
     """Mark a measurement, doubt or failure as that of a co-hosted model; return other values unchanged."""
     result: object = value
     if isinstance(value, Measurement):
@@ -143,7 +143,7 @@ def at(name: str, value: _Value) -> _Value:
     return cast("_Value", result)
 
 
-def of(name: str, measurements: Iterable[Measurement]) -> Iterator[Measurement]:
+def measurements_of_model(name: str, measurements: Iterable[Measurement]) -> Iterator[Measurement]:
     """Yield the measurements of a co-hosted model, without its name in their scopes."""
     for measurement in measurements:
         if measurement.scope == name:
@@ -152,14 +152,16 @@ def of(name: str, measurements: Iterable[Measurement]) -> Iterator[Measurement]:
             yield replace(measurement, scope=measurement.scope.removeprefix(f"{name}/"))
 
 
-def first(names: Sequence[str], measurements: Iterable[Measurement]) -> Iterator[Measurement]:
+def measurements_of_first_model(
+    names: Sequence[str], measurements: Iterable[Measurement]
+) -> Iterator[Measurement]:
     """Yield the measurements of the first model and of the server."""
     for measurement in measurements:
         if measurement.scope.partition("/")[0] not in names:
             yield measurement
 
 
-def each(query: Query, own: str, beside: Sequence[str]) -> tuple[Query, ...]:
+def expand_query(query: Query, own: str, beside: Sequence[str]) -> tuple[Query, ...]:
     """Return the queries that a query stands for: one for each model, unless it names one.
 
     Args:
@@ -174,12 +176,12 @@ def each(query: Query, own: str, beside: Sequence[str]) -> tuple[Query, ...]:
     return (query, *(replace(query, scope=name) for name in beside))
 
 
-def told(query: Query, own: str) -> Query:
+def with_model_named(query: Query, own: str) -> Query:
     """Return the query with its model named; `own` is the first model's name, empty if it is alone."""
     return replace(query, scope=own) if own and not query.scope and query.metric in PER_MODEL else query
 
 
-def knobs(own: Iterable[Knob], beside: Iterable[str]) -> tuple[Knob, ...]:
+def all_models_knobs(own: Iterable[Knob], beside: Iterable[str]) -> tuple[Knob, ...]:
     """Return the knobs of all models on a server; those of co-hosted models are prefixed with their names."""
     table = tuple(own)
     return (
@@ -192,18 +194,18 @@ def knobs(own: Iterable[Knob], beside: Iterable[str]) -> tuple[Knob, ...]:
     )
 
 
-def parts(config: Mapping[str, KnobValue], beside: Sequence[str]) -> tuple[dict[str, KnobValue], ...]:
+def split_config(config: Mapping[str, KnobValue], beside: Sequence[str]) -> tuple[dict[str, KnobValue], ...]:
     """Split a configuration by model: the first model, then each of the others."""
     return tuple(
         {
             name.removeprefix(f"{model}.") if model else name: value
             for name, value in config.items()
-            if whose(name, beside) == model
+            if model_of_setting(name, beside) == model
         }
         for model in ("", *beside)
     )
 
 
-def whose(name: str, beside: Iterable[str]) -> str:
+def model_of_setting(name: str, beside: Iterable[str]) -> str:
     """Return the co-hosted model that a knob or a load belongs to; empty for the first."""
     return next((model for model in beside if name.startswith(f"{model}.")), "")

@@ -14,7 +14,7 @@ from modeldyno.core.stats.units import RATE, parse_quantity
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from modeldyno.core.load.load_curve import Ladder, Rung
+    from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
     from modeldyno.core.metrics.constraints import Constraint
     from modeldyno.core.result.result import Result
 
@@ -99,7 +99,7 @@ def _cost(name: str, rate: Answer, price: Price) -> Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Provision:
+class ReplicaPlan:
     """How many replicas a demand needs, if each runs under the load that was measured to hold."""
 
     demand: float
@@ -124,7 +124,7 @@ class Provision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expense:
+class RunningCost:
     """What the replicas for a demand cost, busy or idle."""
 
     per_hour: float
@@ -133,10 +133,10 @@ class Expense:
     currency: str
 
 
-def expense(plan: Provision, price: Price) -> Expense:
+def running_cost(plan: ReplicaPlan, price: Price) -> RunningCost:
     """Return the cost of the replicas."""
     hourly = plan.replicas * price.per_hour
-    return Expense(
+    return RunningCost(
         per_hour=hourly,
         per_thousand=hourly / _SECONDS / plan.demand * 1000,
         currency=price.currency,
@@ -158,7 +158,7 @@ def parse_demand(text: str) -> float:
     return demand
 
 
-def provision(demand: float, rung: Rung, *, closed: bool) -> Provision:
+def plan_replicas(demand: float, rung: LoadPoint, *, closed: bool) -> ReplicaPlan:
     """Compute how many replicas a demand (requests per second) needs.
 
     Args:
@@ -173,7 +173,7 @@ def provision(demand: float, rung: Rung, *, closed: bool) -> Provision:
     if rate is None or not rate.value:
         raise RequestError("No request was answered under that load, so the number of replicas is unknown.")
     ends = rate.bounds()
-    return Provision(
+    return ReplicaPlan(
         demand=demand,
         load=rung.load,
         each=rate,
@@ -189,14 +189,14 @@ def _replica_count(demand: float, rate: float) -> int:
     return max(1, math.ceil(round(demand / rate, 9)))
 
 
-def bounds_of(series: Ladder | Capacity) -> tuple[Constraint, ...]:
+def bounds_of(series: LoadCurve | Capacity) -> tuple[Constraint, ...]:
     """Return the bounds that a series of loads was judged on."""
     if isinstance(series, Capacity):
         return series.search.bounds
     return tuple(dict.fromkeys(j.constraint for rung in series.rungs for j in rung.judgements))
 
 
-def holding(series: Ladder | Capacity) -> Rung:
+def largest_holding_load(series: LoadCurve | Capacity) -> LoadPoint:
     """Return the measurement of the largest load that surely holds every bound.
 
     Raises:
@@ -215,7 +215,7 @@ def holding(series: Ladder | Capacity) -> Rung:
         )
     held = [
         rung
-        for rung in series.sorted
+        for rung in series.by_load
         if rung.judgements and all(j.verdict is Verdict.HELD for j in rung.judgements)
     ]
     if not held:
@@ -225,6 +225,6 @@ def holding(series: Ladder | Capacity) -> Rung:
     return max(held, key=_rate)
 
 
-def _rate(rung: Rung) -> float:
+def _rate(rung: LoadPoint) -> float:
     rate = rung.find("request_rate") or rung.find("throughput")
     return (rate.value or 0.0) if rate is not None else 0.0

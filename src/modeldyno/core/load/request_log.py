@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Column: TypeAlias = "ndarray"
 
 
-class Outcome(IntEnum):
+class RequestOutcome(IntEnum):
     """How a request ended."""
 
     OK = 0
@@ -84,7 +84,7 @@ class Records:
     @property
     def fine(self) -> Column:
         """Mask of the requests that were answered well."""
-        fine: Column = self.outcome == Outcome.OK
+        fine: Column = self.outcome == RequestOutcome.OK
         return fine
 
     @property
@@ -113,17 +113,17 @@ COLUMNS = {
 """Column to its dtype."""
 
 
-def none() -> Records:
+def empty_records() -> Records:
     """Return an empty log."""
     np = load_numpy()
     return Records(**{name: np.empty(0, dtype) for name, dtype in COLUMNS.items()})
 
 
-def joined(parts: Sequence[Records]) -> Records:
+def join_records(parts: Sequence[Records]) -> Records:
     """Concatenate logs in the order in which the requests ended."""
     np = load_numpy()
     if not parts:
-        return none()
+        return empty_records()
     order = np.argsort(np.concatenate([part.end for part in parts]), kind="stable")
     pieces = _joined_pieces(parts)
     return Records(
@@ -135,7 +135,7 @@ def joined(parts: Sequence[Records]) -> Records:
 # --- more than memory holds ------------------------------------------------------------------------
 
 
-class Parted(Protocol):
+class RecordParts(Protocol):
     """A log that may be too large for memory."""
 
     def parts(self) -> Iterator[Records]:
@@ -143,10 +143,10 @@ class Parted(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Chosen:
+class FilteredRecords:
     """The requests of a log for which a predicate holds, evaluated again on every use."""
 
-    records: Parted
+    records: RecordParts
     holds: Callable[[Records], Column]
 
     def __len__(self) -> int:
@@ -156,28 +156,28 @@ class Chosen:
         """Yield the matching requests of each part."""
         return (part.chosen(self.holds(part)) for part in self.records.parts())
 
-    def where(self, holds: Callable[[Records], Column]) -> Chosen:
+    def where(self, holds: Callable[[Records], Column]) -> FilteredRecords:
         """Filter further."""
-        return Chosen(records=self, holds=holds)
+        return FilteredRecords(records=self, holds=holds)
 
 
 MOST = 1_000_000
 """Most records, or stream chunks, from which statistics are computed; larger logs are sampled."""
 
 
-def thinning(records: Parted, most: int = MOST) -> int:
+def sampling_step(records: RecordParts, most: int = MOST) -> int:
     """Return n such that `sample_records` draws one of every n records."""
     return max(1, math.ceil(sum(part.weight for part in records.parts()) / most))
 
 
-def sample(records: Parted, most: int = MOST) -> Records:
+def sample_records(records: RecordParts, most: int = MOST) -> Records:
     """Return the whole log, or a sample if it is too large, in the order in which the requests ended.
 
     One of every n is drawn at random, so that periodic requests, such as batches, are represented fairly.
     The greatest and least latency, service time and send lag are always in it.
     """
     np = load_numpy()
-    step = thinning(records, most)
+    step = sampling_step(records, most)
     if step == 1:
         return _concatenated([*records.parts()])
     rng, ends = np.random.default_rng(step), _extremes(records)
@@ -195,7 +195,7 @@ def sample(records: Parted, most: int = MOST) -> Records:
 def _concatenated(parts: list[Records]) -> Records:
     """Concatenate parts that are in order; empties the list to free memory."""
     if len(parts) <= 1:
-        return parts.pop() if parts else none()
+        return parts.pop() if parts else empty_records()
     columns = [{name: getattr(part, name) for name in COLUMNS} for part in parts]
     pieces = _joined_pieces(parts)
     parts.clear()
@@ -210,7 +210,7 @@ def _joined_pieces(parts: Sequence[Records]) -> tuple[tuple[int, ...], ...]:
     return tuple(piece for part in parts for piece in part.pieces or ((),) * len(part))
 
 
-def _extremes(records: Parted) -> set[tuple[int, int]]:
+def _extremes(records: RecordParts) -> set[tuple[int, int]]:
     """Find the extreme times as (index of the part, index in the part)."""
     extremes: dict[tuple[int, int], tuple[int, tuple[int, int]]] = {}
     for number, part in enumerate(records.parts()):

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from modeldyno.core.load.request_log import Outcome
+    from modeldyno.core.load.request_log import RequestOutcome
 
 
 class Transport(StrEnum):
@@ -53,7 +53,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class ServerInfo:
     """What a server reports about itself."""
 
     name: str = ""
@@ -103,7 +103,7 @@ class Reply:
 class BrokenStream(ValueError):
     """An answer whose status is OK, but whose stream reports an error; its text is a phrase."""
 
-    def __init__(self, outcome: Outcome, phrase: str) -> None:
+    def __init__(self, outcome: RequestOutcome, phrase: str) -> None:
         """Store how the request really ended."""
         super().__init__(phrase)
         self.outcome = outcome

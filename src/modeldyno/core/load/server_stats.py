@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class ServerCounters:
     """A server's counters of one model; times are summed over requests, in seconds.
 
     None means that this server does not report it.
@@ -26,7 +26,7 @@ class Account:
     batches: dict[int, int] = field(default_factory=dict)
     """Size of the formed batch to the number of executions."""
 
-    def since(self, before: Account) -> Account:
+    def since(self, before: ServerCounters) -> ServerCounters:
         """Return the increments since an earlier reading."""
         added: dict[str, Any] = {
             name: _difference(getattr(self, name), getattr(before, name)) for name in _COUNTERS

@@ -22,7 +22,7 @@ from modeldyno.core.stats.units import RATE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.load.load_curve import Rung
+    from modeldyno.core.load.load_curve import LoadPoint
     from modeldyno.core.metrics.constraints import Constraint
 
 _ERROR = 0.05
@@ -30,13 +30,13 @@ _ERROR = 0.05
 _Z = NORMAL.inv_cdf(0.975)
 
 
-def limits(bound: Constraint) -> bool:
+def limits_load(bound: Constraint) -> bool:
     """Return whether more load can break a bound; a lower bound on a rate is broken by less load instead."""
     metric = METRICS[bound.query.metric]
     return bound.at_most if metric.better is Better.LOWER else not (metric.unit == RATE or bound.at_most)
 
 
-def confidence(looks: int) -> float:
+def bonferroni_z(looks: int) -> float:
     """Return the standard errors that make a verdict sure, if `looks` verdicts are to be right together.
 
     At a given load a verdict can be wrong in one direction only; the error is split by Bonferroni's rule.
@@ -45,7 +45,7 @@ def confidence(looks: int) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class LoadVerdict:
     """The joint verdict of all measurements at one load; an interim value."""
 
     load: float
@@ -68,7 +68,7 @@ class Known:
     """Requests per second that the server answered while saturated."""
 
 
-def known(rungs: Sequence[Rung], *, z: float, rate: bool) -> tuple[Known, ...]:
+def judge_loads(rungs: Sequence[LoadPoint], *, z: float, rate: bool) -> tuple[LoadVerdict, ...]:
     """Judge each load by all its measurements, from the smallest load to the largest.
 
     Args:
@@ -80,10 +80,12 @@ def known(rungs: Sequence[Rung], *, z: float, rate: bool) -> tuple[Known, ...]:
     return tuple(_known(list(same), z, rate) for _, same in groupby(ordered, key=lambda rung: rung.load))
 
 
-def _known(rungs: Sequence[Rung], z: float, rate: bool) -> Known:
+def _known(rungs: Sequence[LoadPoint], z: float, rate: bool) -> LoadVerdict:
     load, care, runs = rungs[0].load, sum(rung.care for rung in rungs), len(rungs)
     if any(rung.failure or (rate and SATURATED in rung.doubts) for rung in rungs):
-        return Known(load=load, verdict=Verdict.BROKEN, care=care, runs=runs, most=_saturated_rate(rungs))
+        return LoadVerdict(
+            load=load, verdict=Verdict.BROKEN, care=care, runs=runs, most=_saturated_rate(rungs)
+        )
     limited = all(CLIENT_LIMITED in rung.doubts for rung in rungs)
     rungs = [rung for rung in rungs if limited or CLIENT_LIMITED not in rung.doubts]
     cares = [rung.care for rung in rungs]
@@ -91,7 +93,7 @@ def _known(rungs: Sequence[Rung], z: float, rate: bool) -> Known:
     pooled = [
         (judged[0].constraint, _pooled_answer([each.answer for each in judged], cares))
         for judged in zip(*(rung.judgements for rung in rungs), strict=True)
-        if limits(judged[0].constraint)
+        if limits_load(judged[0].constraint)
     ]
     verdicts = [bound.on(_widened_answer(answer, z)) for bound, answer in pooled]
     broken = tuple(
@@ -102,7 +104,7 @@ def _known(rungs: Sequence[Rung], z: float, rate: bool) -> Known:
     # A rate that the client did not keep was not held, whatever the server did at the lower rate.
     held = all(judgement.verdict is Verdict.HELD for judgement in verdicts) and not (rate and limited)
     excess, error = max(_log_excess(bound, _value_or_raw(answer, rungs)) for bound, answer in pooled)
-    return Known(
+    return LoadVerdict(
         load=load,
         verdict=Verdict.HELD if held else Verdict.BROKEN if broken and not limited else Verdict.UNDECIDED,
         excess=excess if math.isfinite(excess) and not limited else None,
@@ -115,13 +117,13 @@ def _known(rungs: Sequence[Rung], z: float, rate: bool) -> Known:
     )
 
 
-def _saturated_rate(rungs: Sequence[Rung]) -> float | None:
+def _saturated_rate(rungs: Sequence[LoadPoint]) -> float | None:
     """Return the request rate of a saturated server, if it was counted."""
     rates = [rung.find("request_rate") for rung in rungs if SATURATED in rung.doubts]
     return max((rate.value for rate in rates if rate is not None and rate.value), default=None)
 
 
-def _value_or_raw(answer: Answer, rungs: Sequence[Rung]) -> Answer:
+def _value_or_raw(answer: Answer, rungs: Sequence[LoadPoint]) -> Answer:
     """Return the raw quantile if the percentile is not certified: the curve needs no certainty."""
     query = answer.query
     raw = (rung.find(query.metric, query.statistic, "raw") for rung in reversed(rungs))
@@ -183,7 +185,7 @@ latency grows in proportion to the load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class ExcessCurve:
     """A line through the excesses near the crossing, over the logarithm of the load."""
 
     crossing: float
@@ -193,7 +195,7 @@ class Curve:
     """Standard error of an excess near the crossing, measured for the Plan's time."""
 
 
-def ceiling(points: Sequence[Known]) -> float | None:
+def saturation_rate(points: Sequence[LoadVerdict]) -> float | None:
     """Return the rate that a saturated server sustained: no higher rate has a steady state.
 
     None if none was saturated, or if a higher rate was held after all.
@@ -202,14 +204,14 @@ def ceiling(points: Sequence[Known]) -> float | None:
     return next((k.most for k in points if k.most is not None and held < k.most < k.load), None)
 
 
-def curve(points: Sequence[Known], *, rate: bool = False) -> Curve | None:
+def fit_curve(points: Sequence[LoadVerdict], *, rate: bool = False) -> ExcessCurve | None:
     """Fit the curve to points from the smallest load to the largest; None if no excess is known.
 
     If nothing is broken yet, the line is made steeper than the data: it will bend upwards, towards the
     slope of a saturated server. In an open loop whose saturation rate is known or can be estimated, the
     line is fitted over the logarithm of the remaining capacity, because latency grows as its inverse.
     """
-    most = (ceiling(points) or _estimated_saturation(points)) if rate else None
+    most = (saturation_rate(points) or _estimated_saturation(points)) if rate else None
     known_points = [
         (_abscissa(k.load, most), min(k.excess, _SATURATED_EXCESS), k) for k in points if k.excess is not None
     ]
@@ -225,13 +227,13 @@ def curve(points: Sequence[Known], *, rate: bool = False) -> Curve | None:
         slope = (slope + max(slope, _PROPORTIONAL)) / 2
     place, error = min(max(x0 - e0 / slope, -_FAR), _FAR), near.error * math.sqrt(near.care)
     if most is None:
-        return Curve(crossing=math.exp(place), slope=slope, error=error)
+        return ExcessCurve(crossing=math.exp(place), slope=slope, error=error)
     busy = min(max(-math.expm1(-place), _IDLEST), _BUSIEST)
     steeper = min(max(slope * busy / (1 - busy), _FLATTEST), _STEEPEST)
-    return Curve(crossing=busy * most, slope=steeper, error=error)
+    return ExcessCurve(crossing=busy * most, slope=steeper, error=error)
 
 
-def _estimated_saturation(points: Sequence[Known]) -> float | None:
+def _estimated_saturation(points: Sequence[LoadVerdict]) -> float | None:
     """Estimate the rate at which latency becomes infinite, if points on both sides of the bound allow."""
     known_points = [
         (k.load, k.excess, k.error) for k in points if k.excess is not None and k.excess < _SATURATED_EXCESS
@@ -261,7 +263,7 @@ _SATURATED_EXCESS = 1.4
 """Excess, about four times the bound, above which it says no more: an open loop saturates at once."""
 
 
-def _crossing_guess(known_points: Sequence[tuple[float, float, Known]]) -> float:
+def _crossing_guess(known_points: Sequence[tuple[float, float, LoadVerdict]]) -> float:
     """Return the point between the last excess below 0 and the first above; an end if one side is empty."""
     below = [x for x, e, _ in known_points if e < 0]
     above = [x for x, e, _ in known_points if e >= 0]

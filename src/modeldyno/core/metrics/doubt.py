@@ -133,12 +133,14 @@ _STOPS = {
 }
 
 
-def of_distribution(metric: str, distribution: Distribution, percentiles: Sequence[str]) -> Iterator[Doubt]:
+def distribution_doubts(
+    metric: str, distribution: Distribution, percentiles: Sequence[str]
+) -> Iterator[Doubt]:
     """Yield the doubts of a Distribution itself; `percentiles` are the requested ones."""
     if distribution.stop in _STOPS:
         code, advice = _STOPS[distribution.stop]
         yield Doubt(code=code, seen=_describe_stop(metric, distribution), advice=advice)
-    yield from of_missing(metric, distribution, percentiles)
+    yield from missing_percentile_doubts(metric, distribution, percentiles)
     if metric == "latency" and distribution.timer_cost > 0.01 * distribution.statistic("p50"):
         yield Doubt(
             code="timer-bound",
@@ -148,7 +150,9 @@ def of_distribution(metric: str, distribution: Distribution, percentiles: Sequen
         )
 
 
-def of_missing(metric: str, distribution: Distribution, percentiles: Sequence[str]) -> Iterator[Doubt]:
+def missing_percentile_doubts(
+    metric: str, distribution: Distribution, percentiles: Sequence[str]
+) -> Iterator[Doubt]:
     """Yield a doubt for each requested percentile that is not certified."""
     for name in percentiles:
         if missing := distribution.missing(name):
@@ -166,7 +170,7 @@ def _describe_stop(metric: str, distribution: Distribution) -> str:
     return f"{metric} {how} after {len(distribution):,} samples{unmet}"
 
 
-def of_noise(foreign: float, steal: float) -> Iterator[Doubt]:
+def noise_doubts(foreign: float, steal: float) -> Iterator[Doubt]:
     """Yield doubts about busy time of other processes and stolen time on the allowed cores, in cores."""
     if foreign > FOREIGN_LIMIT:
         yield Doubt(
@@ -182,12 +186,12 @@ def of_noise(foreign: float, steal: float) -> Iterator[Doubt]:
         )
 
 
-def noteworthy(doubts: Iterable[Doubt]) -> Iterator[Doubt]:
+def noteworthy_doubts(doubts: Iterable[Doubt]) -> Iterator[Doubt]:
     """Yield the doubts that tell the user something new."""
     return (doubt for doubt in doubts if doubt.code not in EXPECTED)
 
 
-def together(doubts: Iterable[Doubt], *, several: bool) -> Iterator[Doubt]:
+def adjust_advice(doubts: Iterable[Doubt], *, several: bool) -> Iterator[Doubt]:
     """Adapt the advice of doubts to one another: some are explained by disturbing processes.
 
     Args:
@@ -215,7 +219,7 @@ _FEWER_THREADS_ADVICE = (
 )
 
 
-def of_pin(used: float, cores: int) -> Iterator[Doubt]:
+def pinning_doubts(used: float, cores: int) -> Iterator[Doubt]:
     """Yield a doubt if a process used more cores than it was given, as interference there goes unseen."""
     if cores and used > 1.1 * cores:
         yield Doubt(
@@ -225,7 +229,7 @@ def of_pin(used: float, cores: int) -> Iterator[Doubt]:
         )
 
 
-def of_rates(latency: float, batch_rate: float) -> Iterator[Doubt]:
+def rate_doubts(latency: float, batch_rate: float) -> Iterator[Doubt]:
     """Yield a doubt if the time of a call and the calls per second contradict each other.
 
     Calls are made one after the other, so the mean latency (seconds) times the rate (1/s) should be 1.
@@ -240,7 +244,7 @@ def of_rates(latency: float, batch_rate: float) -> Iterator[Doubt]:
         )
 
 
-def of_processes(count: int, *, claimed: bool) -> Iterator[Doubt]:
+def process_count_doubts(count: int, *, claimed: bool) -> Iterator[Doubt]:
     """Yield doubts about the number of fresh processes; a single one only if a claim is made."""
     if count == 1 and claimed:
         yield Doubt(
@@ -256,7 +260,7 @@ def of_processes(count: int, *, claimed: bool) -> Iterator[Doubt]:
         )
 
 
-def of_pool(doubts: Sequence[Doubt]) -> tuple[Doubt, ...]:
+def pooled_doubts(doubts: Sequence[Doubt]) -> tuple[Doubt, ...]:
     """Merge the doubts of several processes, each with the number of processes that raised it.
 
     Doubts are equal if they have the same code and the same first word, which is their metric. A missing
@@ -276,7 +280,7 @@ def _count_more(count: int) -> str:
     return "1 more process" if count == 1 else f"{count} more processes"
 
 
-def of_observations(observed: Sequence[str]) -> Iterator[Doubt]:
+def observation_doubts(observed: Sequence[str]) -> Iterator[Doubt]:
     """Yield a doubt if a verdict rests on single observations; `observed` are their queries."""
     if observed:
         yield Doubt(
@@ -286,7 +290,7 @@ def of_observations(observed: Sequence[str]) -> Iterator[Doubt]:
         )
 
 
-def of_conversion(dtype: str) -> Doubt:
+def conversion_doubt(dtype: str) -> Doubt:
     """Return the doubt that the model that ran was converted, but the analysed one was not."""
     return Doubt(
         code="as-stored",
@@ -295,7 +299,7 @@ def of_conversion(dtype: str) -> Doubt:
     )
 
 
-def of_threads(asked: Iterable[int], cores: int) -> Iterator[Doubt]:
+def thread_doubts(asked: Iterable[int], cores: int) -> Iterator[Doubt]:
     """Yield a doubt if more threads are requested than there are cores."""
     thread_count = max(asked, default=0)
     if thread_count > cores:

@@ -173,7 +173,7 @@ class Distribution:
             max=self.statistic("max"),
             percentiles={name: self.certified(name) for name in PERCENTILES},
             intervals={name: interval for name, interval in intervals.items() if interval is not None},
-            outliers=statistics.outliers(self.samples()),
+            outliers=statistics.count_outliers(self.samples()),
             stop=self.stop,
             unmet=self.unmet,
             warmup_dropped=self.warmup_dropped,
@@ -227,7 +227,9 @@ class Measurement:
         )
 
 
-def observed(metric: str, value: float, *, scope: str = "", interval: Interval | None = None) -> Measurement:
+def observed_number(
+    metric: str, value: float, *, scope: str = "", interval: Interval | None = None
+) -> Measurement:
     """Make the Measurement of a number that varies between processes, such as a load time."""
     return Measurement(metric=metric, value=value, scope=scope, interval=interval, runs=(value,))
 
@@ -245,12 +247,12 @@ def pack(samples: Iterable[float]) -> bytes:
 
 @lru_cache(maxsize=64)
 def _arrays(runs: tuple[bytes, ...]) -> tuple[ndarray, ...]:
-    return tuple(statistics.unpack(run) for run in runs)
+    return tuple(statistics.unpack_samples(run) for run in runs)
 
 
 @lru_cache(maxsize=16)
 def _pool(runs: tuple[bytes, ...]) -> ndarray:
-    return statistics.pool(_arrays(runs))
+    return statistics.pool_runs(_arrays(runs))
 
 
 @lru_cache(maxsize=256)

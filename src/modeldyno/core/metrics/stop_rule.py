@@ -35,7 +35,7 @@ class Stop(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paced:
+class StopRuleResult:
     """The outcome of the stop rule in one process."""
 
     samples: Samples
@@ -55,7 +55,7 @@ class Paced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class MeasurementProgress:
     """The progress of a measurement, for display."""
 
     phase: Phase
@@ -72,12 +72,12 @@ class Progress:
     """Half-width of its interval at the last check, as a fraction of the value."""
 
 
-def never() -> bool:
+def never_interrupted() -> bool:
     """Report no interruption."""
     return False
 
 
-def ignore(progress: Progress) -> None:
+def ignore_progress(progress: MeasurementProgress) -> None:
     """Ignore progress."""
     del progress
 
@@ -117,16 +117,16 @@ _INITIAL_ROOM = 1 << 16
 """Samples that memory is reserved for from the start."""
 
 
-def pace(  # noqa: PLR0913 - each hook is another's business
+def measure_until_stable(  # noqa: PLR0913 - each hook is another's business
     draw: Callable[[int], Samples],
     *,
     plan: Plan,
     clock: Callable[[], float],
-    interrupted: Callable[[], bool] = never,
-    watch: Callable[[Progress], None] = ignore,
+    interrupted: Callable[[], bool] = never_interrupted,
+    watch: Callable[[MeasurementProgress], None] = ignore_progress,
     agreed: Callable[[Phase], bool] | None = None,
     aside: Callable[[], AbstractContextManager[None]] | None = None,
-) -> Paced:
+) -> StopRuleResult:
     """Warm up, then measure until the plan is met or cannot be.
 
     Args:
@@ -164,7 +164,7 @@ def pace(  # noqa: PLR0913 - each hook is another's business
 
 def _warm_up_assessment(plan: Plan) -> None:
     """Assess made-up samples once, so that code and libraries take their memory before anything is timed."""
-    times = statistics.blank(_NOTICEABLE_SAMPLES)
+    times = statistics.empty_samples(_NOTICEABLE_SAMPLES)
     times[::2], times[1::2] = 1.0, 2.0
     find_drift(times, _WARMUP_CHANCE, _WARMUP_RELEVANT)
     assess(times, plan)
@@ -181,11 +181,11 @@ class _Sampler:
     plan: Plan
     clock: Callable[[], float]
     interrupted: Callable[[], bool]
-    watch: Callable[[Progress], None]
+    watch: Callable[[MeasurementProgress], None]
     agreed: Callable[[Phase], bool] | None
     aside: Callable[[], AbstractContextManager[None]]
     began: float
-    room: Samples = field(default_factory=lambda: statistics.blank(256))
+    room: Samples = field(default_factory=lambda: statistics.empty_samples(256))
     """Every sample so far, then free space."""
     count: int = 0
     """Samples so far."""
@@ -243,7 +243,7 @@ class _Sampler:
     def make_room(self, size: int) -> None:
         """Reserve memory for `size` samples in all, and touch it, so that drawing takes none."""
         if size > self.room.size:
-            wider = statistics.blank(size)
+            wider = statistics.empty_samples(size)
             wider[: self.count] = self.room[: self.count]
             wider[self.count :] = 0.0
             self.room = wider
@@ -260,7 +260,7 @@ class _Sampler:
             span = max(self.shortest, last.growth * last.count * self.cost(1) if last else 0.0)
             remaining = max(0.0, min(self.begin_time + span, self.plan.max_time) - elapsed)
         self.watch(
-            Progress(
+            MeasurementProgress(
                 phase=phase,
                 samples=self.steady,
                 elapsed=elapsed,
@@ -358,7 +358,7 @@ class _Sampler:
             return Stop.TIME_LIMIT
         return Stop.SAMPLE_LIMIT if self.count - self.begin >= self.plan.max_runs else None
 
-    def paced(self, stop: Stop) -> Paced:
+    def paced(self, stop: Stop) -> StopRuleResult:
         """Return the measurement, assessed against the plan once more."""
         samples = self.steady.copy()
         span = self.elapsed - self.begin_time
@@ -370,7 +370,7 @@ class _Sampler:
             *([f"{span:.2g} s of at least {self.shortest:.2g} s"] if short else []),
             *([f"{self.begin} of at least {self.plan.min_warmup} samples of warm-up"] if cold else []),
         )
-        return Paced(
+        return StopRuleResult(
             samples=samples,
             warmup_runs=self.begin,
             warmup_time=self.begin_time,

@@ -12,7 +12,7 @@ from modeldyno.core.stats.sanitize import Printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale(Printable):
+class AxisScale(Printable):
     """The quantity along an axis."""
 
     label: str
@@ -44,7 +44,7 @@ class Series(Printable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule(Printable):
+class ReferenceLine(Printable):
     """A reference line across the chart, such as a bound."""
 
     name: str
@@ -66,10 +66,10 @@ class Plot(Printable):
     """Points over two axes."""
 
     title: str
-    x: Scale
-    y: Scale
+    x: AxisScale
+    y: AxisScale
     series: tuple[Series, ...]
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ReferenceLine, ...] = ()
     bands: tuple[Band, ...] = ()
     stacked: bool = False
     """Whether the series are stacked areas with steps, each level held until the next point; they then have
@@ -83,13 +83,13 @@ class Bins(Printable):
     """A histogram."""
 
     title: str
-    scale: Scale
+    scale: AxisScale
     edges: tuple[float, ...]
     """One more than there are counts."""
     counts: tuple[float, ...]
     counted: str
     """What is counted, in the plural."""
-    marks: tuple[Rule, ...] = ()
+    marks: tuple[ReferenceLine, ...] = ()
     """Named positions on the axis, such as the median."""
     note: str = ""
 
@@ -99,7 +99,7 @@ class Stack(Printable):
     """Bars side by side, each divided into the same parts."""
 
     title: str
-    scale: Scale
+    scale: AxisScale
     bars: tuple[str, ...]
     parts: tuple[Series, ...]
     """Each has in `x` the index of a bar, and in `y` its share of that bar."""
@@ -107,12 +107,12 @@ class Stack(Printable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node(Printable):
+class TreeNode(Printable):
     """A part of a whole, with its own parts."""
 
     name: str
     value: float
-    children: tuple[Node, ...] = ()
+    children: tuple[TreeNode, ...] = ()
     detail: str = ""
     """Further details."""
 
@@ -122,8 +122,8 @@ class Tree(Printable):
     """A whole, its parts, and their parts; what no part takes is the node's own."""
 
     title: str
-    scale: Scale
-    root: Node
+    scale: AxisScale
+    root: TreeNode
     note: str = ""
 
 
@@ -156,7 +156,7 @@ class Parallel(Printable):
     """Parallel coordinates: axes next to each other, and a line across them for each item."""
 
     title: str
-    scales: tuple[Scale, ...]
+    scales: tuple[AxisScale, ...]
     lines: tuple[Series, ...]
     """Each has in `y` a position on every scale, and in `x` the index of the scale; scales that do not matter
     for it are left out."""

@@ -19,8 +19,8 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.metrics.queries import format_main_figures, list_numbers
 from modeldyno.core.result import trace_data as activity
 from modeldyno.core.result.presentation import presentation
-from modeldyno.core.result.static_data import Outline
-from modeldyno.core.result.trace_data import Activity
+from modeldyno.core.result.static_data import StaticReport
+from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
@@ -99,9 +99,9 @@ class Result:
     """As used: concrete shapes, the source and digest of the values."""
     environment: Environment = field(default_factory=Environment)
     measurements: tuple[Measurement, ...] = ()
-    outline: Outline | None = None
+    outline: StaticReport | None = None
     """The static analysis, if the model was analysed."""
-    activity: Activity | None = None
+    activity: TraceReport | None = None
     """The trace of the second pass, if there was one."""
     doubts: tuple[Doubt, ...] = ()
     failures: tuple[Failure, ...] = ()
@@ -110,7 +110,7 @@ class Result:
     def __repr__(self) -> str:
         figures = ", ".join(format_main_figures(self.measurements)) or "nothing measured"
         codes = ", ".join(
-            dict.fromkeys(noteworthy_doubt.code for noteworthy_doubt in doubt.noteworthy(self.doubts))
+            dict.fromkeys(noteworthy_doubt.code for noteworthy_doubt in doubt.noteworthy_doubts(self.doubts))
         )
         doubted = f"; doubts: {codes}" if codes else ""
         failed = f"; failed in {self.failures[0].where}" if self.failures else ""
@@ -242,14 +242,14 @@ class Found:
 class Outlined:
     """A static analysis."""
 
-    outline: Outline
+    outline: StaticReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
     """The trace of a probe of the second pass."""
 
-    activity: Activity
+    activity: TraceReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +310,7 @@ def fold(empty: Result, events: Iterable[Event]) -> Result:
     measurements: dict[tuple[str, str], Measurement] = {}
     doubts: dict[Doubt, None] = {}
     failures: list[Failure] = []
-    activities: list[Activity] = []
+    activities: list[TraceReport] = []
     artifacts: list[Artifact] = []
     result = empty
     for event in events:
@@ -336,8 +336,8 @@ def fold(empty: Result, events: Iterable[Event]) -> Result:
     return replace(
         result,
         measurements=tuple(measurements.values()),
-        activity=activity.joined(activities),
-        doubts=tuple(doubt.together(doubts, several=_may_run_threads(result.job))),
+        activity=activity.join_reports(activities),
+        doubts=tuple(doubt.adjust_advice(doubts, several=_may_run_threads(result.job))),
         failures=tuple(failures),
         artifacts=tuple(artifacts),
     )
@@ -362,12 +362,12 @@ def merge(results: Sequence[Result]) -> Result:
         id=results[0].id,
         created=results[0].created,
         measurements=pool_measurements([r.measurements for r in successful]),
-        doubts=doubt.of_pool([d for r in results for d in r.doubts]),
+        doubts=doubt.pooled_doubts([d for r in results for d in r.doubts]),
         failures=tuple(f for r in results for f in r.failures),
         artifacts=tuple(a for r in results for a in r.artifacts),
     )
     latency = pooled.find("latency")
     if latency is None or not isinstance(latency.value, Distribution):
         return pooled
-    missing = doubt.of_missing("latency", latency.value, pooled.job.plan.percentiles)
+    missing = doubt.missing_percentile_doubts("latency", latency.value, pooled.job.plan.percentiles)
     return replace(pooled, doubts=(*pooled.doubts, *missing))

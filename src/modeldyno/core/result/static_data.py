@@ -41,7 +41,7 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class MemoryItem:
     """Contents of memory at the peak: bytes of one role that one module created."""
 
     scope: str
@@ -50,7 +50,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class SizePoint:
     """The totals at one set of sizes."""
 
     sizes: dict[str, int]
@@ -59,7 +59,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outline:
+class StaticReport:
     """The static analysis of a model."""
 
     sizes: dict[str, int] = field(default_factory=dict)
@@ -68,12 +68,12 @@ class Outline:
     """Parents before their children."""
     operators: tuple[Operator, ...] = ()
     """The costliest first; those without a formula last."""
-    peak: tuple[Held, ...] = ()
+    peak: tuple[MemoryItem, ...] = ()
     """The largest first."""
     peak_scope: str = ""
     """The module during which the peak is reached."""
     peak_operator: str = ""
-    points: tuple[Point, ...] = ()
+    points: tuple[SizePoint, ...] = ()
     """The requested grid."""
     formulas: dict[str, str] = field(default_factory=dict)
     """Metric to its polynomial in the dimensions, as text; empty if none holds."""

@@ -39,7 +39,9 @@ _SCOPES = {"", "driver 0"}
 """The whole model; of per-driver metrics, only the first driver."""
 
 
-def answers(measurements: Sequence[Measurement], asked: Mapping[str, Sequence[str]]) -> Iterator[Answer]:
+def summary_answers(
+    measurements: Sequence[Measurement], asked: Mapping[str, Sequence[str]]
+) -> Iterator[Answer]:
     """Answer the common queries that were measured."""
     for metric, statistics in asked.items():
         for found in (m for m in measurements if m.metric == metric and m.scope in _SCOPES):
@@ -48,7 +50,7 @@ def answers(measurements: Sequence[Measurement], asked: Mapping[str, Sequence[st
                 yield Answer.to(Query(metric=metric, statistic=statistic, scope=found.scope), measurements)
 
 
-def asked_for(measurements: Sequence[Measurement], queries: Iterable[Query]) -> Iterator[Answer]:
+def goal_answers(measurements: Sequence[Measurement], queries: Iterable[Query]) -> Iterator[Answer]:
     """Answer the queries of a goal that were measured."""
     for query in queries:
         with suppress(RunFailed, RequestError):

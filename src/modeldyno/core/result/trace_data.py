@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from modeldyno.core.result.static_data import Held
+from modeldyno.core.result.static_data import MemoryItem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +47,7 @@ class Layer:
     """Of its last call."""
 
 
-class Happening(StrEnum):
+class EventKind(StrEnum):
     """Kind of event inside a call."""
 
     OPERATOR = "operator"
@@ -60,12 +60,12 @@ class Happening(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Executed:
+class ExecutedOp:
     """All events of one name, with one set of shapes, in one module."""
 
     name: str
     """The framework's name: ``aten::addmm``, ``MatMul``, a kernel's name."""
-    kind: Happening = Happening.OPERATOR
+    kind: EventKind = EventKind.OPERATOR
     scope: str = ""
     """Path of the module."""
     shapes: str = ""
@@ -79,7 +79,7 @@ class Executed:
     """Bytes that it allocated and did not free itself."""
 
 
-class WasteKind(StrEnum):
+class RedundancyKind(StrEnum):
     """Kind of redundant operation."""
 
     COPY = "copy"
@@ -95,10 +95,10 @@ class WasteKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waste:
+class RedundantOp:
     """An operation that the result does not need."""
 
-    kind: WasteKind
+    kind: RedundancyKind
     name: str
     """The operator."""
     scope: str
@@ -115,7 +115,7 @@ class Waste:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class MemoryTimeline:
     """Memory in use over time, by category."""
 
     times: bytes
@@ -125,31 +125,31 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
+class TraceReport:
     """The trace of a second pass."""
 
     layers: tuple[Layer, ...] = ()
     """Parents before their children."""
-    executed: tuple[Executed, ...] = ()
+    executed: tuple[ExecutedOp, ...] = ()
     """The costliest first, by their own time."""
-    wastes: tuple[Waste, ...] | None = None
+    wastes: tuple[RedundantOp, ...] | None = None
     """The costliest first; None if they were not searched for."""
-    course: Course | None = None
-    held: tuple[Held, ...] = ()
+    course: MemoryTimeline | None = None
+    held: tuple[MemoryItem, ...] = ()
     """Contents of memory at the measured peak, the largest first."""
     held_in: str = ""
     """The module during which the peak was reached."""
 
-    def joined(self, other: Activity) -> Activity:
+    def joined(self, other: TraceReport) -> TraceReport:
         """Add the parts that another Activity has."""
         seen = {part.name: getattr(other, part.name) for part in fields(other)}
         unseen = {part.name: part.default for part in fields(other)}
         return replace(self, **{name: part for name, part in seen.items() if part != unseen[name]})
 
 
-def joined(activities: Iterable[Activity]) -> Activity | None:
+def join_reports(activities: Iterable[TraceReport]) -> TraceReport | None:
     """Join the traces of several probes; None if there are none."""
-    joined_activity: Activity | None = None
+    joined_activity: TraceReport | None = None
     for activity in activities:
         joined_activity = activity if joined_activity is None else joined_activity.joined(activity)
     return joined_activity

@@ -56,7 +56,7 @@ class Device:
         return name if name in _WIDER or name in self.flops else "float32"
 
 
-def device_named(name: str) -> Device:
+def find_device(name: str) -> Device:
     """Find a device in the table, ignoring case, spaces and dashes.
 
     Raises:

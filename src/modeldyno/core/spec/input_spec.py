@@ -77,7 +77,7 @@ def parse_input(text: str) -> InputSpec:
     )
 
 
-def dimensions(
+def bind_dimensions(
     declared: tuple[InputSpec, ...],
     requested: tuple[InputSpec, ...],
     batch_size: int | None,
@@ -144,7 +144,7 @@ def explain_missing(
         reason: why nothing could be assumed.
     """
     specs = [spec for spec in declared if set(missing).intersection(spec.shape or ())]
-    inputs_text = " and ".join(f"'{spec.name}' {show(spec.shape or ())}" for spec in specs)
+    inputs_text = " and ".join(f"'{spec.name}' {format_shape(spec.shape or ())}" for spec in specs)
     noun = "input" if len(specs) == 1 else "inputs"
     options = " ".join(write_option(spec, bound) for spec in specs)
     free = ", ".join(missing)
@@ -165,7 +165,7 @@ def is_sequence(name: str) -> bool:
     return _SEQUENCE.search(name) is not None
 
 
-def concrete(spec: InputSpec, bound: Mapping[str, int]) -> tuple[int, ...]:
+def concrete_shape(spec: InputSpec, bound: Mapping[str, int]) -> tuple[int, ...]:
     """Return the shape with every symbolic dimension replaced."""
     return tuple(d if isinstance(d, int) else bound[d] for d in spec.shape or ())
 
@@ -175,15 +175,15 @@ def _bind_shape(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[st
     if len(shape) != len(spec.shape):
         hint = f"; words of a text are a range: {spec.name}=1:string:128..128" if _is_text(spec) else ""
         raise RequestError(
-            f"input '{spec.name}' has {len(spec.shape)} dimensions {show(spec.shape)}, "
-            f"not {show(shape)}{hint}."
+            f"input '{spec.name}' has {len(spec.shape)} dimensions {format_shape(spec.shape)}, "
+            f"not {format_shape(shape)}{hint}."
         )
     sizes: dict[str, int] = {}
     for requested_size, declared in zip(shape, spec.shape, strict=True):
         if isinstance(requested_size, str):
             if requested_size not in {declared, BATCH, SEQUENCE}:
                 raise RequestError(
-                    f"input '{spec.name}' has no dimension '{requested_size}'; it is {show(spec.shape)}."
+                    f"input '{spec.name}' has no dimension '{requested_size}'; it is {format_shape(spec.shape)}."
                 )
             continue
         bound_size = (
@@ -193,7 +193,7 @@ def _bind_shape(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[st
         )
         if bound_size != requested_size:
             raise RequestError(
-                f"input '{spec.name}' is {show(spec.shape)}: {requested_size} in {show(shape)} contradicts "
+                f"input '{spec.name}' is {format_shape(spec.shape)}: {requested_size} in {format_shape(shape)} contradicts "
                 f"{_explain_conflict(declared, bound_size, sizes)}."
             )
         if isinstance(declared, str):
@@ -224,7 +224,7 @@ def _default_size(name: str, bound: Mapping[str, int], limits: Mapping[str, int]
     return None
 
 
-def show(shape: tuple[Dimension, ...]) -> str:
+def format_shape(shape: tuple[Dimension, ...]) -> str:
     """Write a shape: ``1x8``; one with names as ``[batch, 8]``, because an x would run together with them."""
     if any(isinstance(dimension, str) for dimension in shape):
         return f"[{', '.join(map(str, shape))}]"

@@ -103,7 +103,7 @@ def configure(knobs: Iterable[Knob], settings: Mapping[str, KnobValue]) -> dict[
     config = {knob.name: knob.default for knob in table if knob.default is not None}
     canonical_names: set[str] = set()
     for name, value in settings.items():
-        match = meant(name, table)
+        match = find_knob(name, table)
         if match is None:
             raise UnknownName.among("knob", name, (alias for knob in table for alias in knob.names))
         knob, canonical = match
@@ -114,7 +114,7 @@ def configure(knobs: Iterable[Knob], settings: Mapping[str, KnobValue]) -> dict[
     return config
 
 
-def meant(name: str, knobs: Iterable[Knob]) -> tuple[Knob, str] | None:
+def find_knob(name: str, knobs: Iterable[Knob]) -> tuple[Knob, str] | None:
     """Find the knob for a name, and its canonical name in a config; None if there is none.
 
     A name is that of the knob, an alias, or that of a member of a family.

@@ -49,7 +49,7 @@ MOST_TOKENS = 1_048_576
 _NUMBER = re.compile(r"[1-9]\d{0,6}")
 
 
-def tokens(text: str, option: str) -> tuple[int, ...]:
+def parse_token_counts(text: str, option: str) -> tuple[int, ...]:
     """Read numbers of tokens: ``128`` or ``32,128,512``.
 
     Raises:

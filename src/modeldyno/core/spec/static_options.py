@@ -8,7 +8,7 @@ from enum import StrEnum
 from math import prod
 from typing import TYPE_CHECKING
 
-from modeldyno.core.spec.devices import device_named
+from modeldyno.core.spec.devices import find_device
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.errors import RequestError, UnknownName
 
@@ -54,7 +54,7 @@ class Inspection:
             raise UnknownName.among("optimizer", self.optimizer, OPTIMIZERS)
         for device in self.devices:
             if device != HERE:
-                device_named(device)
+                find_device(device)
         if (points := prod(map(len, self.vary.values()))) > MOST_POINTS:
             raise RequestError(
                 f"--vary asks for {points:,} combinations of sizes; ask for at most {MOST_POINTS:,}."

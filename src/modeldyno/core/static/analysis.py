@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval, Measurement
-from modeldyno.core.result.static_data import Module, Operator, Outline, Point
+from modeldyno.core.result.static_data import Module, Operator, SizePoint, StaticReport
 from modeldyno.core.spec.input_spec import BATCH, SEQUENCE
 from modeldyno.core.static import roofline
-from modeldyno.core.static.flops import Counted, count
+from modeldyno.core.static.flops import CountedOp, count_op
 from modeldyno.core.static.graph import Graph, Phase, Role, Tensor
-from modeldyno.core.static.liveness import peak
-from modeldyno.core.static.other_sizes import LARGEST, Elsewhere, Traces
-from modeldyno.core.static.totals import Totals, by_scope, parent, totals
+from modeldyno.core.static.liveness import find_static_peak
+from modeldyno.core.static.other_sizes import LARGEST, SizeExtrapolator, TraceCache
+from modeldyno.core.static.totals import Totals, cost_by_module, parent_scope, sum_totals
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.errors import RequestError
 
@@ -35,28 +35,28 @@ _SHOWN = ("macs", "flops", "bytes_read", "bytes_written", "activation_peak", "me
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Analysed:
+class AnalysedGraph:
     """A graph and the cost of each of its operators."""
 
     graph: Graph
-    counts: tuple[Counted, ...]
+    counts: tuple[CountedOp, ...]
 
     @classmethod
-    def of(cls, graph: Graph, formulas: Mapping[str, Formula]) -> Analysed:
+    def of(cls, graph: Graph, formulas: Mapping[str, Formula]) -> AnalysedGraph:
         """Count the cost of every operator."""
-        return cls(graph=graph, counts=tuple(count(op, formulas) for op in graph.ops))
+        return cls(graph=graph, counts=tuple(count_op(op, formulas) for op in graph.ops))
 
     def totals(self) -> Totals:
         """Return the totals of the graph."""
-        return totals(self.graph, self.counts)
+        return sum_totals(self.graph, self.counts)
 
 
-def analyse(
+def analyse_model(
     trace: Trace,
     inspection: Inspection,
     formulas: Mapping[str, Formula],
     devices: Callable[[str], Sequence[Device]] = lambda _dtype: (),
-) -> Iterator[Measurement | Doubt | Outline]:
+) -> Iterator[Measurement | Doubt | StaticReport]:
     """Analyse a model.
 
     Args:
@@ -65,18 +65,18 @@ def analyse(
         formulas: operator to its cost formula.
         devices: returns the devices whose roofline to estimate, for products in a dtype.
     """
-    analysed = Analysed.of(trace({name: sizes[0] for name, sizes in inspection.vary.items()}), formulas)
+    analysed = AnalysedGraph.of(trace({name: sizes[0] for name, sizes in inspection.vary.items()}), formulas)
     whole = analysed.totals()
-    dtype = product_dtype(analysed)
+    dtype = dominant_product_dtype(analysed)
     roofline_devices = devices(dtype)
-    yield from measurements(analysed, whole)
+    yield from total_measurements(analysed, whole)
     for device in roofline_devices:
         yield from _roofline_estimates(analysed, whole, device, dtype)
     if inspection.modules:
         yield from _module_measurements(analysed)
-    traces = Traces(trace, formulas, analysed.graph.sizes, (analysed.graph, analysed.counts))
+    traces = TraceCache(trace, formulas, analysed.graph.sizes, (analysed.graph, analysed.counts))
     vary = {name: sizes for name, sizes in inspection.vary.items() if len(sizes) > 1}
-    extrapolator = Elsewhere(traces, vary) if vary else None
+    extrapolator = SizeExtrapolator(traces, vary) if vary else None
     if inspection.memory is not None and BATCH not in traces.base:
         yield _no_largest_batch(
             "no dimension of the inputs is a batch that could be larger",
@@ -95,7 +95,7 @@ def analyse(
     )
     symbolic = None if extrapolator is None else extrapolator.family
     yield replace(
-        outline(analysed),
+        describe_analysed_graph(analysed),
         points=points,
         formulas={} if symbolic is None else symbolic.text(),
         domain="" if symbolic is None else symbolic.domain(),
@@ -109,9 +109,9 @@ def analyse(
 # -- numbers ------------------------------------------------------------------------------------------
 
 
-def measurements(analysed: Analysed, whole: Totals) -> Iterator[Measurement]:
+def total_measurements(analysed: AnalysedGraph, whole: Totals) -> Iterator[Measurement]:
     """Yield the totals as measurements of the whole model."""
-    uncounted = most(analysed.counts)
+    uncounted = uncounted_macs_bound(analysed.counts)
     yield _exact("macs", whole.macs, interval=_upper_interval(whole.macs, uncounted))
     if whole.skippable:
         yield _exact("causal_macs", whole.causal_macs)
@@ -138,7 +138,7 @@ def measurements(analysed: Analysed, whole: Totals) -> Iterator[Measurement]:
             yield _exact("macs", macs, scope=f"phase {phase}")
 
 
-def most(counts: Iterable[Counted]) -> float:
+def uncounted_macs_bound(counts: Iterable[CountedOp]) -> float:
     """Return an upper bound on the MACs of calls without a formula; infinite where one is unbounded."""
     return sum(inf if cost.most is None else cost.most for cost in counts)
 
@@ -147,17 +147,17 @@ def _upper_interval(low: int, uncounted: float) -> Interval | None:
     return Interval(low=low, high=low + uncounted) if uncounted else None
 
 
-def _is_training(analysed: Analysed) -> bool:
+def _is_training(analysed: AnalysedGraph) -> bool:
     return any(op.phase is not Phase.FORWARD for op in analysed.graph.ops)
 
 
-def _module_measurements(analysed: Analysed) -> Iterator[Measurement]:
+def _module_measurements(analysed: AnalysedGraph) -> Iterator[Measurement]:
     held: Counter[str] = Counter()
-    for part in peak(analysed.graph).held:
+    for part in find_static_peak(analysed.graph).held:
         if part.role == Role.ACTIVATION:
             for scope in _scope_and_parents(part.scope):
                 held[scope] += part.bytes
-    for scope, cost in by_scope(analysed.graph, analysed.counts).items():
+    for scope, cost in cost_by_module(analysed.graph, analysed.counts).items():
         if not scope:
             continue
         yield _exact("macs", cost.macs, scope=scope)
@@ -171,10 +171,10 @@ def _module_measurements(analysed: Analysed) -> Iterator[Measurement]:
 def _scope_and_parents(scope: str) -> Iterator[str]:
     while scope:
         yield scope
-        scope = parent(scope)
+        scope = parent_scope(scope)
 
 
-def dense_macs(analysed: Analysed) -> int | None:
+def dense_macs(analysed: AnalysedGraph) -> int | None:
     """Return the MACs if every expert took every token; None for models without a mixture of experts.
 
     The experts of a router are the sibling or child modules named ``experts``: their MACs are scaled by
@@ -182,7 +182,7 @@ def dense_macs(analysed: Analysed) -> int | None:
     """
     ratios: dict[str, tuple[int, int]] = {}
     for routing in analysed.graph.routings:
-        for scope in (routing.scope, parent(routing.scope)):
+        for scope in (routing.scope, parent_scope(routing.scope)):
             experts = f"{scope}.experts" if scope else "experts"
             if experts in analysed.graph.modules:
                 ratios[experts] = (routing.experts, routing.chosen)
@@ -199,7 +199,7 @@ def dense_macs(analysed: Analysed) -> int | None:
     return dense + sum(macs * ratios[at][0] // ratios[at][1] for at, macs in routed.items())
 
 
-def product_dtype(analysed: Analysed) -> str:
+def dominant_product_dtype(analysed: AnalysedGraph) -> str:
     """Return the dtype of most MACs, or of most operand bytes where there are no MACs."""
     macs_by_dtype: Counter[str] = Counter()
     bytes_by_dtype: Counter[str] = Counter()
@@ -231,15 +231,15 @@ def _exact(metric: str, value: float, *, scope: str = "", interval: Interval | N
 # -- outline ------------------------------------------------------------------------------------------
 
 
-def outline(analysed: Analysed) -> Outline:
+def describe_analysed_graph(analysed: AnalysedGraph) -> StaticReport:
     """Describe the analysed graph: its sizes, modules, operators and peak memory."""
     graph = analysed.graph
-    top = peak(graph)
+    top = find_static_peak(graph)
     operator = graph.ops[top.op] if 0 <= top.op < len(graph.ops) else None
-    return Outline(
+    return StaticReport(
         sizes=dict(graph.sizes),
         modules=tuple(_describe_modules(graph)),
-        operators=operators(analysed),
+        operators=sum_by_operator(analysed),
         peak=top.held,
         peak_scope="" if operator is None else operator.scope,
         peak_operator="" if operator is None else operator.kind,
@@ -258,7 +258,9 @@ def _describe_modules(graph: Graph) -> Iterator[Module]:
             if kernel := _kernel_size(op):
                 kernels[op.scope] = kernel
     outputs |= graph.outputs
-    holders = {scope for path in graph.modules if path for scope in (*_scope_and_parents(parent(path)), "")}
+    holders = {
+        scope for path in graph.modules if path for scope in (*_scope_and_parents(parent_scope(path)), "")
+    }
     for path, kind in graph.modules.items():
         kernel = "" if path in holders else kernels.get(path, "")
         yield Module(path=path, kind=kind, output=outputs.get(path, ""), kernel=kernel)
@@ -284,11 +286,11 @@ _CONVOLUTIONS = frozenset(
 )
 
 
-def operators(analysed: Analysed) -> tuple[Operator, ...]:
+def sum_by_operator(analysed: AnalysedGraph) -> tuple[Operator, ...]:
     """Sum the calls by operator; those without a formula also by shapes, and last."""
-    groups: dict[tuple[str, str], list[tuple[Op, Counted]]] = {}
+    groups: dict[tuple[str, str], list[tuple[Op, CountedOp]]] = {}
     for op, cost in zip(analysed.graph.ops, analysed.counts, strict=True):
-        groups.setdefault((op.kind, "" if cost.known else shapes(op)), []).append((op, cost))
+        groups.setdefault((op.kind, "" if cost.known else format_call_shapes(op)), []).append((op, cost))
     rows = [
         Operator(
             kind=kind,
@@ -296,7 +298,7 @@ def operators(analysed: Analysed) -> tuple[Operator, ...]:
             macs=sum(cost.macs for _, cost in calls),
             elementwise=sum(cost.elementwise for _, cost in calls),
             counted=not unknown_shapes,
-            most=_finite_bound(most(cost for _, cost in calls)),
+            most=_finite_bound(uncounted_macs_bound(cost for _, cost in calls)),
             shapes=unknown_shapes,
             scope=calls[0][0].scope if unknown_shapes else "",
         )
@@ -315,18 +317,20 @@ def _bound_or_inf(row: Operator) -> float:
     return inf if row.most is None else row.most
 
 
-def shapes(op: Op) -> str:
+def format_call_shapes(op: Op) -> str:
     """Format the shapes of a call: ``(8, 128) x (128, 64) -> (8, 64)``."""
     unknown = "" if op.sized else "?"
     operands = " x ".join(str(tensor.shape) for tensor in op.tensors())
     return f"{operands or unknown} -> {', '.join(str(tensor.shape) for tensor in op.outputs) or unknown}"
 
 
-def _graph_doubts(analysed: Analysed, whole: Totals) -> Iterator[Doubt]:
+def _graph_doubts(analysed: AnalysedGraph, whole: Totals) -> Iterator[Doubt]:
     if missing := whole.calls - whole.counted_calls:
-        kinds = list(dict.fromkeys(row.kind for row in operators(analysed) if not row.counted))
+        kinds = list(dict.fromkeys(row.kind for row in sum_by_operator(analysed) if not row.counted))
         named = ", ".join([*kinds[:_MOST_NAMED], *(["..."] if kinds[_MOST_NAMED:] else [])])
-        yield _uncounted_doubt(f"{missing:,} of {whole.calls:,} calls", named, most(analysed.counts))
+        yield _uncounted_doubt(
+            f"{missing:,} of {whole.calls:,} calls", named, uncounted_macs_bound(analysed.counts)
+        )
     for assumption in analysed.graph.assumptions:
         yield Doubt(
             code="assumed-branch",
@@ -358,15 +362,15 @@ _MOST_NAMED = 3
 
 
 def _batch_extrapolator(
-    traces: Traces, extrapolator: Elsewhere | None, vary: Mapping[str, Sequence[int]]
-) -> Elsewhere:
+    traces: TraceCache, extrapolator: SizeExtrapolator | None, vary: Mapping[str, Sequence[int]]
+) -> SizeExtrapolator:
     """Return an extrapolator over the batch: the one over other sizes, if the batch is one of those."""
     if extrapolator is not None and extrapolator.family is not None and BATCH in vary:
         return extrapolator
-    return Elsewhere(traces, {BATCH: vary.get(BATCH, (1, 2, 8, 64))})
+    return SizeExtrapolator(traces, {BATCH: vary.get(BATCH, (1, 2, 8, 64))})
 
 
-def _largest_batch(batch: Elsewhere, memory: int) -> Iterator[Measurement | Doubt]:
+def _largest_batch(batch: SizeExtrapolator, memory: int) -> Iterator[Measurement | Doubt]:
     answer, refused = batch.largest(BATCH, memory)
     limit = format_quantity(memory, BYTES, None)
     if answer == LARGEST:
@@ -389,12 +393,12 @@ def _no_largest_batch(seen: str, advice: str) -> Doubt:
 
 
 def _grid_points(
-    extrapolator: Elsewhere,
+    extrapolator: SizeExtrapolator,
     inspection: Inspection,
     devices: Sequence[Device],
     dtype: str,
     refused: list[str],
-) -> Iterator[Point]:
+) -> Iterator[SizePoint]:
     """Yield the points of the size grid; the reasons for failed sizes are appended to `refused`."""
     for sizes in product(*inspection.vary.values()):
         point = dict(zip(inspection.vary, sizes, strict=True))
@@ -405,9 +409,9 @@ def _grid_points(
             continue
         values: dict[str, float] = {name: getattr(whole, name) for name in _SHOWN}
         for device in devices:
-            values[f"roofline_latency@{device.name}"] = roofline.ideal(whole, device, dtype).seconds
-            values[f"eager_latency@{device.name}"] = roofline.eager(costs, device, dtype).seconds
-        yield Point(sizes=point, values=values)
+            values[f"roofline_latency@{device.name}"] = roofline.estimate_ideal(whole, device, dtype).seconds
+            values[f"eager_latency@{device.name}"] = roofline.estimate_eager(costs, device, dtype).seconds
+        yield SizePoint(sizes=point, values=values)
 
 
 def _sizes_left_out(refused: Sequence[str], answered: int) -> Doubt:
@@ -423,20 +427,20 @@ def _sizes_left_out(refused: Sequence[str], answered: int) -> Doubt:
 
 
 def _roofline_estimates(
-    analysed: Analysed, whole: Totals, device: Device, dtype: str
+    analysed: AnalysedGraph, whole: Totals, device: Device, dtype: str
 ) -> Iterator[Measurement]:
-    yield _exact("roofline_latency", roofline.ideal(whole, device, dtype).seconds, scope=device.name)
-    eager = roofline.eager(Counter(analysed.counts), device, dtype)
+    yield _exact("roofline_latency", roofline.estimate_ideal(whole, device, dtype).seconds, scope=device.name)
+    eager = roofline.estimate_eager(Counter(analysed.counts), device, dtype)
     yield _exact("eager_latency", eager.seconds, scope=device.name)
     if (cache := _cache_bytes(analysed)) is not None and not _is_training(analysed):
         read = sum(item.bytes for item in analysed.graph.storages if item.role is Role.WEIGHT)
-        seconds = roofline.decode(min(read, whole.moved), cache, device)
+        seconds = roofline.estimate_decode_seconds(min(read, whole.moved), cache, device)
         yield _exact("decode_latency", seconds, scope=device.name)
     if (rate := device.peak(dtype)) != inf:
         yield _exact("peak_flops", rate, scope=device.name)
     yield _exact("peak_bandwidth", device.bandwidth, scope=device.name)
 
 
-def _cache_bytes(analysed: Analysed) -> int | None:
+def _cache_bytes(analysed: AnalysedGraph) -> int | None:
     graph = analysed.graph
     return sum(graph.storages[index].bytes for index in graph.caches) if graph.caches else None

@@ -10,16 +10,18 @@ from modeldyno.core.static.graph import Role
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from modeldyno.core.static.flops import Counted
+    from modeldyno.core.static.flops import CountedOp
     from modeldyno.core.static.graph import Graph, Op
 
-Made = tuple[str, tuple[str, ...], tuple[str, ...]]
+NodeNames = tuple[str, tuple[str, ...], tuple[str, ...]]
 """A node: its name, the names of its inputs, and of its outputs."""
 SUFFIXES = ("_nchwc",)
 """What a runtime appends to the name of an output whose layout it changed."""
 
 
-def origins(original: Iterable[Made], rewritten: Iterable[Made]) -> dict[str, tuple[str, ...]]:
+def find_original_operators(
+    original: Iterable[NodeNames], rewritten: Iterable[NodeNames]
+) -> dict[str, tuple[str, ...]]:
     """Return for each executed node its original operators, by the name of their first output, in order.
 
     An operator belongs to the node that has its output, or is named after it. An operator whose output no
@@ -53,7 +55,7 @@ def _without_suffix(name: str) -> str:
     return next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)
 
 
-def costs(graph: Graph, counted: Sequence[Counted]) -> dict[str, dict[str, float]]:
+def sum_costs_by_name(graph: Graph, counted: Sequence[CountedOp]) -> dict[str, dict[str, float]]:
     """Return the costs of the operators of each name: metric to number."""
     by_name: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for op, cost in zip(graph.ops, counted, strict=True):
@@ -76,7 +78,7 @@ def _weight_bytes(graph: Graph, op: Op) -> int:
     return sum(graph.storages[storage].bytes for storage in weights)
 
 
-def joined(
+def sum_costs_by_node(
     nodes: Mapping[str, Sequence[str]], operator_costs: Mapping[str, Mapping[str, float]]
 ) -> dict[str, dict[str, float]]:
     """Sum the costs of nodes over their operators; a node with an unknown operator is left out."""

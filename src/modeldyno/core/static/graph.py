@@ -23,7 +23,7 @@ _BITS = {
 _DIGITS = {"4": 4, "8": 8, "16": 16, "32": 32, "64": 64, "2": 2, "1": 1}
 
 
-def bits(dtype: str) -> int:
+def bits_per_element(dtype: str) -> int:
     """Return the bits of one element of a dtype, such as 16 for ``bfloat16`` and 8 for ``float8_e4m3fn``.
 
     Strings, whose elements have no fixed size, take 0.
@@ -79,7 +79,7 @@ class Tensor:
     def bytes(self) -> int:
         """Bytes read when all of it is read: what is stored, once, without the indices of a sparse tensor."""
         size = self.size if self.stored is None else self.stored
-        return (size * bits(self.dtype) + 7) // 8
+        return (size * bits_per_element(self.dtype) + 7) // 8
 
 
 Argument = Any

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from modeldyno.core.result.static_data import Held
+from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.static.graph import Role
 
 if TYPE_CHECKING:
@@ -25,23 +25,23 @@ WORKING: frozenset[Role] = frozenset({Role.ACTIVATION, Role.GRADIENT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peak:
+class StaticPeak:
     """The peak memory of a graph."""
 
     bytes: int
     op: int
     """Index of the first operator at the peak; -1 in a graph without operators."""
-    held: tuple[Held, ...]
+    held: tuple[MemoryItem, ...]
     """The largest first; one for each module and role."""
 
 
-def timeline(graph: Graph, *, roles: frozenset[Role] = EVERYTHING) -> list[int]:
+def live_bytes_by_operator(graph: Graph, *, roles: frozenset[Role] = EVERYTHING) -> list[int]:
     """Return the bytes of those roles that are live during each operator."""
     spans = ((item.born, item.died, item.bytes) for item in graph.storages if item.role in roles)
-    return course(spans, len(graph.ops))
+    return sum_live_spans(spans, len(graph.ops))
 
 
-def course(spans: Iterable[tuple[int, int | None, int]], length: int) -> list[int]:
+def sum_live_spans(spans: Iterable[tuple[int, int | None, int]], length: int) -> list[int]:
     """Return the live bytes of (born, died, bytes) spans during the operators 0 to `length` - 1."""
     change = [0] * (length + 1)
     for born, died, size in spans:
@@ -53,22 +53,22 @@ def course(spans: Iterable[tuple[int, int | None, int]], length: int) -> list[in
     return list(accumulate(change))[:length]
 
 
-def peak(graph: Graph, *, roles: frozenset[Role] = EVERYTHING) -> Peak:
+def find_static_peak(graph: Graph, *, roles: frozenset[Role] = EVERYTHING) -> StaticPeak:
     """Find the operator at which most bytes of those roles are live, and what holds them."""
-    live = timeline(graph, roles=roles)
+    live = live_bytes_by_operator(graph, roles=roles)
     op = live.index(max(live)) if live else -1
     held = _by_module_and_role(item for item in graph.storages if item.role in roles and _is_live(item, op))
-    return Peak(bytes=sum(item.bytes for item in held), op=op, held=held)
+    return StaticPeak(bytes=sum(item.bytes for item in held), op=op, held=held)
 
 
 def _is_live(storage: Storage, op: int) -> bool:
     return storage.born <= op and (storage.died is None or op < storage.died)
 
 
-def _by_module_and_role(storages: Iterable[Storage]) -> tuple[Held, ...]:
+def _by_module_and_role(storages: Iterable[Storage]) -> tuple[MemoryItem, ...]:
     sizes: dict[tuple[str, Role], int] = {}
     for storage in storages:
         key = storage.scope, storage.role
         sizes[key] = sizes.get(key, 0) + storage.bytes
     largest = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(Held(scope=scope, role=role.value, bytes=size) for (scope, role), size in largest)
+    return tuple(MemoryItem(scope=scope, role=role.value, bytes=size) for (scope, role), size in largest)

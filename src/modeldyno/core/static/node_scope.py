@@ -12,13 +12,13 @@ _LONGEST = 4096
 """Most characters of metadata that are parsed."""
 
 
-def of_node(name: str, scopes: str = "") -> str | None:
+def scope_of_node(name: str, scopes: str = "") -> str | None:
     """Return the path of a node's module by its metadata or its name; None where neither has it.
 
     The older exporter of torch names a node ``/encoder/layer.0/output/MatMul_1``. ONNX Runtime appends the
     fusion that made a node, such as ``/MatMulScaleFusion/``, or prepends ``fused`` and a space.
     """
-    path = listed(scopes)
+    path = parse_name_list(scopes)
     if path:
         return path[-2] if len(path) > 1 and path[0] != NOWHERE else ""
     parts = [part for part in name.split("/") if part]
@@ -28,7 +28,7 @@ def of_node(name: str, scopes: str = "") -> str | None:
     return ".".join(parts[:-1]) if parts and is_path else None
 
 
-def listed(written: str) -> list[str]:
+def parse_name_list(written: str) -> list[str]:
     """Parse a Python literal list of names; empty if it is not one."""
     if not written or len(written) > _LONGEST:
         return []

@@ -8,53 +8,53 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from modeldyno.core.spec.input_spec import BATCH
-from modeldyno.core.static.flops import Counted, count
+from modeldyno.core.static.flops import CountedOp, count_op
 from modeldyno.core.static.graph import Graph
-from modeldyno.core.static.symbolic_costs import fit, sample
-from modeldyno.core.static.totals import Totals, totals
+from modeldyno.core.static.symbolic_costs import fit_totals, sizes_to_trace
+from modeldyno.core.static.totals import Totals, sum_totals
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.static.flops import Formula
-    from modeldyno.core.static.symbolic_costs import Family
+    from modeldyno.core.static.symbolic_costs import SymbolicTotals
 
 Trace = Callable[[Mapping[str, int]], Graph]
 """Sizes of the varying dimensions to the graph at them."""
-Traced = tuple[Graph, tuple[Counted, ...]]
+CountedGraph = tuple[Graph, tuple[CountedOp, ...]]
 """A graph and the cost of each of its operators."""
-Summed = tuple[Totals, Mapping[Counted, int]]
+SummedCosts = tuple[Totals, Mapping[CountedOp, int]]
 """The totals of a graph, and the costs of its operators with their multiplicity."""
 
 LARGEST = 1 << 20
 """The largest size that is tried."""
 
 
-class Traces:
+class TraceCache:
     """The traces of a model, one for each set of sizes.
 
     Whole graphs are kept until `forget`, as polynomials are fitted to them; afterwards only their totals.
     """
 
     def __init__(
-        self, trace: Trace, formulas: Mapping[str, Formula], base: Mapping[str, int], *known: Traced
+        self, trace: Trace, formulas: Mapping[str, Formula], base: Mapping[str, int], *known: CountedGraph
     ) -> None:
         """Start with the `known` graphs; dimensions without a size are as in `base`."""
         self.trace, self.formulas, self.base = trace, formulas, dict(base)
-        self.graphs: dict[frozenset[tuple[str, int]], Traced] = {}
-        self.sums: dict[frozenset[tuple[str, int]], Summed] = {}
+        self.graphs: dict[frozenset[tuple[str, int]], CountedGraph] = {}
+        self.sums: dict[frozenset[tuple[str, int]], SummedCosts] = {}
         for graph, counts in known:
             self.graphs[self._key(graph.sizes)] = graph, counts
 
-    def graph(self, sizes: Mapping[str, int]) -> Traced:
+    def graph(self, sizes: Mapping[str, int]) -> CountedGraph:
         """Return the graph at some sizes."""
         key = self._key(sizes)
         if key not in self.graphs:
             self.graphs[key] = self._trace_and_count(sizes)
         return self.graphs[key]
 
-    def at(self, sizes: Mapping[str, int]) -> Summed:
+    def at(self, sizes: Mapping[str, int]) -> SummedCosts:
         """Return the totals and costs at some sizes."""
         key = self._key(sizes)
         if key not in self.sums:
@@ -68,22 +68,22 @@ class Traces:
         )
         self.graphs.clear()
 
-    def _trace_and_count(self, sizes: Mapping[str, int]) -> Traced:
+    def _trace_and_count(self, sizes: Mapping[str, int]) -> CountedGraph:
         graph = self.trace(sizes)
-        return graph, tuple(count(op, self.formulas) for op in graph.ops)
+        return graph, tuple(count_op(op, self.formulas) for op in graph.ops)
 
     def _key(self, sizes: Mapping[str, int]) -> frozenset[tuple[str, int]]:
         return frozenset({**self.base, **sizes}.items())
 
 
-def _sum_up(traced: Traced) -> Summed:
-    return totals(*traced), Counter(traced[1])
+def _sum_up(traced: CountedGraph) -> SummedCosts:
+    return sum_totals(*traced), Counter(traced[1])
 
 
-class Elsewhere:
+class SizeExtrapolator:
     """The costs of a model at any sizes of some dimensions."""
 
-    def __init__(self, traces: Traces, vary: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, traces: TraceCache, vary: Mapping[str, Sequence[int]]) -> None:
         """Fit polynomials to traces at a few of the sizes in `vary`.
 
         They need not hold for a size of 1, for which models often take a different path.
@@ -94,17 +94,17 @@ class Elsewhere:
             larger = {name: [size for size in sizes if size > 1] for name, sizes in vary.items()}
             self.family = self._fit(larger, 2) if all(larger.values()) else None
 
-    def _fit(self, vary: Mapping[str, Sequence[int]], least: int) -> Family | None:
-        points = sample(vary)
+    def _fit(self, vary: Mapping[str, Sequence[int]], least: int) -> SymbolicTotals | None:
+        points = sizes_to_trace(vary)
         try:
             traced = [self.traces.graph(point) for point in points]
         except RequestError:  # the model does not accept one of the sizes, which may not even be requested
             return None
         checks = len(points) - prod(2 if name == BATCH else 3 for name in vary)
         graphs, counts = zip(*traced, strict=True)
-        return fit(graphs, counts, verify=checks, least=least)
+        return fit_totals(graphs, counts, verify=checks, least=least)
 
-    def at(self, sizes: Mapping[str, int]) -> Summed:
+    def at(self, sizes: Mapping[str, int]) -> SummedCosts:
         """Return the totals and costs at some sizes."""
         all_sizes = {**self.traces.base, **sizes}
         if self.family is not None and self.family.covers(all_sizes):
@@ -135,11 +135,11 @@ class Elsewhere:
                 return fits_traced(size)
             return self.family.at(all_sizes).memory_peak <= memory
 
-        answer = largest(fits_traced, largest(fits_predicted))
+        answer = largest_fitting(fits_traced, largest_fitting(fits_predicted))
         return answer, refused.get(answer + 1, "")
 
 
-def largest(fits: Callable[[int], bool], guess: int = 1) -> int:
+def largest_fitting(fits: Callable[[int], bool], guess: int = 1) -> int:
     """Find a size that fits while the next one does not, starting from a guess.
 
     0 where not even 1 fits, LARGEST where that still fits. A right guess takes 2 tries, a wrong one 41 at

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from modeldyno.core.spec.devices import Device
-    from modeldyno.core.static.flops import Counted
+    from modeldyno.core.static.flops import CountedOp
     from modeldyno.core.static.totals import Totals
 
 
@@ -28,7 +28,7 @@ class Bound(StrEnum):
     MEMORY = "memory"
 
 
-def bound_by(compute_seconds: float, seconds: float) -> Bound:
+def limiting_resource(compute_seconds: float, seconds: float) -> Bound:
     """Return what bounds a time: compute, where it alone takes as long, up to rounding."""
     return Bound.COMPUTE if compute_seconds >= _ROUNDING * seconds else Bound.MEMORY
 
@@ -37,7 +37,7 @@ _ROUNDING = 0.999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class RooflineEstimate:
     """A lower bound on the time of a call."""
 
     seconds: float
@@ -49,10 +49,10 @@ class Estimate:
     @property
     def bound(self) -> Bound:
         """Which of both takes longer."""
-        return bound_by(self.compute_seconds, self.memory_seconds)
+        return limiting_resource(self.compute_seconds, self.memory_seconds)
 
 
-def ideal(totals: Totals, device: Device, dtype: str) -> Estimate:
+def estimate_ideal(totals: Totals, device: Device, dtype: str) -> RooflineEstimate:
     """Return a lower bound on one call, for any implementation of the counted products.
 
     Products that no mask discards have to be computed. Element-wise work may be fused into other operators,
@@ -60,10 +60,10 @@ def ideal(totals: Totals, device: Device, dtype: str) -> Estimate:
     """
     compute = 2 * totals.causal_macs / device.peak(dtype)
     memory = totals.moved / device.bandwidth
-    return Estimate(seconds=max(compute, memory), compute_seconds=compute, memory_seconds=memory)
+    return RooflineEstimate(seconds=max(compute, memory), compute_seconds=compute, memory_seconds=memory)
 
 
-def eager(costs: Mapping[Counted, int], device: Device, dtype: str) -> Estimate:
+def estimate_eager(costs: Mapping[CountedOp, int], device: Device, dtype: str) -> RooflineEstimate:
     """Return a lower bound on one call that runs operator by operator, each with its operands in memory.
 
     Args:
@@ -79,9 +79,9 @@ def eager(costs: Mapping[Counted, int], device: Device, dtype: str) -> Estimate:
         seconds += max(working, moving)
         compute += working
         memory += moving
-    return Estimate(seconds=seconds, compute_seconds=compute, memory_seconds=memory)
+    return RooflineEstimate(seconds=seconds, compute_seconds=compute, memory_seconds=memory)
 
 
-def decode(weight_bytes: int, cache_bytes: int, device: Device) -> float:
+def estimate_decode_seconds(weight_bytes: int, cache_bytes: int, device: Device) -> float:
     """Return a lower bound on the seconds of one decode step: active weights and cache are read once."""
     return (weight_bytes + cache_bytes) / device.bandwidth

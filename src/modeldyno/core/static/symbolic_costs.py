@@ -14,9 +14,9 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from modeldyno.core.spec.input_spec import BATCH
-from modeldyno.core.static.flops import Counted
-from modeldyno.core.static.liveness import WORKING, course
-from modeldyno.core.static.totals import Part, Totals, reads, totals, touched
+from modeldyno.core.static.flops import CountedOp
+from modeldyno.core.static.liveness import WORKING, sum_live_spans
+from modeldyno.core.static.totals import ReadPart, Totals, least_read_bytes, reads_by_storage, sum_totals
 from modeldyno.core.stats.polynomial import Basis, Grid, Polynomial
 from modeldyno.errors import RequestError
 
@@ -34,7 +34,7 @@ _ADDITIVE = (
 _SHOWN_METRICS = ("macs", "flops", "bytes_read", "bytes_written", "input_bytes", "output_bytes")
 
 
-def sample(dimensions: Mapping[str, Sequence[int]]) -> tuple[dict[str, int], ...]:
+def sizes_to_trace(dimensions: Mapping[str, Sequence[int]]) -> tuple[dict[str, int], ...]:
     """Choose the sizes to trace for the requested ones: a full grid, then two or more for verification.
 
     The grid has 2 sizes of the batch and 3 of every other dimension. They are requested sizes where there
@@ -97,7 +97,7 @@ def _candidates(requested: Sequence[int], step: int) -> Iterator[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class SizeAxis:
     """The sizes of one dimension for which polynomials hold: from `least` on, in steps of `step`.
 
     The remainder that a stride cuts off makes costs polynomial only among sizes of the same remainder. The
@@ -111,7 +111,7 @@ class Axis:
     """The largest that was traced."""
 
     @classmethod
-    def of(cls, name: str, traced: Sequence[int], least: int) -> Axis:
+    def of(cls, name: str, traced: Sequence[int], least: int) -> SizeAxis:
         """Find the common step of the traced sizes, and the first such size from `least` on."""
         step = gcd(*(size - traced[0] for size in traced))
         step = min(step, 1) if name == BATCH else step
@@ -132,11 +132,11 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class SymbolicTotals:
     """The totals of a model as polynomials of its dimensions."""
 
     basis: Basis
-    axes: dict[str, Axis]
+    axes: dict[str, SizeAxis]
     """Dimension to the sizes for which the polynomials hold."""
     ops: int
     counted: int
@@ -171,8 +171,8 @@ class Family:
         products = self._monomials(sizes)
         held = [size.at(products) for size in self.sizes]
         length = max(self.ops, 1)
-        working = course(((born, died, held[i]) for born, died, i in self.working), length)
-        given = course(((born, died, held[i]) for born, died, i in self.given), length)
+        working = sum_live_spans(((born, died, held[i]) for born, died, i in self.working), length)
+        given = sum_live_spans(((born, died, held[i]) for born, died, i in self.given), length)
         return Totals(
             calls=self.ops,
             counted_calls=self.counted,
@@ -182,18 +182,18 @@ class Family:
             **{name: self.sums[name].at(products) for name in _ADDITIVE},
         )
 
-    def counts(self, sizes: Mapping[str, int]) -> Counter[Counted]:
+    def counts(self, sizes: Mapping[str, int]) -> Counter[CountedOp]:
         """Count the costs of the operators at other sizes; those without a formula are unbounded.
 
         Raises:
             RequestError: the sizes are not covered.
         """
         products = self._monomials(sizes)
-        counts_by_cost: Counter[Counted] = Counter()
+        counts_by_cost: Counter[CountedOp] = Counter()
         for work, known, times in self.costs:
             macs, elementwise, skippable, read, written = (polynomial.at(products) for polynomial in work)
             counts_by_cost[
-                Counted(macs, elementwise, skippable, read, written, known, 0 if known else None)
+                CountedOp(macs, elementwise, skippable, read, written, known, 0 if known else None)
             ] += times
         return counts_by_cost
 
@@ -220,12 +220,12 @@ def _bytes_moved(
     whole = size.at(products)
     if parts is None:
         return whole
-    return touched(whole, ((held.at(products), read.at(products)) for held, read in parts))
+    return least_read_bytes(whole, ((held.at(products), read.at(products)) for held, read in parts))
 
 
-def fit(
-    graphs: Sequence[Graph], counts: Sequence[Sequence[Counted]], *, verify: int, least: int = 1
-) -> Family | None:
+def fit_totals(
+    graphs: Sequence[Graph], counts: Sequence[Sequence[CountedOp]], *, verify: int, least: int = 1
+) -> SymbolicTotals | None:
     """Fit polynomials to all graphs but the last `verify`, and verify them on those.
 
     None where operators or storages differ between the graphs in more than their sizes, where the sizes
@@ -246,7 +246,7 @@ def fit(
     checks = [grid.basis.at(graph.sizes) for graph in graphs[fitted:]]
     if any(_evaluate(polynomial, checks) != vector[fitted:] for vector, polynomial in polynomials.items()):
         return None
-    totals_by_graph = [totals(graph, counted) for graph, counted in zip(graphs, counts, strict=True)]
+    totals_by_graph = [sum_totals(graph, counted) for graph, counted in zip(graphs, counts, strict=True)]
     symbolic = _symbolic_totals(graphs, grid, totals_by_graph[:fitted], rows, polynomials, least)
     agrees = all(
         symbolic.at(graph.sizes) == expected for graph, expected in zip(graphs, totals_by_graph, strict=True)
@@ -264,16 +264,16 @@ _Parts = tuple[tuple[_Vector, _Vector], ...]
 class _AlignedGraphs:
     """Corresponding quantities of the graphs, as vectors over the graphs."""
 
-    costs: Counter[tuple[Counted, ...]]
+    costs: Counter[tuple[CountedOp, ...]]
     storages: list[_Vector]
     moved: Counter[tuple[_Vector, _Parts | None]]
 
     @classmethod
-    def of(cls, graphs: Sequence[Graph], counts: Sequence[Sequence[Counted]]) -> _AlignedGraphs | None:
+    def of(cls, graphs: Sequence[Graph], counts: Sequence[Sequence[CountedOp]]) -> _AlignedGraphs | None:
         """Align the graphs; None where operators do not read the same storages."""
         sizes = ([item.bytes for item in graph.storages] for graph in graphs)
         storages = list(zip(*sizes, strict=True))
-        read = [reads(graph, counted) for graph, counted in zip(graphs, counts, strict=True)]
+        read = [reads_by_storage(graph, counted) for graph, counted in zip(graphs, counts, strict=True)]
         forms = [{index: len(parts) for index, parts in storage_parts.items()} for storage_parts in read]
         if any(form != forms[0] for form in forms):
             return None
@@ -292,19 +292,19 @@ class _AlignedGraphs:
         return {*works, *self.storages, *parts}
 
 
-def _distinct_parts(read: Sequence[Sequence[Part]]) -> _Parts:
+def _distinct_parts(read: Sequence[Sequence[ReadPart]]) -> _Parts:
     """Return what operators read of one storage in each of the graphs, without duplicates."""
     held = zip(*([part[0] for part in parts] for parts in read), strict=True)
     left = zip(*([part[1] for part in parts] for parts in read), strict=True)
     return tuple(dict.fromkeys(zip(held, left, strict=True)))
 
 
-def _cost_vectors(cost: Sequence[Counted]) -> list[_Vector]:
+def _cost_vectors(cost: Sequence[CountedOp]) -> list[_Vector]:
     """Return the quantities of one operator as vectors over the graphs, in the order of Counted."""
     return list(zip(*((c.macs, c.elementwise, c.skippable, c.read, c.written) for c in cost), strict=True))
 
 
-def _same_structure(graphs: Sequence[Graph], counts: Sequence[Sequence[Counted]]) -> bool:
+def _same_structure(graphs: Sequence[Graph], counts: Sequence[Sequence[CountedOp]]) -> bool:
     """Check whether operators and storages are the same in everything but sizes."""
     forms = (
         (_structure(graph), [c.known for c in counted]) for graph, counted in zip(graphs, counts, strict=True)
@@ -331,7 +331,7 @@ def _symbolic_totals(
     rows: _AlignedGraphs,
     polynomials: Mapping[_Vector, Polynomial],
     least: int,
-) -> Family:
+) -> SymbolicTotals:
     """Build the symbolic totals from the fitted polynomials."""
     first = graphs[0]
     size_index = {vector: at for at, vector in enumerate(dict.fromkeys(rows.storages))}
@@ -339,10 +339,11 @@ def _symbolic_totals(
         (item.role in WORKING, (item.born, item.died, size_index[vector]))
         for item, vector in zip(first.storages, rows.storages, strict=True)
     ]
-    return Family(
+    return SymbolicTotals(
         basis=grid.basis,
         axes={
-            name: Axis.of(name, [graph.sizes[name] for graph in graphs], least) for name in grid.basis.names
+            name: SizeAxis.of(name, [graph.sizes[name] for graph in graphs], least)
+            for name in grid.basis.names
         },
         ops=len(first.ops),
         counted=totals_by_graph[0].counted_calls,

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modeldyno.core.static.graph import Role
-from modeldyno.core.static.liveness import EVERYTHING, WORKING, peak, timeline
+from modeldyno.core.static.liveness import EVERYTHING, WORKING, find_static_peak, live_bytes_by_operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from modeldyno.core.static.flops import Counted
+    from modeldyno.core.static.flops import CountedOp
     from modeldyno.core.static.graph import Graph, Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class AdditiveCost:
     """Additive costs of operators: of a module with its children, or of the whole."""
 
     macs: int = 0
@@ -54,7 +54,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals(Cost):
+class Totals(AdditiveCost):
     """The cost and memory of one call of the whole model."""
 
     input_bytes: int = 0
@@ -69,7 +69,7 @@ class Totals(Cost):
     """Peak bytes of everything together."""
 
 
-def totals(graph: Graph, counted: Sequence[Counted]) -> Totals:
+def sum_totals(graph: Graph, counted: Sequence[CountedOp]) -> Totals:
     """Sum the costs of the operators, given in their order, and the memory."""
     storages = graph.storages
     return Totals(
@@ -84,43 +84,46 @@ def totals(graph: Graph, counted: Sequence[Counted]) -> Totals:
         output_bytes=_sum_bytes(storages, lambda item: item.output),
         gradient_bytes=_sum_bytes(storages, lambda item: item.role is Role.GRADIENT),
         optimizer_bytes=_sum_bytes(storages, lambda item: item.role is Role.STATE),
-        moved=moved(graph, counted),
-        activation_peak=highest(graph, WORKING),
-        memory_peak=highest(graph, EVERYTHING),
+        moved=least_moved_bytes(graph, counted),
+        activation_peak=peak_live_bytes(graph, WORKING),
+        memory_peak=peak_live_bytes(graph, EVERYTHING),
     )
 
 
-def highest(graph: Graph, roles: frozenset[Role]) -> int:
+def peak_live_bytes(graph: Graph, roles: frozenset[Role]) -> int:
     """Return the peak of the live bytes of those roles."""
     if not graph.ops:
-        return peak(graph, roles=roles).bytes
-    return max(timeline(graph, roles=roles))
+        return find_static_peak(graph, roles=roles).bytes
+    return max(live_bytes_by_operator(graph, roles=roles))
 
 
-def moved(graph: Graph, counted: Sequence[Counted]) -> int:
+def least_moved_bytes(graph: Graph, counted: Sequence[CountedOp]) -> int:
     """Return a lower bound on the bytes that one call must move, however its operators are fused.
 
     Of a storage that is there before the call, the most that any one operator reads: for an embedding only
     the rows looked up, for an unused weight nothing. Parts read by different operators are not summed, as
     they may overlap. What is returned is written once.
     """
-    least_reads = (touched(graph.storages[i].bytes, parts) for i, parts in reads(graph, counted).items())
+    least_reads = (
+        least_read_bytes(graph.storages[i].bytes, parts)
+        for i, parts in reads_by_storage(graph, counted).items()
+    )
     return sum(least_reads) + _sum_bytes(graph.storages, lambda item: item.output and item.born >= 0)
 
 
-def touched(size: int, parts: Iterable[Part]) -> int:
+def least_read_bytes(size: int, parts: Iterable[ReadPart]) -> int:
     """Return a lower bound on the bytes of a storage that are read: the most that one operator reads."""
     return min(size, max(max(0, min(held, read)) for held, read in parts))
 
 
-Part = tuple[int, int]
+ReadPart = tuple[int, int]
 """Bytes of an operator's operands in one storage, and what remains for them of its bytes read if all its
 other operands are read whole; it may be negative, as an operator need not read all of them."""
 
 
-def reads(graph: Graph, counted: Sequence[Counted]) -> dict[int, list[Part]]:
+def reads_by_storage(graph: Graph, counted: Sequence[CountedOp]) -> dict[int, list[ReadPart]]:
     """Return for each storage from before the call what each operator reads of it."""
-    parts_by_storage: defaultdict[int, list[Part]] = defaultdict(list)
+    parts_by_storage: defaultdict[int, list[ReadPart]] = defaultdict(list)
     for op, cost in zip(graph.ops, counted, strict=True):
         held: Counter[int] = Counter()
         for tensor in set(op.tensors()):
@@ -132,7 +135,7 @@ def reads(graph: Graph, counted: Sequence[Counted]) -> dict[int, list[Part]]:
     return dict(parts_by_storage)
 
 
-def by_scope(graph: Graph, counted: Sequence[Counted]) -> dict[str, Cost]:
+def cost_by_module(graph: Graph, counted: Sequence[CountedOp]) -> dict[str, AdditiveCost]:
     """Return the cost of each module and each of their parents, children included.
 
     An operator in a scope that the graph does not list as a module counts for the nearest listed parent.
@@ -144,11 +147,11 @@ def by_scope(graph: Graph, counted: Sequence[Counted]) -> dict[str, Cost]:
         _add_row(sums[_nearest_listed(op.scope, nearest)], _cost_row(cost))
     for scope in sorted(scopes, key=_depth, reverse=True):
         if scope:
-            _add_row(sums[parent(scope)], sums[scope])
+            _add_row(sums[parent_scope(scope)], sums[scope])
     return {scope: _cost_from_row(sums[scope]) for scope in scopes}
 
 
-def parent(scope: str) -> str:
+def parent_scope(scope: str) -> str:
     """Return the parent of a module: ``a.b`` for ``a.b.c``, ``""`` for ``a``."""
     return scope.rpartition(".")[0]
 
@@ -166,7 +169,7 @@ def _with_parents(modules: Iterable[str]) -> dict[str, None]:
 def _nearest_listed(scope: str, listed: dict[str, str]) -> str:
     nearest = listed.get(scope)
     if nearest is None:
-        nearest = listed[scope] = _nearest_listed(parent(scope), listed)
+        nearest = listed[scope] = _nearest_listed(parent_scope(scope), listed)
     return nearest
 
 
@@ -174,7 +177,7 @@ def _depth(scope: str) -> int:
     return scope.count(".") + 1 if scope else 0
 
 
-def _cost_row(cost: Counted) -> tuple[int, ...]:
+def _cost_row(cost: CountedOp) -> tuple[int, ...]:
     """Return the cost of an operator in the order of the fields of Cost."""
     return cost.macs, cost.elementwise, cost.skippable, cost.read, cost.written, 1, int(cost.known)
 
@@ -184,9 +187,9 @@ def _add_row(row: list[int], other: Sequence[int]) -> None:
         row[at] += value
 
 
-def _cost_from_row(row: Sequence[int]) -> Cost:
-    names = Cost.__dataclass_fields__
-    return Cost(**dict(zip(names, row, strict=True)))
+def _cost_from_row(row: Sequence[int]) -> AdditiveCost:
+    names = AdditiveCost.__dataclass_fields__
+    return AdditiveCost(**dict(zip(names, row, strict=True)))
 
 
 def _sum_bytes(storages: Iterable[Storage], wanted: Callable[[Storage], bool]) -> int:

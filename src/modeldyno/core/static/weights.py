@@ -32,7 +32,7 @@ class Weight:
     """The module that it belongs to; None for its name without the last part."""
 
 
-def tally(weights: Iterable[Weight]) -> Iterator[Measurement]:
+def weight_measurements(weights: Iterable[Weight]) -> Iterator[Measurement]:
     """Yield counts of parameters, buffers and bytes (total, and by dtype as scope), shared storage once."""
     distinct = _distinct(weights)
     by_dtype: Counter[str] = Counter()
@@ -48,7 +48,7 @@ def tally(weights: Iterable[Weight]) -> Iterator[Measurement]:
         yield Measurement(metric="weight_bytes", scope=dtype, value=size)
 
 
-def by_module(weights: Iterable[Weight]) -> Iterator[Measurement]:
+def module_weight_measurements(weights: Iterable[Weight]) -> Iterator[Measurement]:
     """Yield parameters and bytes of each module with its children, the path as scope.
 
     A storage shared by several modules counts for the first of them, so that the parts add up.

@@ -31,7 +31,7 @@ FLOOR = 1e-3
 _STRICTNESS = 2.0
 
 
-def ends(values: Samples, weights: Samples, least: float) -> list[int]:
+def find_level_ends(values: Samples, weights: Samples, least: float) -> list[int]:
     """Return the end of each level: the index after its last number.
 
     Args:
@@ -53,7 +53,7 @@ def _unsupported_steps(
     A number supports a level only if it lies nearer to it than to the neighbouring level.
     """
     np = load_numpy()
-    levels = list(zip(pairwise((0, *level_ends)), heights(values, weights, level_ends), strict=True))
+    levels = list(zip(pairwise((0, *level_ends)), level_medians(values, weights, level_ends), strict=True))
     unsupported = []
     for index, (((a, b), before), ((_, c), after)) in enumerate(pairwise(levels)):
         step = abs(after - before)
@@ -64,12 +64,12 @@ def _unsupported_steps(
     return unsupported
 
 
-def heights(values: Samples, weights: Samples, level_ends: Sequence[int]) -> list[float]:
+def level_medians(values: Samples, weights: Samples, level_ends: Sequence[int]) -> list[float]:
     """Return the weighted median of each level."""
-    return [median(values[a:b], weights[a:b]) for a, b in pairwise((0, *level_ends))]
+    return [weighted_median(values[a:b], weights[a:b]) for a, b in pairwise((0, *level_ends))]
 
 
-def median(values: Samples, weights: Samples) -> float:
+def weighted_median(values: Samples, weights: Samples) -> float:
     """Return the weighted median; the middle of two that are equally good."""
     np = load_numpy()
     order = np.argsort(values, kind="stable")

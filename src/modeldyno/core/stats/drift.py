@@ -6,7 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from modeldyno.core.stats.statistics import NORMAL, Samples, autocorrelation_time, load_numpy, thinned
+from modeldyno.core.stats.statistics import (
+    NORMAL,
+    Samples,
+    autocorrelation_time,
+    load_numpy,
+    reduce_to_block_means,
+)
 
 _SIGNIFICANT = 0.0005
 _RELEVANT = 0.01
@@ -65,7 +71,7 @@ def _winsorised_blocks(samples: Samples) -> tuple[Samples, int, float]:
     n = samples.size
     ends = [n // 20, n // 2, n - 1 - n // 20]
     low, median, high = map(float, np.partition(samples, ends)[ends])
-    return *thinned(np.clip(samples, low, high), _DRIFT_BLOCKS), median
+    return *reduce_to_block_means(np.clip(samples, low, high), _DRIFT_BLOCKS), median
 
 
 def _centred_ranks(values: Samples) -> Samples:

@@ -28,7 +28,7 @@ _FEWEST_RUNS = 3
 _EXCHANGES = 1999
 
 
-def undisturbed(
+def fastest_runs_difference(
     before: Sequence[float], after: Sequence[float], level: float, margin: float = 0.0
 ) -> tuple[float, float]:
     """Return the difference between the fastest runs of both sides, and the half-width of its interval.
@@ -57,7 +57,7 @@ def undisturbed(
     return difference, max(aligned, null_quantile(second), null_quantile(second - margin) if margin else 0.0)
 
 
-def least(side: Sequence[float]) -> float:
+def fastest_runs_mean(side: Sequence[float]) -> float:
     """Return the mean of the fastest runs of a side, those taken to be undisturbed."""
     return float(_mean_of_least(load_numpy().array(side)))
 

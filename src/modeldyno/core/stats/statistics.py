@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 Samples: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.float64]]"
-Interval: TypeAlias = tuple[float, float]
+IntervalEnds: TypeAlias = tuple[float, float]
 Statistic: TypeAlias = float | str  # "mean", or p for the p-quantile
 
 NORMAL = NormalDist()
@@ -40,19 +40,19 @@ def load_numpy() -> ModuleType:
     return numpy
 
 
-def blank(size: int) -> Samples:
+def empty_samples(size: int) -> Samples:
     """Return an uninitialised array for so many samples."""
     array: Samples = load_numpy().empty(size)
     return array
 
 
-def unpack(block: bytes) -> Samples:
+def unpack_samples(block: bytes) -> Samples:
     """Return the little-endian float64 numbers of a block, read-only, without copying."""
     numbers: Samples = load_numpy().frombuffer(block, dtype="<f8")
     return numbers
 
 
-def pool(runs: Sequence[Samples]) -> Samples:
+def pool_runs(runs: Sequence[Samples]) -> Samples:
     """Join the samples of several processes into one array."""
     joined: Samples = runs[0] if len(runs) == 1 else load_numpy().concatenate(runs)
     return joined
@@ -134,7 +134,7 @@ def _block_means(series: Samples, length: int) -> Samples:
     return means
 
 
-def thinned(series: Samples, most: int) -> tuple[Samples, int]:
+def reduce_to_block_means(series: Samples, most: int) -> tuple[Samples, int]:
     """Return at most `most` block means, and the block length; length 1 leaves the series as it is."""
     length = -(-series.size // most)
     return (series if length == 1 else _block_means(series, length)), length
@@ -146,7 +146,7 @@ def autocorrelation_time(series: Samples, used: int = 1) -> float:
     The greater of two estimates, as either errs on the low side: from the series, and from means of
     blocks half as long as the first estimate, which reveal slow correlation behind short noise.
     """
-    blocks, length = thinned(series, _LONGEST)
+    blocks, length = reduce_to_block_means(series, _LONGEST)
     spread = float(blocks.var())
     time = max(1.0, _spectral_time(blocks, used))
     coarse = max(2, round(time / 2))
@@ -196,7 +196,7 @@ def _autoregression(deviations: Samples) -> tuple[list[float], float, float]:
 # --- intervals within a process ---------------------------------------------------------------------
 
 
-def mean_interval(samples: Samples, size: float | None = None) -> Interval:
+def mean_interval(samples: Samples, size: float | None = None) -> IntervalEnds:
     """Return the 95 % interval of the mean, by Student's t on the effective sample size.
 
     Args:
@@ -208,7 +208,7 @@ def mean_interval(samples: Samples, size: float | None = None) -> Interval:
     size = effective_size(samples) if size is None else size
     mean = float(samples.mean())
     half = (
-        student_t.point(_TAIL, _degrees_of_freedom(size, samples.size))
+        student_t.upper_tail_quantile(_TAIL, _degrees_of_freedom(size, samples.size))
         * float(samples.std(ddof=1))
         / math.sqrt(size)
     )
@@ -217,7 +217,7 @@ def mean_interval(samples: Samples, size: float | None = None) -> Interval:
     return max(least, mean - half), mean + half
 
 
-def quantile_interval(samples: Samples, p: float, size: float | None = None) -> Interval:
+def quantile_interval(samples: Samples, p: float, size: float | None = None) -> IntervalEnds:
     """Return the 95 % interval of the p-quantile from binomial order statistics.
 
     Correlated samples count as fewer trials, and fewer still because their effective size is itself
@@ -235,7 +235,9 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
     n = samples.size
     size = effective_size(samples, p) if size is None else size
     shrinkage = (
-        1.0 if size == n else _Z / student_t.point(_TAIL, _degrees_of_freedom(2 * min(p, 1 - p) * size, n))
+        1.0
+        if size == n
+        else _Z / student_t.upper_tail_quantile(_TAIL, _degrees_of_freedom(2 * min(p, 1 - p) * size, n))
     )
     trials = max(1, int(size * shrinkage**2))
     lower, upper = _binomial_ranks(trials, p)
@@ -257,7 +259,7 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
     return -_moved_up(-float(samples.min()), reach), bounds[1]
 
 
-def share_interval(count: int, of: int) -> Interval:
+def share_interval(count: int, of: int) -> IntervalEnds:
     """Return the 95 % Wilson interval of a proportion, `count` of `of`."""
     share = count / of
     middle = share + _Z * _Z / (2 * of)
@@ -303,7 +305,7 @@ def _degrees_of_freedom(size: float, n: int) -> float:
     return size - 1 if size == n else size / 2 - 1
 
 
-def _open_tail(bounds: Interval, p: float) -> Interval:
+def _open_tail(bounds: IntervalEnds, p: float) -> IntervalEnds:
     """Return the interval unbounded on the side of the tail."""
     return (bounds[0], math.inf) if p >= _MEDIAN else (-math.inf, bounds[1])
 
@@ -335,7 +337,7 @@ _RESAMPLES = 10_000
 _GRID = 512
 
 
-def pooled_interval(runs: Sequence[Samples], statistic: Statistic) -> Interval:
+def pooled_interval(runs: Sequence[Samples], statistic: Statistic) -> IntervalEnds:
     """Return the 95 % interval of ``"mean"`` or of a p-quantile over fresh processes.
 
     Five or more: a bootstrap over processes. Two to four: from the lowest to the highest end of the
@@ -353,14 +355,14 @@ def pooled_interval(runs: Sequence[Samples], statistic: Statistic) -> Interval:
     return bounds if size >= certified_floor(statistic) else _open_tail(bounds, statistic)
 
 
-def _own_interval(run: Samples, statistic: Statistic, *, alone: bool) -> Interval:
+def _own_interval(run: Samples, statistic: Statistic, *, alone: bool) -> IntervalEnds:
     """Return the interval within a process; a single sample of one of several processes is exact."""
     if run.size == 1 and not alone:
         return float(run[0]), float(run[0])
     return mean_interval(run) if isinstance(statistic, str) else quantile_interval(run, statistic)
 
 
-def _bootstrap(runs: Sequence[Samples], statistic: Statistic) -> Interval:
+def _bootstrap(runs: Sequence[Samples], statistic: Statistic) -> IntervalEnds:
     """Return the expanded percentile interval of processes drawn with replacement.
 
     Expanded (Hesterberg 2015, "What teachers should know about the bootstrap"): with k processes
@@ -374,7 +376,7 @@ def _bootstrap(runs: Sequence[Samples], statistic: Statistic) -> Interval:
         replicates = (weights @ sums) / (weights @ np.array([run.size for run in runs]))
     else:
         replicates = _resampled_quantiles(runs, weights, statistic)
-    tail = NORMAL.cdf(-math.sqrt(k / (k - 1)) * student_t.point(_TAIL, k - 1))
+    tail = NORMAL.cdf(-math.sqrt(k / (k - 1)) * student_t.upper_tail_quantile(_TAIL, k - 1))
     cut = int(tail * _RESAMPLES)
     ordered = np.sort(replicates)
     return float(ordered[cut]), float(ordered[-1 - cut])
@@ -402,7 +404,7 @@ def _resampled_quantiles(runs: Sequence[Samples], weights: Samples, p: float) ->
 # --- outliers and drift -----------------------------------------------------------------------------
 
 
-def outliers(samples: Samples) -> int:
+def count_outliers(samples: Samples) -> int:
     """Count the samples farther than ten robust standard deviations from the median.
 
     The modified Z-score on the median absolute deviation, with hyperfine's threshold of 14.826 such

@@ -18,7 +18,7 @@ _MANY = 1e7
 _NORMAL = NormalDist()
 
 
-def beyond(t: float, degrees: float) -> float:
+def upper_tail_probability(t: float, degrees: float) -> float:
     """Return P(T > t) for t >= 0, `degrees` > 0."""
     if degrees >= _MANY:
         return 0.5 * math.erfc(t / math.sqrt(2))
@@ -27,7 +27,7 @@ def beyond(t: float, degrees: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def point(tail: float, degrees: float) -> float:
+def upper_tail_quantile(tail: float, degrees: float) -> float:
     """Return the t exceeded with probability `tail`, 0 < tail <= 0.5; infinite without degrees of freedom."""
     if degrees <= 0:
         return math.inf
@@ -39,7 +39,7 @@ def point(tail: float, degrees: float) -> float:
     # Newton's method on log(tail) as a function of log(t): it is concave, so that the steps converge.
     t = _approximate_quantile(z, degrees)
     for _ in range(_STEPS):
-        exceeded = beyond(t, degrees)
+        exceeded = upper_tail_probability(t, degrees)
         step = math.log(exceeded / tail) * exceeded / (t * _density(t, degrees))
         t *= math.exp(max(-1.0, min(1.0, step)))
         if abs(step) < _PRECISION:

@@ -231,7 +231,7 @@ def _justified_places(value: float, half: float) -> int:
     return min(_decimal_places(value, _MOST), max(_decimal_places(value, _FEWEST), _decimal_places(half, 1)))
 
 
-def unbroken(text: str) -> str:
+def join_units_unbroken(text: str) -> str:
     """Join numbers and their units by no-break spaces, for text that will be wrapped."""
     return _NUMBER_AND_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
@@ -249,7 +249,7 @@ def format_axis(values: Sequence[float], unit: str) -> tuple[str, ...]:
     return tuple(_format_places(value / scale, places) + suffix for value in values)
 
 
-def sizes(unit: str) -> tuple[tuple[float, float, str], ...]:
+def display_units(unit: str) -> tuple[tuple[float, float, str], ...]:
     """Return the least number shown in a unit, the unit's size and its name, the smallest first."""
     return _SHOWN[unit]
 

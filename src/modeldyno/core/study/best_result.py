@@ -31,7 +31,7 @@ def winner(study: Study, find_result: Callable[[str], Result | None]) -> Result:
     best = ranking(study).best
     if best is None:
         raise RequestError(f"The study {name} has no winner: no measurement shows that its bounds hold.")
-    stored = [find_result(trial.result) for trial in study.candidates[key(best.point)].telling]
+    stored = [find_result(trial.result) for trial in study.candidates[key(best.point)].quoted_trials]
     results = [result for result in stored if result is not None]
     if not results:
         raise RequestError(

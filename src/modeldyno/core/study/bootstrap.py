@@ -7,9 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.stats.statistics import load_numpy
-from modeldyno.core.study.pooled_estimate import Estimate, Spread, chance, claims, joined, learnt, miss
+from modeldyno.core.study.pooled_estimate import (
+    Estimate,
+    Spread,
+    certified_answers,
+    pool_answers,
+    probability_of_bounds,
+    run_to_run_spread,
+    total_miss,
+)
 from modeldyno.core.study.search_space import Point
-from modeldyno.core.study.study import Candidate, Stage
+from modeldyno.core.study.study import Candidate, TrialPurpose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +39,7 @@ better than one failure, but not infinitely better.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
+class ScoredCandidate:
     """A candidate with everything that it is judged by."""
 
     candidate: Candidate
@@ -46,7 +54,7 @@ class Contender:
     @property
     def verified(self) -> int:
         """Number of trials that verified it."""
-        return sum(trial.stage is Stage.VERIFY for trial in self.candidate.telling)
+        return sum(trial.stage is TrialPurpose.VERIFY for trial in self.candidate.quoted_trials)
 
     @property
     def ranked(self) -> bool:
@@ -59,20 +67,20 @@ class Contender:
         return self.ranked and self.chance > FEASIBLE
 
 
-def contenders(study: Study) -> list[Contender]:
+def scored_candidates(study: Study) -> list[ScoredCandidate]:
     """Return a contender for every measured point, in the order of the first trials."""
     goal, default = study.goal, study.configuration(study.default)
     loads = study.loads
-    spreads = {query: learnt(study, query) for query in goal.queries}
+    spreads = {query: run_to_run_spread(study, query) for query in goal.queries}
     bounds = [spreads[bound.query] for bound in goal.constraints]
     return [
-        Contender(
+        ScoredCandidate(
             candidate=candidate,
             configuration=(configuration := study.configuration(candidate.point)),
             load={name: candidate.point[name] for name in loads if name in candidate.point},
             objectives=tuple(_joint_estimate(candidate, o.query, spreads[o.query]) for o in goal.objectives),
-            chance=chance(candidate, goal, bounds),
-            miss=miss(candidate, goal),
+            chance=probability_of_bounds(candidate, goal, bounds),
+            miss=total_miss(candidate, goal),
             default=configuration == default,
         )
         for candidate in study.candidates.values()
@@ -80,7 +88,7 @@ def contenders(study: Study) -> list[Contender]:
 
 
 def _joint_estimate(candidate: Candidate, query: Query, between: Spread) -> Estimate | None:
-    return joined(claims(candidate.telling, query), between)
+    return pool_answers(certified_answers(candidate.quoted_trials, query), between)
 
 
 def scores(found: Sequence[Sequence[Estimate | None]], goal: Goal) -> list[float]:
@@ -105,7 +113,7 @@ def _logarithms(estimates: Sequence[Estimate], objective: Objective) -> list[flo
     return [math.log(value if value > 0 else floor) for value in values]
 
 
-def drawn(
+def draw_logarithms(
     estimates: Sequence[Estimate], objective: Objective, between: Spread, resamples: int, source: Any
 ) -> Any:
     """Draw the logarithms of values: an array of resamples x values.
@@ -131,7 +139,7 @@ class Resamples:
     """Whether the bounds hold."""
 
     @classmethod
-    def of(cls, study: Study, contenders: Sequence[Contender], resamples: int) -> Resamples:
+    def of(cls, study: Study, contenders: Sequence[ScoredCandidate], resamples: int) -> Resamples:
         """Draw; the same study gives the same draws."""
         np, goal = load_numpy(), study.goal
         source = np.random.default_rng(study.seed)
@@ -139,7 +147,9 @@ class Resamples:
         scores = np.zeros((resamples, len(contenders)))
         for index, objective in enumerate(goal.objectives):
             estimates = [e for c in contenders if (e := c.objectives[index]) is not None]
-            logs = drawn(estimates, objective, learnt(study, objective.query), resamples, source)
+            logs = draw_logarithms(
+                estimates, objective, run_to_run_spread(study, objective.query), resamples, source
+            )
             scores += objective.weight / whole * objective.sign * logs
         chances = np.array([contender.chance for contender in contenders])
         return cls(scores=scores, holds=source.random(scores.shape) < chances)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.search_space import key
-from modeldyno.core.study.study import Ask, Stage, State
+from modeldyno.core.study.study import TrialPurpose, TrialRequest, TrialState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,16 +29,16 @@ MOST = 4
 """Most loads measured of the default if each configuration is judged at its best load."""
 
 
-def next_ask(study: Study) -> Ask | None:
+def next_baseline_trial(study: Study) -> TrialRequest | None:
     """Return the next trial of the default; None if enough is known."""
     points = _points(study)
-    by_point = {key(trial.point): trial for trial in study.trials if trial.stage is not Stage.VERIFY}
+    by_point = {key(trial.point): trial for trial in study.trials if trial.stage is not TrialPurpose.VERIFY}
     tried = {index: by_point[key(point)] for index, point in enumerate(points) if key(point) in by_point}
     if study.goal.rank is Rank.EACH:
         index = next((index for index in range(len(points)) if index not in tried), None)
     else:
         index = _next_index(len(points), tried, study.goal)
-    return None if index is None else Ask(point=points[index], stage=Stage.DEFAULT)
+    return None if index is None else TrialRequest(point=points[index], stage=TrialPurpose.DEFAULT)
 
 
 def _points(study: Study) -> list[Point]:
@@ -93,15 +93,15 @@ def _next_index(count: int, tried: Mapping[int, Trial], goal: Goal) -> int | Non
 def _trial_score(trial: Trial, goal: Goal) -> float | None:
     """Return the weighted mean of logarithms; None if the trial failed, broke a bound or lacks values."""
     broken = any(judgement.verdict is Verdict.BROKEN for judgement in trial.judgements)
-    values = {o.query: value(trial, o.query) for o in goal.objectives}
+    values = {o.query: value_or_raw(trial, o.query) for o in goal.objectives}
     known = {query: value for query, value in values.items() if value is not None}
-    if trial.state is not State.DONE or broken or len(known) < len(values):
+    if trial.state is not TrialState.DONE or broken or len(known) < len(values):
         return None
     score = goal.gain(known, dict.fromkeys(known, 1.0))
     return None if math.isnan(score) or score == -math.inf else score
 
 
-def value(trial: Trial, query: Query) -> float | None:
+def value_or_raw(trial: Trial, query: Query) -> float | None:
     """Return the measured value; of a percentile that is not certified, the raw quantile as a hint."""
     answers = (trial.ask(query), trial.ask(replace(query, part="raw")) if query.statistic else None)
     return next((answer.value for answer in answers if answer is not None and answer.value is not None), None)

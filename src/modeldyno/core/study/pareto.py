@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.stats.statistics import load_numpy
-from modeldyno.core.study.bootstrap import Contender, contenders, drawn
-from modeldyno.core.study.pooled_estimate import Estimate, learnt
+from modeldyno.core.study.bootstrap import ScoredCandidate, draw_logarithms, scored_candidates
+from modeldyno.core.study.pooled_estimate import Estimate, run_to_run_spread
 from modeldyno.core.study.search_space import key
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RESAMPLES = 200
 
 
-def front(study: Study) -> tuple[Candidate, ...]:
+def pareto_front(study: Study) -> tuple[Candidate, ...]:
     """Return the front by the estimates, from the best in the first objective to the worst.
 
     It is computed among candidates that hold their bounds, or among all with values if none does. Every load
@@ -38,7 +38,7 @@ def front(study: Study) -> tuple[Candidate, ...]:
     )
 
 
-def membership(study: Study, resamples: int = RESAMPLES) -> Mapping[Key, float]:
+def front_membership(study: Study, resamples: int = RESAMPLES) -> Mapping[Key, float]:
     """Return the share of resamples in which a candidate is on the front, for those that ever are.
 
     A candidate on the front with a small share, or off it with a large one, is tied with its neighbours.
@@ -50,7 +50,8 @@ def membership(study: Study, resamples: int = RESAMPLES) -> Mapping[Key, float]:
     source = np.random.default_rng(study.seed)
     columns = zip(*(_estimates(contender) for contender in hopeful), strict=True)
     logs = [
-        objective.sign * drawn(column, objective, learnt(study, objective.query), resamples, source)
+        objective.sign
+        * draw_logarithms(column, objective, run_to_run_spread(study, objective.query), resamples, source)
         for objective, column in zip(study.goal.objectives, columns, strict=True)
     ]
     chances = np.array([contender.chance for contender in hopeful])
@@ -62,16 +63,16 @@ def membership(study: Study, resamples: int = RESAMPLES) -> Mapping[Key, float]:
     return {key(contender.candidate.point): float(share) for contender, share in shares if share}
 
 
-def _comparable(study: Study) -> list[Contender]:
-    ranked = [contender for contender in contenders(study) if contender.ranked]
+def _comparable(study: Study) -> list[ScoredCandidate]:
+    ranked = [contender for contender in scored_candidates(study) if contender.ranked]
     return [contender for contender in ranked if contender.feasible] or ranked
 
 
-def _estimates(contender: Contender) -> list[Estimate]:
+def _estimates(contender: ScoredCandidate) -> list[Estimate]:
     return [estimate for estimate in contender.objectives if estimate is not None]
 
 
-def _without_dominated(compared: Sequence[Contender], study: Study) -> list[Contender]:
+def _without_dominated(compared: Sequence[ScoredCandidate], study: Study) -> list[ScoredCandidate]:
     """Drop contenders clearly dominated by a surely feasible one, to save time."""
     np = load_numpy()
     signs = [objective.sign for objective in study.goal.objectives]

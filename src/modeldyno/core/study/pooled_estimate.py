@@ -18,7 +18,7 @@ from modeldyno.core.metrics.measurement import SATURATED
 from modeldyno.core.metrics.metric import fraction_of
 from modeldyno.core.stats import student_t
 from modeldyno.core.stats.statistics import NORMAL, certified_floor
-from modeldyno.core.study.study import Stage, State
+from modeldyno.core.study.study import TrialPurpose, TrialState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -60,12 +60,12 @@ class Spread:
     """Degrees of freedom of that estimate, those of the prior included."""
 
 
-def spread(study: Study, query: Query) -> float:
+def relative_spread(study: Study, query: Query) -> float:
     """Return the relative run-to-run standard deviation, pooled over everything that was repeated."""
-    return learnt(study, query).relative
+    return run_to_run_spread(study, query).relative
 
 
-def learnt(study: Study, query: Query) -> Spread:
+def run_to_run_spread(study: Study, query: Query) -> Spread:
     """Estimate it: the variation of repeats less what their own errors explain.
 
     It is combined with a prior worth a few degrees of freedom, as with a conjugate prior of a variance: (n0
@@ -94,13 +94,13 @@ def _repeats(study: Study) -> Iterator[Sequence[Trial]]:
     served = study.job.load is not None
     for candidate in study.candidates.values():
         if len(candidate.trials) > 1:
-            done = [trial for trial in candidate.trials if trial.state is State.DONE]
+            done = [trial for trial in candidate.trials if trial.state is TrialState.DONE]
             searched = [trial for trial in done if not _is_verification(trial)]
             yield [*searched[-1 if served else 0 :], *filter(_is_verification, done)]
 
 
 def _is_verification(trial: Trial) -> bool:
-    return trial.stage is Stage.VERIFY
+    return trial.stage is TrialPurpose.VERIFY
 
 
 def _answer_or_raw(trial: Trial, query: Query) -> Answer | None:
@@ -131,7 +131,7 @@ def _value_and_error(answer: Answer | None) -> tuple[float, float, bool] | None:
     return value, sum(half_widths) / len(half_widths) / _Z if half_widths else 0.0, answer.exact
 
 
-def blur(study: Study, query: Query) -> float:
+def median_trial_error(study: Study, query: Query) -> float:
     """Return the median relative error of single trials of a query.
 
     0 for a percentile, for which a search trial gives only a hint, and if no trial has an error.
@@ -148,10 +148,10 @@ def blur(study: Study, query: Query) -> float:
 
 def estimate(study: Study, candidate: Candidate, query: Query) -> Estimate | None:
     """Return the pooled estimate of a candidate; None if no trial has a value."""
-    return joined(claims(candidate.telling, query), learnt(study, query))
+    return pool_answers(certified_answers(candidate.quoted_trials, query), run_to_run_spread(study, query))
 
 
-def claims(trials: Sequence[Trial], query: Query) -> list[Answer | None]:
+def certified_answers(trials: Sequence[Trial], query: Query) -> list[Answer | None]:
     """Return the answers of trials that count as claims.
 
     A percentile is certified above its floor of effective samples, which may be pooled over fresh processes:
@@ -161,7 +161,7 @@ def claims(trials: Sequence[Trial], query: Query) -> list[Answer | None]:
     return [_answer_or_raw(trial, query) if certified else trial.ask(query) for trial in trials]
 
 
-def missing(trials: Sequence[Trial], bound: Constraint) -> float:
+def missing_samples(trials: Sequence[Trial], bound: Constraint) -> float:
     """Return the effective samples that a percentile lacks for certification, per sample that they have.
 
     0 if it lacks none, or if more samples would not certify it.
@@ -182,7 +182,7 @@ def _certification_share(trials: Sequence[Trial], query: Query) -> float | None:
     return sum(filter(None, sizes)) / certified_floor(fraction)
 
 
-def joined(answers: Iterable[Answer | None], between: Spread) -> Estimate | None:
+def pool_answers(answers: Iterable[Answer | None], between: Spread) -> Estimate | None:
     """Pool the answers of several runs, each weighted by 1 / (own error^2 + run-to-run error^2)."""
     parts = [part for answer in answers if (part := _value_and_error(answer)) is not None]
     if not parts:
@@ -197,7 +197,7 @@ def joined(answers: Iterable[Answer | None], between: Spread) -> Estimate | None
     centre = sum(w * math.log(value) for w, value in zip(weights, values, strict=True)) / whole
     error = 1 / math.sqrt(whole)
     runs = between.relative * math.sqrt(sum(w**2 for w in weights)) / whole
-    half = student_t.point(0.025, _degrees(error, runs, between)) * error
+    half = student_t.upper_tail_quantile(0.025, _degrees(error, runs, between)) * error
     return Estimate(
         value=math.exp(centre),
         low=math.exp(centre - half),
@@ -224,9 +224,9 @@ def _degrees(error: float, runs: float, between: Spread) -> float:
     return between.degrees * (error / runs) ** 4
 
 
-def hint(candidate: Candidate, query: Query) -> float | None:
+def search_hint(candidate: Candidate, query: Query) -> float | None:
     """Return a value to guide the search: the pooled one, or else that of an uncertified percentile."""
-    telling = candidate.telling
+    telling = candidate.quoted_trials
     for raw in (False, True):
         variant = replace(query, part="raw") if raw else query
         values = [part[0] for trial in telling if (part := _value_and_error(trial.ask(variant))) is not None]
@@ -242,13 +242,13 @@ def hint(candidate: Candidate, query: Query) -> float | None:
 
 def feasibility(study: Study, candidate: Candidate) -> float:
     """Return the probability that a candidate works and holds all constraints."""
-    spreads = [learnt(study, bound.query) for bound in study.goal.constraints]
-    return chance(candidate, study.goal, spreads)
+    spreads = [run_to_run_spread(study, bound.query) for bound in study.goal.constraints]
+    return probability_of_bounds(candidate, study.goal, spreads)
 
 
-def chance(candidate: Candidate, goal: Goal, spreads: Sequence[Spread]) -> float:
+def probability_of_bounds(candidate: Candidate, goal: Goal, spreads: Sequence[Spread]) -> float:
     """Return the same, with the spreads of the constraints given."""
-    telling = candidate.telling
+    telling = candidate.quoted_trials
     if not telling:
         return 0.0
     # A point that failed when it was tried again may fail in use.
@@ -264,20 +264,20 @@ def chance(candidate: Candidate, goal: Goal, spreads: Sequence[Spread]) -> float
 
 def _bound_probability(candidate: Candidate, bound: Constraint, between: Spread) -> float:
     """Return the probability that a bound holds: of the estimate, less the runs that broke it anyhow."""
-    judgements = [judgement(trial, bound) for trial in candidate.telling]
-    claimed = claims(candidate.telling, bound.query)
+    judgements = [judge_trial(trial, bound) for trial in candidate.quoted_trials]
+    claimed = certified_answers(candidate.quoted_trials, bound.query)
     certified = [a for a in claimed if a is not None and a.value is not None] or [
         j.answer for j in judgements if j.answer.value is not None
     ]
     broken_without_value = sum(j.answer.value is None and j.verdict is Verdict.BROKEN for j in judgements)
     void = broken_without_value if len(certified) < len(judgements) else 0
-    pooled = joined(certified, between)
+    pooled = pool_answers(certified, between)
     if pooled is not None:
         return _probability_within(pooled, bound, between) * len(certified) / (len(certified) + void)
     if void:
         return 0.0
-    raw = (trial.ask(replace(bound.query, part="raw")) for trial in candidate.telling)
-    raw_pooled = joined(raw, between)
+    raw = (trial.ask(replace(bound.query, part="raw")) for trial in candidate.quoted_trials)
+    raw_pooled = pool_answers(raw, between)
     if raw_pooled is None:
         return UNCERTIFIED
     # An uncertified percentile may hold a bound all the same, if all of enough samples do.
@@ -302,11 +302,11 @@ def _probability_of_margin(errors: float, estimate: Estimate, between: Spread) -
     """Return the probability of a margin of this many estimated standard errors, positive or negative."""
     if not estimate.between:
         return NORMAL.cdf(errors)
-    tail = student_t.beyond(abs(errors), _degrees(estimate.error, estimate.between, between))
+    tail = student_t.upper_tail_probability(abs(errors), _degrees(estimate.error, estimate.between, between))
     return 1 - tail if errors >= 0 else tail
 
 
-def judgement(trial: Trial, bound: Constraint) -> Judgement:
+def judge_trial(trial: Trial, bound: Constraint) -> Judgement:
     """Judge a trial by what is known of it, under any goal."""
     answer = trial.ask(bound.query)
     if answer is not None:
@@ -315,20 +315,20 @@ def judgement(trial: Trial, bound: Constraint) -> Judgement:
     return next(stored, bound.on(Answer(query=bound.query, value=None, why="it was not measured")))
 
 
-def miss(candidate: Candidate, goal: Goal) -> float:
+def total_miss(candidate: Candidate, goal: Goal) -> float:
     """Return the sum of the shares by which the bounds are missed; infinite if nothing was measured.
 
     A bound of 0 counts as missed by 100 %.
     """
     if candidate.failed:
         return math.inf
-    return sum(missed(candidate, bound) for bound in goal.constraints)
+    return sum(bound_miss(candidate, bound) for bound in goal.constraints)
 
 
-def missed(candidate: Candidate, bound: Constraint) -> float:
+def bound_miss(candidate: Candidate, bound: Constraint) -> float:
     """Return the share by which a bound is missed; 0 if it holds or nothing is known."""
-    value = hint(candidate, bound.query)
-    ends = [judgement(trial, bound).answer.bounds() for trial in candidate.telling]
+    value = search_hint(candidate, bound.query)
+    ends = [judge_trial(trial, bound).answer.bounds() for trial in candidate.quoted_trials]
     known = [end for e in ends if math.isfinite(end := e.low if bound.at_most else e.high)]
     if value is None and known:  # void: the true value is at least this bad
         value = sum(known) / len(known)

@@ -12,11 +12,11 @@ from modeldyno.core.metrics.constraints import Answer, Judgement, Verdict
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.stats.statistics import load_numpy
-from modeldyno.core.study.bootstrap import Contender, Resamples, contenders, scores
+from modeldyno.core.study.bootstrap import Resamples, ScoredCandidate, scored_candidates, scores
 from modeldyno.core.study.goal import Rank
-from modeldyno.core.study.pooled_estimate import Estimate, estimate, judgement
+from modeldyno.core.study.pooled_estimate import Estimate, estimate, judge_trial
 from modeldyno.core.study.search_space import Key, Point, key
-from modeldyno.core.study.study import State, Study
+from modeldyno.core.study.study import Study, TrialState
 
 if TYPE_CHECKING:
     from modeldyno.core.metrics.constraints import Constraint
@@ -47,7 +47,7 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class RankedConfiguration:
     """A ranked row: a candidate, or the best load of a configuration."""
 
     rank: int
@@ -93,19 +93,19 @@ class Standing:
 class Ranking:
     """The rows of a study from the best to the worst, and conclusions about the first, as a document."""
 
-    rows: tuple[Standing, ...]
+    rows: tuple[RankedConfiguration, ...]
     """First those that hold their bounds by score, then the others by how far they miss, failures last."""
-    default: Standing | None = None
+    default: RankedConfiguration | None = None
     """The baseline row; None if it was not measured."""
-    best: Standing | None = None
+    best: RankedConfiguration | None = None
     """The first row; None if no candidate holds the bounds."""
     certainty: float = 0.0
     """Share of resamples in which its configuration is the best and it holds its bounds."""
-    rivals: tuple[Standing, ...] = ()
+    rivals: tuple[RankedConfiguration, ...] = ()
     """Rows that are tied with the best."""
-    cheaper: Standing | None = None
+    cheaper: RankedConfiguration | None = None
     """A rival that needs less and is not relevantly worse; None if the best is the cheapest."""
-    safe: Standing | None = None
+    safe: RankedConfiguration | None = None
     """The best point that surely holds its bounds; None if the first row does, or none do."""
     measurements: int = 0
     configurations: int = 0
@@ -121,9 +121,9 @@ class Ranking:
 
 def ranking(study: Study, resamples: int = RESAMPLES) -> Ranking:
     """Rank the measured points; the same study gives the same ranking."""
-    all_contenders = contenders(study)
+    all_contenders = scored_candidates(study)
     each_load = study.goal.rank is Rank.EACH
-    groups: dict[Key, list[Contender]] = {}
+    groups: dict[Key, list[ScoredCandidate]] = {}
     for contender in all_contenders:
         groups.setdefault(key(contender.load) if each_load else (), []).append(contender)
     rankings = tuple(_rank_group(study, groups[load], resamples) for load in sorted(groups))
@@ -140,7 +140,7 @@ def ranking(study: Study, resamples: int = RESAMPLES) -> Ranking:
         overall,
         measurements=len(study.measured),
         configurations=len({key(contender.configuration) for contender in all_contenders}),
-        failed=sum(trial.state is State.FAILED for trial in study.measured),
+        failed=sum(trial.state is TrialState.FAILED for trial in study.measured),
         skipped=len(study.skipped),
     )
 
@@ -153,7 +153,7 @@ class _ContenderField:
     """Contenders that are compared with one another, each identified by its index; an interim value."""
 
     study: Study
-    contenders: Sequence[Contender]
+    contenders: Sequence[ScoredCandidate]
     """Those with a value of every objective."""
     scores: Sequence[float]
     draws: Resamples
@@ -192,7 +192,7 @@ class _ContenderField:
         return not contender.feasible, 0.0 if contender.feasible else contender.miss, -self.scores[index]
 
 
-def _rank_group(study: Study, group: Sequence[Contender], resamples: int) -> Ranking:
+def _rank_group(study: Study, group: Sequence[ScoredCandidate], resamples: int) -> Ranking:
     """Rank the contenders of one load, or of all."""
     ranked = [contender for contender in group if contender.ranked]
     field = _ContenderField(
@@ -219,7 +219,7 @@ def _rank_group(study: Study, group: Sequence[Contender], resamples: int) -> Ran
         )
         row = _row_of(study, ranked[index], rank)
         rows.append(replace(row, share=share, promising=promising_points, gain=gain))
-    failed_contenders: dict[Key, Contender] = {}
+    failed_contenders: dict[Key, ScoredCandidate] = {}
     for contender in sorted(group, key=lambda contender: contender.miss):
         if key(contender.configuration) not in teams:
             failed_contenders.setdefault(key(contender.configuration), contender)
@@ -260,11 +260,11 @@ def _ratio(logarithm: float) -> float:
 _LARGEST_LOG = 500.0
 
 
-def _row_of(study: Study, contender: Contender, rank: int) -> Standing:
+def _row_of(study: Study, contender: ScoredCandidate, rank: int) -> RankedConfiguration:
     """Return the row of a contender, without its comparison with others."""
-    telling = contender.candidate.telling
+    telling = contender.candidate.quoted_trials
     failed = contender.candidate.trials[-1] if contender.candidate.failed else None
-    return Standing(
+    return RankedConfiguration(
         rank=rank,
         point=contender.candidate.point,
         objectives=contender.objectives,
@@ -283,11 +283,11 @@ def _row_of(study: Study, contender: Contender, rank: int) -> Standing:
     )
 
 
-def _judgement(study: Study, contender: Contender, bound: Constraint) -> Judgement:
+def _judgement(study: Study, contender: ScoredCandidate, bound: Constraint) -> Judgement:
     """Judge all its trials together; without a pooled value, take a trial that decides, or the last one."""
     pooled = estimate(study, contender.candidate, bound.query)
     if pooled is None:
-        judgements = [judgement(trial, bound) for trial in contender.candidate.telling]
+        judgements = [judge_trial(trial, bound) for trial in contender.candidate.quoted_trials]
         if not judgements:
             return bound.on(Answer(query=bound.query, value=None, why="it failed"))
         decisive = {judged.verdict: judged for judged in judgements}
@@ -322,7 +322,7 @@ def _with_conclusions(
     )
 
 
-def _safe_row(result: Ranking, field: _ContenderField) -> Standing | None:
+def _safe_row(result: Ranking, field: _ContenderField) -> RankedConfiguration | None:
     """Return the best point, at any load, whose intervals show that all bounds hold."""
     ranks = {key(field.study.configuration(row.point)): row.rank for row in result.rows}
     rows = {
@@ -334,7 +334,7 @@ def _safe_row(result: Ranking, field: _ContenderField) -> Standing | None:
     return rows[field.foremost(held)] if held else None
 
 
-def _row_cost(study: Study, row: Standing) -> tuple[float, float, bool]:
+def _row_cost(study: Study, row: RankedConfiguration) -> tuple[float, float, bool]:
     """Return the cost of a row: instances x threads x ..., memory, and whether it is not the default."""
     axes = {axis.name for axis in study.space.axes} | study.default.keys()
     values = {**study.job.config, **study.settings, **row.point}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.study.study import Ask, State, Trial
+from modeldyno.core.study.study import Trial, TrialRequest, TrialState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
 
 
-def reranked(study: Study, goal: Goal, result: Callable[[str], Result | None]) -> tuple[Study, int]:
+def rerank_study(study: Study, goal: Goal, result: Callable[[str], Result | None]) -> tuple[Study, int]:
     """Return the study under another goal, and how many trials lack some of its metrics.
 
     Args:
@@ -25,7 +25,7 @@ def reranked(study: Study, goal: Goal, result: Callable[[str], Result | None]) -
     """
     trials = [_rejudge(trial, goal, result) for trial in study.trials]
     unknown = sum(
-        trial.state is State.DONE and any(trial.ask(query) is None for query in goal.queries)
+        trial.state is TrialState.DONE and any(trial.ask(query) is None for query in goal.queries)
         for trial in trials
     )
     return replace(study, goal=goal, trials=tuple(trials)), unknown
@@ -33,12 +33,12 @@ def reranked(study: Study, goal: Goal, result: Callable[[str], Result | None]) -
 
 def _rejudge(trial: Trial, goal: Goal, result: Callable[[str], Result | None]) -> Trial:
     """Judge a trial by its stored Result, or else by what the study kept of it."""
-    if trial.state is State.SKIPPED:
+    if trial.state is TrialState.SKIPPED:
         return trial
     stored = result(trial.result) if trial.result else None
     if stored is None:
         judgements = (bound.on(answer) for bound in goal.constraints if (answer := trial.ask(bound.query)))
         return replace(trial, judgements=tuple(judgements))
-    ask = Ask(point=trial.point, stage=trial.stage, care=trial.care)
+    ask = TrialRequest(point=trial.point, stage=trial.stage, care=trial.care)
     rejudged = Trial.of(stored, goal, ask, number=trial.number, seconds=trial.seconds)
     return replace(rejudged, state=trial.state, doubts=trial.doubts, failure=trial.failure, kind=trial.kind)

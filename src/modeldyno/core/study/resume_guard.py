@@ -10,18 +10,18 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import Doubted, Event, Loaded, Located, Progressed
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study import default_baseline
-from modeldyno.core.study.study import Stage, Study
+from modeldyno.core.study.study import Study, TrialPurpose
 from modeldyno.errors import StaleStudy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from modeldyno.core.result.result import Fact
-    from modeldyno.core.study.study import Ask, Trial
+    from modeldyno.core.study.study import Trial, TrialRequest
 
 
 @dataclass(slots=True, kw_only=True)
-class Guard:
+class StudyConsistencyGuard:
     """Forward the events of trials; stop a trial with another model or machine before anything is timed."""
 
     force: bool
@@ -34,9 +34,9 @@ class Guard:
     doubts: list[Doubt] = field(default_factory=list)
     """For every trial from the moment that they are raised."""
 
-    def begin(self, study: Study, ask: Ask, left: float | None) -> None:
-        """Begin a trial; `left` is the estimated remaining time of the study in seconds."""
-        self.study, self.label, self.left = study, label(study, ask), left
+    def begin(self, study: Study, ask: TrialRequest, left: float | None) -> None:
+        """Begin a trial; `seconds_left` is the estimated remaining time of the study in seconds."""
+        self.study, self.label, self.left = study, describe_trial(study, ask), left
         self.watch(Progressed(stage=self.label, left=left))
 
     def __call__(self, event: Event) -> None:
@@ -96,7 +96,7 @@ def _differences(before: Mapping[str, Fact], now: Mapping[str, Fact], names: Ite
 # --- where it stands -------------------------------------------------------------------------------
 
 
-def headline(study: Study) -> str:
+def describe_progress(study: Study) -> str:
     """Describe the progress of a study."""
     best = default_baseline.best_so_far(study)
     count = len(study.measured)
@@ -108,24 +108,24 @@ def headline(study: Study) -> str:
     return f"{count} {'trial' if count == 1 else 'trials'}{best_text}"
 
 
-def label(study: Study, ask: Ask) -> str:
+def describe_trial(study: Study, ask: TrialRequest) -> str:
     """Describe the trial that begins; the best so far comes first, because the point may be long."""
     best = default_baseline.best_so_far(study)
     so_far = "" if best is None else f" (best so far {_objective_text(study, best)})"
-    again = "again " if ask.stage is Stage.VERIFY else ""
+    again = "again " if ask.stage is TrialPurpose.VERIFY else ""
     return f"trial {len(study.trials) + 1}{so_far}: {again}{_describe_point(ask.point)}"
 
 
-def usual(study: Study, *, verifying: bool = False) -> float:
+def mean_trial_seconds(study: Study, *, verifying: bool = False) -> float:
     """Return the mean seconds of a trial, among verifications or the others; 0 if there was none."""
-    same_kind = [trial for trial in study.measured if (trial.stage is Stage.VERIFY) is verifying]
+    same_kind = [trial for trial in study.measured if (trial.stage is TrialPurpose.VERIFY) is verifying]
     seconds = [trial.seconds for trial in same_kind or study.measured]
     return sum(seconds) / len(seconds) if seconds else 0.0
 
 
-def left(study: Study, elapsed: float) -> float | None:
+def seconds_left(study: Study, elapsed: float) -> float | None:
     """Estimate the remaining seconds of a sweep; None if that is unknown."""
-    budget, seconds_per_trial = study.budget, usual(study)
+    budget, seconds_per_trial = study.budget, mean_trial_seconds(study)
     ends = [] if budget.max_time is None else [budget.max_time - elapsed]
     if budget.max_trials is not None and seconds_per_trial:
         ends.append((budget.max_trials - len(study.measured)) * seconds_per_trial)
@@ -143,5 +143,5 @@ def _format_value(value: object) -> str:
 def _objective_text(study: Study, trial: Trial) -> str:
     """Return the value of the first objective in a trial; for the best trial it exists."""
     query = study.goal.objectives[0].query
-    value = default_baseline.value(trial, query)
+    value = default_baseline.value_or_raw(trial, query)
     return format_quantity(value, query.unit, 3) if value is not None else "unknown"

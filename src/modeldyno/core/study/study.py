@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Answer, Judgement
 from modeldyno.core.result.result import Environment
-from modeldyno.core.result.summary import ALONE, answers, asked_for
+from modeldyno.core.result.summary import ALONE, goal_answers, summary_answers
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.knob import KnobValue
 from modeldyno.core.spec.model_ref import ModelIdentity
@@ -31,7 +31,7 @@ LOADS = ("concurrency", "rate")
 """The loads that can be varied."""
 
 
-class State(StrEnum):
+class TrialState(StrEnum):
     """The state of a trial."""
 
     DONE = "done"
@@ -40,7 +40,7 @@ class State(StrEnum):
     """The point is invalid: nothing was run."""
 
 
-class Stage(StrEnum):
+class TrialPurpose(StrEnum):
     """The purpose of a trial."""
 
     DEFAULT = "default"
@@ -51,11 +51,11 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class TrialRequest:
     """The trial to run next."""
 
     point: Point
-    stage: Stage = Stage.SEARCH
+    stage: TrialPurpose = TrialPurpose.SEARCH
     care: float = 1.0
     """Multiple of the Plan's time to measure for."""
 
@@ -67,8 +67,8 @@ class Trial:
     number: int
     """From 1, in the order in which they began."""
     point: Point
-    state: State
-    stage: Stage = Stage.SEARCH
+    state: TrialState
+    stage: TrialPurpose = TrialPurpose.SEARCH
     care: float = 1.0
     answers: tuple[Answer, ...] = ()
     judgements: tuple[Judgement, ...] = ()
@@ -85,16 +85,19 @@ class Trial:
     """Its duration, loading included."""
 
     @classmethod
-    def of(cls, result: Result, goal: Goal, ask: Ask, *, number: int, seconds: float) -> Trial:
+    def of(cls, result: Result, goal: Goal, ask: TrialRequest, *, number: int, seconds: float) -> Trial:
         """Extract from a Result what a study needs."""
         failed = result.failures[0] if result.failures else None
         raw = (replace(query, part="raw") for query in goal.queries if query.statistic and not query.part)
         queries = (*goal.queries, *raw)  # an uncertified percentile is a hint
-        found_answers = (*answers(result.measurements, ALONE), *asked_for(result.measurements, queries))
+        found_answers = (
+            *summary_answers(result.measurements, ALONE),
+            *goal_answers(result.measurements, queries),
+        )
         return cls(
             number=number,
             point=ask.point,
-            state=State.FAILED if failed else State.DONE,
+            state=TrialState.FAILED if failed else TrialState.DONE,
             stage=ask.stage,
             care=ask.care,
             answers=tuple({answer.query: answer for answer in found_answers}.values()),
@@ -109,7 +112,7 @@ class Trial:
     @property
     def measured(self) -> bool:
         """Whether anything was run for it."""
-        return self.state is not State.SKIPPED
+        return self.state is not TrialState.SKIPPED
 
     def ask(self, query: Query) -> Answer | None:
         """Return the measured answer, or None."""
@@ -124,19 +127,19 @@ class Candidate:
     trials: tuple[Trial, ...]
 
     @property
-    def telling(self) -> tuple[Trial, ...]:
+    def quoted_trials(self) -> tuple[Trial, ...]:
         """The trials that its figures come from: its verifications, if there are any.
 
         A trial chosen for its good figure suffers from selection bias, so that figure is not quoted.
         """
-        done = [trial for trial in self.trials if trial.state is State.DONE]
-        verified = [trial for trial in done if trial.stage is Stage.VERIFY]
+        done = [trial for trial in self.trials if trial.state is TrialState.DONE]
+        verified = [trial for trial in done if trial.stage is TrialPurpose.VERIFY]
         return tuple(verified or done)
 
     @property
     def failed(self) -> bool:
         """Whether no trial succeeded."""
-        return not self.telling
+        return not self.quoted_trials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.capacity import careful
+from modeldyno.core.load.capacity import scaled_plan
 from modeldyno.core.metrics.metric import fraction_of
-from modeldyno.core.study.study import Stage
+from modeldyno.core.study.study import TrialPurpose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.load_spec import Load
     from modeldyno.core.study.goal import Goal
-    from modeldyno.core.study.study import Ask
+    from modeldyno.core.study.study import TrialRequest
 
 LONGEST, SHORTEST, PRECISION = 1.2, 0.6, 0.15
 """Of a search trial: most and least seconds, and the half-width of the interval at which it stops."""
@@ -33,7 +33,7 @@ _BEYOND = 3.0
 """Samples beyond a percentile that are enough to hint at it."""
 
 
-def looking(job: Job, goal: Goal, ask: Ask) -> Job:
+def trial_job(job: Job, goal: Goal, ask: TrialRequest) -> Job:
     """Return the Job of a trial, with the measuring time that its purpose and care ask for."""
     plan, load = job.plan, job.load
     objective_percentiles = [
@@ -42,7 +42,7 @@ def looking(job: Job, goal: Goal, ask: Ask) -> Job:
     bound_percentiles = [
         name for c in goal.constraints if (name := _latency_percentile(c.query, c.percentile))
     ]
-    if ask.stage is Stage.VERIFY:
+    if ask.stage is TrialPurpose.VERIFY:
         percentiles: tuple[str, ...] = (*plan.percentiles, *objective_percentiles, *bound_percentiles)
     else:
         percentiles = (
@@ -50,7 +50,7 @@ def looking(job: Job, goal: Goal, ask: Ask) -> Job:
             *objective_percentiles,
         )
         plan, load = _search_plan(plan, bound_percentiles), _search_load(load)
-    plan = careful(plan, ask.care) if ask.care >= 1 else _shortened_plan(plan, ask.care)
+    plan = scaled_plan(plan, ask.care) if ask.care >= 1 else _shortened_plan(plan, ask.care)
     plan = replace(plan, percentiles=tuple(dict.fromkeys(percentiles)))
     return replace(job, plan=plan, load=_scaled_load(load, max(1.0, ask.care)))
 

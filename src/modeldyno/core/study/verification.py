@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.stats.statistics import NORMAL
-from modeldyno.core.study.pooled_estimate import blur, missing
+from modeldyno.core.study.pooled_estimate import median_trial_error, missing_samples
 from modeldyno.core.study.ranking import ALIKE, ranking
 from modeldyno.core.study.search_space import key
-from modeldyno.core.study.study import Ask, Stage, State
+from modeldyno.core.study.study import TrialPurpose, TrialRequest, TrialState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.study.ranking import Ranking, Standing
+    from modeldyno.core.study.ranking import RankedConfiguration, Ranking
     from modeldyno.core.study.search_space import Key, Point
     from modeldyno.core.study.study import Study, Trial
 
@@ -56,7 +56,7 @@ MORE = 1.5
 _LEAST = 1e-6
 
 
-def next_ask(study: Study) -> Ask | None:
+def next_verification_trial(study: Study) -> TrialRequest | None:
     """Return the trial to verify next; None if the answer is as certain as it will get.
 
     It is a function of the log: each round is determined by what was known when it began.
@@ -65,9 +65,10 @@ def next_ask(study: Study) -> Ask | None:
     if budget is not None and len(study.measured) >= budget:
         return None
     last = max(
-        (place for place, trial in enumerate(study.trials, 1) if trial.stage is not Stage.VERIFY), default=0
+        (place for place, trial in enumerate(study.trials, 1) if trial.stage is not TrialPurpose.VERIFY),
+        default=0,
     )
-    searched = [t for t in study.trials if t.stage is not Stage.VERIFY and t.state is State.DONE]
+    searched = [t for t in study.trials if t.stage is not TrialPurpose.VERIFY and t.state is TrialState.DONE]
     care = max((trial.care for trial in searched), default=1.0)
     for number in range(MORE_ROUNDS):
         known_study = replace(study, trials=study.trials[:last])
@@ -78,29 +79,31 @@ def next_ask(study: Study) -> Ask | None:
             last += 1
         if pending:
             row, point = next(iter(pending.values()))
-            return Ask(point=point, stage=Stage.VERIFY, care=_trial_care(known_study, row, point, care))
+            return TrialRequest(
+                point=point, stage=TrialPurpose.VERIFY, care=_trial_care(known_study, row, point, care)
+            )
         if not rows:
             return None
     return None
 
 
-def fresh(study: Study, ask: Ask) -> bool:
+def needs_fresh_process(study: Study, ask: TrialRequest) -> bool:
     """Return whether a trial needs a fresh process or server, as verification does.
 
     Another load of the configuration that was just verified is measured on the same server.
     """
-    if ask.stage is not Stage.VERIFY:
+    if ask.stage is not TrialPurpose.VERIFY:
         return False
     previous = study.trials[-1] if study.trials else None
     return (
         previous is None
-        or (previous.stage, previous.state) != (Stage.VERIFY, State.DONE)
+        or (previous.stage, previous.state) != (TrialPurpose.VERIFY, TrialState.DONE)
         or key(previous.point) == key(ask.point)
         or key(study.configuration(previous.point)) != key(study.configuration(ask.point))
     )
 
 
-def _rotated(team: Sequence[Standing], number: int) -> Iterator[tuple[Standing, Point]]:
+def _rotated(team: Sequence[RankedConfiguration], number: int) -> Iterator[tuple[RankedConfiguration, Point]]:
     """Rotate the order from round to round, so that no candidate and no load is always first."""
     start = number % len(team) if team else 0
     for row in (*team[start:], *team[:start]):
@@ -108,16 +111,16 @@ def _rotated(team: Sequence[Standing], number: int) -> Iterator[tuple[Standing, 
             yield row, point
 
 
-def _round_rows(study: Study) -> list[Standing]:
+def _round_rows(study: Study) -> list[RankedConfiguration]:
     """Return the candidates of a round; empty if nothing is left to decide."""
     full_ranking = ranking(study)
-    rows: dict[tuple[Key, ...], Standing] = {}
+    rows: dict[tuple[Key, ...], RankedConfiguration] = {}
     for group in full_ranking.each or (full_ranking,):
         rows |= {tuple(map(key, row.promising)): row for row in _decisive_rows(study, group)}
     return list(rows.values())
 
 
-def _rows_lacking_samples(study: Study) -> list[Standing]:
+def _rows_lacking_samples(study: Study) -> list[RankedConfiguration]:
     """Return the candidates that after all rounds are undecided only for lack of samples.
 
     They are measured further only if the budget has a time limit, which ends it.
@@ -132,12 +135,12 @@ def _rows_lacking_samples(study: Study) -> list[Standing]:
     return [row for row in lacking if row.promising]
 
 
-def _with_lacking_loads(study: Study, row: Standing) -> Standing:
+def _with_lacking_loads(study: Study, row: RankedConfiguration) -> RankedConfiguration:
     """Keep only the loads whose bounds lack samples."""
     return replace(row, promising=tuple(point for point in row.promising if _missing_samples(study, point)))
 
 
-def _decisive_rows(study: Study, part: Ranking) -> list[Standing]:
+def _decisive_rows(study: Study, part: Ranking) -> list[RankedConfiguration]:
     """Return the rows of a ranking whose measurement may decide it.
 
     If more rounds would hardly make the best certain, these are the ones that lack samples: what those will
@@ -154,7 +157,7 @@ def _decisive_rows(study: Study, part: Ranking) -> list[Standing]:
     return [row for row in lacking if row.promising]
 
 
-def _trial_care(study: Study, row: Standing, point: Point, most: float) -> float:
+def _trial_care(study: Study, row: RankedConfiguration, point: Point, most: float) -> float:
     """Return how long to measure: as long as the missing samples take, if the candidate is likely the best.
 
     Earlier trials predict the time only roughly, so a trial is at most twice as long as all before it: a
@@ -168,12 +171,14 @@ def _trial_care(study: Study, row: Standing, point: Point, most: float) -> float
 def _missing_samples(study: Study, point: Point) -> float:
     """Return the samples that undecided bounds lack, per sample of the verification."""
     trials = _verifying_trials(study, point)
-    return max((missing(trials, bound) for bound in study.goal.constraints), default=0.0)
+    return max((missing_samples(trials, bound) for bound in study.goal.constraints), default=0.0)
 
 
 def _verifying_trials(study: Study, point: Point) -> list[Trial]:
     """Return the trials that verified a point."""
-    return [trial for trial in study.candidates[key(point)].telling if trial.stage is Stage.VERIFY]
+    return [
+        trial for trial in study.candidates[key(point)].quoted_trials if trial.stage is TrialPurpose.VERIFY
+    ]
 
 
 def _is_verified(result: Ranking) -> bool:
@@ -185,9 +190,9 @@ def _is_verified(result: Ranking) -> bool:
 
 def _is_noise_limited(study: Study) -> bool:
     """Return whether trials err by more than what matters, and a further round would outlast the search."""
-    if blur(study, study.goal.objectives[0].query) <= ALIKE:
+    if median_trial_error(study, study.goal.objectives[0].query) <= ALIKE:
         return False
-    again = [trial for trial in study.measured if trial.stage is Stage.VERIFY]
+    again = [trial for trial in study.measured if trial.stage is TrialPurpose.VERIFY]
     taken = sum(trial.seconds for trial in again)
     rounds = max(Counter(key(trial.point) for trial in again).values())
     return taken * (rounds + 1) / rounds > sum(trial.seconds for trial in study.measured) - taken
@@ -207,13 +212,13 @@ def _is_futile(result: Ranking, certain: float) -> bool:
     return NORMAL.cdf((now * growth**0.5 - wanted) / (growth - 1) ** 0.5) < POWER
 
 
-def _only_configuration(study: Study, result: Ranking) -> list[Standing]:
+def _only_configuration(study: Study, result: Ranking) -> list[RankedConfiguration]:
     """Return the only configuration if it was measured at several loads: which of them hold is open."""
     working = [row for row in result.rows if not row.failure]
     return working if len(working) == 1 and len(study.candidates) > 1 else []
 
 
-def _rival_rows(result: Ranking) -> list[Standing]:
+def _rival_rows(result: Ranking) -> list[RankedConfiguration]:
     """Return the candidates that may be best, and the default until it is verified."""
     likely = [row for row in result.rows if row.share >= CHANCE or row == result.best]
     likely.sort(key=lambda row: (-row.share, row != result.best))

@@ -15,9 +15,9 @@ from enum import StrEnum
 from itertools import accumulate, pairwise
 
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Measurement, observed, pack
-from modeldyno.core.result.static_data import Held
-from modeldyno.core.result.trace_data import Activity, Course
+from modeldyno.core.metrics.measurement import Measurement, observed_number, pack
+from modeldyno.core.result.static_data import MemoryItem
+from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
 from modeldyno.core.stats.units import BYTES, format_quantity
 
 
@@ -44,7 +44,7 @@ ROOM = "room="
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class AllocationEvent:
     """An allocation or a deallocation. Positional arguments, as there are thousands of them."""
 
     time: float
@@ -64,7 +64,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class CategorizedMemory:
     """The category of the memory at some addresses, as found at one moment."""
 
     time: float
@@ -73,25 +73,25 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class AllocationRecord:
     """What the allocator did during one call, until everything that the call returned was freed."""
 
-    events: tuple[Event, ...]
+    events: tuple[AllocationEvent, ...]
     """In the order in which they happened."""
     seconds: float
-    before: tuple[Held, ...] = ()
+    before: tuple[MemoryItem, ...] = ()
     """What was there before and stays: weights, inputs, optimiser state."""
     stages: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Part of the call, such as ``forward``, to its begin and end."""
-    named: tuple[Named, ...] = ()
+    named: tuple[CategorizedMemory, ...] = ()
 
 
-Watching = AbstractContextManager[Callable[[], Recorded]]
+AllocationRecorder = AbstractContextManager[Callable[[], AllocationRecord]]
 """A context manager that yields a callable, which makes one call and returns what the allocator did."""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MemoryBlock:
     """Memory from its allocation to its deallocation, by the indices of these events."""
 
     bytes: int
@@ -102,10 +102,10 @@ class Block:
     category: Category
 
 
-def blocks(call: Recorded) -> tuple[Block, ...]:
+def pair_memory_blocks(call: AllocationRecord) -> tuple[MemoryBlock, ...]:
     """Pair allocations with deallocations; memory from before the call is left out."""
-    result: list[Block] = []
-    live: dict[int, tuple[int, Event]] = {}
+    result: list[MemoryBlock] = []
+    live: dict[int, tuple[int, AllocationEvent]] = {}
     categories: dict[int, Category] = {}
     pending = sorted(call.named, key=lambda named: named.time)
     for index, event in enumerate(call.events):
@@ -121,36 +121,38 @@ def blocks(call: Recorded) -> tuple[Block, ...]:
     return tuple(sorted(result, key=lambda block: block.begin))
 
 
-def _categories_of(named: Named, live: dict[int, tuple[int, Event]]) -> dict[int, Category]:
+def _categories_of(
+    named: CategorizedMemory, live: dict[int, tuple[int, AllocationEvent]]
+) -> dict[int, Category]:
     """Return the categories of the live blocks at those addresses, by the index of their event."""
     return {live[address][0]: named.category for address in named.addresses if address in live}
 
 
 def _make_block(
-    allocation: tuple[int, Event],
+    allocation: tuple[int, AllocationEvent],
     categories: dict[int, Category],
     end: int | None,
-    deallocation: Event | None,
-) -> Block:
+    deallocation: AllocationEvent | None,
+) -> MemoryBlock:
     begin, event = allocation
     same_operator = deallocation is not None and event.operator == deallocation.operator != 0
     default = Category.WORKSPACE if same_operator else event.category or Category.ACTIVATIONS
     category = event.category if event.category in GIVEN else categories.get(begin, default)
-    return Block(event.bytes, begin, end, event.scope, category)
+    return MemoryBlock(event.bytes, begin, end, event.scope, category)
 
 
 # --- the peak ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peak:
+class AllocatedPeak:
     """The peak memory of a call."""
 
     bytes: int
     """Beyond what the call is given."""
     scope: str = ""
     """The module that runs."""
-    held: tuple[Held, ...] = ()
+    held: tuple[MemoryItem, ...] = ()
     """The largest first, including what was there before."""
     stages: dict[str, int] = field(default_factory=dict)
     """Most bytes during each stage."""
@@ -158,21 +160,21 @@ class Peak:
     """Unused fraction of the allocator's reserve; None where it keeps none."""
 
 
-def peak(call: Recorded) -> Peak:
+def find_allocated_peak(call: AllocationRecord) -> AllocatedPeak:
     """Find the peak memory of a call, and what is held there."""
-    own = [block for block in blocks(call) if block.category not in GIVEN]
+    own = [block for block in pair_memory_blocks(call) if block.category not in GIVEN]
     levels = _bytes_over_time(own, len(call.events))
     most = max(levels, default=0)
     if not most:
-        return Peak(bytes=0, held=_by_size(call.before), stages=dict.fromkeys(call.stages, 0))
+        return AllocatedPeak(bytes=0, held=_by_size(call.before), stages=dict.fromkeys(call.stages, 0))
     index = levels.index(most)
     held = [
-        Held(scope=block.scope, role=block.category, bytes=block.bytes)
+        MemoryItem(scope=block.scope, role=block.category, bytes=block.bytes)
         for block in own
         if block.begin <= index and (block.end is None or index < block.end)
     ]
     event = call.events[index]
-    return Peak(
+    return AllocatedPeak(
         bytes=most,
         scope=event.scope,
         held=_by_size((*call.before, *held)),
@@ -181,7 +183,7 @@ def peak(call: Recorded) -> Peak:
     )
 
 
-def _bytes_over_time(memory_blocks: Iterable[Block], length: int) -> list[int]:
+def _bytes_over_time(memory_blocks: Iterable[MemoryBlock], length: int) -> list[int]:
     """Return the bytes in use after each event."""
     change = [0] * (length + 1)
     for block in memory_blocks:
@@ -190,7 +192,7 @@ def _bytes_over_time(memory_blocks: Iterable[Block], length: int) -> list[int]:
     return list(accumulate(change[:length]))
 
 
-def _most_between(call: Recorded, levels: Sequence[int], begin: float, end: float) -> int:
+def _most_between(call: AllocationRecord, levels: Sequence[int], begin: float, end: float) -> int:
     """Return the most bytes in use between two times, including what is there at the begin."""
     levels_before = [level for event, level in zip(call.events, levels, strict=True) if event.time < begin]
     levels_within = (
@@ -199,13 +201,13 @@ def _most_between(call: Recorded, levels: Sequence[int], begin: float, end: floa
     return max((*levels_before[-1:], *levels_within), default=0)
 
 
-def _by_size(held: Iterable[Held]) -> tuple[Held, ...]:
+def _by_size(held: Iterable[MemoryItem]) -> tuple[MemoryItem, ...]:
     """Sum by module and category, the largest first."""
     sizes: Counter[tuple[str, str]] = Counter()
     for item in held:
         sizes[item.scope, item.role] += item.bytes
     ranked = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(Held(scope=scope, role=str(role), bytes=size) for (scope, role), size in ranked)
+    return tuple(MemoryItem(scope=scope, role=str(role), bytes=size) for (scope, role), size in ranked)
 
 
 # --- memory over time ----------------------------------------------------------------------------
@@ -214,9 +216,9 @@ MOMENTS = 500
 """Most moments of a Course; the one with most bytes in use represents those around it."""
 
 
-def course(call: Recorded, moments: int = MOMENTS) -> Course:
+def memory_over_time(call: AllocationRecord, moments: int = MOMENTS) -> MemoryTimeline:
     """Return the memory in use over time by category, at no more than `moments` moments."""
-    memory_blocks, length = blocks(call), len(call.events)
+    memory_blocks, length = pair_memory_blocks(call), len(call.events)
     categories = {block.category for block in memory_blocks} | {Category(held.role) for held in call.before}
     levels: dict[Category, list[int]] = {}
     for category in (category for category in Category if category in categories):
@@ -225,7 +227,7 @@ def course(call: Recorded, moments: int = MOMENTS) -> Course:
         levels[category] = [base, *(base + level for level in _bytes_over_time(own, length))]
     times = [0.0, *(event.time for event in call.events)]
     indices = _kept_indices([sum(column) for column in zip(*levels.values(), strict=True)], moments)
-    return Course(
+    return MemoryTimeline(
         times=pack(times[index] for index in indices),
         levels={
             str(name): pack(float(values[index]) for index in indices) for name, values in levels.items()
@@ -251,18 +253,18 @@ _FEWEST = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
+class MemoryGrowth:
     """Memory growth from call to call."""
 
     bytes: float
     """Per call, on average."""
     steady: bool
     """Whether memory grew in every call: a leak."""
-    left: tuple[Held, ...] = ()
+    left: tuple[MemoryItem, ...] = ()
     """What the last call left, by the module that allocated it, the largest first."""
 
 
-def growth(calls: Sequence[Recorded]) -> Growth | None:
+def find_memory_growth(calls: Sequence[AllocationRecord]) -> MemoryGrowth | None:
     """Return the growth of the bytes in use from call to call, without the first; None for too few calls."""
     if len(calls) < _FEWEST:
         return None
@@ -270,18 +272,20 @@ def growth(calls: Sequence[Recorded]) -> Growth | None:
     rises = [after - before for before, after in pairwise(levels[1:])]
     last = len(calls) - 1
     left = (
-        Held(scope=event.scope, role="", bytes=event.bytes)
+        MemoryItem(scope=event.scope, role="", bytes=event.bytes)
         for number, event in live.values()
         if number == last
     )
-    return Growth(
+    return MemoryGrowth(
         bytes=sum(rises) / len(rises), steady=min(rises) > 0, left=_by_size(left) if min(rises) > 0 else ()
     )
 
 
-def _bytes_after_calls(calls: Sequence[Recorded]) -> tuple[list[int], dict[int, tuple[int, Event]]]:
+def _bytes_after_calls(
+    calls: Sequence[AllocationRecord],
+) -> tuple[list[int], dict[int, tuple[int, AllocationEvent]]]:
     """Return the bytes in use after each call, and what is live after the last, with its call's number."""
-    live: dict[int, tuple[int, Event]] = {}
+    live: dict[int, tuple[int, AllocationEvent]] = {}
     levels: list[int] = []
     level = 0
     for number, call in enumerate(calls):
@@ -298,26 +302,26 @@ def _bytes_after_calls(calls: Sequence[Recorded]) -> tuple[list[int], dict[int, 
 # --- as measurements -----------------------------------------------------------------------------
 
 
-def seen(calls: Sequence[Recorded]) -> Iterator[Measurement | Doubt | Activity]:
+def allocation_measurements(calls: Sequence[AllocationRecord]) -> Iterator[Measurement | Doubt | TraceReport]:
     """Yield the memory metrics of recorded calls: the peak of the largest call, and the growth."""
     if not calls:
         return
-    peaks = [peak(call) for call in calls]
+    peaks = [find_allocated_peak(call) for call in calls]
     index = max(range(len(calls)), key=lambda i: peaks[i].bytes)
     largest = peaks[index]
-    yield observed("allocated_peak", largest.bytes)
+    yield observed_number("allocated_peak", largest.bytes)
     for name, size in largest.stages.items():
-        yield observed("allocated_peak", size, scope=name)
+        yield observed_number("allocated_peak", size, scope=name)
     if largest.fragmentation is not None:
-        yield observed("fragmentation", largest.fragmentation)
-    if (grown := growth(calls)) is not None:
-        yield observed("memory_growth", grown.bytes)
+        yield observed_number("fragmentation", largest.fragmentation)
+    if (grown := find_memory_growth(calls)) is not None:
+        yield observed_number("memory_growth", grown.bytes)
         if grown.steady:
             yield _leak_doubt(grown, len(calls))
-    yield Activity(course=course(calls[index]), held=largest.held, held_in=largest.scope)
+    yield TraceReport(course=memory_over_time(calls[index]), held=largest.held, held_in=largest.scope)
 
 
-def _leak_doubt(grown: Growth, calls: int) -> Doubt:
+def _leak_doubt(grown: MemoryGrowth, calls: int) -> Doubt:
     largest = grown.left[0] if grown.left else None
     whose = "no module" if largest is None or not largest.scope else largest.scope
     share = 0.0 if largest is None else largest.bytes / sum(held.bytes for held in grown.left)

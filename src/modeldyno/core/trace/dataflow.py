@@ -21,7 +21,7 @@ Axes = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class TensorView:
     """A tensor as a step saw it: a memory location and a layout."""
 
     storage: int
@@ -49,7 +49,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class FlowStep:
     """One call of the framework by the model's code."""
 
     name: str
@@ -58,12 +58,12 @@ class Step:
     """Path of the module whose code makes the call."""
     line: str = ""
     """Line of the user's code that makes it, such as ``mynet.py:19``; empty within a library."""
-    inputs: tuple[Value, ...] = ()
+    inputs: tuple[TensorView, ...] = ()
     """The first is the tensor that the step works on."""
-    outputs: tuple[Value, ...] = ()
+    outputs: tuple[TensorView, ...] = ()
     writes: frozenset[int] = frozenset()
     """Memory that it changes, without what it allocates."""
-    awaited: tuple[Value, ...] = ()
+    awaited: tuple[TensorView, ...] = ()
     """Tensors whose values the host needs before it can continue."""
     place: str = ""
     """Kind of the device given as argument."""
@@ -74,10 +74,10 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
+class DataFlow:
     """The data flow of one call."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[FlowStep, ...]
     device: str = HOST
     """Kind of device that the model runs on."""
     weights: frozenset[int] = frozenset()
@@ -111,7 +111,7 @@ _READS_SHAPE_ONLY = frozenset({
 """Calls that read the shape of their input, but not its values."""
 
 
-def bare(name: str) -> str:
+def unqualified_name(name: str) -> str:
     """Return a call's name without its owner: ``contiguous`` for ``Tensor.contiguous``."""
     return name.replace("::", ".").rpartition(".")[2]
 
@@ -120,16 +120,16 @@ def bare(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class CopyStep:
     """A step that copied `source` into new memory."""
 
     index: int
-    source: Value
-    result: Value
+    source: TensorView
+    result: TensorView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class DataLocation:
     """A location of the same data, found by following copies back."""
 
     storage: int
@@ -141,13 +141,13 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryHistory:
     """What a Flow did to each piece of memory; computed on first use."""
 
-    flow: Flow
+    flow: DataFlow
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[FlowStep, ...]:
         """The steps of the flow."""
         return self.flow.steps
 
@@ -188,7 +188,7 @@ class Memory:
         """Memory whose values depend on inputs or weights."""
         storages = set(self.flow.given | self.flow.weights)
         for step in self.steps:
-            if bare(step.name) not in _READS_SHAPE_ONLY and any(
+            if unqualified_name(step.name) not in _READS_SHAPE_ONLY and any(
                 value.storage in storages for value in step.inputs
             ):
                 storages |= step.writes | {value.storage for value in step.outputs}
@@ -199,25 +199,25 @@ class Memory:
         """Memory of constants that the call makes on the host, and of what is computed from them alone."""
         storages: set[int] = set()
         for step in self.steps:
-            fresh = not step.inputs and bare(step.name) in _MAKERS and not step.place
+            fresh = not step.inputs and unqualified_name(step.name) in _MAKERS and not step.place
             if fresh or (step.inputs and all(value.storage in storages for value in step.inputs)):
                 storages |= {value.storage for value in step.outputs if value.device == HOST}
         return storages
 
     @cached_property
-    def copies(self) -> dict[int, Copy]:
+    def copies(self) -> dict[int, CopyStep]:
         """Step index to the copy that the model's code asks for there."""
-        result: dict[int, Copy] = {}
+        result: dict[int, CopyStep] = {}
         for index, step in enumerate(self.steps):
-            if bare(step.name) in COPYING and step.inputs and len(step.outputs) == 1:
+            if unqualified_name(step.name) in COPYING and step.inputs and len(step.outputs) == 1:
                 copy = self._find_copy(index, step)
                 if copy is not None:
                     result[index] = copy
         return result
 
-    def _find_copy(self, index: int, step: Step) -> Copy | None:
+    def _find_copy(self, index: int, step: FlowStep) -> CopyStep | None:
         (result,) = step.outputs
-        if bare(step.name) == "copy_":
+        if unqualified_name(step.name) == "copy_":
             if len(step.inputs) != 2 or not self._fills_fresh(index, result):  # noqa: PLR2004 - to and from
                 return None
             source = step.inputs[1]
@@ -227,21 +227,21 @@ class Memory:
                 return None  # nothing was copied: the input already was as requested
         if source.size != result.size or source.storage == result.storage:
             return None
-        return Copy(index=index, source=source, result=result)
+        return CopyStep(index=index, source=source, result=result)
 
-    def _fills_fresh(self, index: int, result: Value) -> bool:
+    def _fills_fresh(self, index: int, result: TensorView) -> bool:
         """Whether a step fills fresh memory completely, and nothing else writes it."""
         maker = self.made.get(result.storage)
         return (
             maker is not None
-            and bare(self.steps[maker].name) in _EMPTY
+            and unqualified_name(self.steps[maker].name) in _EMPTY
             and self.written.get(result.storage) == [index]
             and self.read.get(result.storage, [index])[0] >= index
             and result.size == result.capacity
         )
 
     @cached_property
-    def copied(self) -> dict[int, Copy]:
+    def copied(self) -> dict[int, CopyStep]:
         """Memory to the copy that filled it."""
         return {copy.result.storage: copy for copy in self.copies.values()}
 
@@ -253,7 +253,7 @@ class Memory:
         """Whether memory allocated in the call outlives it."""
         return storage in self.flow.outputs or storage in self.flow.kept
 
-    def replaceable(self, copy: Copy, seen: Seen) -> bool:
+    def replaceable(self, copy: CopyStep, seen: DataLocation) -> bool:
         """Whether all users of a copy could use the earlier location of the data."""
         if self.changes(copy.result.storage, copy.index) or self.changes(seen.storage, seen.since):
             return False
@@ -263,13 +263,13 @@ class Memory:
         whole = seen.capacity == copy.result.capacity  # part of a large tensor is copied to free the rest
         return own and whole and copy.result.storage not in self.flow.kept
 
-    def ancestry(self, copy: Copy) -> Iterator[Seen]:
+    def earlier_locations(self, copy: CopyStep) -> Iterator[DataLocation]:
         """Yield earlier locations of a copy's data, as long as it is certainly the same data."""
         value, since = copy.source, copy.index
         axes = value.axes
         storage, offset, capacity, dtype = value.storage, value.offset, value.capacity, value.dtype
         while True:
-            yield Seen(storage=storage, offset=offset, capacity=capacity, axes=axes, since=since)
+            yield DataLocation(storage=storage, offset=offset, capacity=capacity, axes=axes, since=since)
             before = self.copied.get(storage)
             if before is None or before.source.dtype != dtype or before.source.device != value.device:
                 return
@@ -294,7 +294,7 @@ class Memory:
             same = source.dtype == result.dtype and source.device == result.device
             if not same or source.axes == result.axes or self.changes(result.storage, index):
                 continue
-            *_, origin = self.ancestry(copy)
+            *_, origin = self.earlier_locations(copy)
             version = sum(at < origin.since for at in self.written.get(origin.storage, ()))
             key = (origin.storage, version, origin.offset, origin.axes, result.axes, result.dtype)
             earlier = first.setdefault(key, index)
@@ -303,7 +303,7 @@ class Memory:
         return repeated
 
 
-def _axes_of_source(axes: Axes, offset: int, copy: Copy) -> Axes | None:
+def _axes_of_source(axes: Axes, offset: int, copy: CopyStep) -> Axes | None:
     """Return the axes by which a view of a copy is read from its source; None if unknown.
 
     A copy is dense, so that its axes can be distinguished by size and stride.

@@ -14,7 +14,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.stats.units import SECONDS, WATTS, format_quantity
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ DEEPEST = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meter:
+class EnergyMeter:
     """How a device reports the power that it draws."""
 
     period: float
@@ -37,7 +37,7 @@ class Meter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class MeterSample:
     """A reading of a device at one moment."""
 
     time: float
@@ -49,7 +49,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
+class PowerDraw:
     """The average power of a device over one or several windows."""
 
     power: float
@@ -63,7 +63,7 @@ class Draw:
     """Whether the windows are long enough for the meter."""
 
 
-def draw(windows: Sequence[Sequence[Sample]], meter: Meter) -> Draw | None:
+def average_power_draw(windows: Sequence[Sequence[MeterSample]], meter: EnergyMeter) -> PowerDraw | None:
     """Average over windows, each from its first sample to its last; None where it cannot be computed.
 
     Energy between two windows is left out.
@@ -71,15 +71,15 @@ def draw(windows: Sequence[Sequence[Sample]], meter: Meter) -> Draw | None:
     readings = [[(s.time, s.energy) for s in window if s.energy is not None] for window in windows]
     sampled = [[(s.time, s.power) for s in window if s.power is not None] for window in windows]
     counter_windows = [window for window in readings if len(window) > 1]
-    joules = [consumed([energy for _, energy in window], meter.span) for window in counter_windows]
+    joules = [consumed_joules([energy for _, energy in window], meter.span) for window in counter_windows]
     valid = [energy for energy in joules if energy is not None]
     counted = bool(counter_windows) and len(valid) == len(counter_windows)
     points = counter_windows if counted else list(filter(None, sampled))
     seconds = sum(window[-1][0] - window[0][0] for window in points)
     if seconds <= 0:
         return None
-    power = sum(valid if counted else map(integral, sampled)) / seconds
-    return Draw(
+    power = sum(valid if counted else map(integrate_over_time, sampled)) / seconds
+    return PowerDraw(
         power=power,
         seconds=seconds,
         error=power * meter.period * len(points) / seconds,
@@ -88,7 +88,7 @@ def draw(windows: Sequence[Sequence[Sample]], meter: Meter) -> Draw | None:
     )
 
 
-def consumed(counts: Sequence[float], span: float | None) -> float | None:
+def consumed_joules(counts: Sequence[float], span: float | None) -> float | None:
     """Return the joules from the first reading of a counter to the last, through any number of wraps.
 
     None for fewer than two readings, or where the counter was reset between them. Readings must come more
@@ -102,18 +102,18 @@ def consumed(counts: Sequence[float], span: float | None) -> float | None:
     return sum(step if step >= 0 or span is None else step + span for step in steps)
 
 
-def integral(points: Sequence[tuple[float, float]]) -> float:
+def integrate_over_time(points: Sequence[tuple[float, float]]) -> float:
     """Integrate values (such as watts) over time by the trapezoidal rule."""
     return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(points))
 
 
-def measured(metric: str, scope: str, drawn: Draw) -> Measurement:
+def power_measurement(metric: str, scope: str, drawn: PowerDraw) -> Measurement:
     """Return the average power with the interval that follows from the uncertain ends of its window."""
     interval = Interval(low=drawn.power - drawn.error, high=drawn.power + drawn.error)
-    return observed(metric, drawn.power, scope=scope, interval=interval)
+    return observed_number(metric, drawn.power, scope=scope, interval=interval)
 
 
-def per_call(measurements: Iterable[Measurement]) -> Iterator[Measurement | Doubt]:
+def energy_per_call(measurements: Iterable[Measurement]) -> Iterator[Measurement | Doubt]:
     """Yield the joules per call above the idle floor, of each device and of all that have a floor.
 
     Needs `power` and `idle_power` at the same scopes, and `latency` (its mean) or `batch_rate`. A device
@@ -132,7 +132,7 @@ def per_call(measurements: Iterable[Measurement]) -> Iterator[Measurement | Doub
     positive = {scope: watts for scope, watts in {**above, "": total}.items() if watts[0] > 0}
     for scope, watts in positive.items():
         low, joules, high = (a * b for a, b in zip(watts, seconds, strict=True))
-        yield observed("energy", joules, scope=scope, interval=Interval(low=low, high=high))
+        yield observed_number("energy", joules, scope=scope, interval=Interval(low=low, high=high))
     if not positive:
         yield _idle_power_doubt(list(above), total)
 
@@ -175,7 +175,7 @@ def _idle_power_doubt(devices: list[str], above: _Ends) -> Doubt:
     )
 
 
-def too_short(device: str, drawn: Draw, meter: Meter) -> Doubt:
+def short_window_doubt(device: str, drawn: PowerDraw, meter: EnergyMeter) -> Doubt:
     """Return the doubt that a window is too short to determine the energy of a device."""
     needed = format_quantity(UPDATES * meter.period, SECONDS, 2)
     return Doubt(
@@ -186,7 +186,7 @@ def too_short(device: str, drawn: Draw, meter: Meter) -> Doubt:
     )
 
 
-def by_samples(device: str) -> Doubt:
+def sampled_power_doubt(device: str) -> Doubt:
     """Return the doubt that the energy of a device comes from samples of its power."""
     return Doubt(
         code="sampled-power",

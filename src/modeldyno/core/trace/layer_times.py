@@ -39,7 +39,7 @@ DISPATCH = 30e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Toll:
+class HookOverhead:
     """Seconds that the hooks of one call of one module add."""
 
     inside: float = 0.0
@@ -53,7 +53,7 @@ class Toll:
         return self.inside + self.outside
 
 
-def in_place(toll: Toll, more: Sequence[float], spans: int) -> Toll:
+def scale_overhead_to_model(toll: HookOverhead, more: Sequence[float], spans: int) -> HookOverhead:
     """Scale the hook overhead to what it is in the model, whose own work evicts the hooks from the caches.
 
     Args:
@@ -66,17 +66,17 @@ def in_place(toll: Toll, more: Sequence[float], spans: int) -> Toll:
     if not more or not spans or not toll.whole:
         return toll
     scale = min(2.0, max(1.0, median(more) / (spans * toll.whole)))
-    return Toll(inside=toll.inside * scale, outside=toll.outside * scale)
+    return HookOverhead(inside=toll.inside * scale, outside=toll.outside * scale)
 
 
-def quiet(times: Iterable[float]) -> float:
+def lower_quartile(times: Iterable[float]) -> float:
     """Return the lower quartile of times of the same work: disturbances only make it longer."""
     ordered = sorted(times)
     return ordered[len(ordered) // 4]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TimedModule:
     """A module and its times, hook overhead subtracted."""
 
     layer: Layer
@@ -92,7 +92,7 @@ class Part:
 class Attribution:
     """Where the time of a call goes, and how far to trust that."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[TimedModule, ...]
     """Parents before their children; the first is the whole."""
     overhead: float
     """Median time of the hooked calls, over that of the unhooked ones."""
@@ -106,8 +106,8 @@ class Attribution:
     """Fraction of the time that was cut off negative own times."""
 
 
-def attribute(
-    calls: Sequence[Sequence[Span]], plain: Sequence[float], toll: Toll, *, containers: bool = True
+def attribute_module_times(
+    calls: Sequence[Sequence[Span]], plain: Sequence[float], toll: HookOverhead, *, containers: bool = True
 ) -> Attribution:
     """Subtract the hook overhead from spans, and sum them by path.
 
@@ -131,7 +131,8 @@ def attribute(
         overhead=median(hooked) / max(median(plain), _LEAST),
         unattributed=median(unattributed),
         missed=median(excess),
-        surely=max(0.0, quiet(excess)) or -max(0.0, quiet(-difference for difference in excess)),
+        surely=max(0.0, lower_quartile(excess))
+        or -max(0.0, lower_quartile(-difference for difference in excess)),
         clamped=cut / max(sum(totals), _LEAST),
     )
 
@@ -149,7 +150,7 @@ class _CalibratedCall:
     """Seconds cut off negative own times."""
 
 
-def _subtract_overhead(spans: Sequence[Span], toll: Toll) -> _CalibratedCall:
+def _subtract_overhead(spans: Sequence[Span], toll: HookOverhead) -> _CalibratedCall:
     """Subtract the overhead from each span of a call; a parent takes at least as long as its children."""
     hooked_within = [0] * len(spans)
     children = [0.0] * len(spans)
@@ -200,13 +201,13 @@ def _parent_paths(path: str) -> Iterator[str]:
             yield path[:index]
 
 
-def _make_parts(calls: Sequence[Sequence[Span]], rows: Sequence[_SumsByPath]) -> Iterator[Part]:
+def _make_parts(calls: Sequence[Sequence[Span]], rows: Sequence[_SumsByPath]) -> Iterator[TimedModule]:
     last = {span.path: span for spans in calls for span in spans}
     for path in _in_call_order(calls, {path for row in rows for path in row.times}):
         last_span = last.get(path)
         count = sum(row.calls.get(path, 0) for row in rows) / len(rows)
         kind, output = (last_span.kind, last_span.output) if last_span else ("", "")
-        yield Part(
+        yield TimedModule(
             layer=Layer(path=path, kind=kind, calls=count, output=output),
             times=tuple(row.times.get(path, 0.0) for row in rows),
             own=tuple(row.own.get(path, 0.0) for row in rows),
@@ -228,7 +229,9 @@ def _in_call_order(calls: Sequence[Sequence[Span]], known: set[str]) -> Iterable
 # -- doubts -------------------------------------------------------------------------------------------
 
 
-def doubts_of(attribution: Attribution, plain: Sequence[float], *, everything: bool) -> Iterator[Doubt]:
+def attribution_doubts(
+    attribution: Attribution, plain: Sequence[float], *, everything: bool
+) -> Iterator[Doubt]:
     """Yield doubts about an attribution; `everything` is whether all modules were hooked."""
     time = format_quantity(median(plain), SECONDS, 3)
     if abs(attribution.surely) > MISSED_LIMIT + TOLL_LIMIT * max(0.0, attribution.overhead - 1):
@@ -257,7 +260,7 @@ def doubts_of(attribution: Attribution, plain: Sequence[float], *, everything: b
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class RooflinePosition:
     """The position of a part on the roofline."""
 
     bound: str
@@ -269,7 +272,9 @@ class Placed:
     """Seconds beyond its bound."""
 
 
-def placed(seconds: float, compute: float, memory: float, calls: float = 1.0) -> Placed | None:
+def locate_on_roofline(
+    seconds: float, compute: float, memory: float, calls: float = 1.0
+) -> RooflinePosition | None:
     """Return the position of a part, given its time and the seconds of its operations and bytes at the peaks.
 
     `calls` is the number of module calls in this time, that of the part itself included.
@@ -281,7 +286,7 @@ def placed(seconds: float, compute: float, memory: float, calls: float = 1.0) ->
         return None
     share = bound / seconds
     roof = "compute" if compute >= memory else "memory"
-    return Placed(
+    return RooflinePosition(
         bound=roof if share >= OVERHEAD_SHARE else "overhead" if seconds <= DISPATCH * calls else "neither",
         share=share,
         to_win=max(0.0, seconds - bound),

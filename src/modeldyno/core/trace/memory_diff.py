@@ -10,9 +10,9 @@ from modeldyno.errors import RunFailed
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
-    from modeldyno.core.result.trace_data import Activity
+    from modeldyno.core.result.trace_data import TraceReport
 
-Place = tuple[str, str]
+ModuleAndRole = tuple[str, str]
 """Path of a module, and the role of its memory."""
 
 
@@ -59,7 +59,7 @@ class MemoryChange:
         return self.after - self.before
 
 
-def memory_change(baseline: Result, candidate: Result) -> MemoryChange:
+def compare_peak_memory(baseline: Result, candidate: Result) -> MemoryChange:
     """Compare what two Results hold at the measured peak.
 
     Raises:
@@ -76,7 +76,7 @@ def memory_change(baseline: Result, candidate: Result) -> MemoryChange:
     )
 
 
-def _snapshot(result: Result) -> Activity:
+def _snapshot(result: Result) -> TraceReport:
     activity = result.activity
     if activity is None or (activity.course is None and not activity.held):
         raise RunFailed(
@@ -86,8 +86,8 @@ def _snapshot(result: Result) -> Activity:
     return activity
 
 
-def _sizes(activity: Activity) -> Counter[Place]:
-    sizes: Counter[Place] = Counter()
+def _sizes(activity: TraceReport) -> Counter[ModuleAndRole]:
+    sizes: Counter[ModuleAndRole] = Counter()
     for held in activity.held:
         sizes[held.scope, held.role] += held.bytes
     return sizes

@@ -10,8 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.result.trace_data import Executed, Happening
-from modeldyno.core.trace.layer_times import quiet
+from modeldyno.core.result.trace_data import EventKind, ExecutedOp
+from modeldyno.core.trace.layer_times import lower_quartile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ class Occurrence:
     """One call of an operator, a kernel, transfer, synchronisation or named range."""
 
     name: str
-    kind: Happening = Happening.OPERATOR
+    kind: EventKind = EventKind.OPERATOR
     scope: str = ""
     """Path of the innermost module that ran it."""
     shapes: str = ""
@@ -56,17 +56,17 @@ class WatchedCalls:
     """Whether modules cannot be distinguished, as in compiled code."""
 
 
-Key = tuple[Happening, str, str, str]
+OccurrenceKey = tuple[EventKind, str, str, str]
 """Kind, name, scope, shapes."""
 
 
-def executed(watched: WatchedCalls, most: int = MOST_ROWS) -> tuple[Executed, ...]:
+def sum_occurrences(watched: WatchedCalls, most: int = MOST_ROWS) -> tuple[ExecutedOp, ...]:
     """Sum occurrences by kind, name, module and shapes, for one call; the slowest first.
 
     Rows beyond `most` are merged by kind and name, without a module and with the shapes VARIOUS, so that
     the totals stay the same.
     """
-    groups: defaultdict[Key, list[int]] = defaultdict(list)
+    groups: defaultdict[OccurrenceKey, list[int]] = defaultdict(list)
     for index, occurrence in enumerate(watched.occurrences):
         groups[_group_key(occurrence)].append(index)
     calls = max(1, len(watched.times))
@@ -78,19 +78,21 @@ def executed(watched: WatchedCalls, most: int = MOST_ROWS) -> tuple[Executed, ..
     return (*rows[:most], *sorted(_merge_rows(rows[most:]), key=_sort_key))
 
 
-def _group_key(occurrence: Occurrence) -> Key:
+def _group_key(occurrence: Occurrence) -> OccurrenceKey:
     return occurrence.kind, occurrence.name, occurrence.scope, occurrence.shapes
 
 
-def _sort_key(row: Executed) -> tuple[float, str, str, str]:
+def _sort_key(row: ExecutedOp) -> tuple[float, str, str, str]:
     return -max(row.self_time, row.device_time), row.name, row.scope, row.shapes
 
 
-def _sum_group(key: Key, group: Sequence[int], occurrences: Sequence[Occurrence], calls: int) -> Executed:
+def _sum_group(
+    key: OccurrenceKey, group: Sequence[int], occurrences: Sequence[Occurrence], calls: int
+) -> ExecutedOp:
     kind, name, scope, shapes = key
     members = [occurrences[index] for index in group]
     outermost = [occurrence for occurrence in members if not _is_nested(occurrence, key, occurrences)]
-    return Executed(
+    return ExecutedOp(
         name=name,
         kind=kind,
         scope=scope,
@@ -108,10 +110,10 @@ def _quartile_time(members: Iterable[Occurrence], time: Callable[[Occurrence], f
     sums: defaultdict[int, float] = defaultdict(float)
     for occurrence in members:
         sums[occurrence.call] += time(occurrence)
-    return quiet(sums.values()) * len(sums) / calls
+    return lower_quartile(sums.values()) * len(sums) / calls
 
 
-def _is_nested(occurrence: Occurrence, key: Key, occurrences: Sequence[Occurrence]) -> bool:
+def _is_nested(occurrence: Occurrence, key: OccurrenceKey, occurrences: Sequence[Occurrence]) -> bool:
     """Whether it was called by another of the same group, whose time includes it."""
     while occurrence.parent is not None:
         occurrence = occurrences[occurrence.parent]
@@ -120,8 +122,8 @@ def _is_nested(occurrence: Occurrence, key: Key, occurrences: Sequence[Occurrenc
     return False
 
 
-def _merge_rows(rows: Iterable[Executed]) -> list[Executed]:
-    merged: dict[tuple[str, str], Executed] = {}
+def _merge_rows(rows: Iterable[ExecutedOp]) -> list[ExecutedOp]:
+    merged: dict[tuple[str, str], ExecutedOp] = {}
     for row in rows:
         before = merged.get((row.kind, row.name))
         merged[row.kind, row.name] = (
@@ -130,7 +132,7 @@ def _merge_rows(rows: Iterable[Executed]) -> list[Executed]:
     return list(merged.values())
 
 
-def _add_rows(one: Executed, other: Executed) -> Executed:
+def _add_rows(one: ExecutedOp, other: ExecutedOp) -> ExecutedOp:
     return replace(
         one,
         calls=one.calls + other.calls,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.result.trace_data import Waste, WasteKind
-from modeldyno.core.trace.dataflow import COPYING, HOST, Memory, Seen, bare
+from modeldyno.core.result.trace_data import RedundancyKind, RedundantOp
+from modeldyno.core.trace.dataflow import COPYING, HOST, DataLocation, MemoryHistory, unqualified_name
 
 if TYPE_CHECKING:
-    from modeldyno.core.trace.dataflow import Copy, Flow, Step, Value
+    from modeldyno.core.trace.dataflow import CopyStep, DataFlow, FlowStep, TensorView
 
 _MOVING = frozenset({"to", "cpu", "cuda", "type_as"})
 _FROM_HOST = frozenset({"tensor", "as_tensor", "asarray", "from_numpy"})
@@ -25,10 +25,10 @@ _READING = frozenset({
 """Calls that return values to Python."""
 
 
-def wastes(flow: Flow) -> tuple[Waste, ...]:
+def find_redundant_ops(flow: DataFlow) -> tuple[RedundantOp, ...]:
     """Return the redundant steps of a call, identical ones summed, the slowest first."""
-    memory = Memory(flow)
-    by_key: dict[tuple[str, str, str, str, str], Waste] = {}
+    memory = MemoryHistory(flow)
+    by_key: dict[tuple[str, str, str, str, str], RedundantOp] = {}
     for index in range(len(flow.steps)):
         waste = _judge_step(memory, index)
         if waste is not None:
@@ -38,13 +38,13 @@ def wastes(flow: Flow) -> tuple[Waste, ...]:
     return tuple(sorted(by_key.values(), key=lambda waste: (-waste.time, -waste.bytes)))
 
 
-def _sum(one: Waste, other: Waste) -> Waste:
+def _sum(one: RedundantOp, other: RedundantOp) -> RedundantOp:
     return replace(
         one, calls=one.calls + other.calls, time=one.time + other.time, bytes=one.bytes + other.bytes
     )
 
 
-def _judge_step(memory: Memory, index: int) -> Waste | None:
+def _judge_step(memory: MemoryHistory, index: int) -> RedundantOp | None:
     """Return what is redundant about one step, by the first rule that applies."""
     copy = memory.copies.get(index)
     waste = _transfer(memory, index) or _synchronisation(memory, index)
@@ -61,63 +61,63 @@ def _judge_step(memory: Memory, index: int) -> Waste | None:
 # --- copies --------------------------------------------------------------------------------------
 
 
-def _needless_copy(memory: Memory, copy: Copy) -> Waste | None:
+def _needless_copy(memory: MemoryHistory, copy: CopyStep) -> RedundantOp | None:
     """Check for a copy of data that already exists in the same layout."""
     if copy.source.dtype != copy.result.dtype or copy.source.device != copy.result.device:
         return None
-    for depth, seen in enumerate(memory.ancestry(copy)):
+    for depth, seen in enumerate(memory.earlier_locations(copy)):
         if seen.axes == copy.result.axes and memory.replaceable(copy, seen):
             return _copy_waste(memory, copy) if not depth else _round_trip(memory, copy)
     return None
 
 
-def _copy_waste(memory: Memory, copy: Copy) -> Waste:
+def _copy_waste(memory: MemoryHistory, copy: CopyStep) -> RedundantOp:
     step = memory.steps[copy.index]
     return _make_waste(
         memory,
-        WasteKind.COPY,
+        RedundancyKind.COPY,
         (copy.index,),
         f"{_short_name(step.name)} copies {_format_tensor(copy.source)}, and neither the copy nor the "
         "original changes afterwards; use the original",
     )
 
 
-def _round_trip(memory: Memory, copy: Copy) -> Waste:
+def _round_trip(memory: MemoryHistory, copy: CopyStep) -> RedundantOp:
     before = memory.copied[copy.source.storage]
     only = memory.read[before.result.storage] == [copy.index]
     steps = (before.index, copy.index) if only else (copy.index,)
     remedy = "leave out both" if only else "use the earlier tensor"
     return _make_waste(
         memory,
-        WasteKind.LAYOUT,
+        RedundancyKind.LAYOUT,
         steps,
         f"{_short_name(memory.steps[copy.index].name)} brings {_format_tensor(copy.source)} back to the "
         f"memory layout that it had before {_name_in_scope(memory, before.index, copy.index)}; {remedy}",
     )
 
 
-def _repeated_copy(memory: Memory, copy: Copy) -> Waste | None:
+def _repeated_copy(memory: MemoryHistory, copy: CopyStep) -> RedundantOp | None:
     """Check for a copy to a layout that an earlier copy already made."""
     first = memory.orders.get(copy.index)
     if first is None:
         return None
     return _make_waste(
         memory,
-        WasteKind.LAYOUT,
+        RedundancyKind.LAYOUT,
         (copy.index,),
         f"{_short_name(memory.steps[copy.index].name)} copies {_format_tensor(copy.source)} to a "
         f"memory layout that {_name_in_scope(memory, first, copy.index)} already made; reuse the first copy",
     )
 
 
-def _cast_back(memory: Memory, copy: Copy) -> Waste | None:
+def _cast_back(memory: MemoryHistory, copy: CopyStep) -> RedundantOp | None:
     """Check for a cast to another dtype and straight back."""
     before = memory.copied.get(copy.source.storage)
     if before is None or before.source.dtype != copy.result.dtype or not _is_reversible(before):
         return None
     middle = before.result.storage
     sole = memory.read[middle] == [copy.index] and not memory.lives_on(middle)
-    seen = Seen(
+    seen = DataLocation(
         storage=before.source.storage,
         offset=0,
         capacity=before.source.capacity,
@@ -132,13 +132,13 @@ def _cast_back(memory: Memory, copy: Copy) -> Waste | None:
     loss = ", which loses precision" if _is_lossy(outer, inner) else ""
     return _make_waste(
         memory,
-        WasteKind.CAST,
+        RedundancyKind.CAST,
         (before.index, copy.index),
         f"{outer} is cast to {inner} and straight back to {outer}{loss}; leave out both casts",
     )
 
 
-def _weight_conversion(memory: Memory, copy: Copy) -> Waste | None:
+def _weight_conversion(memory: MemoryHistory, copy: CopyStep) -> RedundantOp | None:
     """Check for the conversion of a whole weight."""
     source, result = copy.source, copy.result
     if source.storage not in memory.flow.weights or source.size != source.capacity:
@@ -153,7 +153,7 @@ def _weight_conversion(memory: Memory, copy: Copy) -> Waste | None:
     target = result.dtype if cast else "another memory layout"
     return _make_waste(
         memory,
-        WasteKind.CAST if cast else WasteKind.LAYOUT,
+        RedundancyKind.CAST if cast else RedundancyKind.LAYOUT,
         (copy.index,),
         f"{_short_name(memory.steps[copy.index].name)} converts a weight of {_format_tensor(source)} to "
         f"{target} in each call; store it that way",
@@ -163,7 +163,7 @@ def _weight_conversion(memory: Memory, copy: Copy) -> Waste | None:
 # --- transfers and waits -------------------------------------------------------------------------
 
 
-def _transfer(memory: Memory, index: int) -> Waste | None:
+def _transfer(memory: MemoryHistory, index: int) -> RedundantOp | None:
     """Check for a transfer between host and device, or one that would happen if there were a device."""
     step = memory.steps[index]
     reason = _transfer_reason(memory, step)
@@ -171,12 +171,12 @@ def _transfer(memory: Memory, index: int) -> Waste | None:
         return None
     # A constant also costs its creation; without a real transfer that is its only cost.
     making = (memory.made[step.inputs[0].storage],) if _is_constant(memory, step) else ()
-    return _make_waste(memory, WasteKind.TRANSFER, (*making, index), reason)
+    return _make_waste(memory, RedundancyKind.TRANSFER, (*making, index), reason)
 
 
-def _transfer_reason(memory: Memory, step: Step) -> str:
+def _transfer_reason(memory: MemoryHistory, step: FlowStep) -> str:
     """Describe a needless transfer and its remedy; empty where there is none."""
-    verb = bare(step.name)
+    verb = unqualified_name(step.name)
     if not step.inputs:
         away = verb in _FROM_HOST and any(value.device != HOST for value in step.outputs)
         return _CONSTANT.format(_short_name(step.name)) if away else ""
@@ -192,16 +192,16 @@ def _transfer_reason(memory: Memory, step: Step) -> str:
     return _TO_HOST if written and memory.flow.device == HOST else ""
 
 
-def _is_constant(memory: Memory, step: Step) -> bool:
+def _is_constant(memory: MemoryHistory, step: FlowStep) -> bool:
     """Whether a step moves a constant that the call has created."""
-    moves = bare(step.name) in _MOVING and step.place != ""
+    moves = unqualified_name(step.name) in _MOVING and step.place != ""
     return moves and any(value.storage in memory.constant for value in step.inputs[:1])
 
 
-def _synchronisation(memory: Memory, index: int) -> Waste | None:
+def _synchronisation(memory: MemoryHistory, index: int) -> RedundantOp | None:
     """Check for a synchronisation: the host waits for values from the device."""
     step = memory.steps[index]
-    verb = bare(step.name)
+    verb = unqualified_name(step.name)
     awaited = step.awaited or (step.inputs[:1] if verb in _READING else ())
     if not any(_is_on_device(memory, value, step) for value in awaited):
         return None
@@ -213,10 +213,10 @@ def _synchronisation(memory: Memory, index: int) -> Waste | None:
             f"{name} makes the host wait for the device, as the size of its result depends on the "
             "values; use a mask or torch.where"
         )
-    return _make_waste(memory, WasteKind.SYNCHRONISATION, (index,), reason)
+    return _make_waste(memory, RedundancyKind.SYNCHRONISATION, (index,), reason)
 
 
-def _is_on_device(memory: Memory, value: Value, step: Step) -> bool:
+def _is_on_device(memory: MemoryHistory, value: TensorView, step: FlowStep) -> bool:
     """Whether a value lies on the device; in a run on the host, whether it would if there were a device.
 
     In a run on the host, what depends neither on inputs nor on weights would stay on the host. What a step
@@ -232,11 +232,13 @@ def _is_on_device(memory: Memory, value: Value, step: Step) -> bool:
 # --- descriptions --------------------------------------------------------------------------------
 
 
-def _make_waste(memory: Memory, kind: WasteKind, steps: tuple[int, ...], reason: str) -> Waste:
+def _make_waste(
+    memory: MemoryHistory, kind: RedundancyKind, steps: tuple[int, ...], reason: str
+) -> RedundantOp:
     wasted = [memory.steps[index] for index in steps]
     last = wasted[-1]
-    moved = sum(_bytes(step) for step in wasted) if kind is not WasteKind.TRANSFER else _bytes(last)
-    return Waste(
+    moved = sum(_bytes(step) for step in wasted) if kind is not RedundancyKind.TRANSFER else _bytes(last)
+    return RedundantOp(
         kind=kind,
         name=_short_name(last.name),
         scope=last.scope,
@@ -248,7 +250,7 @@ def _make_waste(memory: Memory, kind: WasteKind, steps: tuple[int, ...], reason:
     )
 
 
-def _name_in_scope(memory: Memory, index: int, other: int) -> str:
+def _name_in_scope(memory: MemoryHistory, index: int, other: int) -> str:
     step = memory.steps[index]
     where = f" in {step.scope or 'the model'}" if step.scope != memory.steps[other].scope else ""
     return f"{_short_name(step.name)}{where}"
@@ -264,7 +266,7 @@ _WHOLE = ("bool", "uint8", "int8", "int16", "int32", "int64")
 _WIDE = ("int32", "int64", "float32", "float64")
 
 
-def _is_reversible(cast: Copy) -> bool:
+def _is_reversible(cast: CopyStep) -> bool:
     """Whether a cast only changes the representation; float to integer, for example, truncates."""
     outer, inner = cast.source.dtype, cast.result.dtype
     if outer == inner:
@@ -281,9 +283,9 @@ def _short_name(name: str) -> str:
     return name.removeprefix("torch.") if name.startswith("torch.Tensor.") else name
 
 
-def _format_tensor(value: Value) -> str:
+def _format_tensor(value: TensorView) -> str:
     return f"{'x'.join(map(str, value.shape))} {value.dtype}"
 
 
-def _bytes(step: Step) -> int:
+def _bytes(step: FlowStep) -> int:
     return max((value.bytes for value in (*step.outputs[:1], *step.inputs[:1])), default=0)

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.stats.units import SECONDS, format_quantity
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _OVERHEAD_LIMIT = 0.05
 """Share of a region's own time above which the recording overhead is a doubt."""
 
 
-class Tally:
+class RegionTally:
     """The times of the calls of one region; keeps at most MOST of them.
 
     Of more calls, each stretch of 2, 4, 8 ... consecutive ones is represented by a random one of them: a
@@ -54,7 +54,7 @@ class Tally:
         """Nanoseconds of the kept calls."""
         self.least = 0
         self.longest = 0
-        self.sizes: dict[str, Sizes] = {}
+        self.sizes: dict[str, RegionMemory] = {}
         """Memory by place, where it was measured."""
         self._most = most
         self._stride = 1
@@ -88,7 +88,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Sizes:
+class RegionMemory:
     """Memory of the calls of a region at one place, such as ``process`` or ``cuda:0``."""
 
     calls: int = 0
@@ -106,7 +106,9 @@ class Sizes:
             self.peak = peak if self.peak is None else max(self.peak, peak)
 
 
-def measurements(tallies: Mapping[str, Tally], clock: Mapping[str, float]) -> Iterator[Measurement]:
+def region_measurements(
+    tallies: Mapping[str, RegionTally], clock: Mapping[str, float]
+) -> Iterator[Measurement]:
     """Yield the Measurements of tallies, the region with most own time first.
 
     `clock` has the clock fields of a Distribution: its resolution and the cost of reading it.
@@ -114,29 +116,31 @@ def measurements(tallies: Mapping[str, Tally], clock: Mapping[str, float]) -> It
     for name, tally in sorted(tallies.items(), key=lambda item: -item[1].own):
         value = Distribution.of(tally.seconds(), stop="run ended", **clock)
         yield Measurement(metric="latency", value=value, scope=name)
-        yield observed("calls", tally.calls, scope=name)
-        yield observed("total_time", tally.total * _NS, scope=name)
-        yield observed("total_self_time", tally.own * _NS, scope=name)
+        yield observed_number("calls", tally.calls, scope=name)
+        yield observed_number("total_time", tally.total * _NS, scope=name)
+        yield observed_number("total_self_time", tally.own * _NS, scope=name)
         for place, sizes in sorted(tally.sizes.items()):
-            scope = at(name, place)
-            yield observed("allocated", sizes.allocated / sizes.calls, scope=scope)
-            yield observed("freed", sizes.freed / sizes.calls, scope=scope)
+            scope = region_memory_scope(name, place)
+            yield observed_number("allocated", sizes.allocated / sizes.calls, scope=scope)
+            yield observed_number("freed", sizes.freed / sizes.calls, scope=scope)
             if sizes.peak is not None:
-                yield observed("allocated_peak", sizes.peak, scope=scope)
+                yield observed_number("allocated_peak", sizes.peak, scope=scope)
 
 
-def at(name: str, place: str) -> str:
+def region_memory_scope(name: str, place: str) -> str:
     """Return the scope of a region's memory at a place: ``load [cuda:0]``."""
     return f"{name} [{place}]"
 
 
-def parted(scope: str) -> tuple[str, str]:
+def split_region_scope(scope: str) -> tuple[str, str]:
     """Split such a scope into region and place; the place is empty where there is none."""
     name, separator, place = scope.rpartition(" [")
     return (name, place[:-1]) if separator and place.endswith("]") else (scope, "")
 
 
-def doubts(tallies: Mapping[str, Tally], *, cost: float, slowed: float | None) -> Iterator[Doubt]:
+def region_doubts(
+    tallies: Mapping[str, RegionTally], *, cost: float, slowed: float | None
+) -> Iterator[Doubt]:
     """Yield doubts about times that the recording itself distorts.
 
     Args:
@@ -166,7 +170,7 @@ def doubts(tallies: Mapping[str, Tally], *, cost: float, slowed: float | None) -
         )
 
 
-def _overhead_share(tally: Tally, cost: float) -> float:
+def _overhead_share(tally: RegionTally, cost: float) -> float:
     """Return the share of a region's own time that recording the calls within it takes."""
     return min(1.0, tally.nested_calls * cost / (tally.own * _NS)) if tally.own else 0.0
 

@@ -18,7 +18,7 @@ _STANDARD = (_OURS, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "pla
 
 
 @cache
-def is_users(filename: str) -> bool:
+def is_user_file(filename: str) -> bool:
     """Whether a file is neither installed, nor of Python, nor of ModelDyno; code from a string is no file."""
     path = Path(filename)
     if filename.startswith("<") or not _INSTALLED.isdisjoint(path.parts):
@@ -26,17 +26,17 @@ def is_users(filename: str) -> bool:
     return not any(folder in path.parents for folder in _STANDARD)
 
 
-def users_line(frames: Iterable[FrameSummary]) -> FrameSummary | None:
+def innermost_user_frame(frames: Iterable[FrameSummary]) -> FrameSummary | None:
     """Return the innermost frame of the user's code, the last in the list; None without one."""
-    return next((frame for frame in reversed(list(frames)) if is_users(frame.filename)), None)
+    return next((frame for frame in reversed(list(frames)) if is_user_file(frame.filename)), None)
 
 
-def written(frame: FrameSummary) -> str:
+def format_frame_location(frame: FrameSummary) -> str:
     """Format the location of a frame: ``mynet.py:19``."""
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
-def raised_at(error: BaseException) -> str:
+def format_error_location(error: BaseException) -> str:
     """Format the innermost line of the user's code that an error passed through; empty without one."""
-    frame = users_line(traceback.extract_tb(error.__traceback__))
-    return "" if frame is None else written(frame)
+    frame = innermost_user_frame(traceback.extract_tb(error.__traceback__))
+    return "" if frame is None else format_frame_location(frame)

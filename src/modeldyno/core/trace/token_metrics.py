@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed, pack
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number, pack
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.units import SECONDS, format_quantity
 
@@ -38,7 +38,7 @@ _RELEVANT = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class GenerationLength:
     """Tokens of each sample of a batch: prompt and generated."""
 
     prompt: int | None
@@ -52,7 +52,7 @@ class Extent:
         return f"{prefix}generate={self.generated}"
 
     @classmethod
-    def of(cls, scope: str) -> Extent | None:
+    def of(cls, scope: str) -> GenerationLength | None:
         """Parse a scope; None for one of something else."""
         match = _SCOPE.fullmatch(scope)
         return match and cls(prompt=None if match[1] is None else int(match[1]), generated=int(match[2]))
@@ -62,17 +62,17 @@ class Extent:
         return f"{self.scope},stage={name}"
 
 
-def extents(observation: Observation, *, text: bool) -> tuple[Extent, ...]:
+def generation_lengths(observation: Observation, *, text: bool) -> tuple[GenerationLength, ...]:
     """Return all combinations of prompt and output lengths; without text, prompts do not vary."""
     prompts = observation.prompts if text else (None,)
     return tuple(
-        Extent(prompt=prompt, generated=generated)
+        GenerationLength(prompt=prompt, generated=generated)
         for prompt in prompts
         for generated in observation.generated
     )
 
 
-def prompt(feeds: Sequence[Mapping[str, ndarray]], extent: Extent) -> dict[str, ndarray]:
+def build_prompt(feeds: Sequence[Mapping[str, ndarray]], extent: GenerationLength) -> dict[str, ndarray]:
     """Build a prompt of the wanted length from the payloads: their tokens without padding.
 
     The tokens of a sample are concatenated over the payloads, and repeated where there are too few. Where
@@ -91,7 +91,7 @@ def prompt(feeds: Sequence[Mapping[str, ndarray]], extent: Extent) -> dict[str, 
     return {TOKENS: np.stack(rows)}
 
 
-def share(plan: Plan, left: float, count: int) -> Plan:
+def share_measurement_plan(plan: Plan, left: float, count: int) -> Plan:
     """Return the plan for one of `count` extents that share the seconds left."""
     time = max(left / count, _SHORTEST)
     return replace(plan, max_time=time, min_time=min(plan.min_time, time / 2))
@@ -101,7 +101,9 @@ _SHORTEST = 1e-3
 """Seconds; one sequence is always generated, however long it takes."""
 
 
-def measured(steps: Samples, extent: Extent, batch: int, how: Distribution) -> Iterator[Measurement]:
+def token_measurements(
+    steps: Samples, extent: GenerationLength, batch: int, how: Distribution
+) -> Iterator[Measurement]:
     """Yield the times and rates of one extent.
 
     Args:
@@ -122,9 +124,9 @@ def measured(steps: Samples, extent: Extent, batch: int, how: Distribution) -> I
     per_token = replace(how, warmup_dropped=how.warmup_dropped * further.shape[1])
     yield _distribution("inter_token_latency", further.ravel(), scope, per_token)
     yield _rate(batch, further.mean(axis=1), extent.stage(DECODE))
-    if (context_slope := slope(steps)) is not None:
+    if (context_slope := fit_context_slope(steps)) is not None:
         value, interval = context_slope
-        yield observed("time_per_context_token", value, scope=scope, interval=interval)
+        yield observed_number("time_per_context_token", value, scope=scope, interval=interval)
 
 
 def _distribution(metric: str, samples: Samples, scope: str, how: Distribution) -> Measurement:
@@ -135,10 +137,10 @@ def _rate(tokens: int, seconds: Samples, scope: str) -> Measurement:
     """Return tokens per second, given repeated times of `tokens` tokens."""
     low, high = statistics.mean_interval(seconds)
     interval = Interval(low=tokens / high, high=tokens / low if low > 0 else float("inf"))
-    return observed("token_rate", tokens / float(seconds.mean()), scope=scope, interval=interval)
+    return observed_number("token_rate", tokens / float(seconds.mean()), scope=scope, interval=interval)
 
 
-def slope(steps: Samples) -> tuple[float, Interval] | None:
+def fit_context_slope(steps: Samples) -> tuple[float, Interval] | None:
     """Return the seconds that each token of context adds to the time per token; None for too few of either.
 
     The second token is left out, as it includes the switch from prefill to decode. A line is fitted to
@@ -157,9 +159,9 @@ def slope(steps: Samples) -> tuple[float, Interval] | None:
     return statistics.quantile(slopes, 0.5), Interval(low=low, high=high)
 
 
-def doubts(steps: Samples, extent: Extent) -> Iterator[Doubt]:
+def context_drift_doubts(steps: Samples, extent: GenerationLength) -> Iterator[Doubt]:
     """Yield a doubt where the time per token depends on the context length."""
-    context_slope = slope(steps)
+    context_slope = fit_context_slope(steps)
     if context_slope is None:
         return
     value, interval = context_slope
@@ -176,7 +178,7 @@ def doubts(steps: Samples, extent: Extent) -> Iterator[Doubt]:
     )
 
 
-def told_once(doubts_found: Iterable[Doubt]) -> Iterator[Doubt]:
+def merge_similar_doubts(doubts_found: Iterable[Doubt]) -> Iterator[Doubt]:
     """Merge doubts of one kind about several extents into one, with the number of the others."""
     groups: dict[tuple[str, str], list[Doubt]] = {}
     for doubt in doubts_found:
@@ -188,7 +190,7 @@ def told_once(doubts_found: Iterable[Doubt]) -> Iterator[Doubt]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Band:
+class TokenBand:
     """Consecutive tokens, and the median of their times."""
 
     first: int
@@ -197,18 +199,18 @@ class Band:
     seconds: float
 
 
-def bands(latencies: Distribution, extent: Extent, count: int) -> tuple[Band, ...]:
+def split_into_bands(latencies: Distribution, extent: GenerationLength, count: int) -> tuple[TokenBand, ...]:
     """Split the inter-token latencies of an extent into `count` bands of about equal length."""
     np = statistics.load_numpy()
     steps = latencies.samples().reshape(-1, extent.generated - 1)
     places = np.array_split(np.arange(extent.generated - 1), min(count, extent.generated - 1))
     return tuple(
-        Band(first=int(part[0]) + 2, last=int(part[-1]) + 2, seconds=float(np.median(steps[:, part])))
+        TokenBand(first=int(part[0]) + 2, last=int(part[-1]) + 2, seconds=float(np.median(steps[:, part])))
         for part in places
     )
 
 
-def cache_growth(sizes: Mapping[int, int], batch: int) -> float | None:
+def cache_bytes_per_token(sizes: Mapping[int, int], batch: int) -> float | None:
     """Return the bytes that each further token of one sample adds to the cache; None for one token only.
 
     `sizes` are bytes by tokens generated so far. The first of several tokens is left out: temporary

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.advice.advice import fixed_batch, gain, shown, tries
-from modeldyno.core.comparison.comparison import Outcome
+from modeldyno.core.advice.advice import can_be_tried, fixed_batch, format_settings, relative_gain
+from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.metrics.metric import METRICS, Better
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.views.advice.findings import finding, limited
-from modeldyno.views.comparison.changes import VERDICTS, moved, relative
+from modeldyno.views.advice.findings import bottleneck_notices, finding_notice
+from modeldyno.views.comparison.changes import VERDICTS, describe_change, format_relative_change
 from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.advice.advice import Advice, Tried
+    from modeldyno.core.advice.advice import Advice, TriedSetting
     from modeldyno.core.comparison.comparison import Change
 
 _SETTINGS = 32
@@ -29,7 +29,7 @@ def advice(advice: Advice) -> Iterator[Block]:
     yield Notice(severity=Severity.VERDICT, text=sentence(advice))
     if advice.best is not None:
         yield Notice(severity=Severity.NOTE, code="use", text=advice.command)
-    yield from limited(advice.bottleneck)
+    yield from bottleneck_notices(advice.bottleneck)
     if advice.finals:
         yield _table(advice, "Measured again, in separate rounds", advice.finals)
     if advice.tried:
@@ -37,7 +37,7 @@ def advice(advice: Advice) -> Iterator[Block]:
         title = "Tried, one run of each" if single_run else "Tried, each in turns with the baseline"
         yield _table(advice, title, _best_first(advice.tried))
     yield from _notes(advice)
-    yield from (finding(advice.baseline, item) for item in advice.findings if not tries(item))
+    yield from (finding_notice(advice.baseline, item) for item in advice.findings if not can_be_tried(item))
 
 
 def sentence(advice: Advice) -> str:
@@ -45,15 +45,15 @@ def sentence(advice: Advice) -> str:
     name = shorten(clean(advice.baseline.name), NAME_LIMIT)
     now = _first_run_value(advice)
     if advice.best is not None and advice.best.change is not None:
-        settings, accuracy = shown(advice.best.candidate.settings), _output_difference(advice.best)
+        settings, accuracy = format_settings(advice.best.candidate.settings), _output_difference(advice.best)
         return (
-            f"{name}: with {settings}, {moved(advice.best.change)}{_latency_increase(advice.best)}, over "
+            f"{name}: with {settings}, {describe_change(advice.best.change)}{_latency_increase(advice.best)}, over "
             f"{count(advice.best.rounds, 'round')} in turns with the baseline{now}; {accuracy}."
         )
     if not advice.tried:
         why = "there was no time to try anything" if advice.left_out else "there is nothing to try"
         return f"{name}: {why}{now}."
-    if any(t.outcome is Outcome.BETTER and t.rounds for t in advice.tried):
+    if any(t.outcome is ChangeVerdict.BETTER and t.rounds for t in advice.tried):
         return f"{name}: settings that seemed to help could not be confirmed{now}."
     tried = count(len(advice.tried), "setting")
     if not any(t.rounds for t in advice.tried):
@@ -68,20 +68,20 @@ def _first_run_value(advice: Advice) -> str:
     return "" if value is None else f" ({format_quantity(value, advice.query.unit, 3)} in the first run)"
 
 
-def _latency_increase(tried: Tried) -> str:
+def _latency_increase(tried: TriedSetting) -> str:
     """Return by how much the latency increases, if it does, as with a larger batch."""
     latency = _latency_change(tried)
     is_slower = (
         latency is not None and latency.difference is not None and latency.difference > latency.smallest
     )
-    return f" and {moved(replace(latency, interval=None))}" if latency and is_slower else ""
+    return f" and {describe_change(replace(latency, interval=None))}" if latency and is_slower else ""
 
 
-def _latency_change(tried: Tried) -> Change | None:
+def _latency_change(tried: TriedSetting) -> Change | None:
     return next((change for change in tried.beside if change.query.metric == "latency"), None)
 
 
-def _output_difference(tried: Tried) -> str:
+def _output_difference(tried: TriedSetting) -> str:
     """Describe how much the outputs differ from the baseline's."""
     if tried.unlike:
         return f"outputs not compared: {tried.unlike}"
@@ -93,12 +93,12 @@ def _output_difference(tried: Tried) -> str:
     return f"outputs differ by at most {tried.error:.2g} of their largest value, cosine {cosine:.6f}"
 
 
-def _best_first(tried: Sequence[Tried]) -> list[Tried]:
+def _best_first(tried: Sequence[TriedSetting]) -> list[TriedSetting]:
     """Sort the tried settings: those measured in turns first, by gain, and those that failed last."""
-    return sorted(tried, key=lambda t: (bool(t.failure), not t.rounds, -gain(t.change)))
+    return sorted(tried, key=lambda t: (bool(t.failure), not t.rounds, -relative_gain(t.change)))
 
 
-def _table(advice: Advice, title: str, tried: Sequence[Tried]) -> Table:
+def _table(advice: Advice, title: str, tried: Sequence[TriedSetting]) -> Table:
     titles = ("settings", str(advice.query), "verdict", "latency", "outputs")
     return Table(
         title=title,
@@ -107,22 +107,22 @@ def _table(advice: Advice, title: str, tried: Sequence[Tried]) -> Table:
     )
 
 
-def _row(tried: Tried) -> tuple[str, ...]:
-    settings = shorten(shown(tried.candidate.settings), _SETTINGS)
+def _row(tried: TriedSetting) -> tuple[str, ...]:
+    settings = shorten(format_settings(tried.candidate.settings), _SETTINGS)
     if tried.failure or tried.change is None:
         return settings, "—", "did not run", "", ""
     latency = _latency_change(tried)
     change, single_run = tried.change, not tried.rounds  # a single run has no useful interval
     return (
         settings,
-        relative(replace(change, interval=None) if single_run else change),
+        format_relative_change(replace(change, interval=None) if single_run else change),
         "one run only" if single_run else VERDICTS[tried.outcome],
-        "" if latency is None else relative(replace(latency, interval=None)),
+        "" if latency is None else format_relative_change(replace(latency, interval=None)),
         _outputs_cell(tried),
     )
 
 
-def _outputs_cell(tried: Tried) -> str:
+def _outputs_cell(tried: TriedSetting) -> str:
     if not tried.outputs:
         return "—"
     return "same" if not tried.error else f"±{tried.error:.1g}"
@@ -132,13 +132,11 @@ def _notes(advice: Advice) -> Iterator[Notice]:
     """Yield notes on settings that failed, change the outputs too much, or were not tried in time."""
     for tried in advice.tried:
         if tried.failure:
-            text = (
-                f"{shown(tried.candidate.settings)} did not run: {shorten(clean(tried.failure), TEXT_LIMIT)}"
-            )
+            text = f"{format_settings(tried.candidate.settings)} did not run: {shorten(clean(tried.failure), TEXT_LIMIT)}"
             yield Notice(severity=Severity.NOTE, text=text)
-        elif tried.error > advice.tolerance and tried.outcome is Outcome.BETTER:
+        elif tried.error > advice.tolerance and tried.outcome is ChangeVerdict.BETTER:
             text = (
-                f"{shown(tried.candidate.settings)} is not combined with others: outputs differ by "
+                f"{format_settings(tried.candidate.settings)} is not combined with others: outputs differ by "
                 f"{tried.error:.2g}, more than the tolerance of {advice.tolerance:.2g}"
             )
             yield Notice(
@@ -156,6 +154,6 @@ def _notes(advice: Advice) -> Iterator[Notice]:
             advice=f"make it variable with --input {free} -b {batch}",
         )
     if advice.left_out:
-        names = "; ".join(shown(candidate.settings) for candidate in advice.left_out)
+        names = "; ".join(format_settings(candidate.settings) for candidate in advice.left_out)
         text = f"no time was left for {shorten(names, TEXT_LIMIT)}"
         yield Notice(severity=Severity.NOTE, text=text, advice="allow more time with --max-time")

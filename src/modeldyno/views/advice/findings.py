@@ -11,7 +11,7 @@ from modeldyno.core.advice.finding import Case
 from modeldyno.core.advice.rules import findings
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
-from modeldyno.views.rerun_command import command
+from modeldyno.views.rerun_command import rerun_command_line
 from modeldyno.views.text import TEXT_LIMIT
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def findings_of(result: Result, knobs: Iterable[Knob] = ()) -> Iterator[Block]:
     known_knobs = tuple(knobs)
     limit = bottleneck(Case(result=result, knobs={knob.name: knob for knob in known_knobs}))
     items = findings(result, known_knobs)
-    yield from limited(limit)
-    yield from (finding(result, item, known_knobs) for item in items)
+    yield from bottleneck_notices(limit)
+    yield from (finding_notice(result, item, known_knobs) for item in items)
     if not items:
         yield Notice(severity=Severity.NOTE, text=_NOTHING)
 
@@ -56,7 +56,7 @@ def findings_of(result: Result, knobs: Iterable[Knob] = ()) -> Iterator[Block]:
 _NOTHING = "no findings in this data; profile with --probe static,latency,throughput,layers,ops to see more"
 
 
-def limited(limit: Bottleneck | None) -> Iterator[Notice]:
+def bottleneck_notices(limit: Bottleneck | None) -> Iterator[Notice]:
     """Describe the bottleneck."""
     if limit is None:
         return
@@ -81,7 +81,7 @@ def pointer(result: Result, items: Sequence[Finding]) -> Notice | None:
     )
 
 
-def saving(estimate: Saving | None) -> str:
+def describe_saving(estimate: Saving | None) -> str:
     """Describe the estimated saving and its basis; empty if nothing bounds it."""
     if estimate is None:
         return ""
@@ -91,18 +91,18 @@ def saving(estimate: Saving | None) -> str:
     return f"It saves {estimate.low:.0%} to {estimate.high:.0%} of the {estimate.of}: {estimate.basis}."
 
 
-def typed(result: Result, job: Job, knobs: Iterable[Knob] = ()) -> str:
+def command_for_job(result: Result, job: Job, knobs: Iterable[Knob] = ()) -> str:
     """Return the command that runs a Job, without options at their default."""
     defaults = {knob.name: knob.default for knob in knobs}
     config = {name: value for name, value in job.config.items() if defaults.get(name) != value}
     plan = Plan(pin=job.plan.pin, seed=job.plan.seed)
-    return command(replace(result, job=replace(job, config=config, plan=plan)))
+    return rerun_command_line(replace(result, job=replace(job, config=config, plan=plan)))
 
 
-def finding(result: Result, item: Finding, knobs: Iterable[Knob] = ()) -> Notice:
+def finding_notice(result: Result, item: Finding, knobs: Iterable[Knob] = ()) -> Notice:
     """Return a notice of one finding, with the command or the change that tries it."""
-    parts = (_sentence(item.seen), _sentence(item.why), saving(item.saving))
-    how = item.do if item.job is None else typed(result, item.job, knobs)
+    parts = (_sentence(item.seen), _sentence(item.why), describe_saving(item.saving))
+    how = item.do if item.job is None else command_for_job(result, item.job, knobs)
     return Notice(
         severity=Severity.NOTE,
         code=item.code,

@@ -9,29 +9,38 @@ from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import FRACTION, format_quantity
-from modeldyno.views.comparison.causes import explained
-from modeldyno.views.comparison.changes import changed, cut_short, opened, overview, sentence, side_by_side
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, called, count, moment
+from modeldyno.views.comparison.causes import explain_cause
+from modeldyno.views.comparison.changes import (
+    change_tables,
+    overview,
+    prefix_interruption,
+    sentence,
+    side_by_side_table,
+    undecided_notices,
+)
+from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, format_utc, short_model_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.comparison.comparison import Agreement, Comparison, Contrast, Difference
+    from modeldyno.core.comparison.comparison import Agreement, CandidateComparison, Comparison, SettingDiff
     from modeldyno.core.result.result import Fact, Result
 
 _VALUE, _DOUBTS, _SETTINGS = 26, 3, 14
 """Most characters of a value, doubts per candidate, and settings that are shown."""
 
 
-def contrasted(comparison: Comparison, *, everything: bool = False) -> tuple[Block, ...]:
+def comparison_blocks(comparison: Comparison, *, everything: bool = False) -> tuple[Block, ...]:
     """Lay out a comparison; unchanged metrics are only named, unless `everything` is set."""
-    names = called((comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)))
+    names = short_model_names(
+        (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
+    )
     several = len(comparison.contrasts) > 1
     blocks: list[Block] = []
     if several:
         blocks += [
-            _verdict(cut_short(comparison, overview(comparison, names))),
-            side_by_side(comparison, names),
+            _verdict(prefix_interruption(comparison, overview(comparison, names))),
+            side_by_side_table(comparison, names),
         ]
     for contrast, name in zip(comparison.contrasts, names[1:], strict=True):
         blocks += _candidate_blocks(
@@ -42,31 +51,40 @@ def contrasted(comparison: Comparison, *, everything: bool = False) -> tuple[Blo
 
 def brief(comparison: Comparison) -> str:
     """Return a short title of a comparison."""
-    names = called((comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)))
+    names = short_model_names(
+        (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
+    )
     return f"{', '.join(names[1:])} against {names[0]}"
 
 
 def headline(comparison: Comparison) -> str:
     """Return the verdict in one sentence."""
-    names = called((comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)))
+    names = short_model_names(
+        (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
+    )
     if len(comparison.contrasts) > 1:
-        return cut_short(comparison, overview(comparison, names))
-    return cut_short(comparison, sentence(comparison.contrasts[0], (names[0], names[1])))
+        return prefix_interruption(comparison, overview(comparison, names))
+    return prefix_interruption(comparison, sentence(comparison.contrasts[0], (names[0], names[1])))
 
 
 def _candidate_blocks(
-    comparison: Comparison, contrast: Contrast, names: tuple[str, str], *, everything: bool, several: bool
+    comparison: Comparison,
+    contrast: CandidateComparison,
+    names: tuple[str, str],
+    *,
+    everything: bool,
+    several: bool,
 ) -> Iterator[Block]:
     """Lay out the comparison of one candidate with the baseline."""
     text = sentence(contrast, names)
-    yield _verdict(text if several else cut_short(comparison, text))
+    yield _verdict(text if several else prefix_interruption(comparison, text))
     yield from _failures((comparison.baseline, contrast.candidate), names)
-    yield from opened(contrast)
-    yield from changed(contrast, names, everything=everything or several)
+    yield from undecided_notices(contrast)
+    yield from change_tables(contrast, names, everything=everything or several)
     yield from _differences_table(contrast, names, everything=everything)
     yield from _agreements(contrast.outputs)
     for cause in contrast.causes:
-        yield from explained(cause, everything=everything)
+        yield from explain_cause(cause, everything=everything)
     yield from _doubts(comparison.baseline, contrast, names)
 
 
@@ -77,7 +95,9 @@ def _verdict(text: str) -> Notice:
 # --- other differences -------------------------------------------------------------------------------
 
 
-def _differences_table(contrast: Contrast, names: tuple[str, str], *, everything: bool) -> Iterator[Block]:
+def _differences_table(
+    contrast: CandidateComparison, names: tuple[str, str], *, everything: bool
+) -> Iterator[Block]:
     """Tabulate the differences in settings, software and hardware."""
     model_differs = any(difference.name == "model" for difference in contrast.settings)
     settings = [
@@ -104,7 +124,7 @@ def _differences_table(contrast: Contrast, names: tuple[str, str], *, everything
         yield Notice(severity=Severity.NOTE, text=f"{count(more, 'more setting')} {differ}")
 
 
-def _fact_row(difference: Difference) -> tuple[str, str, str]:
+def _fact_row(difference: SettingDiff) -> tuple[str, str, str]:
     return shorten(clean(difference.name), _VALUE), _fact(difference.baseline), _fact(difference.candidate)
 
 
@@ -139,7 +159,7 @@ def _failures(results: Sequence[Result], names: Sequence[str]) -> Iterator[Notic
             yield Notice(severity=Severity.FAILURE, code=code, text=text, log=failure.log)
 
 
-def _doubts(baseline: Result, contrast: Contrast, names: tuple[str, str]) -> Iterator[Notice]:
+def _doubts(baseline: Result, contrast: CandidateComparison, names: tuple[str, str]) -> Iterator[Notice]:
     """Yield the doubts about the comparison, and the codes of the doubts about its two Results."""
     for doubt in contrast.doubts:
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=doubt.seen, advice=doubt.advice)
@@ -166,7 +186,7 @@ def _how_run_table(comparison: Comparison, names: Sequence[str]) -> Table:
     rows = [
         (
             "baseline" if not place else "candidate",
-            ", ".join((f"{name}: {result.id}", _processes(result), moment(result.created))),
+            ", ".join((f"{name}: {result.id}", _processes(result), format_utc(result.created))),
         )
         for place, (result, name) in enumerate(zip(results, names, strict=True))
     ]
@@ -202,7 +222,9 @@ def _letter(side: int) -> str:
 
 def numbers(comparison: Comparison) -> Table:
     """Tabulate every change for other programs: base units, unrounded."""
-    names = called((comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)))
+    names = short_model_names(
+        (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
+    )
     titles = ("candidate", "metric", "unit", "verdict", "why")
     figures = ("baseline", "value", "difference", "low", "high", "smallest")
     rows = tuple(

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.views.text import count, ending, share
+from modeldyno.views.text import count, keep_ending, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.comparison.comparison import Cause, Part
+    from modeldyno.core.comparison.comparison import Cause, CausePart
 
 _PARTS, _WHERE, _KIND = 6, 34, 26
 """Most parts that are shown, and most characters of a path and of a class."""
@@ -19,7 +19,7 @@ _COUNTED = {"flops", "weight_bytes", "activation_peak", "memory_peak", "load_tim
 """Metrics whose cause is explained in one sentence, without a table."""
 
 
-def explained(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
+def explain_cause(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
     """Lay out the largest parts, the sum of the others, and the rest; they add up to the change."""
     yield Notice(severity=Severity.NOTE, text=_largest_part_sentence(cause))
     if cause.query.metric in _COUNTED and not everything:
@@ -88,7 +88,7 @@ _UNSURE = " (or noise)"
 """Added to a difference that is within its own interval."""
 
 
-def _parts_shown(cause: Cause) -> tuple[Part, ...]:
+def _parts_shown(cause: Cause) -> tuple[CausePart, ...]:
     """Return the parts to show: the first one and the largest, in their order."""
     largest = sorted(cause.parts[1:], key=lambda part: -abs(part.difference))[: _PARTS - 1]
     return tuple(part for part in cause.parts if part in largest or part is cause.parts[0])
@@ -112,8 +112,8 @@ def _largest_part_sentence(cause: Cause) -> str:
     return f"{part} of the change of {cause.query} is in {named} of {whole}"
 
 
-def _part_name(part: Part) -> str:
-    place = ending(clean(part.scope), _WHERE) or "the model itself"
+def _part_name(part: CausePart) -> str:
+    place = keep_ending(clean(part.scope), _WHERE) or "the model itself"
     kind = shorten(clean(part.kind), _KIND)
     return f"{place} ({kind})" if kind and kind not in {"operator", "kernel", "stage"} else place
 

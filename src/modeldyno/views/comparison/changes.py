@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.comparison import Outcome
-from modeldyno.core.comparison.default_metrics import kin
+from modeldyno.core.comparison.comparison import ChangeVerdict
+from modeldyno.core.comparison.default_metrics import metric_family
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import (
@@ -18,43 +18,43 @@ from modeldyno.core.stats.units import (
     format_percent,
     format_quantity,
 )
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, interrupted
+from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, interruption_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.comparison.comparison import Change, Comparison, Contrast
+    from modeldyno.core.comparison.comparison import CandidateComparison, Change, Comparison
 
 
-def sentence(contrast: Contrast, names: tuple[str, str]) -> str:
+def sentence(contrast: CandidateComparison, names: tuple[str, str]) -> str:
     """Summarize in one sentence how the candidate compares with the baseline, with figures."""
     before, now = names
-    groups = {outcome: [c for c in contrast.verdicts if c.outcome is outcome] for outcome in Outcome}
-    texts = {outcome: _join_with_and(map(moved, changes)) for outcome, changes in groups.items()}
-    same = _join_with_and(str(change.query) for change in groups[Outcome.SAME])
+    groups = {outcome: [c for c in contrast.verdicts if c.outcome is outcome] for outcome in ChangeVerdict}
+    texts = {outcome: _join_with_and(map(describe_change, changes)) for outcome, changes in groups.items()}
+    same = _join_with_and(str(change.query) for change in groups[ChangeVerdict.SAME])
     match contrast.outcome:
-        case Outcome.WORSE:
-            also = f", but better: {texts[Outcome.BETTER]}" if groups[Outcome.BETTER] else ""
-            return f"{now} is worse than {before}: {texts[Outcome.WORSE]}{also}."
-        case Outcome.BETTER:
+        case ChangeVerdict.WORSE:
+            also = f", but better: {texts[ChangeVerdict.BETTER]}" if groups[ChangeVerdict.BETTER] else ""
+            return f"{now} is worse than {before}: {texts[ChangeVerdict.WORSE]}{also}."
+        case ChangeVerdict.BETTER:
             also = f"; unchanged: {same}" if same else ""
-            return f"{now} is better than {before}: {texts[Outcome.BETTER]}{also}."
-        case Outcome.SAME:
-            return f"{now} performs the same as {before}: {_same_clause(groups[Outcome.SAME])}."
-        case Outcome.UNDECIDED:
+            return f"{now} is better than {before}: {texts[ChangeVerdict.BETTER]}{also}."
+        case ChangeVerdict.SAME:
+            return f"{now} performs the same as {before}: {_same_clause(groups[ChangeVerdict.SAME])}."
+        case ChangeVerdict.UNDECIDED:
             if not contrast.verdicts:
                 return f"{now} and {before} have no metric that could be compared."
-            also = f"; better: {texts[Outcome.BETTER]}" if groups[Outcome.BETTER] else ""
-            undecided = _join_with_and(map(_undecided_clause, groups[Outcome.UNDECIDED]))
+            also = f"; better: {texts[ChangeVerdict.BETTER]}" if groups[ChangeVerdict.BETTER] else ""
+            undecided = _join_with_and(map(_undecided_clause, groups[ChangeVerdict.UNDECIDED]))
             return f"It is undecided whether {now} is better or worse than {before}: {undecided}{also}."
 
 
-def cut_short(comparison: Comparison, text: str) -> str:
+def prefix_interruption(comparison: Comparison, text: str) -> str:
     """Prefix the sentence if the rounds were interrupted; stored Results were not measured by this run."""
     prefix = (
         ""
         if comparison.order == "stored"
-        else interrupted(comparison.baseline, comparison.baseline.processes)
+        else interruption_prefix(comparison.baseline, comparison.baseline.processes)
     )
     return prefix + (
         text[0].lower() + text[1:] if prefix and text.startswith(("It is ", "Compared ")) else text
@@ -71,10 +71,10 @@ def overview(comparison: Comparison, names: Sequence[str]) -> str:
 
 
 VERDICTS = {
-    Outcome.BETTER: "better",
-    Outcome.WORSE: "worse",
-    Outcome.SAME: "the same",
-    Outcome.UNDECIDED: "undecided",
+    ChangeVerdict.BETTER: "better",
+    ChangeVerdict.WORSE: "worse",
+    ChangeVerdict.SAME: "the same",
+    ChangeVerdict.UNDECIDED: "undecided",
 }
 
 
@@ -84,7 +84,7 @@ def _join_with_and(parts: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def moved(change: Change) -> str:
+def describe_change(change: Change) -> str:
     """Describe by how much a metric is higher or lower: ``latency.p50 12.3% higher (10.1% to 14.5%)``.
 
     A change of a factor of ten or more is written as a factor: ``latency.p50 2,600 times faster``.
@@ -128,7 +128,7 @@ def _interval_text(change: Change) -> str:
 def _direction(change: Change) -> str:
     """Return the direction of a factor: for the time of a call, faster or slower."""
     more = (change.difference or 0.0) > 0
-    if kin(change.query) == kin(_CALL) and change.query.unit in {SECONDS, RATE}:
+    if metric_family(change.query) == metric_family(_CALL) and change.query.unit in {SECONDS, RATE}:
         return "slower" if more is (change.query.unit == SECONDS) else "faster"
     return "as much" if more else "less"
 
@@ -176,7 +176,9 @@ _MINOR = {"macs", "elementwise", "bytes_read", "bytes_written", "arithmetic_inte
 # --- tables of changes -------------------------------------------------------------------------------
 
 
-def changed(contrast: Contrast, names: tuple[str, str], *, everything: bool) -> Iterator[Block]:
+def change_tables(
+    contrast: CandidateComparison, names: tuple[str, str], *, everything: bool
+) -> Iterator[Block]:
     """Tabulate what has changed, and name the rest."""
     shown = [change for change in contrast.changes if everything or _has_own_row(change, contrast)]
     if shown:
@@ -185,11 +187,17 @@ def changed(contrast: Contrast, names: tuple[str, str], *, everything: bool) -> 
         columns = (*(Column(title=t, align=a) for t, a in titles), Column(title="verdict"))
         yield Table(title="What has changed", columns=columns, rows=tuple(map(_row, shown)))
     if rest := [change for change in contrast.changes if change not in shown]:
-        also = [f"{change.query} {relative(change)}" for change in rest if _surely_changed(change)]
-        same = [change for change in rest if change.outcome is Outcome.SAME]
-        slight = [f"{change.query} {relative(change)}" for change in same if _changed_slightly(change)]
+        also = [
+            f"{change.query} {format_relative_change(change)}" for change in rest if _surely_changed(change)
+        ]
+        same = [change for change in rest if change.outcome is ChangeVerdict.SAME]
+        slight = [
+            f"{change.query} {format_relative_change(change)}" for change in same if _changed_slightly(change)
+        ]
         equal = [str(change.query) for change in same if not _changed_slightly(change)]
-        undecided = [str(c.query) for c in rest if c.outcome is not Outcome.SAME and not _surely_changed(c)]
+        undecided = [
+            str(c.query) for c in rest if c.outcome is not ChangeVerdict.SAME and not _surely_changed(c)
+        ]
         parts = (
             f"also changed: {', '.join(also)}" if also else "",
             f"changed too little to matter: {', '.join(slight)}" if slight else "",
@@ -211,16 +219,16 @@ def _changed_slightly(change: Change) -> bool:
 
 def _surely_changed(change: Change) -> bool:
     """Whether a metric has certainly changed."""
-    if change.outcome in {Outcome.BETTER, Outcome.WORSE}:
+    if change.outcome in {ChangeVerdict.BETTER, ChangeVerdict.WORSE}:
         return True
     span = change.interval
-    return change.outcome is Outcome.UNDECIDED and span is not None and (span.low > 0 or span.high < 0)
+    return change.outcome is ChangeVerdict.UNDECIDED and span is not None and (span.low > 0 or span.high < 0)
 
 
-def _has_own_row(change: Change, contrast: Contrast) -> bool:
+def _has_own_row(change: Change, contrast: CandidateComparison) -> bool:
     """Whether a change has its own row when not everything is shown."""
     if change in contrast.verdicts:
-        return change.outcome is not Outcome.SAME
+        return change.outcome is not ChangeVerdict.SAME
     return _surely_changed(change) and change.query.metric not in _MINOR
 
 
@@ -228,7 +236,7 @@ def _row(change: Change) -> tuple[str, ...]:
     return (
         shorten(clean(str(change.query)), NAME_LIMIT),
         *figures(change),
-        relative(change),
+        format_relative_change(change),
         str(change.outcome),
     )
 
@@ -247,7 +255,7 @@ _FEWEST, _MOST = 3, 6
 """Fewest and most digits of a figure."""
 
 
-def relative(change: Change) -> str:
+def format_relative_change(change: Change) -> str:
     """Format a difference with its interval: ``+12.3% (+10.1 to +14.5%)``."""
     if change.difference is None:
         return "new" if change.baseline == 0 else "—"
@@ -262,7 +270,7 @@ def _value(value: float | None, change: Change) -> str:
     return "—" if value is None else format_quantity(value, change.query.unit, 3)
 
 
-def side_by_side(comparison: Comparison, names: Sequence[str]) -> Table:
+def side_by_side_table(comparison: Comparison, names: Sequence[str]) -> Table:
     """Tabulate every judged metric for all candidates."""
     queries = dict.fromkeys(change.query for contrast in comparison.contrasts for change in contrast.verdicts)
     rows = []
@@ -287,8 +295,8 @@ def side_by_side(comparison: Comparison, names: Sequence[str]) -> Table:
     return Table(title="Side by side", columns=columns, rows=tuple(rows))
 
 
-def opened(contrast: Contrast) -> Iterator[Notice]:
+def undecided_notices(contrast: CandidateComparison) -> Iterator[Notice]:
     """Yield why verdicts are undecided."""
     for change in contrast.verdicts:
-        if change.outcome is Outcome.UNDECIDED and change.why:
+        if change.outcome is ChangeVerdict.UNDECIDED and change.why:
             yield Notice(severity=Severity.UNDECIDED, code=str(change.query), text=change.why)

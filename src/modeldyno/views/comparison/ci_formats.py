@@ -12,7 +12,7 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import clean
 
 if TYPE_CHECKING:
-    from modeldyno.core.comparison.gate_report import Check, Checked
+    from modeldyno.core.comparison.gate_report import Check, GateReport
 
 _RULES = {
     BOUND: "A bound on what was measured.",
@@ -23,7 +23,7 @@ _LEVELS = {Verdict.BROKEN: "error", Verdict.UNDECIDED: "warning"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def junit(report: Checked) -> str:
+def junit(report: GateReport) -> str:
     """Write JUnit XML: a test case for each check; undecided checks count as skipped."""
     checks = report.checks
     suite = ET.Element(
@@ -56,7 +56,7 @@ def _tag(check: Check) -> str:
     return {Verdict.BROKEN: "failure", Verdict.UNDECIDED: "skipped"}.get(check.verdict, "")
 
 
-def sarif(report: Checked) -> str:
+def sarif(report: GateReport) -> str:
     """Write SARIF 2.1.0 at the model's file: broken checks as errors, undecided ones as warnings."""
     unmet = [check for check in report.checks if check.verdict is not Verdict.HELD]
     results = [
@@ -79,7 +79,7 @@ def sarif(report: Checked) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _artifact_uri(report: Checked) -> str:
+def _artifact_uri(report: GateReport) -> str:
     """Return the model's file as a URI within the repository, or the name of a model that has none."""
     path = PurePath(report.result.job.model.locator.partition(":")[0].partition("#")[0])
     text = path.name if path.is_absolute() or ".." in path.parts else path.as_posix()
@@ -88,7 +88,7 @@ def _artifact_uri(report: Checked) -> str:
     return quote(clean(text)).strip(".") or "model"
 
 
-def github(report: Checked) -> str:
+def github(report: GateReport) -> str:
     """Write GitHub workflow commands: an annotation for each check that did not hold, or one notice."""
     lines = [
         _command(_LEVELS[check.verdict], f"{report.result.name}: {check.name}", check.text)

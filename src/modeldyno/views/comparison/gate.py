@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from modeldyno.core.comparison.gate_report import CHANGE
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, shorten
-from modeldyno.views.result.provenance import listed
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, interrupted
+from modeldyno.views.result.provenance import join_facts
+from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, interruption_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from modeldyno.core.comparison.gate_report import Check, Checked
+    from modeldyno.core.comparison.gate_report import Check, GateReport
     from modeldyno.core.result.result import Result
 
 _SHOWN = {
@@ -27,7 +27,7 @@ _LINE = 120
 _MARK = "<!-- modeldyno: {} -->"
 
 
-def blocks(report: Checked) -> tuple[Block, ...]:
+def blocks(report: GateReport) -> tuple[Block, ...]:
     """Lay out all checks."""
     return (
         Notice(severity=Severity.VERDICT, text=sentence(report)),
@@ -36,17 +36,17 @@ def blocks(report: Checked) -> tuple[Block, ...]:
     )
 
 
-def sentence(report: Checked) -> str:
+def sentence(report: GateReport) -> str:
     """Return the verdict in one sentence, with a prefix if the run was interrupted."""
-    prefix = interrupted(report.result, report.ruling.rounds if report.ruling else 0)
+    prefix = interruption_prefix(report.result, report.ruling.rounds if report.ruling else 0)
     text = _verdict_sentence(report)
     return (
         prefix + text.replace("It is", "it is", 1) if prefix and text.startswith("It is ") else prefix + text
     )
 
 
-def _verdict_sentence(report: Checked) -> str:
-    name = called(report.result)
+def _verdict_sentence(report: GateReport) -> str:
+    name = gate_model_name(report.result)
     broken, undecided = report.of(Verdict.BROKEN), report.of(Verdict.UNDECIDED)
     match report.verdict:
         case Verdict.BROKEN:
@@ -61,7 +61,7 @@ def _verdict_sentence(report: Checked) -> str:
             return f"It is undecided whether {name} passes: {_checks_text(undecided)}{why}."
 
 
-def called(result: Result) -> str:
+def gate_model_name(result: Result) -> str:
     """Return the shortened name of a model."""
     return shorten(clean(result.name), NAME_LIMIT)
 
@@ -77,7 +77,7 @@ def _notice(check: Check) -> Notice:
     return Notice(severity=_SHOWN[check.verdict], text=f"{check.name}: {check.text}")
 
 
-def _notes(report: Checked) -> Iterator[Notice]:
+def _notes(report: GateReport) -> Iterator[Notice]:
     for note in report.notes:
         yield Notice(severity=Severity.NOTE, text=note)
     for doubt in dict.fromkeys(report.doubts):
@@ -91,12 +91,12 @@ def _notes(report: Checked) -> Iterator[Notice]:
 # --- pull-request comment ----------------------------------------------------------------------------
 
 
-def mark(report: Checked) -> str:
+def comment_marker(report: GateReport) -> str:
     """Return the marker line by which the comment of an earlier run is found and replaced."""
     return _MARK.format(clean(report.result.name).replace("--", "- -"))
 
 
-def comment(report: Checked) -> tuple[Block, ...]:
+def comment(report: GateReport) -> tuple[Block, ...]:
     """Lay out a pull-request comment: verdict as header, only changed checks, environment at the end."""
     shown = [check for verdict in (Verdict.BROKEN, Verdict.UNDECIDED) for check in report.of(verdict)] + [
         check for check in report.of(Verdict.HELD) if _improved(check)
@@ -119,9 +119,9 @@ def _improved(check: Check) -> bool:
 
 def _environment(result: Result) -> Table:
     facts = {
-        "hardware": listed(result.environment.hardware),
-        "software": listed(result.environment.software),
-        "conditions": listed(result.environment.conditions),
+        "hardware": join_facts(result.environment.hardware),
+        "software": join_facts(result.environment.software),
+        "conditions": join_facts(result.environment.conditions),
         "doubts": ", ".join(sorted({doubt.code for doubt in result.doubts})),
     }
     rows = tuple((name, shorten(clean(text), TEXT_LIMIT)) for name, text in facts.items() if text)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity
-from modeldyno.core.report.charts import Effect, Forest, Plot, Scale, Series
+from modeldyno.core.report.charts import AxisScale, Effect, Forest, Plot, Series
 from modeldyno.core.stats.units import FARTHEST, FRACTION, SECONDS
 from modeldyno.views import pages
-from modeldyno.views.comparison.blocks import contrasted
-from modeldyno.views.text import called
+from modeldyno.views.comparison.blocks import comparison_blocks
+from modeldyno.views.text import short_model_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.comparison.comparison import Change, Comparison, Contrast
+    from modeldyno.core.comparison.comparison import CandidateComparison, Change, Comparison
     from modeldyno.core.result.result import Result
 
 _STEPS, _FEWEST, _SIDES = 100, 20, 6
@@ -28,28 +28,28 @@ _WIDE = 10
 def page(comparison: Comparison) -> Iterator[Block]:
     """Lay out a comparison as a page."""
     results = (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
-    names = called(results)
-    groups = _groups(contrasted(comparison, everything=True))
+    names = short_model_names(results)
+    groups = _groups(comparison_blocks(comparison, everything=True))
     for group in groups[:1]:
         yield from (block for block in group if isinstance(block, Notice))
     several = len(comparison.contrasts) > 1
     if several:
         yield Heading(title="All candidates")
         yield from (block for block in groups[0] if not isinstance(block, Notice))
-        yield from spread(results, names)
+        yield from latency_cdf(results, names)
         groups = groups[1:]
     for contrast, name, group in zip(comparison.contrasts, names[1:], groups, strict=True):
         yield Heading(title=f"{name} against {names[0]}" if several else "What has changed")
         if several:
             yield from (block for block in group if isinstance(block, Notice))
-        yield from forest(contrast)
+        yield from forest_plot(contrast)
         if not several:
-            yield from spread(results, names)
+            yield from latency_cdf(results, names)
         yield from (block for block in group if not isinstance(block, Notice))
     for result, name in zip(results, names, strict=True):
         yield Heading(title=f"{name} in detail")
         yield from pages.parts(result, level=2)
-        yield from pages.making(result, level=2)
+        yield from pages.measurement_section(result, level=2)
 
 
 def _groups(blocks: Sequence[Block]) -> list[list[Block]]:
@@ -62,7 +62,7 @@ def _groups(blocks: Sequence[Block]) -> list[list[Block]]:
     return groups
 
 
-def forest(contrast: Contrast) -> Iterator[Forest]:
+def forest_plot(contrast: CandidateComparison) -> Iterator[Forest]:
     """Draw a forest plot of the differences, with differences too small to matter shaded."""
     effects = tuple(
         Effect(
@@ -95,7 +95,7 @@ def _high(change: Change) -> float:
     return inf if span is None or 1 + span.high > FARTHEST else span.high
 
 
-def spread(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plot]:
+def latency_cdf(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plot]:
     """Draw the cumulative latency distribution, a line for each Result."""
     distributions = [
         (name, measurement.value)
@@ -115,8 +115,8 @@ def spread(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plot]:
     yield Plot(
         title="Cumulative latency distribution",
         # On a linear axis, a few slow calls would compress all others.
-        x=Scale(label="latency", unit=SECONDS, logarithmic=0 < _WIDE * least < most),
-        y=Scale(label="share of the calls", unit=FRACTION),
+        x=AxisScale(label="latency", unit=SECONDS, logarithmic=0 < _WIDE * least < most),
+        y=AxisScale(label="share of the calls", unit=FRACTION),
         series=series,
         note="from the 1st to the 99th percentile",
     )

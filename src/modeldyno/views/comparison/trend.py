@@ -6,7 +6,7 @@ from math import isfinite, nan
 from statistics import median
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.comparison import Outcome
+from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.report.blocks import (
     Align,
     Block,
@@ -18,21 +18,21 @@ from modeldyno.core.report.blocks import (
     clean,
     shorten,
 )
-from modeldyno.core.report.charts import Plot, Rule, Scale, Series
+from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, joined, moment
+from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, format_utc, join_nonempty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.comparison.comparison import Difference
-    from modeldyno.core.comparison.trend import Mark, Reading, Step, Trend
+    from modeldyno.core.comparison.comparison import SettingDiff
+    from modeldyno.core.comparison.trend import HistoryMark, LevelStep, Reading, Trend
 
 WIDTH = 60
 """Width of the sparkline in characters."""
 _BARS = "▁▂▃▄▅▆▇█"
 _MARKS = 6
-_SHOWN = {Outcome.WORSE: Severity.BROKEN, Outcome.BETTER: Severity.HELD}
+_SHOWN = {ChangeVerdict.WORSE: Severity.BROKEN, ChangeVerdict.BETTER: Severity.HELD}
 
 
 def trend(history: Trend) -> Iterator[Block]:
@@ -89,8 +89,8 @@ def picture(history: Trend) -> Plot:
     marks = [mark for mark in history.marks if mark.environment]
     return Plot(
         title=f"{history.query} of {shorten(clean(history.name), NAME_LIMIT)}",
-        x=Scale(label="result, oldest first"),
-        y=Scale(label=str(history.query), unit=unit),
+        x=AxisScale(label="result, oldest first"),
+        y=AxisScale(label=str(history.query), unit=unit),
         series=(
             Series(
                 name="results",
@@ -109,9 +109,12 @@ def picture(history: Trend) -> Plot:
             ),
         ),
         rules=(
-            *(Rule(name=shorten(_what_changed(mark), 40), at=mark.at + 0.5, vertical=True) for mark in marks),
             *(
-                Rule(name=f"{step.change:+.1%}", at=step.at + 0.5, vertical=True)
+                ReferenceLine(name=shorten(_what_changed(mark), 40), at=mark.at + 0.5, vertical=True)
+                for mark in marks
+            ),
+            *(
+                ReferenceLine(name=f"{step.change:+.1%}", at=step.at + 0.5, vertical=True)
                 for step in history.steps
                 if step.at not in {mark.at for mark in marks}
             ),
@@ -131,7 +134,7 @@ def _readings(history: Trend) -> Table:
     level_of = {place: level for level in history.levels for place in range(level.first, level.last + 1)}
     rows = tuple(
         (
-            moment(reading.created)[:16],
+            format_utc(reading.created)[:16],
             reading.result[:6],
             _value(history, reading.value),
             f"{reading.value / level_of[place].value - 1:+.1%}",
@@ -208,11 +211,11 @@ def _levels(history: Trend) -> Table:
     )
 
 
-def _change(step: Step) -> tuple[str, str, str]:
+def _change(step: LevelStep) -> tuple[str, str, str]:
     return f"{step.change:+.1%}", f"{step.interval.low:+.1%} to {step.interval.high:+.1%}", str(step.outcome)
 
 
-def _step(history: Trend, step: Step) -> Notice:
+def _step(history: Trend, step: LevelStep) -> Notice:
     text = f"{_when(history, step.at)}: {step.change:+.1%}, {_cause(step)}"
     if not step.standing:
         text += "; reverted since"
@@ -220,7 +223,7 @@ def _step(history: Trend, step: Step) -> Notice:
     return Notice(severity=_SHOWN.get(step.outcome, Severity.NOTE) if blamed else Severity.NOTE, text=text)
 
 
-def _cause(step: Step) -> str:
+def _cause(step: LevelStep) -> str:
     """Describe what changed at a step, as far as it is known."""
     mark = step.mark
     if mark is None:
@@ -232,17 +235,17 @@ def _cause(step: Step) -> str:
     return "when the model changed"
 
 
-def _what_changed(mark: Mark) -> str:
-    return joined("the model" if mark.model else "", _environment(mark))
+def _what_changed(mark: HistoryMark) -> str:
+    return join_nonempty("the model" if mark.model else "", _environment(mark))
 
 
-def _environment(mark: Mark) -> str:
+def _environment(mark: HistoryMark) -> str:
     names = [_fact(difference) for difference in (*mark.hardware, *mark.software)]
     more = f" and {len(names) - _MARKS} more" if len(names) > _MARKS else ""
     return shorten(clean(", ".join(names[:_MARKS]) + more), TEXT_LIMIT)
 
 
-def _fact(difference: Difference) -> str:
+def _fact(difference: SettingDiff) -> str:
     before, after = (
         "none" if value is None else value for value in (difference.baseline, difference.candidate)
     )
@@ -277,7 +280,7 @@ def _basis(history: Trend) -> str:
         if history.left_out
         else ""
     )
-    return joined(
+    return join_nonempty(
         f"{count(len(history.readings), 'result')} of {', '.join(history.setup) or 'one setup'}",
         f"scatter around the level {history.noise:.1%}",
         f"a step of {history.detectable:.1%} is detectable after five results",
@@ -287,7 +290,7 @@ def _basis(history: Trend) -> str:
 
 def _when(history: Trend, at: int) -> str:
     reading = history.readings[at]
-    return f"{moment(reading.created)[:16]} ({reading.result[:6]})"
+    return f"{format_utc(reading.created)[:16]} ({reading.result[:6]})"
 
 
 def _value(history: Trend, value: float) -> str:

@@ -10,7 +10,7 @@ from modeldyno.core.load.capacity_spec import RATE
 from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.report.blocks import Align, Block, Column, Heading, Notice, Table
-from modeldyno.core.report.charts import Plot, Rule, Scale, Series, Stack
+from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series, Stack
 from modeldyno.core.stats.units import RATE as PER_SECOND
 from modeldyno.core.stats.units import SECONDS
 from modeldyno.views.load import series as load_series
@@ -19,7 +19,7 @@ from modeldyno.views.result.served import STAGE_NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.load.load_curve import Ladder, Rung
+    from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
     from modeldyno.core.metrics.constraints import Answer
 
 _LATENCIES = ("p50", "p95", "p99")
@@ -27,7 +27,7 @@ _WIDE = 8.0
 """Ratio of the largest to the smallest load from which on the axis is logarithmic."""
 
 
-def page(document: Ladder | Capacity) -> Iterator[Block]:
+def page(document: LoadCurve | Capacity) -> Iterator[Block]:
     """Lay out a load curve or a capacity search as a page."""
     blocks = list(lines(document))
     yield from (block for block in blocks if isinstance(block, Notice))
@@ -37,12 +37,16 @@ def page(document: Ladder | Capacity) -> Iterator[Block]:
     yield from (block for block in blocks if not isinstance(block, Notice))
 
 
-def lines(document: Ladder | Capacity) -> Iterator[Block]:
+def lines(document: LoadCurve | Capacity) -> Iterator[Block]:
     """Lay out a load curve or a capacity search for a terminal."""
-    return load_series.search(document) if isinstance(document, Capacity) else load_series.ladder(document)
+    return (
+        load_series.capacity_blocks(document)
+        if isinstance(document, Capacity)
+        else load_series.load_curve_blocks(document)
+    )
 
 
-def pictures(document: Ladder | Capacity) -> Iterator[Plot | Stack]:
+def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
     """Draw throughput, latency and latency breakdown by load."""
     knob = document.search.knob if isinstance(document, Capacity) else document.knob
     rungs = sorted((rung for rung in document.rungs if not rung.failure), key=lambda rung: rung.load)
@@ -53,7 +57,7 @@ def pictures(document: Ladder | Capacity) -> Iterator[Plot | Stack]:
         yield Plot(
             title="Throughput by load",
             x=x,
-            y=Scale(label="requests", unit=PER_SECOND),
+            y=AxisScale(label="requests", unit=PER_SECOND),
             series=(rates,),
             rules=tuple(_marks(document)),
             note="with 95 % intervals",
@@ -63,10 +67,10 @@ def pictures(document: Ladder | Capacity) -> Iterator[Plot | Stack]:
         yield Plot(
             title="Latency by load",
             x=x,
-            y=Scale(label="latency", unit=SECONDS, logarithmic=_spans_orders(times)),
+            y=AxisScale(label="latency", unit=SECONDS, logarithmic=_spans_orders(times)),
             series=tuple(times),
             rules=tuple(
-                Rule(name=str(bound), at=bound.bound)
+                ReferenceLine(name=str(bound), at=bound.bound)
                 for bound in bounds
                 if bound.query.metric == "latency" and bound.at_most
             ),
@@ -75,10 +79,10 @@ def pictures(document: Ladder | Capacity) -> Iterator[Plot | Stack]:
     yield from _stages_chart(rungs, x.label)
 
 
-def _scale(knob: str, loads: Sequence[float]) -> Scale:
+def _scale(knob: str, loads: Sequence[float]) -> AxisScale:
     unit = PER_SECOND if knob == RATE else ""
     wide = bool(loads) and min(loads) > 0 and max(loads) >= _WIDE * min(loads)
-    return Scale(label=knob, unit=unit, logarithmic=wide)
+    return AxisScale(label=knob, unit=unit, logarithmic=wide)
 
 
 def _spans_orders(lines: Iterable[Series]) -> bool:
@@ -86,7 +90,7 @@ def _spans_orders(lines: Iterable[Series]) -> bool:
     return min(values) > 0 and max(values) > 5 * _WIDE * min(values)
 
 
-def _line(rungs: Sequence[Rung], name: str, metric: str, statistic: str | None) -> Series:
+def _line(rungs: Sequence[LoadPoint], name: str, metric: str, statistic: str | None) -> Series:
     points = [
         (rung.load, answer.value, *_ends(answer))
         for rung in rungs
@@ -106,17 +110,17 @@ def _ends(answer: Answer) -> tuple[float, float]:
     return (bounds.low, bounds.high) if isfinite(bounds.low) and isfinite(bounds.high) else (nan, nan)
 
 
-def _marks(document: Ladder | Capacity) -> Iterator[Rule]:
+def _marks(document: LoadCurve | Capacity) -> Iterator[ReferenceLine]:
     if isinstance(document, Capacity):
         if document.passed is not None:
-            yield Rule(name="largest that passed", at=document.passed, vertical=True)
+            yield ReferenceLine(name="largest that passed", at=document.passed, vertical=True)
         if document.failed is not None:
-            yield Rule(name="smallest that failed", at=document.failed, vertical=True)
+            yield ReferenceLine(name="smallest that failed", at=document.failed, vertical=True)
     elif document.knee is not None:
-        yield Rule(name="knee", at=document.knee.load, vertical=True)
+        yield ReferenceLine(name="knee", at=document.knee.load, vertical=True)
 
 
-def _stages_chart(rungs: Sequence[Rung], knob: str) -> Iterator[Stack]:
+def _stages_chart(rungs: Sequence[LoadPoint], knob: str) -> Iterator[Stack]:
     """Draw the breakdown of the mean service time by stage, with the unattributed rest."""
     stages_by_load: list[tuple[str, dict[str, float]]] = []
     for rung in rungs:
@@ -135,7 +139,7 @@ def _stages_chart(rungs: Sequence[Rung], knob: str) -> Iterator[Stack]:
         return
     yield Stack(
         title="Where a request spends its time, under each load",
-        scale=Scale(label="mean time of a request", unit=METRICS["service_time"].unit),
+        scale=AxisScale(label="mean time of a request", unit=METRICS["service_time"].unit),
         bars=tuple(name for name, _ in stages_by_load),
         parts=tuple(
             Series(
@@ -148,12 +152,16 @@ def _stages_chart(rungs: Sequence[Rung], knob: str) -> Iterator[Stack]:
     )
 
 
-def brief(document: Ladder | Capacity) -> str:
+def brief(document: LoadCurve | Capacity) -> str:
     """Return a short title."""
-    return load_series.answer(document) if isinstance(document, Capacity) else load_series.climbed(document)
+    return (
+        load_series.describe_capacity(document)
+        if isinstance(document, Capacity)
+        else load_series.describe_load_curve(document)
+    )
 
 
-def numbers(document: Ladder | Capacity) -> Table:
+def numbers(document: LoadCurve | Capacity) -> Table:
     """Tabulate every number of every load, in base units and unrounded."""
     knob = document.search.knob if isinstance(document, Capacity) else document.knob
     titles = (knob, "query", "value", "low", "high", "failure")
@@ -167,7 +175,7 @@ def numbers(document: Ladder | Capacity) -> Table:
     )
 
 
-def _rows(rung: Rung) -> Iterator[tuple[str, ...]]:
+def _rows(rung: LoadPoint) -> Iterator[tuple[str, ...]]:
     for answer in rung.answers:
         bounds = answer.bounds()
         yield repr(rung.load), str(answer.query), *map(_number, (answer.value, bounds.low, bounds.high)), ""

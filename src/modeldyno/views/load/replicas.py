@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.replicas_and_cost import expense
+from modeldyno.core.load.replicas_and_cost import running_cost
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table
 from modeldyno.core.stats.units import RATE, format_quantity
 from modeldyno.views.text import count, estimate
@@ -13,7 +13,7 @@ from modeldyno.views.text import count, estimate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.load.replicas_and_cost import Cost, Price, Provision
+    from modeldyno.core.load.replicas_and_cost import Cost, Price, ReplicaPlan
     from modeldyno.core.metrics.constraints import Constraint
 
 
@@ -41,7 +41,7 @@ def costs(costs: Sequence[Cost], price: Price) -> Iterator[Block]:
 
 
 def provision(
-    plan: Provision, price: Price | None = None, bounds: Sequence[Constraint] = ()
+    plan: ReplicaPlan, price: Price | None = None, bounds: Sequence[Constraint] = ()
 ) -> Iterator[Block]:
     """Describe how many replicas a demand needs, the assumptions, and the cost."""
     rate, interval = estimate(plan.each.value, plan.each.interval, RATE)
@@ -53,7 +53,7 @@ def provision(
         text=f"{demand} needs {needed}{_replica_range(plan)}: each handles {rate}{sure}{under}.",
     )
     if price is not None:
-        spent = expense(plan, price)
+        spent = running_cost(plan, price)
         text = (
             f"{money(spent.per_hour, price)} per hour, {money(spent.per_thousand, price)} per 1,000 requests "
             f"at this demand, at {plan.used:.0%} of their capacity"
@@ -62,13 +62,13 @@ def provision(
     yield Notice(severity=Severity.NOTE, code="assumed", text=_assumptions(plan))
 
 
-def _replica_range(plan: Provision) -> str:
+def _replica_range(plan: ReplicaPlan) -> str:
     if plan.most is None:
         return f" (at least {plan.fewest})"
     return "" if plan.fewest == plan.most else f" ({plan.fewest} to {plan.most})"
 
 
-def _assumptions(plan: Provision) -> str:
+def _assumptions(plan: ReplicaPlan) -> str:
     spare = f"one more ({plan.replicas + 1}) tolerates the loss of one"
     loop = (
         "; measured in a closed loop, which never sends more than the server answers: real arrivals are less "

@@ -5,16 +5,16 @@ from __future__ import annotations
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.capacity import Capacity, beyond
-from modeldyno.core.load.capacity_spec import RATE, Search
-from modeldyno.core.load.capacity_steps import End
-from modeldyno.core.load.load_curve import CLIENT_LIMITED, Ladder, Rung
-from modeldyno.core.load.sla_fit import known, limits
+from modeldyno.core.load.capacity import Capacity, relative_excess
+from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
+from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.load_curve import CLIENT_LIMITED, LoadCurve, LoadPoint
+from modeldyno.core.load.sla_fit import judge_loads, limits_load
 from modeldyno.core.metrics.constraints import Answer, Verdict
 from modeldyno.core.metrics.measurement import SATURATED
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.views.text import TEXT_LIMIT, count, estimate, joined
+from modeldyno.views.text import TEXT_LIMIT, count, estimate, join_nonempty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,10 +35,10 @@ _SHOWN = {Verdict.HELD: Severity.HELD, Verdict.BROKEN: Severity.BROKEN, Verdict.
 # --- load curve ------------------------------------------------------------------------------------
 
 
-def ladder(curve: Ladder) -> Iterator[Block]:
+def load_curve_blocks(curve: LoadCurve) -> Iterator[Block]:
     """Lay out a load curve: a sentence, the curve as a table, and the latency breakdown."""
-    yield Notice(severity=Severity.VERDICT, text=climbed(curve))
-    rungs = curve.sorted
+    yield Notice(severity=Severity.VERDICT, text=describe_load_curve(curve))
+    rungs = curve.by_load
     marks = _marks(curve)
     bounded = any(rung.judgements for rung in rungs)
     yield Table(
@@ -61,7 +61,7 @@ def ladder(curve: Ladder) -> Iterator[Block]:
     yield from _failures(rungs)
 
 
-def climbed(curve: Ladder) -> str:
+def describe_load_curve(curve: LoadCurve) -> str:
     """Describe the knee and the highest throughput."""
     rungs = [rung for rung in curve.rungs if _plain(rung.find("request_rate")) != _NONE]
     if not rungs:
@@ -79,7 +79,7 @@ def climbed(curve: Ladder) -> str:
     )
 
 
-def _marks(curve: Ladder) -> dict[float, str]:
+def _marks(curve: LoadCurve) -> dict[float, str]:
     """Return remarks on loads: knee, plateau, saturated, failed."""
     places = {"knee": curve.knee and curve.knee.load, "plateau": curve.plateau, "falling": curve.decline}
     marks = {rung.load: [word for word, load in places.items() if load == rung.load] for rung in curve.rungs}
@@ -91,7 +91,7 @@ def _marks(curve: Ladder) -> dict[float, str]:
     return {load: ", ".join(words) for load, words in marks.items()}
 
 
-def _breakdown_table(curve: Ladder, rungs: Sequence[Rung]) -> Iterator[Table]:
+def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[Table]:
     """Tabulate the latency breakdown, errors and client CPU; metrics without a value have no column."""
     queries = {
         "samples/s": ("throughput", None),
@@ -113,7 +113,7 @@ def _breakdown_table(curve: Ladder, rungs: Sequence[Rung]) -> Iterator[Table]:
         )
 
 
-def _verdicts(rung: Rung) -> str:
+def _verdicts(rung: LoadPoint) -> str:
     """Return ``held``, or the verdict of the worst bound."""
     if not rung.judgements:
         return ""
@@ -128,9 +128,9 @@ def _verdicts(rung: Rung) -> str:
 # --- capacity search -------------------------------------------------------------------------------
 
 
-def search(capacity: Capacity) -> Iterator[Block]:
+def capacity_blocks(capacity: Capacity) -> Iterator[Block]:
     """Lay out a capacity search: the answer, its verification, and every measurement in order."""
-    yield Notice(severity=Severity.VERDICT, text=answer(capacity))
+    yield Notice(severity=Severity.VERDICT, text=describe_capacity(capacity))
     yield from _verification(capacity)
     for judgement in capacity.unmet:
         text = f"{judgement.sentence()}: no load meets every bound"
@@ -140,7 +140,7 @@ def search(capacity: Capacity) -> Iterator[Block]:
     yield from _failures(capacity.rungs)
 
 
-def answer(capacity: Capacity) -> str:
+def describe_capacity(capacity: Capacity) -> str:
     """Answer in one sentence: the largest load that holds, what breaks first and by how much, the rates."""
     bounds = _bounds(capacity.search)
     knob, passed, failed = capacity.search.knob, capacity.passed, capacity.failed
@@ -162,10 +162,10 @@ def _broken_bound(capacity: Capacity) -> str:
         rung = next(rung for rung in capacity.rungs if rung.load == capacity.failed)
         return f"it ({shorten(clean(rung.failure), TEXT_LIMIT) or SATURATED})"
     first = capacity.broke[0]
-    share = beyond(first)
+    share = relative_excess(first)
     value = _plain(first.answer)
     excess = f"{share:.0%} beyond" if isfinite(share) else ""
-    detail = joined("" if value == _NONE else value, excess)
+    detail = join_nonempty("" if value == _NONE else value, excess)
     name = str(first.constraint) if len(_limits(capacity.search)) > 1 else "it"
     return f"{name} ({detail})" if detail else name
 
@@ -173,8 +173,8 @@ def _broken_bound(capacity: Capacity) -> str:
 def _why_no_failure(capacity: Capacity) -> str:
     """Describe why no load broke the bounds."""
     return {
-        End.LARGEST: "the largest load allowed",
-        End.CLIENT: "and beyond it the client is the limit",
+        SearchEnd.LARGEST: "the largest load allowed",
+        SearchEnd.CLIENT: "and beyond it the client is the limit",
     }.get(capacity.end, "and no load was found that breaks it")
 
 
@@ -183,7 +183,7 @@ def _rates_clause(capacity: Capacity) -> str:
     if best is None:
         return ""
     rate, good = _plain(best.find("request_rate")), _plain(best.find("goodput"))
-    there = joined("" if rate == _NONE else rate, "" if good == _NONE else f"goodput {good}")
+    there = join_nonempty("" if rate == _NONE else rate, "" if good == _NONE else f"goodput {good}")
     return f"; there it delivers {there}" if there else ""
 
 
@@ -216,7 +216,9 @@ def _measurements(capacity: Capacity) -> Table:
     limits_shown = _limits(capacity.search)
     verdicts = {
         point.load: point.verdict
-        for point in known(capacity.rungs, z=capacity.search.sureness, rate=capacity.search.knob == RATE)
+        for point in judge_loads(
+            capacity.rungs, z=capacity.search.required_z, rate=capacity.search.knob == RATE
+        )
     }
     marks = {capacity.failed: "smallest that failed", capacity.passed: "largest that passed"}
     rows = tuple(
@@ -243,39 +245,39 @@ def _end_reason(capacity: Capacity) -> str:
     measurements = count(len(capacity.rungs), "measurement")
     spec = capacity.search
     why = {
-        End.NEIGHBOURS: "no load lies between the largest that passed and the smallest that failed",
-        End.RESOLVED: f"the largest load that passed and the smallest that failed are within "
+        SearchEnd.NEIGHBOURS: "no load lies between the largest that passed and the smallest that failed",
+        SearchEnd.RESOLVED: f"the largest load that passed and the smallest that failed are within "
         f"{spec.resolution:.0%} of each other",
-        End.INDISTINCT: "loads in between are too close to the bound to be decided, even measured "
+        SearchEnd.INDISTINCT: "loads in between are too close to the bound to be decided, even measured "
         f"{spec.patience:g} times as long as planned",
-        End.MEASUREMENTS: "the limit on measurements was reached",
-        End.LARGEST: f"{_load(spec.most)} is the largest load allowed",
-        End.SMALLEST: "there is no smaller load",
-        End.CLIENT: "the client, not the server, limits higher loads: give it more drivers or cores",
-        End.DISPUTED: "a larger load passed than one that failed, so the latency does not simply grow with "
+        SearchEnd.MEASUREMENTS: "the limit on measurements was reached",
+        SearchEnd.LARGEST: f"{_load(spec.most)} is the largest load allowed",
+        SearchEnd.SMALLEST: "there is no smaller load",
+        SearchEnd.CLIENT: "the client, not the server, limits higher loads: give it more drivers or cores",
+        SearchEnd.DISPUTED: "a larger load passed than one that failed, so the latency does not simply grow with "
         "the load; the answer covers both",
-        End.REFUSED: "the server rejects all requests as invalid, and would under any load",
-        End.INTERRUPTED: "it was interrupted; a complete search gives a narrower answer",
+        SearchEnd.REFUSED: "the server rejects all requests as invalid, and would under any load",
+        SearchEnd.INTERRUPTED: "it was interrupted; a complete search gives a narrower answer",
     }[capacity.end]
     return f"ended after {measurements}: {why}"
 
 
-def _judged(rung: Rung, bound: Constraint) -> Answer | None:
+def _judged(rung: LoadPoint, bound: Constraint) -> Answer | None:
     return next((j.answer for j in rung.judgements if j.constraint == bound), None)
 
 
-def _limits(spec: Search) -> list[Constraint]:
-    return [bound for bound in spec.bounds if limits(bound)]
+def _limits(spec: CapacitySearch) -> list[Constraint]:
+    return [bound for bound in spec.bounds if limits_load(bound)]
 
 
-def _bounds(spec: Search) -> str:
+def _bounds(spec: CapacitySearch) -> str:
     return " and ".join(map(str, _limits(spec)))
 
 
 # --- cells -----------------------------------------------------------------------------------------
 
 
-def _failures(rungs: Sequence[Rung]) -> Iterator[Notice]:
+def _failures(rungs: Sequence[LoadPoint]) -> Iterator[Notice]:
     for rung in rungs:
         if rung.failure:
             text = f"under {_load(rung.load)}: {shorten(clean(rung.failure), TEXT_LIMIT)}"
@@ -309,7 +311,7 @@ def _plain(measured: Answer | None) -> str:
     return estimate(measured.value, measured.interval, measured.query.unit)[0]
 
 
-def _rate(rung: Rung) -> float:
+def _rate(rung: LoadPoint) -> float:
     rate = rung.find("request_rate")
     return (rate.value or 0.0) if rate is not None else 0.0
 

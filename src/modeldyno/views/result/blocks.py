@@ -5,28 +5,28 @@ from __future__ import annotations
 from math import inf, nextafter
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.doubt import noteworthy
+from modeldyno.core.metrics.doubt import noteworthy_doubts
 from modeldyno.core.metrics.histogram import Histogram, histogram
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
-from modeldyno.core.report.charts import Bins, Rule, Scale
+from modeldyno.core.report.charts import AxisScale, Bins, ReferenceLine
 from modeldyno.core.result.failure_kinds import KINDS
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.result.devices import devices
 from modeldyno.views.result.headline import verdict
 from modeldyno.views.result.layers import layers
 from modeldyno.views.result.memory import memory
-from modeldyno.views.result.multi_model import alone, neighbours
+from modeldyno.views.result.multi_model import cohosted_table, without_cohosted
 from modeldyno.views.result.operators import operations
 from modeldyno.views.result.provenance import footer
-from modeldyno.views.result.regions import is_of_regions, regions
+from modeldyno.views.result.regions import is_region_profile, regions
 from modeldyno.views.result.served import breakdown
 from modeldyno.views.result.static import inspection, reservations
 from modeldyno.views.result.table import results
 from modeldyno.views.result.tokens import generation
-from modeldyno.views.result.totals import looked_at
+from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import LOG_LINES, NAME_LIMIT, TEXT_LIMIT, unit_of_work
-from modeldyno.views.view_options import PLAIN, Look
+from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Failure, Result
 
 
-def blocks(result: Result, judgements: Sequence[Judgement] = (), look: Look = PLAIN) -> tuple[Block, ...]:
+def blocks(
+    result: Result, judgements: Sequence[Judgement] = (), look: ViewOptions = PLAIN
+) -> tuple[Block, ...]:
     """Lay out a Result: verdict, failures, figures, doubts, and how it was measured."""
-    result, cohosted = alone(result), tuple(neighbours(result))
-    figures = inspection(result, look) if looked_at(result) else _measured(result, judgements, look)
+    result, cohosted = without_cohosted(result), tuple(cohosted_table(result))
+    figures = inspection(result, look) if is_inspection(result) else _measured(result, judgements, look)
     return (
         Notice(severity=Severity.VERDICT, text=verdict(result, judgements, "")),
         *verdicts(judgements),
@@ -62,7 +64,7 @@ def failures(result: Result) -> Iterator[Notice]:
 
 def doubts(result: Result) -> Iterator[Notice]:
     """Yield the doubts about the figures, with advice."""
-    for doubt in noteworthy(result.doubts):
+    for doubt in noteworthy_doubts(result.doubts):
         yield Notice(
             severity=Severity.DOUBT,
             code=shorten(doubt.code, NAME_LIMIT),
@@ -71,8 +73,8 @@ def doubts(result: Result) -> Iterator[Notice]:
         )
 
 
-def _measured(result: Result, judgements: Sequence[Judgement], look: Look) -> Iterator[Block]:
-    if is_of_regions(result):
+def _measured(result: Result, judgements: Sequence[Judgement], look: ViewOptions) -> Iterator[Block]:
+    if is_region_profile(result):
         yield from regions(result)
         return
     yield from results(result, judgements)
@@ -125,12 +127,12 @@ def latencies(result: Result) -> Iterator[Bins]:
     edges, counts = _with_tail(value, shape)
     yield Bins(
         title="Latency",
-        scale=Scale(label="latency", unit=latency.row.unit),
+        scale=AxisScale(label="latency", unit=latency.row.unit),
         edges=edges,
         counts=counts,
         counted=f"{unit_of_work(result)}s",
         marks=tuple(
-            Rule(name=name, at=value.statistic(name), vertical=True)
+            ReferenceLine(name=name, at=value.statistic(name), vertical=True)
             for name in ("p50", "p99")
             if not value.missing(name)
         ),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.charts import Band, Node, Plot, Rule, Scale, Series, Stack, Tree
+from modeldyno.core.report.charts import AxisScale, Band, Plot, ReferenceLine, Series, Stack, Tree, TreeNode
 from modeldyno.core.spec.static_options import HERE
-from modeldyno.core.stats.statistics import unpack
+from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.stats.units import BYTES, RATE, SECONDS, format_quantity
-from modeldyno.views.result.layer_tree import tree
-from modeldyno.views.result.memory import BEFORE, moments
+from modeldyno.views.result.layer_tree import build_layer_tree
+from modeldyno.views.result.memory import BEFORE, call_or_step
 from modeldyno.views.result.served import stages
 from modeldyno.views.text import count, number, share, unit_of_work
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from modeldyno.core.result.result import Result
-    from modeldyno.views.result.layer_tree import Branch
+    from modeldyno.views.result.layer_tree import LayerNode
 
 _POINTS, _PROCESSES = 600, 6
 """Most points of a line, and most processes that have a line."""
@@ -33,7 +33,7 @@ _LAYERS = 60
 # --- time ------------------------------------------------------------------------------------------
 
 
-def course(result: Result) -> Iterator[Plot]:
+def call_timeline(result: Result) -> Iterator[Plot]:
     """Draw the latency of the calls in order, with the warm-up before them."""
     latency = result.find("latency")
     if latency is None or not isinstance(latency.value, Distribution) or len(latency.value) < _FEWEST:
@@ -50,11 +50,13 @@ def course(result: Result) -> Iterator[Plot]:
     dropped = value.warmup_dropped // len(value.runs)
     yield Plot(
         title=f"{unit.capitalize()}s in order",
-        x=Scale(label=f"{unit} after the warm-up"),
-        y=Scale(label="latency", unit=SECONDS, logarithmic=_needs_log_scale(value)),
+        x=AxisScale(label=f"{unit} after the warm-up"),
+        y=AxisScale(label="latency", unit=SECONDS, logarithmic=_needs_log_scale(value)),
         series=tuple(series),
         rules=tuple(
-            Rule(name=name, at=value.statistic(name)) for name in ("p50", "p99") if not value.missing(name)
+            ReferenceLine(name=name, at=value.statistic(name))
+            for name in ("p50", "p99")
+            if not value.missing(name)
         ),
         bands=(Band(name="warm-up", low=-float(dropped), high=0.0),) if dropped else (),
         note="; ".join(filter(None, (_warmup_note(value, unit), _undrawn_processes(runs)))),
@@ -100,24 +102,24 @@ def _undrawn_processes(runs: Sequence[ndarray]) -> str:
 # --- layers ----------------------------------------------------------------------------------------
 
 
-def layers(result: Result) -> Iterator[Tree]:
+def layer_chart(result: Result) -> Iterator[Tree]:
     """Draw the layer tree as a flame graph, each layer as wide as its time."""
-    root = tree(result)
+    root = build_layer_tree(result)
     if root is None or not root.time or not root.children:
         return
     drawn = _node(root, _THIN * root.time)
     yield Tree(
         title="Layers, each as wide as its time",
-        scale=Scale(label="time of one call", unit=SECONDS),
+        scale=AxisScale(label="time of one call", unit=SECONDS),
         root=drawn,
         note="equal layers are merged; darker means more own time; "
         "click a layer to zoom in, again to zoom out",
     )
 
 
-def _node(branch: Branch, least: float) -> Node:
+def _node(branch: LayerNode, least: float) -> TreeNode:
     kind = f"{branch.count} x {branch.kind}" if branch.count > 1 else branch.kind
-    return Node(
+    return TreeNode(
         name=branch.label or branch.kind or "the model",
         value=branch.time,
         detail=kind,
@@ -128,16 +130,16 @@ def _node(branch: Branch, least: float) -> Node:
     )
 
 
-def _own_code(branch: Branch, least: float) -> Iterator[Node]:
+def _own_code(branch: LayerNode, least: float) -> Iterator[TreeNode]:
     """Yield a node for the time of a layer's own code, outside its sublayers."""
     own = branch.time - sum(child.time for child in branch.children)
     if branch.children and own >= least:
-        yield Node(name="own code", value=own, detail="outside the layers within")
+        yield TreeNode(name="own code", value=own, detail="outside the layers within")
 
 
 def roofline(result: Result) -> Iterator[Plot]:
     """Draw the roofline of the machine with the leaf layers at their arithmetic intensity and FLOP/s."""
-    root = tree(result)
+    root = build_layer_tree(result)
     peaks = [result.find(metric, HERE) for metric in ("peak_flops", "peak_bandwidth")]
     if root is None or peaks[0] is None or peaks[1] is None:
         return
@@ -157,8 +159,8 @@ def roofline(result: Result) -> Iterator[Plot]:
     roof = [(low, low * bandwidth), (ridge, flops), (high, flops)]
     yield Plot(
         title="Roofline: the layers and the peaks of this machine",
-        x=Scale(label="operations per byte", unit="FLOP/B", logarithmic=True),
-        y=Scale(label="operations per second", unit=RATE, logarithmic=True),
+        x=AxisScale(label="operations per byte", unit="FLOP/B", logarithmic=True),
+        y=AxisScale(label="operations per second", unit=RATE, logarithmic=True),
         series=(
             Series(name="peaks of this machine", x=tuple(x for x, _ in roof), y=tuple(y for _, y in roof)),
             Series(
@@ -176,7 +178,7 @@ def roofline(result: Result) -> Iterator[Plot]:
     )
 
 
-def _leaves(branch: Branch) -> Iterator[Branch]:
+def _leaves(branch: LayerNode) -> Iterator[LayerNode]:
     if not branch.children:
         yield branch
     for child in branch.children:
@@ -186,21 +188,21 @@ def _leaves(branch: Branch) -> Iterator[Branch]:
 # --- memory ----------------------------------------------------------------------------------------
 
 
-def memory(result: Result) -> Iterator[Plot]:
+def memory_chart(result: Result) -> Iterator[Plot]:
     """Draw the memory in use over a call, by category."""
     timeline = result.activity.course if result.activity else None
     if timeline is None:
         return
-    times = tuple(float(time) for time in unpack(timeline.times))
-    lines = {name: unpack(line) for name, line in timeline.levels.items()}
+    times = tuple(float(time) for time in unpack_samples(timeline.times))
+    lines = {name: unpack_samples(line) for name, line in timeline.levels.items()}
     levels = {name: line for name, line in lines.items() if name not in BEFORE}
     preexisting = sum(float(line.max()) for name, line in lines.items() if name in BEFORE and len(line))
     if len(times) < 2 or not any(line.any() for line in levels.values()):  # noqa: PLR2004 - a line has ends
         return
     yield Plot(
-        title=f"Memory in use over one {moments(result)}",
-        x=Scale(label=f"time from the beginning of the {moments(result)}", unit=SECONDS),
-        y=Scale(label="in use", unit=BYTES),
+        title=f"Memory in use over one {call_or_step(result)}",
+        x=AxisScale(label=f"time from the beginning of the {call_or_step(result)}", unit=SECONDS),
+        y=AxisScale(label="in use", unit=BYTES),
         series=tuple(
             Series(name=name, x=times, y=tuple(map(float, line)))
             for name, line in levels.items()
@@ -216,7 +218,7 @@ def memory(result: Result) -> Iterator[Plot]:
 # --- a server --------------------------------------------------------------------------------------
 
 
-def account(
+def request_stage_chart(
     results: Sequence[tuple[str, Result]], title: str = "Where a request spends its time"
 ) -> Iterator[Stack]:
     """Draw the stages of a mean request, a bar for each named Result."""
@@ -227,7 +229,7 @@ def account(
         return
     yield Stack(
         title=title,
-        scale=Scale(label="mean time of a request", unit=SECONDS),
+        scale=AxisScale(label="mean time of a request", unit=SECONDS),
         bars=tuple(name for name, _ in staged),
         parts=tuple(
             Series(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Align, Column, Table
 from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.views.text import amount, called, number
+from modeldyno.views.text import amount, number, short_model_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def summary(results: Sequence[Result]) -> Table:
         ("Execution time", "latency", _FASTER),
     )
     two = len(results) == 2  # noqa: PLR2004 - a pair
-    names = called(results)
+    names = short_model_names(results)
     titles = ["Evaluation metric", *names, *(["Enhancement"] if two else [])]
     return Table(
         title="",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.views.text import count, joined, number, plain
-from modeldyno.views.view_options import PLAIN, Look
+from modeldyno.views.text import count, format_measurement, join_nonempty, number
+from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ APART = frozenset({*_TRAFFIC, *_GAUGES, "device_used", "memory_clock"})
 _NAME = 16
 
 
-def devices(result: Result, look: Look = PLAIN) -> Iterator[Block]:
+def devices(result: Result, look: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out the watched devices and the traffic, if there was any; in full if verbose."""
     yield from _table(result)
     yield from _traffic(result, look)
@@ -61,15 +61,15 @@ def _notes(result: Result, names: tuple[str, ...]) -> Iterator[Notice]:
         yield Notice(severity=Severity.NOTE, text=text)
 
 
-def _traffic(result: Result, look: Look) -> Iterator[Notice]:
+def _traffic(result: Result, look: ViewOptions) -> Iterator[Notice]:
     measured = {name: m for name in _TRAFFIC if (m := result.find(name))}
     shown = {
         name: m for name, m in measured.items() if look.verbose or number(m)[0] >= _LEAST_SHOWN.get(name, 1)
     }
     faults = shown.get("major_faults")
-    text = joined(
-        f"read {plain(shown['disk_read'])} from disks" if "disk_read" in shown else "",
-        f"wrote {plain(shown['disk_written'])} to disks" if "disk_written" in shown else "",
+    text = join_nonempty(
+        f"read {format_measurement(shown['disk_read'])} from disks" if "disk_read" in shown else "",
+        f"wrote {format_measurement(shown['disk_written'])} to disks" if "disk_written" in shown else "",
         f"had {count(round(number(faults)[0]), 'major page fault')}" if faults else "",
     )
     if text:
@@ -77,7 +77,7 @@ def _traffic(result: Result, look: Look) -> Iterator[Notice]:
     if look.verbose and {"network_received", "network_sent"} <= shown.keys():
         text = (
             "meanwhile, all processes in this network namespace received "
-            f"{plain(shown['network_received'])} and sent {plain(shown['network_sent'])}"
+            f"{format_measurement(shown['network_received'])} and sent {format_measurement(shown['network_sent'])}"
         )
         yield Notice(severity=Severity.NOTE, text=text)
 
@@ -115,7 +115,7 @@ def _number(metric: str) -> Callable[[Result, str], str]:
 
     def show(result: Result, name: str) -> str:
         measurement = result.find(metric, name)
-        return "" if measurement is None else plain(measurement)
+        return "" if measurement is None else format_measurement(measurement)
 
     return show
 

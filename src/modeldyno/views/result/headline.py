@@ -11,13 +11,13 @@ from modeldyno.core.report.blocks import Severity, clean, shorten
 from modeldyno.core.result.failure_kinds import KINDS
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import RATE
-from modeldyno.views.result.layers import layered, slowest
-from modeldyno.views.result.memory import fitting, stepped
-from modeldyno.views.result.operators import operated, wasted
-from modeldyno.views.result.regions import is_of_regions, spent
-from modeldyno.views.result.served import spoken as under_load
-from modeldyno.views.result.tokens import spoken
-from modeldyno.views.text import NAME_LIMIT, amount, analysed_at, count, estimate, number, plain
+from modeldyno.views.result.layers import layer_time_clause, slowest_layer_sentence
+from modeldyno.views.result.memory import largest_batch_clause, training_step_clause
+from modeldyno.views.result.operators import operator_time_clause, redundant_ops_clause
+from modeldyno.views.result.regions import is_region_profile, region_time_clause
+from modeldyno.views.result.served import server_clause as under_load
+from modeldyno.views.result.tokens import generation_clause
+from modeldyno.views.text import NAME_LIMIT, amount, analysed_at, count, estimate, format_measurement, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,17 +42,27 @@ def verdict(result: Result, judgements: Sequence[Judgement], message: str) -> st
 
 def _highlights(result: Result) -> Iterator[str]:
     """Yield what a reader can act on: redundant operations and the slowest layer."""
-    yield from (f"{text[0].upper()}{text[1:]}." for text in (wasted(result), slowest(result)) if text)
+    yield from (
+        f"{text[0].upper()}{text[1:]}."
+        for text in (redundant_ops_clause(result), slowest_layer_sentence(result))
+        if text
+    )
 
 
 def _speed(result: Result) -> str:
-    if is_of_regions(result):
-        return spent(result)
+    if is_region_profile(result):
+        return region_time_clause(result)
     if served := under_load(result):
         return served
     latency = result.find("latency")
     if latency is None or not isinstance(latency.value, Distribution):
-        return spoken(result) or fitting(result) or stepped(result) or operated(result) or layered(result)
+        return (
+            generation_clause(result)
+            or largest_batch_clause(result)
+            or training_step_clause(result)
+            or operator_time_clause(result)
+            or layer_time_clause(result)
+        )
     batch = result.job.config.get("batch_size")
     at = f" at batch {shorten(clean(str(batch)), NAME_LIMIT)}" if batch is not None else ""
     rate = _rate(result)
@@ -88,12 +98,12 @@ def _failed(failures: Sequence[Failure], message: str) -> str:
 def _size(result: Result) -> str:
     parameters, weights, file = (result.find(m) for m in ("parameters", "weight_bytes", "file_bytes"))
     if parameters is not None:
-        size = f" ({plain(weights)})" if weights else ""
-        parts = (f"has {plain(parameters)} parameters{size}", _work(result))
+        size = f" ({format_measurement(weights)})" if weights else ""
+        parts = (f"has {format_measurement(parameters)} parameters{size}", _work(result))
         return "; ".join(filter(None, (" and ".join(filter(None, parts)), _memory(result))))
     if work := _work(result):
         return "; ".join(filter(None, (work, _memory(result))))
-    return f"takes {plain(file)} on disk" if file else "was not measured"
+    return f"takes {format_measurement(file)} on disk" if file else "was not measured"
 
 
 def _work(result: Result) -> str:
@@ -124,9 +134,9 @@ def _counted(measurement: Measurement, noun: str) -> str:
 def _memory(result: Result) -> str:
     peak, activations = result.find("memory_peak"), result.find("activation_peak")
     if peak is None:
-        return f"its activations need {plain(activations)} at the peak" if activations else ""
-    part = f", {plain(activations)} of it activations" if activations else ""
-    return f"it needs {plain(peak)} at the peak{part}"
+        return f"its activations need {format_measurement(activations)} at the peak" if activations else ""
+    part = f", {format_measurement(activations)} of it activations" if activations else ""
+    return f"it needs {format_measurement(peak)} at the peak{part}"
 
 
 def _unmet_bounds(judgements: Sequence[Judgement]) -> Iterator[str]:

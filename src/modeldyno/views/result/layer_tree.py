@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.spec.static_options import HERE
-from modeldyno.core.trace.layer_times import Placed, placed
-from modeldyno.views.result.module_tree import follows, parent_of, pattern, ranged
+from modeldyno.core.trace.layer_times import RooflinePosition, locate_on_roofline
+from modeldyno.views.result.module_tree import follows, name_range, parent_of, pattern
 from modeldyno.views.text import number
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Branch:
+class LayerNode:
     """A layer, or several equal ones, with their total time and cost."""
 
     path: str
@@ -41,17 +41,17 @@ class Branch:
     """Seconds its operations take at peak FLOP/s."""
     memory: float = 0.0
     """Seconds its weights and outputs take at peak bandwidth."""
-    children: tuple[Branch, ...] = ()
+    children: tuple[LayerNode, ...] = ()
     likeness: str
     """Key that is equal for two layers of one class with equal children and outputs."""
 
     @property
-    def placed(self) -> Placed | None:
+    def roofline_place(self) -> RooflinePosition | None:
         """Its place on the roofline, if known."""
-        return placed(self.time, self.compute, self.memory, max(1.0, self.calls))
+        return locate_on_roofline(self.time, self.compute, self.memory, max(1.0, self.calls))
 
 
-def tree(result: Result) -> Branch | None:
+def build_layer_tree(result: Result) -> LayerNode | None:
     """Build the tree of timed layers; equal neighbours are merged into one with their sum."""
     watched = result.activity.layers if result.activity else ()
     if not watched or watched[0].path:
@@ -59,7 +59,7 @@ def tree(result: Result) -> Branch | None:
     numbers = _numbers(result)
     kinds = {module.path: module.kind for module in result.outline.modules} if result.outline else {}
     paths = {layer.path for layer in watched}
-    families: defaultdict[str | None, list[Branch]] = defaultdict(list)
+    families: defaultdict[str | None, list[LayerNode]] = defaultdict(list)
     alike: dict[object, str] = {}
     for layer in sorted(watched, key=lambda layer: -_depth(layer.path)):
         children = tuple(_merge_alike(families.pop(layer.path, [])))
@@ -74,13 +74,13 @@ def _branch(
     layer: Layer,
     parent: str | None,
     numbers: Mapping[tuple[str, str], float],
-    children: tuple[Branch, ...],
+    children: tuple[LayerNode, ...],
     alike: dict[object, str],
-) -> Branch:
+) -> LayerNode:
     path, label = layer.path, layer.path[len(parent) + 1 :] if parent else layer.path
     key = (layer.kind, layer.output, layer.calls, tuple((child.label, child.likeness) for child in children))
     compute, memory = _bounds(path, numbers)
-    branch = Branch(
+    branch = LayerNode(
         path=path,
         label=label,
         kind=layer.kind,
@@ -99,7 +99,7 @@ def _branch(
     return replace(child, label=f"{label}.{child.label}")
 
 
-def _whole(root: Branch, result: Result, numbers: Mapping[tuple[str, str], float]) -> Branch:
+def _whole(root: LayerNode, result: Result, numbers: Mapping[tuple[str, str], float]) -> LayerNode:
     """Set the root's time to the sum of all own times, and its bound to that of the static analysis."""
     time = sum(value for (metric, _), value in numbers.items() if metric == "self_time")
     least = _value(result, "roofline_latency", HERE) if _runs_here(result) else 0.0
@@ -178,9 +178,9 @@ def _depth(path: str) -> int:
     return path.count(".") + 1 if path else 0
 
 
-def _merge_alike(branches: Sequence[Branch]) -> Iterator[Branch]:
+def _merge_alike(branches: Sequence[LayerNode]) -> Iterator[LayerNode]:
     """Merge equal numbered neighbours, and equal layers whose number is further up in the path."""
-    groups: dict[object, list[Branch]] = {}
+    groups: dict[object, list[LayerNode]] = {}
     for place, branch in enumerate(branches):
         before = branches[place - 1]
         if place and follows(before, branch):
@@ -190,12 +190,12 @@ def _merge_alike(branches: Sequence[Branch]) -> Iterator[Branch]:
             key = place if inner == branch.label or inner.endswith("*") else (inner, branch.likeness)
         groups.setdefault(key, []).append(branch)
     for group in groups.values():
-        label = ranged([one.label for one in group])
+        label = name_range([one.label for one in group])
         path = group[0].path.removesuffix(group[0].label) + label
         yield _merged(group, group[0].path, path, label) if len(group) > 1 else group[0]
 
 
-def _merged(alike: Sequence[Branch], old: str, new: str, label: str = "") -> Branch:
+def _merged(alike: Sequence[LayerNode], old: str, new: str, label: str = "") -> LayerNode:
     first = alike[0]
     return replace(
         first,

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
-from modeldyno.views.result.layer_tree import Branch, tree
-from modeldyno.views.text import count, ending, number, share
+from modeldyno.views.result.layer_tree import LayerNode, build_layer_tree
+from modeldyno.views.text import count, keep_ending, number, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.result.result import Result
-    from modeldyno.core.trace.layer_times import Placed
-    from modeldyno.views.view_options import Look
+    from modeldyno.core.trace.layer_times import RooflinePosition
+    from modeldyno.views.view_options import ViewOptions
 
 LAYER_METRICS = frozenset({"self_time", "achieved_flops", "pass_overhead", "unattributed"})
 """Metrics that are shown here and in no other table."""
@@ -28,9 +28,9 @@ _MOST = 0.6
 _GAINS = 3
 
 
-def layers(result: Result, look: Look) -> Iterator[Block]:
+def layers(result: Result, look: ViewOptions) -> Iterator[Block]:
     """Lay out the timed layers."""
-    root = tree(result)
+    root = build_layer_tree(result)
     if root is None or not root.time or not root.children:
         return
     some = bool(result.job.observation.layers)
@@ -45,7 +45,7 @@ def layers(result: Result, look: Look) -> Iterator[Block]:
 # -- the table ----------------------------------------------------------------------------------------
 
 
-def _table(root: Branch, look: Look) -> Iterator[Block]:
+def _table(root: LayerNode, look: ViewOptions) -> Iterator[Block]:
     all_rows = list(_walk(root))
     rows = [
         (level, branch)
@@ -56,7 +56,7 @@ def _table(root: Branch, look: Look) -> Iterator[Block]:
     shown = [(level, branch) for level, branch in rows if level <= depth]
     cut = 0 if look.depth is not None else max(0, len(shown) - _ROWS)
     shown = shown[: len(shown) - cut]
-    roofline = any(branch.placed for _, branch in shown)
+    roofline = any(branch.roofline_place for _, branch in shown)
     titles = ["layer", "time>", "share>", "own>", *(["FLOP/s>", "roofline>"] if roofline else [])]
     yield Table(
         title="Layers: mean time in the middle half of the calls, measuring overhead subtracted",
@@ -66,7 +66,9 @@ def _table(root: Branch, look: Look) -> Iterator[Block]:
         ),
         rows=tuple(_row(level, branch, root, roofline=roofline) for level, branch in shown),
     )
-    beyond = dict.fromkeys(b.placed.bound for _, b in shown if b.placed and b.placed.share > _ROOF)
+    beyond = dict.fromkeys(
+        b.roofline_place.bound for _, b in shown if b.roofline_place and b.roofline_place.share > _ROOF
+    )
     for bound in beyond:
         yield Notice(severity=Severity.NOTE, text=f"over 100 % of the roofline: {_BEYOND[bound]}")
     if hidden := len(all_rows) - len(shown):
@@ -75,7 +77,7 @@ def _table(root: Branch, look: Look) -> Iterator[Block]:
         yield Notice(severity=Severity.NOTE, text=text)
 
 
-def _walk(branch: Branch, level: int = 0) -> Iterator[tuple[int, Branch]]:
+def _walk(branch: LayerNode, level: int = 0) -> Iterator[tuple[int, LayerNode]]:
     yield level, branch
     for child in branch.children:
         yield from _walk(child, level + 1)
@@ -89,7 +91,7 @@ def _readable(levels: Sequence[int]) -> int:
     )
 
 
-def _row(level: int, branch: Branch, root: Branch, *, roofline: bool) -> tuple[str, ...]:
+def _row(level: int, branch: LayerNode, root: LayerNode, *, roofline: bool) -> tuple[str, ...]:
     times = (
         _seconds(branch.time),
         share(branch.time, root.time),
@@ -98,13 +100,13 @@ def _row(level: int, branch: Branch, root: Branch, *, roofline: bool) -> tuple[s
     return _name(level, branch), *times, *(_on_roof(branch) if roofline else ())
 
 
-def _on_roof(branch: Branch) -> tuple[str, str]:
-    place = branch.placed
+def _on_roof(branch: LayerNode) -> tuple[str, str]:
+    place = branch.roofline_place
     rate = format_quantity(branch.flops / branch.time, RATE, 3) if branch.flops and branch.time else "—"
     return rate.removesuffix("/s").strip(), _reached(place) if place else "—"
 
 
-def _reached(place: Placed) -> str:
+def _reached(place: RooflinePosition) -> str:
     """Return the share of the machine's peak that is reached, and which peak is the limit."""
     if place.bound == "overhead":
         return "overhead-bound"
@@ -112,7 +114,7 @@ def _reached(place: Placed) -> str:
     return f"{_percent(place)} of {peak}"
 
 
-def _percent(place: Placed) -> str:
+def _percent(place: RooflinePosition) -> str:
     return f"{place.share:.0%}" if place.share >= _PERCENT else "<1%"
 
 
@@ -129,7 +131,7 @@ def _seconds(value: float) -> str:
     return format_quantity(value, SECONDS, 3)
 
 
-def _name(level: int, branch: Branch) -> str:
+def _name(level: int, branch: LayerNode) -> str:
     """Return the name of a layer, indented by dots; the class is left out if it does not fit."""
     dots, label = "· " * level, clean(branch.label)
     kind = clean(f"{branch.count} x {branch.kind}" if branch.count > 1 else branch.kind)
@@ -137,27 +139,27 @@ def _name(level: int, branch: Branch) -> str:
     if not label:
         return shorten(kind or "the model", room)
     named = label if kind in {"", label.rstrip("_0123456789")} else f"{label} ({kind})"
-    return dots + (named if len(named) <= room else ending(label, room))
+    return dots + (named if len(named) <= room else keep_ending(label, room))
 
 
 # -- sentences ----------------------------------------------------------------------------------------
 
 
-def slowest(result: Result) -> str:
+def slowest_layer_sentence(result: Result) -> str:
     """Return a clause on the slowest layer; empty if no layers were timed."""
-    root = tree(result)
+    root = build_layer_tree(result)
     if root is None or not root.time or not root.children:
         return ""
     return _slowest_sentence(replace(root, own=0.0) if result.job.observation.layers else root)
 
 
-def layered(result: Result) -> str:
+def layer_time_clause(result: Result) -> str:
     """Return a clause on the time of a call by its layers, for Results without a latency."""
-    root = tree(result)
+    root = build_layer_tree(result)
     return f"takes {_seconds(root.time)} a call while its layers are measured" if root and root.time else ""
 
 
-def _slowest_sentence(root: Branch) -> str:
+def _slowest_sentence(root: LayerNode) -> str:
     """Describe the slowest layer, descending past layers that merely wrap one other."""
     at = root
     while at.children:
@@ -174,24 +176,24 @@ def _slowest_sentence(root: Branch) -> str:
     return f"the code of {_layer_name(layer)} outside its submodules takes {part}"
 
 
-def _layer_phrase(branch: Branch) -> str:
+def _layer_phrase(branch: LayerNode) -> str:
     name = _layer_name(branch)
     return name if not branch.path or "layer" in name else f"the layer {name}"
 
 
-def _layer_name(branch: Branch) -> str:
+def _layer_name(branch: LayerNode) -> str:
     """Return the name of a layer for a sentence; a bare number is followed by its class."""
     path = clean(branch.path)
     kind = f" ({clean(branch.kind)})" if path.rpartition(".")[2].isdecimal() else ""
-    return ending(path, _LONGEST) + kind or "the model"
+    return keep_ending(path, _LONGEST) + kind or "the model"
 
 
 _LONGEST = 60
 
 
-def _gains_sentence(root: Branch) -> str:
+def _gains_sentence(root: LayerNode) -> str:
     """Describe the layers that exceed their roofline bound by most."""
-    placed = [(branch, place) for branch in _deepest(root) if (place := branch.placed)]
+    placed = [(branch, place) for branch in _deepest(root) if (place := branch.roofline_place)]
     best = sorted(placed, key=lambda item: -item[1].to_win)[:_GAINS]
     names = [
         f"{_layer_name(branch)}: {_seconds(place.to_win)} ({_roof_share(place)})"
@@ -201,16 +203,16 @@ def _gains_sentence(root: Branch) -> str:
     return f"most time to gain, by the roofline of this machine: {'; '.join(names)}" if names else ""
 
 
-def _roof_share(place: Placed) -> str:
+def _roof_share(place: RooflinePosition) -> str:
     if place.bound == "neither":
         return f"{_percent(place)} of the machine's peak"
     return f"{place.bound}-bound, {_percent(place)} of the roofline"
 
 
-def _deepest(branch: Branch) -> Iterable[Branch]:
+def _deepest(branch: LayerNode) -> Iterable[LayerNode]:
     """Return the deepest layers that have a place on the roofline."""
     below = [one for child in branch.children for one in _deepest(child)]
-    return below or ([branch] if branch.placed else [])
+    return below or ([branch] if branch.roofline_place else [])
 
 
 def _overhead_sentence(result: Result) -> str:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.stats.statistics import unpack
+from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.core.trace.allocations import GIVEN, ROOM, Category
-from modeldyno.views.result.module_tree import pattern, ranged
-from modeldyno.views.text import count, ending, estimate, number, share
+from modeldyno.views.result.module_tree import name_range, pattern
+from modeldyno.views.text import count, estimate, keep_ending, number, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
-    from modeldyno.core.result.static_data import Held
-    from modeldyno.core.result.trace_data import Activity, Course
+    from modeldyno.core.result.static_data import MemoryItem
+    from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
 
 APART = frozenset(("step_time", "allocated_peak", "fragmentation", "memory_growth"))
 """Metrics that have tables of their own."""
@@ -54,7 +54,7 @@ def contents(result: Result) -> Iterator[Table]:
         yield _contents(result, result.activity)
 
 
-def stepped(result: Result) -> str:
+def training_step_clause(result: Result) -> str:
     """Return a clause on the time of a training step, or on the peak of a call if nothing else is known."""
     step, peak = result.find("step_time"), result.find("allocated_peak")
     if peak is not None and step is None and result.find("parameters") is None:
@@ -70,7 +70,7 @@ def stepped(result: Result) -> str:
     return f"takes {about}{median} (median{interval}) for a training step {optimizer_text} on {backend}"
 
 
-def fitting(result: Result) -> str:
+def largest_batch_clause(result: Result) -> str:
     """Return a clause on the largest batch, if measured; empty if a training step was timed, too."""
     batch = result.find("largest_batch", _MEASURED)
     if batch is None or result.find("step_time"):
@@ -125,7 +125,7 @@ def _steps(result: Result) -> Iterator[Table]:
 
 def _numbers(result: Result) -> Iterator[Block]:
     """Tabulate measured against predicted memory."""
-    of = moments(result)
+    of = call_or_step(result)
     rows = list(_compared(result))
     single = (
         ("reserved but unused by the allocator", "fragmentation"),
@@ -224,32 +224,32 @@ class Holding(Protocol):
 H = TypeVar("H", bound=Holding)
 
 
-def grouped(held: Iterable[H]) -> list[tuple[str, list[H]]]:
+def group_held(held: Iterable[H]) -> list[tuple[str, list[H]]]:
     """Group held memory by module pattern and role; memory allocated before the call by role alone."""
     groups: defaultdict[tuple[str, str], list[H]] = defaultdict(list)
     for part in held:
         apart = part.role in {Category.ACTIVATIONS, Category.WORKSPACE}
         groups[pattern(part.scope) if apart else "", part.role].append(part)
     return [
-        (_group_name(clean(ranged([part.scope for part in group])) if place else "", role), group)
+        (_group_name(clean(name_range([part.scope for part in group])) if place else "", role), group)
         for (place, role), group in groups.items()
     ]
 
 
-def _groups(activity: Activity) -> list[tuple[str, str, int]]:
+def _groups(activity: TraceReport) -> list[tuple[str, str, int]]:
     """Return the groups of held memory as name, category and bytes, the largest first."""
-    groups = [(name, group[0].role, _sum(group)) for name, group in grouped(activity.held)]
+    groups = [(name, group[0].role, _sum(group)) for name, group in group_held(activity.held)]
     return sorted(groups, key=lambda row: -row[2])
 
 
-def _sum(held: Sequence[Held]) -> int:
+def _sum(held: Sequence[MemoryItem]) -> int:
     return sum(part.bytes for part in held)
 
 
 def _group_name(scope: str, role: str) -> str:
     if role in {Category.ACTIVATIONS, Category.WORKSPACE}:
         verb = "output" if role == Category.ACTIVATIONS else "workspace"
-        return f"{verb} of {ending(scope, _NAME)}" if scope else f"{verb} outside of any module"
+        return f"{verb} of {keep_ending(scope, _NAME)}" if scope else f"{verb} outside of any module"
     named: dict[str, str] = {
         Category.GRADIENTS: "gradients of parameters",
         Category.OPTIMIZER: "optimiser state",
@@ -257,7 +257,7 @@ def _group_name(scope: str, role: str) -> str:
     return named.get(role) or clean(role)
 
 
-def _sentence(result: Result, activity: Activity) -> Iterator[Notice]:
+def _sentence(result: Result, activity: TraceReport) -> Iterator[Notice]:
     """Describe the largest part of the peak."""
     peak = result.find("allocated_peak")
     made = [group for group in _groups(activity) if group[1] not in BEFORE]
@@ -265,7 +265,7 @@ def _sentence(result: Result, activity: Activity) -> Iterator[Notice]:
         return
     name, _, size = made[0]
     whole = _added_bytes(made)
-    where = f", in {ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
+    where = f", in {keep_ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
     text = f"at the peak{where}, {share(size, whole)} of {_bytes(peak)} is {name}"
     yield Notice(severity=Severity.NOTE, text=text)
 
@@ -275,12 +275,12 @@ def _added_bytes(groups: Iterable[tuple[str, str, int]]) -> int:
     return sum(size for _, role, size in groups if role not in BEFORE)
 
 
-def moments(result: Result) -> str:
+def call_or_step(result: Result) -> str:
     """Return what the memory belongs to: ``call`` or ``step``."""
     return "step" if result.job.inspection.mode is Mode.TRAIN else "call"
 
 
-def _contents(result: Result, activity: Activity) -> Table:
+def _contents(result: Result, activity: TraceReport) -> Table:
     groups = _groups(activity)
     whole = _added_bytes(groups)
 
@@ -291,9 +291,9 @@ def _contents(result: Result, activity: Activity) -> Table:
     rows = [row(group[0], [group]) for group in groups[:_HELD]]
     if rest := groups[_HELD:]:
         rows.append(row(f"{len(rest)} more", rest))
-    where = f", in {ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
+    where = f", in {keep_ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
     return Table(
-        title=f"Memory at the measured peak{where}; shares of what the {moments(result)} itself allocated",
+        title=f"Memory at the measured peak{where}; shares of what the {call_or_step(result)} itself allocated",
         columns=_columns("what", "bytes>", "share>"),
         rows=tuple(rows),
     )
@@ -302,24 +302,24 @@ def _contents(result: Result, activity: Activity) -> Table:
 # --- memory over time ----------------------------------------------------------------------------
 
 
-def _curve_notice(activity: Activity) -> Iterator[Notice]:
+def _curve_notice(activity: TraceReport) -> Iterator[Notice]:
     """Draw the bytes that the call allocated over its time."""
     if activity.course is not None and (drawn := curve(activity.course)):
         yield Notice(severity=Severity.NOTE, text=f"in use over time: {drawn}")
 
 
-def levels(course: Course) -> list[float]:
+def levels(course: MemoryTimeline) -> list[float]:
     """Return the bytes in use at each moment, without those allocated before the call."""
-    lines = [unpack(line) for name, line in course.levels.items() if name not in BEFORE]
+    lines = [unpack_samples(line) for name, line in course.levels.items() if name not in BEFORE]
     return [float(sum(column)) for column in zip(*lines, strict=True)]
 
 
-def curve(course: Course, top: float = 0.0) -> str:
+def curve(course: MemoryTimeline, top: float = 0.0) -> str:
     """Draw memory over time as a sparkline with its peak and duration; empty if there is none.
 
     `top` is the number of bytes at full height, if more than the peak.
     """
-    times, in_use = unpack(course.times), levels(course)
+    times, in_use = unpack_samples(course.times), levels(course)
     most, last = max(in_use, default=0.0), float(times[-1]) if len(times) else 0.0
     if not most or not last:
         return ""

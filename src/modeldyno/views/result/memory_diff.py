@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.core.trace.memory_diff import memory_change
-from modeldyno.views.result.memory import curve, grouped, levels
+from modeldyno.core.trace.memory_diff import compare_peak_memory
+from modeldyno.views.result.memory import curve, group_held, levels
 from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ Group = tuple[str, int, int]
 """Name of a group of held memory, its bytes before and after."""
 
 
-def memory_changed(baseline: Result, candidate: Result) -> tuple[Block, ...]:
+def memory_diff_blocks(baseline: Result, candidate: Result) -> tuple[Block, ...]:
     """Lay out how the memory at the peak differs.
 
     Raises:
         RunFailed: one of the two holds no snapshot of memory.
     """
-    held = memory_change(baseline, candidate).held
-    groups = [(name, *_sums(group)) for name, group in grouped(held)]
+    held = compare_peak_memory(baseline, candidate).held
+    groups = [(name, *_sums(group)) for name, group in group_held(held)]
     groups.sort(key=lambda group: -abs(_growth(group)))
     whole = ("total", *_sums(held))
     return (

@@ -29,7 +29,7 @@ Numbers = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class ModuleNode:
     """A module, or several equal ones."""
 
     path: str
@@ -43,7 +43,7 @@ class Node:
     """Shape and dtype of the output of one call."""
     numbers: Numbers
     """Sums over all of them."""
-    children: tuple[Node, ...] = ()
+    children: tuple[ModuleNode, ...] = ()
     likeness: str
     """Key that is equal for two modules of one class with equal numbers and children."""
 
@@ -54,7 +54,7 @@ class Node:
         return self.numbers[NUMBERS.index(metric)]
 
 
-def tree(result: Result) -> Node | None:
+def build_module_tree(result: Result) -> ModuleNode | None:
     """Build the module tree; None if no modules were analysed."""
     outline = result.outline
     if outline is None or len(outline.modules) < 2 or outline.modules[0].path:  # noqa: PLR2004 - whole and part
@@ -62,7 +62,7 @@ def tree(result: Result) -> Node | None:
     values = {(m.metric, m.scope): number(m)[0] for m in result.measurements if m.metric in NUMBERS}
     paths = {module.path for module in outline.modules}
     alike: dict[object, str] = {}
-    families: defaultdict[str | None, list[Node]] = defaultdict(list)
+    families: defaultdict[str | None, list[ModuleNode]] = defaultdict(list)
     for module in reversed(outline.modules):  # children before their parents
         numbers = tuple(float(values.get((metric, module.path), 0)) for metric in NUMBERS)
         children = tuple(map(_without_shell, _merge_alike(families.pop(module.path, [])[::-1])))
@@ -72,7 +72,7 @@ def tree(result: Result) -> Node | None:
         kind = f"{module.kind} {module.kernel}".rstrip()
         key = (kind, module.output, numbers, tuple((child.label, child.likeness) for child in children))
         families[parent].append(
-            Node(
+            ModuleNode(
                 path=module.path,
                 label=module.path[len(parent) + 1 :] if parent else module.path,
                 kind=kind,
@@ -96,9 +96,9 @@ def parent_of(path: str, paths: set[str]) -> str | None:
     return ""
 
 
-def _merge_alike(nodes: Iterable[Node]) -> Iterator[Node]:
+def _merge_alike(nodes: Iterable[ModuleNode]) -> Iterator[ModuleNode]:
     """Merge equal numbered neighbours into one node."""
-    run: list[Node] = []
+    run: list[ModuleNode] = []
     for node in nodes:
         if run and not follows(run[-1], node):
             yield _merged(run)
@@ -127,7 +127,7 @@ def follows(before: Labelled, node: Labelled) -> bool:
     return bool(numbered) and int(index) + 1 == int(next_index) and before.likeness == node.likeness
 
 
-def _merged(run: Sequence[Node]) -> Node:
+def _merged(run: Sequence[ModuleNode]) -> ModuleNode:
     first, last = run[0], run[-1]
     if first is last:
         return first
@@ -136,7 +136,7 @@ def _merged(run: Sequence[Node]) -> Node:
     return _multiplied(first, len(run), first.path, path, label)
 
 
-def _multiplied(node: Node, times: int, old: str, new: str, label: str = "") -> Node:
+def _multiplied(node: ModuleNode, times: int, old: str, new: str, label: str = "") -> ModuleNode:
     """Multiply a node and its subtree to stand for several."""
     return replace(
         node,
@@ -149,7 +149,7 @@ def _multiplied(node: Node, times: int, old: str, new: str, label: str = "") -> 
     )
 
 
-def _without_shell(node: Node) -> Node:
+def _without_shell(node: ModuleNode) -> ModuleNode:
     """Collapse a container into its only child if that does all of its work."""
     if len(node.children) != 1 or node.children[0].numbers != node.numbers:
         return node
@@ -158,32 +158,32 @@ def _without_shell(node: Node) -> Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ModuleRow:
     """A node with its level in the tree."""
 
-    node: Node
+    node: ModuleNode
     level: int
 
 
-def walk(root: Node, sort: str = "order") -> list[Row]:
+def walk(root: ModuleNode, sort: str = "order") -> list[ModuleRow]:
     """Return all nodes in pre-order, siblings sorted as requested."""
-    rows: list[Row] = []
-    stack = [Row(node=root, level=0)]
+    rows: list[ModuleRow] = []
+    stack = [ModuleRow(node=root, level=0)]
     while stack:
         row = stack.pop()
         rows.append(row)
-        children = sorted_by(row.node.children, sort)
-        stack += [Row(node=child, level=row.level + 1) for child in reversed(children)]
+        children = sort_nodes(row.node.children, sort)
+        stack += [ModuleRow(node=child, level=row.level + 1) for child in reversed(children)]
     return rows
 
 
-def sorted_by(nodes: Iterable[Node], sort: str) -> list[Node]:
+def sort_nodes(nodes: Iterable[ModuleNode], sort: str) -> list[ModuleNode]:
     """Sort nodes by a number in descending order, or keep definition order."""
     return list(nodes) if sort == "order" else sorted(nodes, key=lambda node: -node.of(sort))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class ModuleCost:
     """Cost at one place of the network, of its modules or of the code between them."""
 
     path: str
@@ -192,9 +192,9 @@ class Work:
     numbers: Numbers
 
 
-def leaves(root: Node) -> list[Work]:
+def leaves(root: ModuleNode) -> list[ModuleCost]:
     """Return the cost not covered by a deeper module; layers that differ only by number are merged."""
-    groups: defaultdict[tuple[str, str], list[tuple[Node, Numbers]]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str], list[tuple[ModuleNode, Numbers]]] = defaultdict(list)
     for row in walk(root):
         node = row.node
         below = [sum(column) for column in zip(*(child.numbers for child in node.children), strict=True)]
@@ -203,7 +203,7 @@ def leaves(root: Node) -> list[Work]:
         elif any(own := tuple(max(0.0, n - part) for n, part in zip(node.numbers, below, strict=True))):
             groups[pattern(node.path), f"{node.kind} itself"].append((node, own))
     return [
-        Work(
+        ModuleCost(
             path=_common_name([node.path for node, _ in group]),
             kind=kind,
             count=sum(node.count for node, _ in group),
@@ -232,7 +232,7 @@ def pattern(path: str) -> str:
     return _INDEX.sub("*", path)
 
 
-def ranged(paths: Sequence[str]) -> str:
+def name_range(paths: Sequence[str]) -> str:
     """Return one name for paths of one pattern: ``layer.0-11.mlp``, with a star if numbers have gaps."""
     common = _common_name(sorted(set(paths), key=_natural_order))
     if len(set(paths)) == 1:
@@ -257,7 +257,7 @@ def _natural_order(path: str) -> list[tuple[int, str]]:
     return [(int(part) if _NUMBER.fullmatch(part) else -1, part) for part in path.split(".")]
 
 
-def titled(node: Node) -> str:
+def class_title(node: ModuleNode) -> str:
     """Return the class of a module, and how many it stands for."""
     kind = clean(node.kind)
     return f"{node.count} x {kind}" if kind and node.count > 1 else kind

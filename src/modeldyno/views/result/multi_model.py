@@ -9,7 +9,7 @@ from modeldyno.core.load import multi_model
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
 from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.views.text import NAME_LIMIT, estimate, plain
+from modeldyno.views.text import NAME_LIMIT, estimate, format_measurement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,22 +20,30 @@ if TYPE_CHECKING:
 _COLUMNS = ("throughput", "latency p50", "latency p99", "queue", "compute")
 
 
-def alone(result: Result) -> Result:
+def without_cohosted(result: Result) -> Result:
     """Return a Result without the measurements of co-hosted models."""
     names = [str(other.name) for other in result.job.beside]
-    return replace(result, measurements=tuple(multi_model.first(names, result.measurements)))
+    return replace(
+        result, measurements=tuple(multi_model.measurements_of_first_model(names, result.measurements))
+    )
 
 
-def neighbours(result: Result) -> Iterator[Table]:
+def cohosted_table(result: Result) -> Iterator[Table]:
     """Tabulate the models of one server; nothing for a single model or without measurements."""
     if not result.job.beside or not any(
         measurement.metric == "latency" for measurement in result.measurements
     ):
         return
     names = [str(other.name) for other in result.job.beside]
-    parts = [(result.name, result.job.load, tuple(multi_model.first(names, result.measurements)))]
+    parts = [
+        (
+            result.name,
+            result.job.load,
+            tuple(multi_model.measurements_of_first_model(names, result.measurements)),
+        )
+    ]
     parts += [
-        (name, other.load, tuple(multi_model.of(name, result.measurements)))
+        (name, other.load, tuple(multi_model.measurements_of_model(name, result.measurements)))
         for name, other in zip(names, result.job.beside, strict=True)
     ]
     yield Table(
@@ -63,7 +71,7 @@ def _figures(measurements: tuple[Measurement, ...]) -> Iterator[str]:
 
 
 def _plain_or_empty(measurement: Measurement | None) -> str:
-    return "" if measurement is None else plain(measurement)
+    return "" if measurement is None else format_measurement(measurement)
 
 
 def _quantile(times: object, name: str) -> str:

@@ -6,16 +6,16 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
-from modeldyno.core.result.trace_data import Executed, Happening
+from modeldyno.core.result.trace_data import EventKind, ExecutedOp
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
-from modeldyno.views.result.module_tree import pattern, ranged
-from modeldyno.views.text import TEXT_LIMIT, count, ending, number, share
+from modeldyno.views.result.module_tree import name_range, pattern
+from modeldyno.views.text import TEXT_LIMIT, count, keep_ending, number, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.core.result.result import Result
-    from modeldyno.core.result.trace_data import Waste
+    from modeldyno.core.result.trace_data import RedundantOp
 
 _COSTLIEST, _WASTES = 8, 8
 _NAME, _KIND = 34, 30
@@ -23,13 +23,13 @@ _SHOWS = 1.005
 """Slowdown from which on it is reported; below it, noise is larger."""
 WHOLE = "(the model itself)"
 _OTHERS = {
-    Happening.KERNEL: "Kernels",
-    Happening.TRANSFER: "Transfers",
-    Happening.SYNCHRONISATION: "Waits for a device",
-    Happening.RANGE: "Ranges marked in the model's code",
+    EventKind.KERNEL: "Kernels",
+    EventKind.TRANSFER: "Transfers",
+    EventKind.SYNCHRONISATION: "Waits for a device",
+    EventKind.RANGE: "Ranges marked in the model's code",
 }
 
-Group = tuple[str, str, list[Executed]]
+Group = tuple[str, str, list[ExecutedOp]]
 """Module path, operator name, and the rows of that name there."""
 
 
@@ -38,21 +38,21 @@ def operations(result: Result) -> Iterator[Block]:
     executed = result.activity.executed if result.activity else ()
     if executed:
         yield Notice(severity=Severity.NOTE, code="operators", text=_operators_sentence(result, executed))
-        operators = [row for row in executed if row.kind is Happening.OPERATOR]
+        operators = [row for row in executed if row.kind is EventKind.OPERATOR]
         yield from _table("Slowest operators", _grouped(operators, lambda _row: ""))
         if any(row.scope for row in operators):
             yield from _table("Slowest operators by module", _grouped(operators, _place))
         for kind, title in _OTHERS.items():
             rows = [row for row in executed if row.kind is kind]
             yield from _table(title, _grouped(rows, _place))
-    yield from needless(result)
+    yield from redundant_ops_blocks(result)
     for artifact in result.artifacts:
         if artifact.name == "trace":
             text = f"the trace is in {shorten(clean(artifact.path), TEXT_LIMIT)}; open it at ui.perfetto.dev"
             yield Notice(severity=Severity.NOTE, text=text)
 
 
-def operated(result: Result) -> str:
+def operator_time_clause(result: Result) -> str:
     """Return a clause on the time of the operators of a call, for the verdict."""
     executed = result.activity.executed if result.activity else ()
     if not executed:
@@ -61,11 +61,11 @@ def operated(result: Result) -> str:
     return f"spends {format_quantity(_whole(executed), SECONDS, 3)} in {runs} of a call"
 
 
-def _operators_sentence(result: Result, executed: Sequence[Executed]) -> str:
+def _operators_sentence(result: Result, executed: Sequence[ExecutedOp]) -> str:
     """Describe how many operators a call runs, their time, and the most expensive one."""
     whole, on_device = _whole(executed), _device_time(executed) > 0
     text = f"one call runs {count(round(_calls(executed)), 'operator')}"
-    groups = _grouped([row for row in executed if row.kind is Happening.OPERATOR], lambda _row: "")
+    groups = _grouped([row for row in executed if row.kind is EventKind.OPERATOR], lambda _row: "")
     if whole:
         place = "on the device" if on_device else "of operator time"
         text += f", which take {format_quantity(whole, SECONDS, 3)} {place}"
@@ -81,35 +81,35 @@ def _operators_sentence(result: Result, executed: Sequence[Executed]) -> str:
     return text
 
 
-def _calls(executed: Sequence[Executed]) -> float:
-    return sum(row.calls for row in executed if row.kind is Happening.OPERATOR)
+def _calls(executed: Sequence[ExecutedOp]) -> float:
+    return sum(row.calls for row in executed if row.kind is EventKind.OPERATOR)
 
 
-def _device_time(executed: Sequence[Executed]) -> float:
+def _device_time(executed: Sequence[ExecutedOp]) -> float:
     """Sum the device time of kernels and transfers; the operators that launched them have it, too."""
-    return sum(row.device_time for row in executed if row.kind in {Happening.KERNEL, Happening.TRANSFER})
+    return sum(row.device_time for row in executed if row.kind in {EventKind.KERNEL, EventKind.TRANSFER})
 
 
-def _whole(executed: Sequence[Executed]) -> float:
-    own = (row.self_time for row in executed if row.kind is Happening.OPERATOR)
+def _whole(executed: Sequence[ExecutedOp]) -> float:
+    own = (row.self_time for row in executed if row.kind is EventKind.OPERATOR)
     return _device_time(executed) or sum(own)
 
 
-def _cost(on_device: bool) -> Callable[[Executed], float]:
+def _cost(on_device: bool) -> Callable[[ExecutedOp], float]:
     return (lambda row: row.device_time) if on_device else (lambda row: row.self_time)
 
 
-def _place(row: Executed) -> str:
+def _place(row: ExecutedOp) -> str:
     return pattern(row.scope)
 
 
-def _grouped(rows: Sequence[Executed], place: Callable[[Executed], str]) -> list[Group]:
+def _grouped(rows: Sequence[ExecutedOp], place: Callable[[ExecutedOp], str]) -> list[Group]:
     """Group rows by place and name, the most expensive first; modules that differ by number are merged."""
-    groups: defaultdict[tuple[str, str], list[Executed]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str], list[ExecutedOp]] = defaultdict(list)
     for row in rows:
         groups[place(row), row.name].append(row)
     named_groups = [
-        (ranged([row.scope for row in group]) if place(group[0]) else "", name, group)
+        (name_range([row.scope for row in group]) if place(group[0]) else "", name, group)
         for (_, name), group in groups.items()
     ]
     return sorted(
@@ -143,7 +143,7 @@ def _cells(group: Group, whole: float, *, placed: bool, device: bool) -> tuple[s
     place, name, rows = group
     own, on_device = sum(row.self_time for row in rows), sum(row.device_time for row in rows)
     return (
-        *((ending(clean(place), _NAME) or WHOLE,) if placed else ()),
+        *((keep_ending(clean(place), _NAME) or WHOLE,) if placed else ()),
         shorten(clean(name), _KIND),
         _number(sum(row.calls for row in rows)),
         format_quantity(own, SECONDS, 3),
@@ -162,7 +162,7 @@ def _number(value: float) -> str:
 _NONE_FOUND = "no unnecessary copies, casts, transfers or waits were found"
 
 
-def wasted(result: Result) -> str:
+def redundant_ops_clause(result: Result) -> str:
     """Return a clause on the cost of unnecessary copies, casts, transfers and waits, and the worst place."""
     wastes = result.activity.wastes if result.activity else None
     time = sum(waste.time for waste in wastes or ())
@@ -172,7 +172,7 @@ def wasted(result: Result) -> str:
     for waste in wastes:
         costs[waste.name, pattern(waste.scope)] += waste.time
     name, scope = max(costs, key=costs.__getitem__)
-    place = f" in {ending(clean(scope), _NAME)}" if scope else ""
+    place = f" in {keep_ending(clean(scope), _NAME)}" if scope else ""
     lead = "" if len(costs) == 1 else "most of it "
     return (
         f"unnecessary copies and waits take {format_quantity(time, SECONDS, 3)} of a call, {lead}"
@@ -180,7 +180,7 @@ def wasted(result: Result) -> str:
     )
 
 
-def needless(result: Result) -> Iterator[Block]:
+def redundant_ops_blocks(result: Result) -> Iterator[Block]:
     """Lay out the unnecessary copies, casts, transfers and waits."""
     wastes = result.activity.wastes if result.activity else None
     if wastes is None:
@@ -188,7 +188,7 @@ def needless(result: Result) -> Iterator[Block]:
     if not wastes:
         yield Notice(severity=Severity.NOTE, text=_NONE_FOUND)
         return
-    groups: defaultdict[tuple[str, ...], list[Waste]] = defaultdict(list)
+    groups: defaultdict[tuple[str, ...], list[RedundantOp]] = defaultdict(list)
     for waste in wastes:
         key = (waste.kind, waste.name, pattern(waste.scope), waste.line, pattern(waste.reason))
         groups[key].append(waste)
@@ -210,10 +210,10 @@ def needless(result: Result) -> Iterator[Block]:
     )
 
 
-def _waste_row(group: Sequence[Waste]) -> tuple[str, ...]:
+def _waste_row(group: Sequence[RedundantOp]) -> tuple[str, ...]:
     first = group[0]
     return (
-        ending(clean(ranged([waste.scope for waste in group])), _NAME) or WHOLE,
+        keep_ending(clean(name_range([waste.scope for waste in group])), _NAME) or WHOLE,
         f"{first.kind}, {shorten(clean(first.name), _KIND)}",
         _number(sum(waste.calls for waste in group)),
         format_quantity(sum(waste.time for waste in group), SECONDS, 3),

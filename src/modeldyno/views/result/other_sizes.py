@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.spec.devices import DEVICES
-from modeldyno.core.static.roofline import Bound, bound_by
+from modeldyno.core.static.roofline import Bound, limiting_resource
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, amount, number, ordered
+from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, amount, batch_first, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
-    from modeldyno.core.result.static_data import Outline, Point
+    from modeldyno.core.result.static_data import SizePoint, StaticReport
 
 _WANTED = ("macs", "flops", "activation_peak", "memory_peak")
 _TITLES = {
@@ -35,7 +35,7 @@ def grid(result: Result) -> Iterator[Block]:
     outline = result.outline
     if outline is None or not outline.points:
         return
-    names = ordered(dict.fromkeys(name for point in outline.points for name in point.sizes))
+    names = batch_first(dict.fromkeys(name for point in outline.points for name in point.sizes))
     metrics = _metrics(outline)[: max(2, _COLUMNS - len(names))]
     titles = [*(shorten(clean(name), NAME_LIMIT) for name in names), *map(_title, metrics)]
     yield Table(
@@ -52,7 +52,7 @@ def grid(result: Result) -> Iterator[Block]:
         yield Notice(severity=Severity.NOTE, text=f"{more:,} more sizes are in the JSON output: --json PATH")
 
 
-def _metrics(outline: Outline) -> list[str]:
+def _metrics(outline: StaticReport) -> list[str]:
     """Return the metrics to show: totals first, then the bounds of each device."""
     names = dict.fromkeys(name for point in outline.points for name in point.values)
     estimates = [name for name in names if name.partition("@")[0] == "roofline_latency"]
@@ -64,11 +64,11 @@ def _title(metric: str) -> str:
     return " ".join(filter(None, (shorten(clean(device), 12), _TITLES.get(name, name))))
 
 
-def _size(point: Point, name: str) -> str:
+def _size(point: SizePoint, name: str) -> str:
     return f"{point.sizes[name]:,}" if name in point.sizes else "—"
 
 
-def _value(result: Result, point: Point, metric: str) -> str:
+def _value(result: Result, point: SizePoint, metric: str) -> str:
     """Format a number of a point; a lower bound or a total with uncounted operators with ``≥``."""
     if metric not in point.values:
         return "—"
@@ -79,7 +79,7 @@ def _value(result: Result, point: Point, metric: str) -> str:
     return f"≥ {shown}" if uncounted or name.endswith("_latency") else shown
 
 
-def _formulas(outline: Outline) -> Iterator[Block]:
+def _formulas(outline: StaticReport) -> Iterator[Block]:
     rows = tuple(
         (shorten(clean(metric), NAME_LIMIT), shorten(clean(text), TEXT_LIMIT))
         for metric, text in outline.formulas.items()
@@ -95,7 +95,7 @@ def _formulas(outline: Outline) -> Iterator[Block]:
         yield Notice(severity=Severity.NOTE, text=text)
 
 
-def devices(result: Result) -> Iterator[Block]:
+def device_bounds(result: Result) -> Iterator[Block]:
     """Tabulate lower bounds on the latency on each device, estimated from published peaks."""
     names = dict.fromkeys(m.scope for m in result.measurements if m.metric == "roofline_latency" and m.scope)
     rows = tuple(_device(result, name) for name in names)
@@ -130,7 +130,7 @@ def _device(result: Result, name: str) -> tuple[str, ...]:
     peaks = ", ".join(amount(value, noun) if value else f"unknown {noun}" for value, noun in nouns)
     macs = _number(result, "causal_macs") or _number(result, "macs")
     seconds = 0.0 if call is None else number(call)[0]
-    limit = _ROOFS[bound_by(2 * macs / flops if flops else 0.0, seconds)] if seconds else "—"
+    limit = _ROOFS[limiting_resource(2 * macs / flops if flops else 0.0, seconds)] if seconds else "—"
     return shorten(clean(name), 20), _bound(call), _bound(eager), _bound(token), limit, peaks
 
 

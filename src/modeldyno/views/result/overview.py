@@ -9,15 +9,15 @@ from modeldyno.views.result.blocks import blocks, failures, verdicts
 from modeldyno.views.result.headline import verdict
 from modeldyno.views.result.layers import layers
 from modeldyno.views.result.memory import memory
-from modeldyno.views.result.multi_model import alone, neighbours
-from modeldyno.views.result.operators import needless
+from modeldyno.views.result.multi_model import cohosted_table, without_cohosted
+from modeldyno.views.result.operators import redundant_ops_blocks
 from modeldyno.views.result.provenance import footer
-from modeldyno.views.result.regions import is_of_regions
-from modeldyno.views.result.table import measured_briefly, reached_flops
+from modeldyno.views.result.regions import is_region_profile
+from modeldyno.views.result.table import brief_results, reached_flops
 from modeldyno.views.result.tokens import generation
-from modeldyno.views.result.totals import looked_at
-from modeldyno.views.text import NAME_LIMIT, amount, joined, number, plain
-from modeldyno.views.view_options import PLAIN, Look
+from modeldyno.views.result.totals import is_inspection
+from modeldyno.views.text import NAME_LIMIT, amount, format_measurement, join_nonempty, number
+from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,23 +31,25 @@ _DOUBT = 150
 """Most characters of a doubt: two lines."""
 
 
-def overview(result: Result, judgements: Sequence[Judgement] = (), look: Look = PLAIN) -> Iterator[Block]:
+def overview(
+    result: Result, judgements: Sequence[Judgement] = (), look: ViewOptions = PLAIN
+) -> Iterator[Block]:
     """Lay out a profile in brief.
 
     Inspections, loads and regions are shown in full.
     """
-    if looked_at(result) or is_of_regions(result) or result.job.load is not None:
+    if is_inspection(result) or is_region_profile(result) or result.job.load is not None:
         yield from blocks(result, judgements, look)
         return
-    cohosted = tuple(neighbours(result))
-    result = alone(result)
+    cohosted = tuple(cohosted_table(result))
+    result = without_cohosted(result)
     yield Notice(severity=Severity.VERDICT, text=verdict(result, judgements, ""))
     yield from verdicts(judgements)
     yield from failures(result)
     yield from cohosted
-    yield from measured_briefly(result, judgements)
+    yield from brief_results(result, judgements)
     yield from tuple(layers(result, look))[1:]  # the headline has the first sentence of it
-    yield from needless(result)
+    yield from redundant_ops_blocks(result)
     yield from generation(result)
     yield from tuple(block for block in memory(result) if isinstance(block, Table))[:1]
     if text := _model_text(result):
@@ -61,13 +63,13 @@ def _model_text(result: Result) -> str:
     """Describe the size of the model and the costs computed from it."""
     parameters, weights = result.find("parameters"), result.find("weight_bytes")
     macs, flops, peak = (result.find(metric) for metric in ("macs", "flops", "memory_peak"))
-    size = f" ({plain(weights)})" if weights else ""
-    counted = joined(
-        "" if parameters is None else f"{plain(parameters)} parameters{size}",
+    size = f" ({format_measurement(weights)})" if weights else ""
+    counted = join_nonempty(
+        "" if parameters is None else f"{format_measurement(parameters)} parameters{size}",
         "" if macs is None else amount(number(macs)[0], "MACs"),
         "" if flops is None else amount(number(flops)[0], "FLOPs"),
     )
-    computed = f"{plain(peak)} at the peak, computed, not measured" if peak else ""
+    computed = f"{format_measurement(peak)} at the peak, computed, not measured" if peak else ""
     return "; ".join(filter(None, (counted, reached_flops(result), computed)))
 
 

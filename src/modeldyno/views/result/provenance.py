@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.doubt import EXPECTED
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Column, Table, clean, shorten
-from modeldyno.core.spec.input_spec import show
+from modeldyno.core.spec.input_spec import format_shape
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.views.result.served import loaded
-from modeldyno.views.result.totals import looked_at
+from modeldyno.views.result.served import describe_load
+from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import (
     NAME_LIMIT,
     NOISE,
     TEXT_LIMIT,
     analysed_at,
     count,
-    joined,
-    moment,
-    plain,
+    format_measurement,
+    format_utc,
+    join_nonempty,
     unit_of_work,
 )
 
@@ -37,20 +37,20 @@ def footer(result: Result) -> Table:
     identity = (
         f"{model.name}, {_short_digest(model.digest)}, {model.framework}" if model else str(result.job.model)
     )
-    inspected = looked_at(result)
+    inspected = is_inspection(result)
     facts = {
         "model": identity,
         "inputs": "; ".join(map(_input, result.inputs)),
         "backend": "" if inspected else _backend(result),
         "analysed": _analysed(result) if inspected else "",
-        "load": "" if result.job.load is None else loaded(result, result.job.load),
+        "load": "" if result.job.load is None else describe_load(result, result.job.load),
         "measured": _timing(result),
         "ran": "; ".join(doubt.seen for doubt in result.doubts if doubt.code in EXPECTED),
         "noise": _noise(result),
-        "hardware": listed(environment.hardware),
-        "software": listed(environment.software),
-        "conditions": "" if inspected else listed(environment.conditions),
-        "result": joined(result.id, moment(result.created)),
+        "hardware": join_facts(environment.hardware),
+        "software": join_facts(environment.software),
+        "conditions": "" if inspected else join_facts(environment.conditions),
+        "result": join_nonempty(result.id, format_utc(result.created)),
     }
     rows = tuple((name, shorten(clean(text), TEXT_LIMIT)) for name, text in facts.items() if text)
     return Table(title="How it was measured", columns=(Column(title=""), Column(title="")), rows=rows)
@@ -58,14 +58,14 @@ def footer(result: Result) -> Table:
 
 def _backend(result: Result) -> str:
     settings = (f"{name} {_fact(name, value)}" for name, value in result.job.config.items())
-    return joined(result.job.backend, *settings)
+    return join_nonempty(result.job.backend, *settings)
 
 
 def _analysed(result: Result) -> str:
     """Describe what was analysed, inference or a training step, and at which sizes."""
     inspection, sizes = result.job.inspection, analysed_at(result)
     what = f"a training step with {inspection.optimizer}" if inspection.mode is Mode.TRAIN else "inference"
-    return joined(f"{what} at {sizes}" if sizes else what, "nothing was run")
+    return join_nonempty(f"{what} at {sizes}" if sizes else what, "nothing was run")
 
 
 def _timing(result: Result) -> str:
@@ -89,14 +89,14 @@ def _timing(result: Result) -> str:
 
 def _noise(result: Result) -> str:
     measurements = ((text, result.find(metric)) for metric, text in NOISE.items())
-    return ", ".join(f"{text} {plain(m)}" for text, m in measurements if m is not None)
+    return ", ".join(f"{text} {format_measurement(m)}" for text, m in measurements if m is not None)
 
 
 def _input(spec: InputSpec) -> str:
-    shape = "" if spec.shape is None or spec.dtype == "object" else show(spec.shape)
+    shape = "" if spec.shape is None or spec.dtype == "object" else format_shape(spec.shape)
     values = f"from {spec.source}" if spec.source else _value_range(spec)
     distinct = "" if spec.distinct is None else f"{spec.distinct:,} distinct"
-    return joined(
+    return join_nonempty(
         " ".join(filter(None, (shorten(spec.name, NAME_LIMIT), shape, spec.dtype))), values, distinct
     )
 
@@ -115,7 +115,7 @@ _SELF_EXPLANATORY = {"processor", "architecture", "system"}
 """Facts whose value needs no name."""
 
 
-def listed(facts: Mapping[str, Fact]) -> str:
+def join_facts(facts: Mapping[str, Fact]) -> str:
     """Join the facts of an environment in one line."""
     return ", ".join(
         _fact(name, value) if name in _SELF_EXPLANATORY else f"{name.replace('_', ' ')} {_fact(name, value)}"

@@ -8,7 +8,7 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.report.blocks import Align, Column, Notice, Severity, Table, clean
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.core.trace import regions as trace_regions
-from modeldyno.views.text import count, ending, number, share
+from modeldyno.views.text import count, keep_ending, number, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,12 +22,12 @@ _DASHES = "— marks a percentile with too few independent calls to be certified
 _MEMORY = ("allocated", "freed", "allocated_peak")
 
 
-def is_of_regions(result: Result) -> bool:
+def is_region_profile(result: Result) -> bool:
     """Whether a Result is about regions of code."""
     return trace_regions.PROBE in result.job.probes
 
 
-def spent(result: Result) -> str:
+def region_time_clause(result: Result) -> str:
     """Return a clause on the region with most of the time."""
     own = {m.scope: number(m)[0] for m in _measurements(result, "total_self_time")}
     if not own:
@@ -87,9 +87,11 @@ def _lacks_percentile(result: Result, name: str) -> bool:
 
 
 def _memory(result: Result, name: str) -> Iterator[tuple[str, ...]]:
-    places = (trace_regions.parted(m.scope) for m in _measurements(result, "allocated"))
+    places = (trace_regions.split_region_scope(m.scope) for m in _measurements(result, "allocated"))
     for place in (place for owner, place in places if owner == name):
-        measurements = (result.find(metric, trace_regions.at(name, place)) for metric in _MEMORY)
+        measurements = (
+            result.find(metric, trace_regions.region_memory_scope(name, place)) for metric in _MEMORY
+        )
         sizes = ("—" if m is None else format_quantity(round(number(m)[0]), BYTES, 3) for m in measurements)
         yield _short_name(name), place, *sizes
 
@@ -99,7 +101,7 @@ def _measurements(result: Result, metric: str) -> list[Measurement]:
 
 
 def _short_name(name: str) -> str:
-    return ending(clean(name), _NAME)
+    return keep_ending(clean(name), _NAME)
 
 
 def _table(title: str, titles: Sequence[str], rows: Sequence[tuple[str, ...]], *, texts: int = 1) -> Table:

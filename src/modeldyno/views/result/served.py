@@ -8,7 +8,7 @@ from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
-from modeldyno.views.text import NAME_LIMIT, count, estimate, joined, number, plain, share
+from modeldyno.views.text import NAME_LIMIT, count, estimate, format_measurement, join_nonempty, number, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ _LARGEST = 4
 assert set(STAGES) < set(STAGE_NAMES)
 
 
-def spoken(result: Result) -> str:
+def server_clause(result: Result) -> str:
     """Return a clause on rate and latency of the server; empty if nothing was served."""
     rate, latency = result.find("request_rate"), result.find("latency")
     if rate is None and result.job.load is not None:  # another tool may count samples alone
@@ -45,7 +45,9 @@ def spoken(result: Result) -> str:
     speed = estimate(value, interval, RATE)[0].replace("/s", f" {counted}/s")
     does = f"answers {speed} {at} on {backend}"
     if tokens := result.find("token_rate"):
-        does = f"generates {plain(tokens).replace('/s', ' tokens/s')} ({speed}) {at} on {backend}"
+        does = (
+            f"generates {format_measurement(tokens).replace('/s', ' tokens/s')} ({speed}) {at} on {backend}"
+        )
     if latency is None or not isinstance(latency.value, Distribution):
         return does
     if latency.value.void:
@@ -53,7 +55,7 @@ def spoken(result: Result) -> str:
     return f"{does}: {_token_clause(result) or f'latency {_median_and_tail(latency.value)}'}"
 
 
-def streamed(result: Result) -> bool:
+def is_streamed(result: Result) -> bool:
     """Whether the answers were streamed."""
     return result.find("request_rate") is not None and result.find("time_to_first_token") is not None
 
@@ -100,7 +102,7 @@ def breakdown(result: Result) -> Iterator[Block]:
         return
     whole = service.value.statistic("mean")
     rows = [
-        (STAGE_NAMES[metric], plain(measurement), share(number(measurement)[0], whole), metric)
+        (STAGE_NAMES[metric], format_measurement(measurement), share(number(measurement)[0], whole), metric)
         for metric, measurement in parts
     ]
     yield Table(
@@ -117,27 +119,27 @@ def breakdown(result: Result) -> Iterator[Block]:
         yield Notice(severity=Severity.NOTE, code="batches", text=batches)
 
 
-def loaded(result: Result, load: Load) -> str:
+def describe_load(result: Result, load: Load) -> str:
     """Describe the load and the CPU time of the client."""
     kind = "closed loop" if load.closed else "open loop"
     busy = [number(m)[0] for m in result.measurements if m.metric == "client_cpu"]
     flight, client_time = result.find("in_flight"), result.find("client_time")
-    return joined(
+    return join_nonempty(
         f"{load} ({kind})",
-        f"{plain(flight)} in flight on average" if flight else "",
+        f"{format_measurement(flight)} in flight on average" if flight else "",
         f"{count(len(busy), 'driver')} used {format_quantity(sum(busy), CORES, 2)}" if busy else "",
-        f"{plain(client_time)} per request" if client_time else "",
+        f"{format_measurement(client_time)} per request" if client_time else "",
     )
 
 
-def redundant(result: Result) -> frozenset[str]:
+def redundant_metrics(result: Result) -> frozenset[str]:
     """Return the metrics that add nothing: equal to another row, or without errors."""
     rates = [rate.value for name in ("throughput", "request_rate") if (rate := result.find(name))]
     errors = result.find("error_rate")
     return frozenset((
         *(("request_rate",) if len(rates) == 2 and rates[0] == rates[1] else ()),  # noqa: PLR2004 - both
         *(("requests",) if errors is not None and not errors.value else ()),
-        *(("inter_chunk_latency",) if streamed(result) and result.find("inter_token_latency") else ()),
+        *(("inter_chunk_latency",) if is_streamed(result) and result.find("inter_token_latency") else ()),
     ))  # fmt: skip
 
 
@@ -151,4 +153,4 @@ def _batches(result: Result) -> str:
     named = ", ".join(
         f"{m.scope.removeprefix('batch ')} ({count(int(number(m)[0]), 'call')})" for m in sizes[:_LARGEST]
     )
-    return f"the server ran batches of {plain(mean)} on average{f': {named}' if named else ''}"
+    return f"the server ran batches of {format_measurement(mean)} on average{f': {named}' if named else ''}"

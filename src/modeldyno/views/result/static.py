@@ -10,26 +10,26 @@ from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity,
 from modeldyno.core.static.graph import Role
 from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
 from modeldyno.views.result.module_tree import (
-    Node,
-    Row,
+    ModuleNode,
+    ModuleRow,
+    build_module_tree,
+    class_title,
     leaves,
+    name_range,
     pattern,
-    ranged,
-    sorted_by,
-    titled,
-    tree,
+    sort_nodes,
     walk,
 )
-from modeldyno.views.result.other_sizes import devices, grid
+from modeldyno.views.result.other_sizes import device_bounds, grid
 from modeldyno.views.result.totals import totals
-from modeldyno.views.text import TEXT_LIMIT, count, ending, joined, share, span
+from modeldyno.views.text import TEXT_LIMIT, count, join_nonempty, keep_ending, share, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.result.result import Result
-    from modeldyno.core.result.static_data import Held, Operator, Outline
-    from modeldyno.views.view_options import Look
+    from modeldyno.core.result.static_data import MemoryItem, Operator, StaticReport
+    from modeldyno.views.view_options import ViewOptions
 
 _COSTLIEST, _HELD, _UNCOUNTED = 5, 6, 12
 _GLANCE = 25
@@ -42,9 +42,9 @@ _TITLES = {
 }  # fmt: skip
 
 
-def inspection(result: Result, look: Look) -> Iterator[Block]:
+def inspection(result: Result, look: ViewOptions) -> Iterator[Block]:
     """Lay out the static analysis."""
-    root = tree(result)
+    root = build_module_tree(result)
     yield from totals(result)
     if root is not None:
         yield from _costliest(root, look)
@@ -55,10 +55,10 @@ def inspection(result: Result, look: Look) -> Iterator[Block]:
             yield from _operators(result.outline)
     yield from reservations(result, look)
     yield from grid(result)
-    yield from devices(result)
+    yield from device_bounds(result)
 
 
-def reservations(result: Result, look: Look) -> Iterator[Block]:
+def reservations(result: Result, look: ViewOptions) -> Iterator[Block]:
     """Lay out what was not counted, and the assumptions."""
     if result.outline is not None:
         yield from _uncounted(result.outline, look)
@@ -80,22 +80,22 @@ def _columns(*titles: str) -> tuple[Column, ...]:
 # --- modules -----------------------------------------------------------------------------------
 
 
-def _costliest(root: Node, look: Look) -> Iterator[Table]:
+def _costliest(root: ModuleNode, look: ViewOptions) -> Iterator[Table]:
     metric = "macs" if look.sort == "order" else look.sort
     if metric == "macs" and not root.of("macs"):
         metric = "flops"
     works = [
-        Node(path=w.path, label=w.path, kind=w.kind, count=w.count, numbers=w.numbers, likeness="")
+        ModuleNode(path=w.path, label=w.path, kind=w.kind, count=w.count, numbers=w.numbers, likeness="")
         for w in leaves(root)
     ]
     rows = tuple(
         (
-            ending(clean(node.path), _NAME - 2) or "(the model itself)",
-            shorten(titled(node), _KIND),
+            keep_ending(clean(node.path), _NAME - 2) or "(the model itself)",
+            shorten(class_title(node), _KIND),
             _shown(node, metric),
             share(node.of(metric), root.of(metric)),
         )
-        for node in sorted_by(works, metric)[:_COSTLIEST]
+        for node in sort_nodes(works, metric)[:_COSTLIEST]
         if node.of(metric)
     )
     if rows:
@@ -106,12 +106,12 @@ def _costliest(root: Node, look: Look) -> Iterator[Table]:
         )
 
 
-def _shown(node: Node, metric: str) -> str:
+def _shown(node: ModuleNode, metric: str) -> str:
     unit = BYTES if metric in {"weight_bytes", "bytes"} else COUNT
     return format_quantity(node.of(metric), unit, 3)
 
 
-def _tree(root: Node, look: Look) -> Iterator[Block]:
+def _tree(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:
     everything = walk(root, look.sort)
     rows = everything if look.depth is not None else [row for row in everything if _has_cost(row)]
     deepest = max(row.level for row in rows)
@@ -133,7 +133,7 @@ def _tree(root: Node, look: Look) -> Iterator[Block]:
         yield Notice(severity=Severity.NOTE, text="equal modules are merged into one row with their sum")
 
 
-def _has_cost(row: Row) -> bool:
+def _has_cost(row: ModuleRow) -> bool:
     return not row.level or any(row.node.of(metric) for metric in ("parameters", "macs", "weight_bytes"))
 
 
@@ -141,7 +141,7 @@ def _depth_title(depth: int, deepest: int) -> str:
     return "Modules" if depth >= deepest else f"Modules, to depth {depth}"
 
 
-def _readable(rows: Sequence[Row]) -> int:
+def _readable(rows: Sequence[ModuleRow]) -> int:
     """Return the depth at which the tree still fits a short table; at least one level is shown."""
     deepest = max(row.level for row in rows)
     return next(
@@ -149,18 +149,20 @@ def _readable(rows: Sequence[Row]) -> int:
     )
 
 
-def _matching(root: Node, look: Look) -> Iterator[Block]:
+def _matching(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:
     wanted = look.filter.lower()
     rows = [row for row in walk(root) if wanted in row.node.path.lower() or wanted in row.node.kind.lower()]
-    nodes = sorted_by((row.node for row in rows if look.depth is None or row.level <= look.depth), look.sort)
+    nodes = sort_nodes((row.node for row in rows if look.depth is None or row.level <= look.depth), look.sort)
     title = f"Modules with '{look.filter}' in their path or class"
     if not nodes:
         yield Notice(severity=Severity.NOTE, text=f"no module has '{look.filter}' in its path or class")
         return
-    yield _module_table(root, [Row(node=node, level=0) for node in nodes], title, look.sort, whole=True)
+    yield _module_table(root, [ModuleRow(node=node, level=0) for node in nodes], title, look.sort, whole=True)
 
 
-def _module_table(root: Node, rows: Sequence[Row], title: str, sort: str, *, whole: bool = False) -> Table:
+def _module_table(
+    root: ModuleNode, rows: Sequence[ModuleRow], title: str, sort: str, *, whole: bool = False
+) -> Table:
     weighed = "weight_bytes" if sort == "weight_bytes" else "parameters"
     outputs = any(row.node.output for row in rows)
     cells = tuple(
@@ -177,28 +179,30 @@ def _module_table(root: Node, rows: Sequence[Row], title: str, sort: str, *, who
     return Table(title=title, columns=_columns(*titles), rows=cells)
 
 
-def _output(node: Node) -> str:
+def _output(node: ModuleNode) -> str:
     """Format the output shape of a module, with the dtype unless it is float32."""
     shape, _, more = clean(node.output).partition(" and ")
     text = shape.removesuffix(" float32") + (f" +{more.removesuffix(' more')}" if more else "")
     return shorten(text, _OUTPUT)
 
 
-def _label(row: Row, *, whole: bool) -> str:
+def _label(row: ModuleRow, *, whole: bool) -> str:
     """Return the name and class of a module, indented by dots; the class is cut first if it does not fit."""
     node = row.node
     name = clean(node.path if whole else node.label)
     dots = "· " * row.level
     room = _LABEL - len(dots)
-    kind = titled(node)
+    kind = class_title(node)
     if not name:
         return shorten(kind, room) or "(the model itself)"
     if not kind:
-        return f"{dots}{ending(name, room)}"
+        return f"{dots}{keep_ending(name, room)}"
     if len(name) + len(kind) + 3 <= room:
         return f"{dots}{name} ({kind})"
     left = room - len(name) - 3
-    return f"{dots}{name} ({shorten(kind, left)})" if left >= _SHORTEST else f"{dots}{ending(name, room)}"
+    return (
+        f"{dots}{name} ({shorten(kind, left)})" if left >= _SHORTEST else f"{dots}{keep_ending(name, room)}"
+    )
 
 
 _SHORTEST = 6
@@ -207,12 +211,12 @@ _SHORTEST = 6
 # --- memory ------------------------------------------------------------------------------------
 
 
-def _peak(outline: Outline) -> Iterator[Table]:
+def _peak(outline: StaticReport) -> Iterator[Table]:
     """Tabulate the memory held at the peak: activations by module, the rest by role."""
     if not outline.peak:
         return
     whole = sum(held.bytes for held in outline.peak)
-    groups: defaultdict[tuple[str, str], list[Held]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str], list[MemoryItem]] = defaultdict(list)
     for held in outline.peak:
         place = pattern(held.scope) if held.role == Role.ACTIVATION else ""
         groups[place, held.role].append(held)
@@ -223,7 +227,7 @@ def _peak(outline: Outline) -> Iterator[Table]:
         size = format_quantity(_bytes(rest), BYTES, 3)
         shown.append((f"{len(ranked) - _HELD} more", size, share(_bytes(rest), whole)))
     place, operator = (clean(text) for text in (outline.peak_scope, outline.peak_operator))
-    where = f", in {ending(place, _NAME)}" if place else ""
+    where = f", in {keep_ending(place, _NAME)}" if place else ""
     during = f" ({shorten(operator, _KIND)})" if operator else ""
     yield Table(
         title=f"Memory at the peak{where}{during}",
@@ -240,22 +244,22 @@ _ROLES: dict[str, str] = {
 }
 
 
-def _bytes(group: Sequence[Held]) -> int:
+def _bytes(group: Sequence[MemoryItem]) -> int:
     return sum(held.bytes for held in group)
 
 
-def _held_cells(role: str, group: Sequence[Held]) -> tuple[str, str]:
+def _held_cells(role: str, group: Sequence[MemoryItem]) -> tuple[str, str]:
     what = _ROLES.get(role, "")
     if role == Role.ACTIVATION:
-        scope = clean(ranged([held.scope for held in group]))
-        what = f"activations of {ending(scope, _NAME)}" if scope else "activations"
+        scope = clean(name_range([held.scope for held in group]))
+        what = f"activations of {keep_ending(scope, _NAME)}" if scope else "activations"
     return what or shorten(clean(role), _NAME), format_quantity(_bytes(group), BYTES, 3)
 
 
 # --- operators ---------------------------------------------------------------------------------
 
 
-def _operators(outline: Outline) -> Iterator[Table]:
+def _operators(outline: StaticReport) -> Iterator[Table]:
     rows = tuple(
         (
             shorten(clean(op.kind), _NAME),
@@ -271,7 +275,7 @@ def _operators(outline: Outline) -> Iterator[Table]:
         )
 
 
-def _uncounted(outline: Outline, look: Look) -> Iterator[Table]:
+def _uncounted(outline: StaticReport, look: ViewOptions) -> Iterator[Table]:
     """Tabulate the operators without a formula, with an upper bound of their cost."""
     uncounted = [op for op in outline.operators if not op.counted]
     shown = uncounted if look.verbose else uncounted[:_UNCOUNTED]
@@ -295,4 +299,4 @@ def _most(operators: Iterable[Operator]) -> float:
 
 def _where(op: Operator) -> str:
     place = f"in {shorten(clean(op.scope), _NAME)}" if op.scope else ""
-    return joined(shorten(clean(op.shapes), 120), place)
+    return join_nonempty(shorten(clean(op.shapes), 120), place)

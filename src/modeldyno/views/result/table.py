@@ -14,10 +14,19 @@ from modeldyno.core.stats.units import BYTES, RATE, SECONDS, format_quantity
 from modeldyno.views.result.devices import APART
 from modeldyno.views.result.layers import LAYER_METRICS
 from modeldyno.views.result.memory import APART as MEMORY
-from modeldyno.views.result.served import SERVED, redundant
+from modeldyno.views.result.served import SERVED, redundant_metrics
 from modeldyno.views.result.tokens import GENERATED
-from modeldyno.views.result.totals import SHOWN_BESIDE_SPEED, STATIC, exact, said
-from modeldyno.views.text import NAME_LIMIT, NOISE, count, estimate, joined, number, plain, unit_of_work
+from modeldyno.views.result.totals import SHOWN_BESIDE_SPEED, STATIC, describe_total, drop_open_range
+from modeldyno.views.text import (
+    NAME_LIMIT,
+    NOISE,
+    count,
+    estimate,
+    format_measurement,
+    join_nonempty,
+    number,
+    unit_of_work,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,7 +77,7 @@ MEASURED, COMPUTED = "Measured", "Computed from the model, not measured"
 """Titles of the two tables."""
 
 
-def measured_briefly(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
+def brief_results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
     """Tabulate the main figures; a bound adds its metric."""
     requested = {j.constraint.query.metric for j in judgements}
     shown = [m for m in _ordered(result, requested) if m.metric in _BRIEF or m.metric in requested]
@@ -113,7 +122,7 @@ def _ordered(result: Result, requested: set[str]) -> list[Measurement]:
     ranks = {name: rank for rank, name in enumerate(dict.fromkeys((*_ROWS, *METRICS)))}
     elsewhere = (STATIC - SHOWN_BESIDE_SPEED) | LAYER_METRICS | MEMORY | SERVED
     elsewhere |= GENERATED if result.find("request_rate") is None else set()
-    hidden = {*NOISE, *APART, *((elsewhere | redundant(result)) - requested)}
+    hidden = {*NOISE, *APART, *((elsewhere | redundant_metrics(result)) - requested)}
     shown = (m for m in result.measurements if m.metric not in hidden and m.scope not in modules)
     return sorted(shown, key=lambda m: (ranks.get(m.metric, len(ranks)), m.metric, m.scope))
 
@@ -127,7 +136,12 @@ def _rows(
     elif measurement.metric in _SUMS and measurement.scope and result.find(measurement.metric):
         return
     elif measurement.metric in STATIC and measurement.interval is not None:
-        yield _query_name(measurement), plain(exact(measurement)), "", said(result, measurement)
+        yield (
+            _query_name(measurement),
+            format_measurement(drop_open_range(measurement)),
+            "",
+            describe_total(result, measurement),
+        )
     elif measurement.told:
         yield _foreign_row(result, measurement)
     elif measurement.value or measurement.metric not in {"trainable_parameters", "buffers"}:
@@ -193,7 +207,7 @@ def _note(result: Result, measurement: Measurement) -> str:
     if measurement.metric == "flops" and (reached := reached_flops(result)):
         return reached
     once = measurement.row.unit == SECONDS and len(measurement.runs) == 1 and measurement.interval is None
-    return joined("measured once" if once else "", _parts(result, measurement.metric))
+    return join_nonempty("measured once" if once else "", _parts(result, measurement.metric))
 
 
 def threads(result: Result) -> str:
@@ -225,7 +239,7 @@ def _parts(result: Result, metric: str) -> str:
     if len(parts) == 1:
         return shorten(clean(parts[0].scope), NAME_LIMIT)
     parts.sort(key=lambda m: -number(m)[0])
-    return ", ".join(f"{shorten(clean(m.scope), NAME_LIMIT)} {plain(m)}" for m in parts)
+    return ", ".join(f"{shorten(clean(m.scope), NAME_LIMIT)} {format_measurement(m)}" for m in parts)
 
 
 def _query_name(measurement: Measurement, statistic: str | None = None) -> str:

@@ -8,7 +8,7 @@ from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Column, Table
 from modeldyno.core.spec.static_options import HERE
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.views.text import amount, estimate, number, plain
+from modeldyno.views.text import amount, estimate, format_measurement, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def _rates(result: Result) -> Iterator[Tile]:
     ):
         measurement = result.find(metric)
         if measurement is not None:
-            yield name, plain(measurement), note
+            yield name, format_measurement(measurement), note
             return
 
 
@@ -59,14 +59,18 @@ def _memory(result: Result) -> Iterator[Tile]:
             "measured, above baseline",
         )
     elif computed is not None:
-        yield "peak memory", plain(computed), "computed, not measured"
+        yield "peak memory", format_measurement(computed), "computed, not measured"
 
 
 def _size(result: Result) -> Iterator[Tile]:
     parameters, weights = result.find("parameters"), result.find("weight_bytes")
     macs, peak = result.find("macs"), result.find("peak_flops", HERE)
     if parameters is not None:
-        yield "parameters", plain(parameters), f"{plain(weights)} of weights" if weights else ""
+        yield (
+            "parameters",
+            format_measurement(parameters),
+            f"{format_measurement(weights)} of weights" if weights else "",
+        )
     if macs is not None:
         note = f"peak here {format_quantity(number(peak)[0], peak.row.unit, 3)}" if peak else ""
         yield "operations per call", amount(number(macs)[0], "MACs"), note

@@ -8,8 +8,8 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.spec.static_options import HERE
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.core.trace.token_metrics import DECODE, Band, Extent, bands
-from modeldyno.views.text import NAME_LIMIT, count, estimate, number, plain, share
+from modeldyno.core.trace.token_metrics import DECODE, GenerationLength, TokenBand, split_into_bands
+from modeldyno.views.text import NAME_LIMIT, count, estimate, format_measurement, number, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,10 @@ def generation(result: Result) -> Iterator[Block]:
     if not extents:
         return
     if result.find("latency"):  # or the verdict is about generation already
-        yield Notice(severity=Severity.NOTE, text=f"{spoken(result)[:1].upper()}{spoken(result)[1:]}")
+        yield Notice(
+            severity=Severity.NOTE,
+            text=f"{generation_clause(result)[:1].upper()}{generation_clause(result)[1:]}",
+        )
     yield _lengths(result, extents)
     yield from _stall_notice(result, extents)
     yield from _places(result, extents)
@@ -39,7 +42,7 @@ def generation(result: Result) -> Iterator[Block]:
     yield from _achieved(result, extents)
 
 
-def spoken(result: Result) -> str:
+def generation_clause(result: Result) -> str:
     """Return a clause on the generation speed at the first requested length; empty without generation."""
     extents = _extents(result)
     if not extents:
@@ -53,16 +56,16 @@ def spoken(result: Result) -> str:
     )
     follow = f", then one every {gap}".replace("every about", "about every") if gap else ""
     where = f"(median; {_prompt_text(extent)}batch {_batch(result)} on {backend})"
-    total = f": {plain(rate).replace('/s', ' tokens/s')} overall" if rate else ""
+    total = f": {format_measurement(rate).replace('/s', ' tokens/s')} overall" if rate else ""
     return f"generates its first token after {first}{follow} {where}{total}"
 
 
-def _extents(result: Result) -> list[Extent]:
+def _extents(result: Result) -> list[GenerationLength]:
     scopes = (m.scope for m in result.measurements if m.metric == "time_to_first_token")
-    return [extent for scope in scopes if (extent := Extent.of(scope))]
+    return [extent for scope in scopes if (extent := GenerationLength.of(scope))]
 
 
-def _prompt_text(extent: Extent) -> str:
+def _prompt_text(extent: GenerationLength) -> str:
     return "" if extent.prompt is None else f"prompt {extent.prompt:,}, "
 
 
@@ -71,7 +74,7 @@ def _batch(result: Result) -> str:
 
 
 def _statistic_text(
-    result: Result, metric: str, extent: Extent, statistic: str = "p50", few: str = "about "
+    result: Result, metric: str, extent: GenerationLength, statistic: str = "p50", few: str = "about "
 ) -> str:
     """Format a statistic with the digits its interval justifies; an uncertified one begins with `few`."""
     value = _distribution(result, metric, extent)
@@ -83,7 +86,7 @@ def _statistic_text(
     return f"{few}{shown}" if value.missing(statistic) else shown
 
 
-def _distribution(result: Result, metric: str, extent: Extent) -> Distribution | None:
+def _distribution(result: Result, metric: str, extent: GenerationLength) -> Distribution | None:
     measurement = result.find(metric, extent.scope)
     return (
         measurement.value if measurement is not None and isinstance(measurement.value, Distribution) else None
@@ -97,7 +100,7 @@ def _columns(*titles: str) -> tuple[Column, ...]:
     )
 
 
-def _lengths(result: Result, extents: list[Extent]) -> Table:
+def _lengths(result: Result, extents: list[GenerationLength]) -> Table:
     return Table(
         title=f"Generated tokens, batch {_batch(result)}: medians",
         columns=_columns(
@@ -107,7 +110,7 @@ def _lengths(result: Result, extents: list[Extent]) -> Table:
     )
 
 
-def _length(result: Result, extent: Extent) -> tuple[str, ...]:
+def _length(result: Result, extent: GenerationLength) -> tuple[str, ...]:
     first = _distribution(result, "time_to_first_token", extent)
     assert first is not None
     decode, whole = (result.find("token_rate", scope) for scope in (extent.stage(DECODE), extent.scope))
@@ -123,7 +126,7 @@ def _length(result: Result, extent: Extent) -> tuple[str, ...]:
     )
 
 
-def _p99_gap(result: Result, extent: Extent) -> str:
+def _p99_gap(result: Result, extent: GenerationLength) -> str:
     """Format the p99 of the inter-token latency; a dash while it is uncertified."""
     value = _distribution(result, "inter_token_latency", extent)
     if value is None or value.missing("p99"):
@@ -132,10 +135,10 @@ def _p99_gap(result: Result, extent: Extent) -> str:
 
 
 def _rate(measurement: Measurement | None) -> str:
-    return "—" if measurement is None else plain(measurement).removesuffix("/s")
+    return "—" if measurement is None else format_measurement(measurement).removesuffix("/s")
 
 
-def _stall_notice(result: Result, extents: list[Extent]) -> Iterator[Notice]:
+def _stall_notice(result: Result, extents: list[GenerationLength]) -> Iterator[Notice]:
     """Explain a mean time per token that is well above the median of single tokens."""
     for extent in extents:
         means, gaps = (
@@ -161,7 +164,7 @@ _STALLED = 1.3
 # --- by position in the output -------------------------------------------------------------------
 
 
-def _places(result: Result, extents: list[Extent]) -> Iterator[Table]:
+def _places(result: Result, extents: list[GenerationLength]) -> Iterator[Table]:
     """Tabulate how the time per token grows with the context."""
     rows = tuple(_place(result, extent) for extent in extents if extent.generated > len(_PARTS))
     if rows:
@@ -172,9 +175,9 @@ def _places(result: Result, extents: list[Extent]) -> Iterator[Table]:
         )
 
 
-def _place(result: Result, extent: Extent) -> tuple[str, ...]:
+def _place(result: Result, extent: GenerationLength) -> tuple[str, ...]:
     value = _distribution(result, "inter_token_latency", extent)
-    parts: tuple[Band, ...] = () if value is None else bands(value, extent, len(_PARTS))
+    parts: tuple[TokenBand, ...] = () if value is None else split_into_bands(value, extent, len(_PARTS))
     adds, cache = (result.find(m, extent.scope) for m in ("time_per_context_token", "kv_cache_bytes"))
     return (
         "its input" if extent.prompt is None else f"{extent.prompt:,}",
@@ -182,7 +185,7 @@ def _place(result: Result, extent: Extent) -> tuple[str, ...]:
         *(format_quantity(band.seconds, "s", 3) for band in parts),
         *[""] * (len(_PARTS) - len(parts)),
         "—" if adds is None else format_quantity(number(adds)[0], "s", 2),
-        "—" if cache is None else plain(cache),
+        "—" if cache is None else format_measurement(cache),
     )
 
 
@@ -191,16 +194,16 @@ def _cache(result: Result) -> Iterator[Notice]:
     if measured is None:
         return
     predicted = result.find("kv_cache_per_token")
-    prediction = f"; predicted: {plain(predicted)}" if predicted else ""
+    prediction = f"; predicted: {format_measurement(predicted)}" if predicted else ""
     text = (
-        f"each token of a sample adds {plain(measured)} to the cache{prediction}"
+        f"each token of a sample adds {format_measurement(measured)} to the cache{prediction}"
         if number(measured)[0]
         else f"the cache does not grow with the tokens{prediction}"
     )
     yield Notice(severity=Severity.NOTE, code="cache", text=text)
 
 
-def _achieved(result: Result, extents: list[Extent]) -> Iterator[Notice]:
+def _achieved(result: Result, extents: list[GenerationLength]) -> Iterator[Notice]:
     """Compare the time per token with its estimated lower bound."""
     bound = result.find("decode_latency", HERE)
     value = _distribution(result, "time_per_output_token", extents[0])
@@ -210,7 +213,7 @@ def _achieved(result: Result, extents: list[Extent]) -> Iterator[Notice]:
     yield Notice(
         severity=Severity.NOTE,
         code="bound",
-        text=f"a token takes at least {plain(bound)} here, to read weights and cache once; "
+        text=f"a token takes at least {format_measurement(bound)} here, to read weights and cache once; "
         f"{share(least, typical)} of that memory bandwidth is reached ({_prompt_text(extents[0])}"
         f"{count(extents[0].generated, 'token')})",
     )

@@ -11,7 +11,15 @@ from modeldyno.core.result.scopes import scopes
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.graph import Phase
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.views.text import NAME_LIMIT, analysed_at, count, joined, number, plain, span
+from modeldyno.views.text import (
+    NAME_LIMIT,
+    analysed_at,
+    count,
+    format_measurement,
+    join_nonempty,
+    number,
+    span,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +58,7 @@ SHOWN_BESIDE_SPEED = KEPT | {"macs", "flops", "coverage", "activation_peak", "me
 """Static metrics that the table of a measured model includes."""
 
 
-def looked_at(result: Result) -> bool:
+def is_inspection(result: Result) -> bool:
     """Whether this Result is an inspection: the model was analysed and not run."""
     analysed = result.outline is not None or result.job.probes == ("static",)
     return analysed and all(m.metric in STATIC for m in result.measurements)
@@ -60,7 +68,7 @@ def totals(result: Result) -> Iterator[Table]:
     """Yield the table of totals, unless it is empty."""
     by_metric = {m.metric: m for m in result.measurements if not m.scope and m.metric in _MEANINGS}
     rows = tuple(
-        (metric, _value(by_metric[metric]), said(result, by_metric[metric]))
+        (metric, _value(by_metric[metric]), describe_total(result, by_metric[metric]))
         for metric in _MEANINGS
         if metric in by_metric and _matters(by_metric[metric])
     )
@@ -81,7 +89,7 @@ def _value(measurement: Measurement) -> str:
     return (
         f"{number(measurement)[0]:,.0f}"
         if measurement.metric == "largest_batch"
-        else plain(exact(measurement))
+        else format_measurement(drop_open_range(measurement))
     )
 
 
@@ -92,12 +100,12 @@ def _matters(measurement: Measurement) -> bool:
 _SHOWN_AT_ZERO = frozenset({"parameters", "macs", "flops", "activation_peak", "coverage", "largest_batch"})
 
 
-def exact(measurement: Measurement) -> Measurement:
+def drop_open_range(measurement: Measurement) -> Measurement:
     """Drop the interval of a computed number, which is the uncounted range, not a confidence interval."""
     return Measurement(metric=measurement.metric, value=measurement.value, scope=measurement.scope)
 
 
-def said(result: Result, measurement: Measurement) -> str:
+def describe_total(result: Result, measurement: Measurement) -> str:
     """Return the meaning of a total, for this model."""
     special = {
         "parameters": _parameters,
@@ -114,15 +122,21 @@ def said(result: Result, measurement: Measurement) -> str:
 def _parameters(result: Result, measurement: Measurement) -> str:
     trainable, buffers = result.find("trainable_parameters"), result.find("buffers")
     buffers_text = (
-        f"{plain(buffers)} more elements in buffers" if buffers is not None and buffers.value else ""
+        f"{format_measurement(buffers)} more elements in buffers"
+        if buffers is not None and buffers.value
+        else ""
     )
     if trainable is None or not measurement.value:
         return buffers_text
     free = number(trainable)[0]
     words = (
-        "all trainable" if free == number(measurement)[0] else f"{plain(trainable)} trainable" if free else ""
+        "all trainable"
+        if free == number(measurement)[0]
+        else f"{format_measurement(trainable)} trainable"
+        if free
+        else ""
     )
-    return joined(words or "none trainable", buffers_text)
+    return join_nonempty(words or "none trainable", buffers_text)
 
 
 def _dtypes(result: Result, measurement: Measurement) -> str:
@@ -137,7 +151,7 @@ def _dtypes(result: Result, measurement: Measurement) -> str:
     names = [shorten(clean(m.scope), NAME_LIMIT) for m in parts]
     if len(parts) == 1:
         return names[0]
-    return ", ".join(f"{name} {plain(m)}" for name, m in zip(names, parts, strict=True))
+    return ", ".join(f"{name} {format_measurement(m)}" for name, m in zip(names, parts, strict=True))
 
 
 def _open_bounds(result: Result, measurement: Measurement) -> str:
@@ -153,7 +167,9 @@ def _open_bounds(result: Result, measurement: Measurement) -> str:
 def _phases(result: Result) -> str:
     """List the MACs of the phases of a training step."""
     phases = ((phase, result.find("macs", f"phase {phase}")) for phase in Phase)
-    return ", ".join(f"{phase} {plain(macs)}" for phase, macs in phases if macs is not None and macs.value)
+    return ", ".join(
+        f"{phase} {format_measurement(macs)}" for phase, macs in phases if macs is not None and macs.value
+    )
 
 
 def _memory(result: Result, _found: Measurement) -> str:

@@ -12,8 +12,15 @@ from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.search_space import key
-from modeldyno.views.study.rows import curve, failures, far, foremost, loads, point
-from modeldyno.views.text import TEXT_LIMIT, count, joined
+from modeldyno.views.study.rows import (
+    best_by_load_table,
+    best_table,
+    configuration_load_table,
+    failure_tables,
+    format_miss,
+    format_point,
+)
+from modeldyno.views.text import TEXT_LIMIT, count, join_nonempty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.study.goal import Objective
     from modeldyno.core.study.pooled_estimate import Estimate
-    from modeldyno.core.study.ranking import Gain, Ranking, Standing
+    from modeldyno.core.study.ranking import Gain, RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study
 
 TOP = 5
@@ -44,20 +51,20 @@ def study(study: Study, ranked: Ranking, *, top: int = TOP, stored: bool = True)
         for judgement in shown.judgements:
             yield Notice(severity=_SHOWN[judgement.verdict], text=judgement.sentence())
     if ranked.rows:
-        yield foremost(study, ranked, top)
+        yield best_table(study, ranked, top)
     if study.goal.rank is Rank.EACH and ranked.each:
-        yield loads(study, ranked)
+        yield best_by_load_table(study, ranked)
     elif ranked.best is not None:
-        yield from curve(study, ranked.best)
-    yield from failures(study)
+        yield from configuration_load_table(study, ranked.best)
+    yield from failure_tables(study)
     if shown is not None:
         yield from _doubts(study, shown, stored=stored)
     yield from _unverified(ranked, stored=stored)
 
 
-def _doubts(study: Study, shown: Standing, *, stored: bool) -> Iterator[Notice]:
+def _doubts(study: Study, shown: RankedConfiguration, *, stored: bool) -> Iterator[Notice]:
     """Yield the doubts about a configuration, in how many measurements they occur, and where to look."""
-    telling = study.candidates[key(shown.point)].telling
+    telling = study.candidates[key(shown.point)].quoted_trials
     codes = shown.doubts[:_DOUBTS]
     for code in codes:
         doubted = [trial for trial in telling if code in trial.doubts]
@@ -93,12 +100,14 @@ def brief(study: Study, ranked: Ranking) -> str:
         failed = ranked.measurements > 0 and all(row.failure for row in ranked.rows)
         return "all failed" if failed else _none_holds(ranked) if ranked.rows else "nothing measured"
     values = ", ".join(_values(study, best))
-    return f"{values}: {point(best.point)}" + (f", {_certainty_text(ranked)}" if not ranked.rivals else "")
+    return f"{values}: {format_point(best.point)}" + (
+        f", {_certainty_text(ranked)}" if not ranked.rivals else ""
+    )
 
 
-def _answer(study: Study, ranked: Ranking, best: Standing) -> str:
+def _answer(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
     alone = ranked.configurations == 1
-    what = f"{point(best.point) if alone else _row_name(best)} gives {joined(*_values(study, best))}"
+    what = f"{format_point(best.point) if alone else _row_name(best)} gives {join_nonempty(*_values(study, best))}"
     rival = any(row.default for row in ranked.rivals[1:])  # the first rival is named below
     if best.gain is not None and not best.default and (rival or not best.gain.low <= 1 <= best.gain.high):
         what += f", {_gain_text(best, best.gain, study, ranked.default)}"
@@ -108,9 +117,9 @@ def _answer(study: Study, ranked: Ranking, best: Standing) -> str:
     return "; ".join(filter(None, (what, certain, _safe_alternative(study, ranked))))
 
 
-def _row_name(row: Standing) -> str:
+def _row_name(row: RankedConfiguration) -> str:
     """Return the name of a row; of the default, with its load."""
-    name = point(row.point)
+    name = format_point(row.point)
     if not row.default:
         return name
     return f"the default ({name})" if name else "the default"
@@ -128,7 +137,9 @@ def _value(judgement: Judgement) -> str:
     return "unknown" if answer.value is None else format_quantity(answer.value, answer.query.unit, 3)
 
 
-def _gain_text(best: Standing, gain: Gain, study: Study, default: Standing | None) -> str:
+def _gain_text(
+    best: RankedConfiguration, gain: Gain, study: Study, default: RankedConfiguration | None
+) -> str:
     """Describe the gain over the default, as far as the samples support it."""
     several = len(study.goal.objectives) > 1
     first, mine = study.goal.objectives[0], best.objectives[0]
@@ -154,7 +165,7 @@ def _certainty_text(ranked: Ranking) -> str:
 _NEARLY = 0.995
 
 
-def _rivals_text(study: Study, ranked: Ranking, best: Standing) -> str:
+def _rivals_text(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
     """Name the configurations that may be as good as the best, and which to choose."""
     first, *more = ranked.rivals
     others = f" and {count(len(more), 'other')}" if more else ""
@@ -170,11 +181,11 @@ def _safe_alternative(study: Study, ranked: Ranking) -> str:
     safe = ranked.safe
     if safe is None:
         return ""
-    name = point(safe.point) if ranked.configurations == 1 else _row_name(safe)
-    return f"certain to hold the bounds: {name}, which gives {joined(*_values(study, safe))}"
+    name = format_point(safe.point) if ranked.configurations == 1 else _row_name(safe)
+    return f"certain to hold the bounds: {name}, which gives {join_nonempty(*_values(study, safe))}"
 
 
-def _without_load(study: Study, row: Standing) -> Standing:
+def _without_load(study: Study, row: RankedConfiguration) -> RankedConfiguration:
     """Return the row without its load, if other knobs remain."""
     rest = study.configuration(row.point)
     return replace(row, point=rest or row.point)
@@ -186,7 +197,7 @@ def _nearest(study: Study, ranked: Ranking) -> str:
     if not bounds:
         return "no configuration has a value for every objective"
     if row.verdict is Verdict.BROKEN:
-        closest = f"{_row_name(row)}, which misses by {far(row.miss)}"
+        closest = f"{_row_name(row)}, which misses by {format_miss(row.miss)}"
         return f"no configuration holds {bounds}; the closest is {closest}"
     return (
         f"it is undecided whether any configuration holds {bounds}; "
@@ -201,12 +212,12 @@ def _none_holds(ranked: Ranking) -> str:
     return "no configuration holds the bounds" if broken else "undecided whether the bounds hold"
 
 
-def _apparent_miss(row: Standing) -> str:
+def _apparent_miss(row: RankedConfiguration) -> str:
     """Describe by how much a configuration seems to miss the bounds, if it does."""
-    return f", which seems to miss by {far(row.miss)}" if row.miss else ""
+    return f", which seems to miss by {format_miss(row.miss)}" if row.miss else ""
 
 
-def _values(study: Study, row: Standing) -> Sequence[str]:
+def _values(study: Study, row: RankedConfiguration) -> Sequence[str]:
     pairs = zip(study.goal.objectives, row.objectives, strict=True)
     return [_objective(objective, value) for objective, value in pairs]
 

@@ -8,10 +8,10 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.metric import METRICS, Query
-from modeldyno.core.report.charts import Parallel, Picture, Plot, Rule, Scale, Series
-from modeldyno.core.study.pooled_estimate import hint
+from modeldyno.core.report.charts import AxisScale, Parallel, Picture, Plot, ReferenceLine, Series
+from modeldyno.core.study.pooled_estimate import search_hint
 from modeldyno.core.study.search_space import key
-from modeldyno.views.study.rows import point, word
+from modeldyno.views.study.rows import format_knob_value, format_point
 from modeldyno.views.text import count
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.core.study.goal import Objective
-    from modeldyno.core.study.ranking import Ranking, Standing
+    from modeldyno.core.study.ranking import RankedConfiguration, Ranking
     from modeldyno.core.study.search_space import Axis
     from modeldyno.core.study.study import Candidate, Study
 
@@ -53,7 +53,7 @@ def _curves(study: Study, ranked: Ranking, query: Query) -> Plot | None:
 
     The other candidates are drawn as points.
     """
-    rows = foremost(ranked)
+    rows = best_and_default(ranked)
     series = [drawn for row in rows if (drawn := _curve(study, ranked, row, query)).x]
     if not series:
         return None
@@ -75,7 +75,7 @@ def _curves(study: Study, ranked: Ranking, query: Query) -> Plot | None:
 
 def _curves_note(ranked: Ranking, drawn: int) -> str:
     """Describe which configurations are drawn as lines."""
-    best = drawn - any(row.default for row in foremost(ranked)[-1:])
+    best = drawn - any(row.default for row in best_and_default(ranked)[-1:])
     default = ", and the default" if best < drawn else ""
     return (
         f"the best {best} of {count(ranked.configurations, 'configuration')}{default}"
@@ -84,7 +84,7 @@ def _curves_note(ranked: Ranking, drawn: int) -> str:
     )
 
 
-def foremost(ranked: Ranking) -> list[Standing]:
+def best_and_default(ranked: Ranking) -> list[RankedConfiguration]:
     """Return the best configurations and the default, without failed ones."""
     rows = [row for row in ranked.rows if not row.failure][:CURVES]
     default = ranked.default
@@ -104,18 +104,19 @@ def _points(study: Study, name: str, candidates: Sequence[Candidate], query: Que
     points = [
         (latency, value, candidate)
         for candidate in candidates
-        if (latency := hint(candidate, latency_of(study))) is not None and (value := hint(candidate, query))
+        if (latency := search_hint(candidate, latency_of(study))) is not None
+        and (value := search_hint(candidate, query))
     ]
     return Series(
         name=name,
         x=tuple(latency for latency, _, _ in points),
         y=tuple(value for _, value, _ in points),
-        labels=tuple(point(c.point) for _, _, c in points),
+        labels=tuple(format_point(c.point) for _, _, c in points),
         joined=False,
     )
 
 
-def under_loads(study: Study, row: Standing) -> list[Candidate]:
+def candidates_by_load(study: Study, row: RankedConfiguration) -> list[Candidate]:
     """Return the candidates of a row's configuration, in the order of their loads."""
     mine = [
         candidate
@@ -126,13 +127,13 @@ def under_loads(study: Study, row: Standing) -> list[Candidate]:
     return sorted(mine, key=lambda candidate: [float(v) for v in _load(study, candidate.point)])
 
 
-def called(study: Study, row: Standing) -> str:
+def configuration_name(study: Study, row: RankedConfiguration) -> str:
     """Return the name of a row's configuration, without its load."""
-    return "the default" if row.default else point(study.configuration(row.point)) or "the model"
+    return "the default" if row.default else format_point(study.configuration(row.point)) or "the model"
 
 
-def _curve(study: Study, ranked: Ranking, row: Standing, query: Query) -> Series:
-    drawn = _points(study, called(study, row), under_loads(study, row), query)
+def _curve(study: Study, ranked: Ranking, row: RankedConfiguration, query: Query) -> Series:
+    drawn = _points(study, configuration_name(study, row), candidates_by_load(study, row), query)
     return replace(drawn, joined=True, marked=row == ranked.best)
 
 
@@ -141,10 +142,10 @@ def _load(study: Study, at: Mapping[str, KnobValue]) -> Sequence[KnobValue]:
     return [value for name, value in at.items() if name not in configuration]
 
 
-def _rules(study: Study, query: Query) -> Iterator[Rule]:
+def _rules(study: Study, query: Query) -> Iterator[ReferenceLine]:
     for bound in study.goal.constraints:
         if bound.query in {latency_of(study), query}:
-            yield Rule(name=str(bound), at=bound.bound, vertical=bound.query == latency_of(study))
+            yield ReferenceLine(name=str(bound), at=bound.bound, vertical=bound.query == latency_of(study))
 
 
 # --- several objectives ----------------------------------------------------------------------------
@@ -155,8 +156,8 @@ def _front(study: Study, pair: tuple[Objective, Objective]) -> Plot | None:
     places = {
         k: (x, y)
         for k, candidate in study.candidates.items()
-        if (x := hint(candidate, pair[0].query)) is not None
-        and (y := hint(candidate, pair[1].query)) is not None
+        if (x := search_hint(candidate, pair[0].query)) is not None
+        and (y := search_hint(candidate, pair[1].query)) is not None
     }
     if not places:
         return None
@@ -173,7 +174,7 @@ def _front(study: Study, pair: tuple[Objective, Objective]) -> Plot | None:
                 name=name,
                 x=tuple(places[k][0] for k in keys),
                 y=tuple(places[k][1] for k in keys),
-                labels=tuple(point(study.candidates[k].point) for k in keys),
+                labels=tuple(format_point(study.candidates[k].point) for k in keys),
                 joined=front,
                 marked=front,
             )
@@ -198,7 +199,7 @@ def _knob_plot(study: Study, ranked: Ranking, axis: Axis) -> Plot | None:
     points = [
         (_place(scale, axis, candidate), value, candidate)
         for candidate in study.candidates.values()
-        if axis.name in candidate.point and (value := hint(candidate, query)) is not None
+        if axis.name in candidate.point and (value := search_hint(candidate, query)) is not None
     ]
     if len({place for place, _, _ in points}) < 2:  # noqa: PLR2004 - one value shows nothing
         return None
@@ -209,7 +210,7 @@ def _knob_plot(study: Study, ranked: Ranking, axis: Axis) -> Plot | None:
         name="every candidate",
         x=tuple(place for place, _, _ in points),
         y=tuple(value for _, value, _ in points),
-        labels=tuple(point(candidate.point) for _, _, candidate in points),
+        labels=tuple(format_point(candidate.point) for _, _, candidate in points),
         joined=False,
     )
     top = Series(
@@ -229,14 +230,14 @@ def _parallel(study: Study, ranked: Ranking) -> Parallel | None:
                 _place(scale, axis, candidate) if axis.name in candidate.point else None
                 for scale, axis in zip(knobs, axes, strict=True)
             ),
-            *(hint(candidate, query) for query in study.goal.queries),
+            *(search_hint(candidate, query) for query in study.goal.queries),
         ]
         there = [
             (place, value) for place, value in enumerate(values) if value is not None and isfinite(value)
         ]
         lines.append(
             Series(
-                name=point(candidate.point) or "the default",
+                name=format_point(candidate.point) or "the default",
                 x=tuple(float(place) for place, _ in there),
                 y=tuple(value for _, value in there),
                 marked=ranked.best is not None and key(ranked.best.point) == key(candidate.point),
@@ -251,16 +252,16 @@ def _parallel(study: Study, ranked: Ranking) -> Parallel | None:
     )
 
 
-def _knob_scale(study: Study, axis: Axis) -> Scale:
+def _knob_scale(study: Study, axis: Axis) -> AxisScale:
     """Return the axis of a knob; categorical if it has few values."""
     seen = (c.point[axis.name] for c in study.candidates.values() if axis.name in c.point)
     values = tuple(dict.fromkeys((*axis.values, *seen)))
     if axis.ordered:
         values = tuple(sorted(values, key=float))
     if not axis.ordered or len(values) <= _FEW:
-        return Scale(label=axis.name, categories=tuple(map(word, values)))
+        return AxisScale(label=axis.name, categories=tuple(map(format_knob_value, values)))
     ends = float(values[0]), float(values[-1])
-    return Scale(label=axis.name, logarithmic=ends[0] > 0 and ends[1] >= _WIDE * ends[0])
+    return AxisScale(label=axis.name, logarithmic=ends[0] > 0 and ends[1] >= _WIDE * ends[0])
 
 
 _WIDE, _FEW, _FAR = 10.0, 12, 40.0
@@ -268,10 +269,10 @@ _WIDE, _FEW, _FAR = 10.0, 12, 40.0
 ratio of latencies from which on their axis is logarithmic."""
 
 
-def _place(scale: Scale, axis: Axis, candidate: Candidate) -> float:
+def _place(scale: AxisScale, axis: Axis, candidate: Candidate) -> float:
     value = candidate.point[axis.name]
-    return float(scale.categories.index(word(value))) if scale.categories else float(value)
+    return float(scale.categories.index(format_knob_value(value))) if scale.categories else float(value)
 
 
-def _scale(query: Query) -> Scale:
-    return Scale(label=str(query), unit=METRICS[query.metric].unit)
+def _scale(query: Query) -> AxisScale:
+    return AxisScale(label=str(query), unit=METRICS[query.metric].unit)

@@ -8,24 +8,30 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Align, Block, Column, Heading, Notice, Severity, Table
-from modeldyno.core.report.charts import Parallel, Scale, Series, Stack
+from modeldyno.core.report.charts import AxisScale, Parallel, Series, Stack
 from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.core.study.pooled_estimate import hint
+from modeldyno.core.study.pooled_estimate import search_hint
 from modeldyno.core.study.search_space import key
 from modeldyno.views import pages
-from modeldyno.views.rerun_command import sweeping
-from modeldyno.views.result.provenance import listed
+from modeldyno.views.rerun_command import sweep_command
+from modeldyno.views.result.provenance import join_facts
 from modeldyno.views.result.served import STAGE_NAMES
 from modeldyno.views.study import blocks as study_blocks
-from modeldyno.views.study.charts import called, charts, foremost, under_loads
-from modeldyno.views.study.rows import UNMEASURED, curve, far, point, word
+from modeldyno.views.study.charts import best_and_default, candidates_by_load, charts, configuration_name
+from modeldyno.views.study.rows import (
+    UNMEASURED,
+    configuration_load_table,
+    format_knob_value,
+    format_miss,
+    format_point,
+)
 from modeldyno.views.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.core.result.result import Result
-    from modeldyno.core.study.ranking import Ranking, Standing
+    from modeldyno.core.study.ranking import RankedConfiguration, Ranking
     from modeldyno.core.study.study import Candidate, Study
 
 _TOP, _EVERY = 10, 200
@@ -58,9 +64,9 @@ def page(study: Study, ranked: Ranking, load_result: Callable[[str], Result | No
         yield from across
     if ranked.rows:
         yield Heading(title="Every configuration")
-        yield from every(study, ranked)
+        yield from all_configurations(study, ranked)
     yield from (block for block in blocks if isinstance(block, Table) and block.title == UNMEASURED)
-    for row in foremost(ranked):
+    for row in best_and_default(ranked):
         yield from _winner(study, row, load_result)
     yield from _how_measured(study, ranked)
 
@@ -68,7 +74,7 @@ def page(study: Study, ranked: Ranking, load_result: Callable[[str], Result | No
 # --- every configuration ---------------------------------------------------------------------------
 
 
-def every(study: Study, ranked: Ranking) -> Iterator[Block]:
+def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
     """Tabulate each configuration at its best load, and whether it satisfies the constraints."""
     rows = ranked.rows[:_EVERY]
     axes = [axis.name for axis in study.space.axes]
@@ -90,7 +96,7 @@ def every(study: Study, ranked: Ranking) -> Iterator[Block]:
         rows=tuple(
             (
                 str(row.rank),
-                *(word(row.point[name]) if name in row.point else "—" for name in axes),
+                *(format_knob_value(row.point[name]) if name in row.point else "—" for name in axes),
                 *(column[place] or "—" for column in shown.values()),
                 *((_satisfies(row),) if bounded else ()),
             )
@@ -102,32 +108,34 @@ def every(study: Study, ranked: Ranking) -> Iterator[Block]:
         yield Notice(severity=Severity.NOTE, text=text)
 
 
-def _value(study: Study, row: Standing, query: Query) -> str:
-    value = hint(study.candidates[key(row.point)], query)
+def _value(study: Study, row: RankedConfiguration, query: Query) -> str:
+    value = search_hint(study.candidates[key(row.point)], query)
     return "" if value is None else format_quantity(value, query.unit, 3)
 
 
-def _satisfies(row: Standing) -> str:
+def _satisfies(row: RankedConfiguration) -> str:
     if row.failure:
         return "failed"
-    misses = f", misses by {far(row.miss)}" if row.verdict is Verdict.BROKEN and row.miss else ""
+    misses = f", misses by {format_miss(row.miss)}" if row.verdict is Verdict.BROKEN and row.miss else ""
     return _SATISFIES[row.verdict] + misses
 
 
 # --- one configuration in detail -------------------------------------------------------------------
 
 
-def _winner(study: Study, row: Standing, load_result: Callable[[str], Result | None]) -> Iterator[Block]:
+def _winner(
+    study: Study, row: RankedConfiguration, load_result: Callable[[str], Result | None]
+) -> Iterator[Block]:
     """Lay out a configuration in detail: its loads, their latency breakdown, and its Result."""
     yield Heading(title="The default in detail" if row.default else f"Rank {row.rank} in detail")
     if row.default:
-        yield from _subheading(point(row.point))
+        yield from _subheading(format_point(row.point))
     else:
-        yield from _subheading(called(study, row))
-    there = under_loads(study, row)
-    yield from (replace(table, title="Under each load") for table in curve(study, row))
-    yield from account(study, there)
-    trial = study.candidates[key(row.point)].telling[-1]
+        yield from _subheading(configuration_name(study, row))
+    there = candidates_by_load(study, row)
+    yield from (replace(table, title="Under each load") for table in configuration_load_table(study, row))
+    yield from request_stages_by_load(study, there)
+    trial = study.candidates[key(row.point)].quoted_trials[-1]
     result = load_result(trial.result) if trial.result else None
     if result is None:
         text = (
@@ -136,10 +144,10 @@ def _winner(study: Study, row: Standing, load_result: Callable[[str], Result | N
         )
         yield Notice(severity=Severity.NOTE, text=text)
         return
-    at = point(row.point)
+    at = format_point(row.point)
     yield Notice(severity=Severity.NOTE, text=f"below: trial {trial.number}{f', at {at}' if at else ''}")
     yield from pages.parts(result, trial.judgements, level=2)
-    yield from pages.making(result, trial.judgements, level=2)
+    yield from pages.measurement_section(result, trial.judgements, level=2)
 
 
 def _subheading(text: str) -> Iterator[Block]:
@@ -147,7 +155,7 @@ def _subheading(text: str) -> Iterator[Block]:
         yield Heading(title=text, level=2)
 
 
-def account(study: Study, candidates: Sequence[Candidate]) -> Iterator[Stack]:
+def request_stages_by_load(study: Study, candidates: Sequence[Candidate]) -> Iterator[Stack]:
     """Draw the stages of a mean request under each load of a configuration, with the throughput."""
     staged = [
         (
@@ -162,7 +170,7 @@ def account(study: Study, candidates: Sequence[Candidate]) -> Iterator[Stack]:
         return
     yield Stack(
         title="Where a request spends its time, under each load",
-        scale=Scale(label="mean time of a request", unit=SECONDS),
+        scale=AxisScale(label="mean time of a request", unit=SECONDS),
         bars=tuple(_bar(study, candidate) for candidate, _ in staged),
         parts=tuple(
             Series(
@@ -176,17 +184,17 @@ def account(study: Study, candidates: Sequence[Candidate]) -> Iterator[Stack]:
 
 
 def _mean(candidate: Candidate, metric: str) -> float | None:
-    value = hint(candidate, Query(metric=metric, statistic="mean"))
-    return hint(candidate, Query(metric=metric)) if value is None else value
+    value = search_hint(candidate, Query(metric=metric, statistic="mean"))
+    return search_hint(candidate, Query(metric=metric)) if value is None else value
 
 
 def _bar(study: Study, candidate: Candidate) -> str:
     """Return a load with its throughput."""
     fixed = study.configuration(candidate.point)
-    load = point({name: value for name, value in candidate.point.items() if name not in fixed})
-    rate = hint(candidate, Query(metric="throughput"))
+    load = format_point({name: value for name, value in candidate.point.items() if name not in fixed})
+    rate = search_hint(candidate, Query(metric="throughput"))
     rate_text = "" if rate is None else f"{format_quantity(rate, '1/s', 3)}"
-    return " · ".join(filter(None, (load or point(candidate.point) or "the default", rate_text)))
+    return " · ".join(filter(None, (load or format_point(candidate.point) or "the default", rate_text)))
 
 
 # --- how it was measured ---------------------------------------------------------------------------
@@ -208,8 +216,8 @@ def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
         "study": f"{study.id}, {study.created[:19].replace('T', ' ')} UTC",
     }
     if study.environment is not None:
-        facts["hardware"] = listed(study.environment.hardware)
-        facts["software"] = listed(study.environment.software)
+        facts["hardware"] = join_facts(study.environment.hardware)
+        facts["software"] = join_facts(study.environment.software)
     rows = tuple((name, text) for name, text in facts.items() if text)
     yield Table(title="", columns=(Column(title=""), Column(title="")), rows=rows)
-    yield pages.again(sweeping(study))
+    yield pages.repeat_notice(sweep_command(study))

@@ -12,9 +12,9 @@ from modeldyno.core.result.failure_kinds import KINDS
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.pooled_estimate import estimate as estimated
-from modeldyno.core.study.pooled_estimate import judgement
-from modeldyno.core.study.study import State
-from modeldyno.views.text import count, estimate, joined
+from modeldyno.core.study.pooled_estimate import judge_trial
+from modeldyno.core.study.study import TrialState
+from modeldyno.views.text import count, estimate, join_nonempty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.metrics.metric import Query
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.core.study.ranking import Ranking, Standing
+    from modeldyno.core.study.ranking import RankedConfiguration, Ranking
     from modeldyno.core.study.study import Candidate, Study, Trial
 
 _NONE, _DEFAULT = "—", "default"
@@ -33,12 +33,12 @@ _REASONS, _REASON = 6, 240
 """Most failure reasons that are shown, and most characters of each."""
 
 
-def point(values: Mapping[str, KnobValue]) -> str:
+def format_point(values: Mapping[str, KnobValue]) -> str:
     """Format a point as settings: ``instances=2, concurrency=16``."""
-    return ", ".join(f"{clean(name)}={word(value)}" for name, value in values.items())
+    return ", ".join(f"{clean(name)}={format_knob_value(value)}" for name, value in values.items())
 
 
-def word(value: KnobValue) -> str:
+def format_knob_value(value: KnobValue) -> str:
     """Format a knob value as it is typed."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -48,7 +48,7 @@ def word(value: KnobValue) -> str:
 # --- the best --------------------------------------------------------------------------------------
 
 
-def foremost(study: Study, ranked: Ranking, top: int) -> Table:
+def best_table(study: Study, ranked: Ranking, top: int) -> Table:
     """Tabulate the best configurations at their best load, and the default, by the axes that vary.
 
     Each axis is a column if they fit a narrow page; otherwise they are one text column.
@@ -70,7 +70,12 @@ def foremost(study: Study, ranked: Ranking, top: int) -> Table:
 
 
 def _best(
-    study: Study, ranked: Ranking, rows: Sequence[Standing], names: Sequence[str], *, together: bool
+    study: Study,
+    ranked: Ranking,
+    rows: Sequence[RankedConfiguration],
+    names: Sequence[str],
+    *,
+    together: bool,
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the titles and the cells of the best rows."""
     axes = () if together else tuple(names)
@@ -97,7 +102,7 @@ def _width(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
     )
 
 
-def curve(study: Study, row: Standing) -> Iterator[Table]:
+def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator[Table]:
     """Tabulate a configuration under each of its loads, if there are several."""
     mine = study.configuration(row.point)
     there = [c for c in study.candidates.values() if study.configuration(c.point) == mine and not c.failed]
@@ -106,11 +111,14 @@ def curve(study: Study, row: Standing) -> Iterator[Table]:
     if len(there) < _FEW or not names:
         return
     yield Table(
-        title=f"{point(mine)} under each load" if mine else "Under each load",
+        title=f"{format_point(mine)} under each load" if mine else "Under each load",
         columns=_columns(*names, *map(str, study.goal.queries), "<"),
         rows=tuple(
             (
-                *(word(candidate.point[name]) if name in candidate.point else _NONE for name in names),
+                *(
+                    format_knob_value(candidate.point[name]) if name in candidate.point else _NONE
+                    for name in names
+                ),
                 *(_under(study, candidate, query) for query in study.goal.queries),
                 "best" if candidate.point == row.point else "",
             )
@@ -127,7 +135,7 @@ def _under(study: Study, candidate: Candidate, query: Query) -> str:
     pooled = estimated(study, candidate, query)
     bounds = [bound for bound in study.goal.constraints if bound.query == query]
     if pooled is None:
-        judged = [judgement(candidate.telling[-1], bound) for bound in bounds]
+        judged = [judge_trial(candidate.quoted_trials[-1], bound) for bound in bounds]
         return f"{_judged_value(judged[0])} {_MARKS[judged[0].verdict]}" if judged else _NONE
     ends = Interval(low=pooled.low, high=pooled.high)
     verdicts = [bound.on(Answer(query=query, value=pooled.value, interval=ends)).verdict for bound in bounds]
@@ -135,7 +143,7 @@ def _under(study: Study, candidate: Candidate, query: Query) -> str:
     return f"{_value_with_half_width(pooled.value, pooled.low, pooled.high, query.unit)} {mark}".rstrip()
 
 
-def loads(study: Study, ranked: Ranking) -> Table:
+def best_by_load_table(study: Study, ranked: Ranking) -> Table:
     """Tabulate the best configuration of each load."""
     names = [axis.name for axis in study.space.axes if axis.name in study.loads]
     cells = tuple(
@@ -160,19 +168,19 @@ def _columns(*titles: str) -> tuple[Column, ...]:
     )
 
 
-def _at(row: Standing, name: str) -> str:
-    return word(row.point[name]) if name in row.point else _NONE
+def _at(row: RankedConfiguration, name: str) -> str:
+    return format_knob_value(row.point[name]) if name in row.point else _NONE
 
 
-def _row_text(row: Standing, names: Sequence[str], remark: str) -> str:
+def _row_text(row: RankedConfiguration, names: Sequence[str], remark: str) -> str:
     """Format the knobs of a row with its remark; the default is named first."""
-    knobs = point({name: row.point[name] for name in names if name in row.point})
+    knobs = format_point({name: row.point[name] for name in names if name in row.point})
     rest = remark.removeprefix(_DEFAULT).removeprefix(", ")
     text = knobs + (f" ({rest})" if rest else "")
     return f"{_DEFAULT}: {text}" if row.default and text else remark if row.default else text
 
 
-def _figure(study: Study, row: Standing, query: Query) -> str:
+def _figure(study: Study, row: RankedConfiguration, query: Query) -> str:
     """Format a value with half of its interval, and whether its bounds hold."""
     judged = [j for j in row.judgements if j.constraint.query == query]
     mark = _MARKS[min((j.verdict for j in judged), key=list(_SEVERE).index)] if judged else ""
@@ -206,7 +214,7 @@ def _value_with_half_width(value: float, low: float, high: float, unit: str) -> 
 _PERCENT = 0.0095
 
 
-def _gain(row: Standing) -> str:
+def _gain(row: RankedConfiguration) -> str:
     """Format the gain of a row over the default as a factor."""
     gain = row.gain
     if row.default or gain is None:
@@ -216,18 +224,18 @@ def _gain(row: Standing) -> str:
     return f"{gain.times:.3g}x" if gain.times >= 1 else f"{gain.times:.2f}x"
 
 
-def _remark(ranked: Ranking, row: Standing) -> str:
+def _remark(ranked: Ranking, row: RankedConfiguration) -> str:
     """Return remarks on a row: default, cheapest, failed, missed bounds."""
     misses = not row.feasible and _LEAST < row.miss < inf
-    return joined(
+    return join_nonempty(
         _DEFAULT if row.default else "",
         "cheaper" if row == ranked.cheaper else "",
         "failed" if row.failure else "",
-        f"misses by {far(row.miss)}" if misses else "",
+        f"misses by {format_miss(row.miss)}" if misses else "",
     )
 
 
-def far(miss: float) -> str:
+def format_miss(miss: float) -> str:
     """Format by which share bounds are missed."""
     return "all of it" if miss == inf else f"{miss:.1%}" if miss < _TENTH else f"{miss:.0%}"
 
@@ -241,11 +249,11 @@ _LEAST, _TENTH = 0.0005, 0.1
 UNMEASURED = "What could not be measured"
 
 
-def failures(study: Study) -> Iterator[Table]:
+def failure_tables(study: Study) -> Iterator[Table]:
     """Tabulate the skipped and failed trials by reason, with an example of each."""
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in study.trials:
-        if trial.state is not State.DONE:
+        if trial.state is not TrialState.DONE:
             groups.setdefault((_failure_kind(trial), shorten(clean(trial.failure), _REASON)), []).append(
                 trial
             )
@@ -261,11 +269,11 @@ def failures(study: Study) -> Iterator[Table]:
 
 
 def _failure_kind(trial: Trial) -> str:
-    if trial.state is State.SKIPPED:
+    if trial.state is TrialState.SKIPPED:
         return "skipped"
     is_known = trial.kind in set(FailureKind)
     return f"failed: {KINDS[FailureKind(trial.kind)]}" if is_known else "failed"
 
 
 def _trial_point(trial: Trial) -> str:
-    return point(trial.point) or "the default"
+    return format_point(trial.point) or "the default"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
 from modeldyno.core.study.search_space import key
-from modeldyno.views.study.rows import word
-from modeldyno.views.text import moment, short
+from modeldyno.views.study.rows import format_knob_value
+from modeldyno.views.text import format_utc, shorten_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.metrics.constraints import Answer, Constraint
-    from modeldyno.core.study.ranking import Ranking, Standing
+    from modeldyno.core.study.ranking import RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study, Trial
     from modeldyno.interfaces import StudyEntry
 
@@ -44,7 +44,7 @@ def trials(study: Study, ranked: Ranking) -> Table:
         rows=tuple(
             (
                 *(str(trial.number), str(trial.stage), str(trial.state)),
-                *(word(trial.point[name]) if name in trial.point else "" for name in axes),
+                *(format_knob_value(trial.point[name]) if name in trial.point else "" for name in axes),
                 *(cell for query in queries for cell in _figures(trial.ask(query))),
                 *(_verdict(trial, bound) for bound in study.goal.constraints),
                 *_place(places.get(key(trial.point))),
@@ -68,7 +68,7 @@ def _verdict(trial: Trial, bound: Constraint) -> str:
     return next((str(j.verdict) for j in trial.judgements if j.constraint == bound), "")
 
 
-def _place(row: Standing | None) -> tuple[str, str, str]:
+def _place(row: RankedConfiguration | None) -> tuple[str, str, str]:
     if row is None:
         return "", "", ""
     return str(row.rank), _number(row.share), "" if row.gain is None else _number(row.gain.times)
@@ -84,10 +84,10 @@ def studies(entries: Sequence[StudyEntry]) -> Table:
     rows = tuple(
         (
             name,
-            moment(entry.created)[:16],
+            format_utc(entry.created)[:16],
             shorten(clean(entry.name), _NAME),
             shorten(clean(entry.headline), _TOLD),
         )
-        for entry, name in zip(entries, short([entry.id for entry in entries]), strict=True)
+        for entry, name in zip(entries, shorten_ids([entry.id for entry in entries]), strict=True)
     )
     return Table(title="", columns=columns, rows=rows)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.onnxruntime import layers as onnxruntime_layers
 from modeldyno.adapters.backends.onnxruntime import operators as onnxruntime_operators
-from modeldyno.adapters.backends.onnxruntime.layers import Start
+from modeldyno.adapters.backends.onnxruntime.layers import SessionStarter
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces import Form
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.core.trace.op_events import WatchedCalls
-    from modeldyno.interfaces import Feed, Layers, Model, Named
+    from modeldyno.interfaces import Feed, Layers, Model, ModuleFilter
 
 requires = ("onnxruntime",)
 accepts = frozenset({Form.ONNX})
@@ -199,7 +199,7 @@ class _Session:
     """Device and index of the memory that inputs and outputs are bound to; None without binding."""
     spins: bool
     """Whether it has host threads that keep spinning for a while after a call."""
-    start: Start
+    start: SessionStarter
     path: Path
     """The model's file."""
 
@@ -223,14 +223,14 @@ class _Session:
             for pair in _named_arrays(name, value)
         )
 
-    def layers(self, feed: Feed, named: Named) -> AbstractContextManager[Layers]:
+    def layers(self, feed: Feed, named: ModuleFilter) -> AbstractContextManager[Layers]:
         """Time the nodes in a second session, with ONNX Runtime's own profiler."""
 
         def prepare(session: Any) -> Callable[[], Any]:
             return replace(self, session=session).prepare(feed)
 
         provider = self.session.get_providers()[0]
-        return onnxruntime_layers.watching(
+        return onnxruntime_layers.watch_nodes(
             self.start, prepare, self.path, named, device=provider, usual=None if self.spins else self.session
         )
 
@@ -241,7 +241,7 @@ class _Session:
             session = self.start(profile)
             return replace(self, session=session).prepare(feed), session.end_profiling
 
-        return onnxruntime_operators.watched(start, calls, trace)
+        return onnxruntime_operators.watch_operators(start, calls, trace)
 
     def _prepare_bound(self, feed: Feed, device: str, index: int) -> Callable[[], Any]:
         text = [name for name, array in feed.items() if array.dtype.kind in "OUS"]

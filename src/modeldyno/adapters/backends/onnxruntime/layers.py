@@ -23,13 +23,13 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.trace_data import Span
 from modeldyno.core.static import fused_nodes as origins
 from modeldyno.core.static import node_scope as origin
-from modeldyno.core.trace.layer_times import Toll, in_place, quiet
+from modeldyno.core.trace.layer_times import HookOverhead, lower_quartile, scale_overhead_to_model
 from modeldyno.interfaces import Layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from modeldyno.interfaces import Named
+    from modeldyno.interfaces import ModuleFilter
 
 Event = Mapping[str, Any]
 _MICRO = 1e-6
@@ -47,7 +47,7 @@ _SHAPE = (1, 64, 2048)
 _DTYPES = {"float": "float32", "double": "float64"}
 
 
-class Start(Protocol):
+class SessionStarter(Protocol):
     """Opens further sessions with the same settings."""
 
     def __call__(
@@ -65,11 +65,11 @@ class Start(Protocol):
 
 
 @contextmanager
-def watching(
-    start: Start,
+def watch_nodes(
+    start: SessionStarter,
     prepare: Callable[[Any], Callable[[], Any]],
     model: Path,
-    named: Named,
+    named: ModuleFilter,
     *,
     device: str,
     usual: Any | None,
@@ -91,7 +91,7 @@ def watching(
         plain = prepare(usual or start(resting=True))
         run, seconds = prepare(session), []
         overheads = _profiling_overheads(run, plain)
-        toll = in_place(_measure_toll(start), overheads, node_origins.nodes)
+        toll = scale_overhead_to_model(_measure_toll(start), overheads, node_origins.nodes)
 
         def call() -> Any:
             begin = perf_counter()
@@ -134,7 +134,7 @@ def _unseen_doubts(device: str) -> Iterator[Doubt]:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class NodeOrigins:
     """The modules and original operators of nodes."""
 
     scopes: Mapping[str, str] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class Places:
     """Nodes that a call executes; 0 if unknown, as subgraphs run an unknown number of times."""
 
 
-def _places(start: Start, model: Path) -> Places:
+def _places(start: SessionStarter, model: Path) -> NodeOrigins:
     """Compare the model's graph with the optimised graph, which an extra session saves.
 
     A session that saves its graph keeps more of it than others, so it is not the one that is timed.
@@ -155,18 +155,18 @@ def _places(start: Start, model: Path) -> Places:
     try:
         import onnx  # noqa: PLC0415 - optional
     except ImportError:
-        return Places()
+        return NodeOrigins()
     with TemporaryDirectory(prefix="modeldyno-") as folder:
         saved = Path(folder) / "rewritten.onnx"
         try:
             graph = onnx.load(model, load_external_data=False).graph
             start(saved=str(saved))
-            return places(graph, onnx.load(saved, load_external_data=False).graph)
+            return find_node_origins(graph, onnx.load(saved, load_external_data=False).graph)
         except Exception:  # noqa: BLE001 - compiled graphs cannot be saved; the node names remain
-            return Places()
+            return NodeOrigins()
 
 
-def places(graph: Any, rewritten: Any) -> Places:
+def find_node_origins(graph: Any, rewritten: Any) -> NodeOrigins:
     """Find the module of each executed node: by its own name, its outputs, or the nodes that consume them."""
     original = list(_nodes(graph))
     scope_of_output = {
@@ -181,15 +181,15 @@ def places(graph: Any, rewritten: Any) -> Places:
         if scope is not None:
             scopes[node.name] = scope
             scope_of_input.update(dict.fromkeys(node.input, scope))
-    return Places(
+    return NodeOrigins(
         scopes,
         frozenset(node.name for node in original),
-        origins.origins(_described_nodes(original), _described_nodes(_nodes(rewritten))),
+        origins.find_original_operators(_described_nodes(original), _described_nodes(_nodes(rewritten))),
         0 if any(node.op_type in _CONTROL_FLOW for node in rewritten.node) else len(rewritten.node),
     )
 
 
-def _described_nodes(nodes: Iterable[Any]) -> Iterator[origins.Made]:
+def _described_nodes(nodes: Iterable[Any]) -> Iterator[origins.NodeNames]:
     """Yield name, inputs and outputs of nodes; unnamed ones are named by their operator and number."""
     counts: defaultdict[str, int] = defaultdict(int)
     for node in nodes:
@@ -213,7 +213,7 @@ def _nodes(graph: Any) -> Iterator[Any]:
 def _scope(node: Any) -> str | None:
     """Return the module in a node's metadata or name; None if there is none."""
     metadata = {entry.key: entry.value for entry in node.metadata_props}
-    return origin.of_node(node.name, metadata.get(origin.SCOPES, ""))
+    return origin.scope_of_node(node.name, metadata.get(origin.SCOPES, ""))
 
 
 # -- profile ------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def _scope(node: Any) -> str | None:
 class _NodeNamer:
     """Names nodes by module and operator; the second ``MatMul`` in a module is ``MatMul_1``."""
 
-    def __init__(self, node_origins: Places) -> None:
+    def __init__(self, node_origins: NodeOrigins) -> None:
         self._places = node_origins
         self._paths: dict[tuple[str, str], tuple[str, str]] = {}
         self._used: defaultdict[str, int] = defaultdict(int)
@@ -238,7 +238,7 @@ class _NodeNamer:
         name, index = event["name"].removesuffix(_KERNEL_TIME), str(event["args"].get("node_index", ""))
         if (name, index) not in self._paths:
             kind = event["args"].get("op_name") or name
-            scope = self._places.scopes.get(name, origin.of_node(name) or "")
+            scope = self._places.scopes.get(name, origin.scope_of_node(name) or "")
             path = f"{scope}.{kind}" if scope else kind
             number, self._used[path] = self._used[path], self._used[path] + 1
             new = bool(self._places.known) and name not in self._places.known
@@ -267,7 +267,7 @@ def _read_calls(profile: Path, since: int) -> Iterator[list[Event]]:
                 nodes.append(json.loads(line.strip().rstrip(",")))
 
 
-def _spans(nodes: Iterable[Event], seconds: float, namer: _NodeNamer, named: Named) -> list[Span]:
+def _spans(nodes: Iterable[Event], seconds: float, namer: _NodeNamer, named: ModuleFilter) -> list[Span]:
     """Turn the node events of a call into spans; nodes of a subgraph are nested in their operator."""
     spans = [Span(path="", kind="graph", begin=0.0, end=seconds)]
     ordered = sorted(nodes, key=lambda event: (event["ts"], -event["dur"]))
@@ -323,7 +323,7 @@ def _time_call(run: Callable[[], Any]) -> float:
     return perf_counter() - begin
 
 
-def _measure_toll(start: Start) -> Toll:
+def _measure_toll(start: SessionStarter) -> HookOverhead:
     """Measure the profiling overhead per node on a graph of small nodes, whose own work cancels out.
 
     Zero without the package `onnx`, which writes that graph.
@@ -331,7 +331,7 @@ def _measure_toll(start: Start) -> Toll:
     try:
         graph = _chain_model()
     except ImportError:
-        return Toll()
+        return HookOverhead()
     import numpy as np  # noqa: PLC0415 - slow to import
 
     feed = {"x": np.zeros(_SHAPE, np.float32)}
@@ -344,11 +344,11 @@ def _measure_toll(start: Start) -> Toll:
         calls = list(_read_calls(Path(sessions[1].end_profiling()), 1))
     count = len(calls[0]) if calls else 0
     if not count:
-        return Toll()
-    plain, profiled = (quiet(column) for column in zip(*times, strict=True))
-    spans = quiet(sum(event["dur"] + _ROUNDING for event in nodes) * _MICRO for nodes in calls)
+        return HookOverhead()
+    plain, profiled = (lower_quartile(column) for column in zip(*times, strict=True))
+    spans = lower_quartile(sum(event["dur"] + _ROUNDING for event in nodes) * _MICRO for nodes in calls)
     inside = max(0.0, (spans - plain) / count)
-    return Toll(inside=inside, outside=max(0.0, (profiled - plain) / count - inside))
+    return HookOverhead(inside=inside, outside=max(0.0, (profiled - plain) / count - inside))
 
 
 def _chain_model() -> bytes:

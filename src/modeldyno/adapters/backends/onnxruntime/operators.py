@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.result.trace_data import Happening
+from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.static import node_scope
 from modeldyno.core.trace.op_events import Occurrence, WatchedCalls
 
@@ -27,7 +27,7 @@ _RUN, _NODE, _KERNEL = "model_run", "Node", "Kernel"
 _SUFFIX = "_kernel_time"
 
 
-def watched(
+def watch_operators(
     start: Callable[[str], tuple[Callable[[], Any], Callable[[], str]]], calls: int, trace: Path | None
 ) -> WatchedCalls:
     """Make `calls` calls in a profiling session, after a warm-up call.
@@ -100,9 +100,9 @@ def _node(event: Event, call: int) -> Occurrence:
     allocated = arguments.get("mem_in_use_delta", arguments.get("output_size", 0))
     return Occurrence(
         name=name,
-        kind=Happening.TRANSFER if name.startswith("Memcpy") else Happening.OPERATOR,
-        scope=node_scope.of_node(event["name"].removesuffix(_SUFFIX)) or "",
-        shapes=shapes(arguments.get("input_type_shape", ())),
+        kind=EventKind.TRANSFER if name.startswith("Memcpy") else EventKind.OPERATOR,
+        scope=node_scope.scope_of_node(event["name"].removesuffix(_SUFFIX)) or "",
+        shapes=format_shapes(arguments.get("input_type_shape", ())),
         self_time=seconds,
         total_time=seconds,
         allocated=float(max(0, int(allocated or 0))),
@@ -115,10 +115,10 @@ def _kernel(event: Event, occurrences: list[Occurrence], index: int) -> Iterable
     seconds, node = 1e-6 * event["dur"], occurrences[index]
     occurrences[index] = replace(node, device_time=node.device_time + seconds)
     is_transfer = event["name"].lower().startswith("memcpy")
-    kind = Happening.TRANSFER if is_transfer else Happening.KERNEL
+    kind = EventKind.TRANSFER if is_transfer else EventKind.KERNEL
     return [Occurrence(name=event["name"], kind=kind, scope=node.scope, device_time=seconds, call=node.call)]
 
 
-def shapes(input_types: Iterable[Mapping[str, Sequence[int]]]) -> str:
+def format_shapes(input_types: Iterable[Mapping[str, Sequence[int]]]) -> str:
     """Format the shapes of inputs; scalars are left out."""
     return ", ".join("x".join(map(str, shape)) for types in input_types for shape in types.values() if shape)

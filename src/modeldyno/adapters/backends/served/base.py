@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.load.request_target import Endpoint
-from modeldyno.core.load.server_stats import Account
+from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.spec.input_spec import show
+from modeldyno.core.spec.input_spec import format_shape
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import Client, CountsPrompts, Form
 from modeldyno.servers import tcp_ports
-from modeldyno.servers.admin_client import Control
-from modeldyno.servers.server_process import Server, running
+from modeldyno.servers.admin_client import AdminClient
+from modeldyno.servers.server_process import ServerProcess, run_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from modeldyno.adapters.backends.served.model_files import Deployed
+    from modeldyno.adapters.backends.served.model_files import DeployedModel
     from modeldyno.core.load.request_target import Reply, Target
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces import Feed, Model
@@ -116,22 +116,22 @@ def ports_knob(conventional: Mapping[str, int]) -> Knob:
     return knob("ports", sentence=_KNOBS["ports"].sentence % usual)
 
 
-def chosen_ports(config: Mapping[str, KnobValue], conventional: Mapping[str, int]) -> Ports:
+def choose_ports(config: Mapping[str, KnobValue], conventional: Mapping[str, int]) -> Ports:
     """Return the port of each interface; 0 stands for a free port."""
-    return tcp_ports.chosen(str(config.get("ports", "free")), conventional)
+    return tcp_ports.parse_ports(str(config.get("ports", "free")), conventional)
 
 
 def check(config: Mapping[str, KnobValue], conventional: Mapping[str, int]) -> None:
     """Refuse what no engine can do: an unknown device, invalid ports, a queue delay without batching."""
     device_of(config)
-    chosen_ports(config, conventional)
+    choose_ports(config, conventional)
     if "queue_delay" in config and int(config.get("max_batch", 1)) < 2:  # noqa: PLR2004 - one is not a batch
         raise RequestError(
             "The knob queue_delay has no effect without max_batch of 2 or more; set both, or neither."
         )
 
 
-def fields(config: Mapping[str, KnobValue]) -> dict[str, str]:
+def engine_settings(config: Mapping[str, KnobValue]) -> dict[str, str]:
     """Return the engine's own settings: the knobs that begin with ``config.``."""
     prefix = "config."
     return {
@@ -139,7 +139,7 @@ def fields(config: Mapping[str, KnobValue]) -> dict[str, str]:
     }
 
 
-def gatherable(deployed: Deployed, config: Mapping[str, KnobValue]) -> None:
+def check_batchable(deployed: DeployedModel, config: Mapping[str, KnobValue]) -> None:
     """Refuse to batch requests of a model whose tensors lack a batch axis.
 
     Raises:
@@ -148,14 +148,14 @@ def gatherable(deployed: Deployed, config: Mapping[str, KnobValue]) -> None:
     if int(config.get("max_batch", 0)) > 1 and not deployed.batched:
         raise RequestError(
             "Requests for this model cannot be batched: the first axis of every input and output must be "
-            f"dynamic, and it has {described(deployed)}; export it so, or omit max_batch."
+            f"dynamic, and it has {describe_tensors(deployed)}; export it so, or omit max_batch."
         )
 
 
-def described(deployed: Deployed) -> str:
+def describe_tensors(deployed: DeployedModel) -> str:
     """Format the inputs and outputs of a model: ``x [batch, 4] -> y 1x10``."""
     inputs, outputs = (
-        ", ".join(f"{spec.name} {show(spec.shape or ())}" for spec in specs)
+        ", ".join(f"{spec.name} {format_shape(spec.shape or ())}" for spec in specs)
         for specs in (deployed.inputs, deployed.outputs)
     )
     return f"{inputs} -> {outputs}"
@@ -180,9 +180,9 @@ class Session:
 
     client: Client
     endpoint: Endpoint
-    control: Control
+    control: AdminClient
     """Connection to the server's admin interface; closed with the session."""
-    server: Server | None
+    server: ServerProcess | None
     """None for a server that we did not start."""
     pid: int | None
     software: dict[str, str]
@@ -214,12 +214,12 @@ class Session:
 
 
 @dataclass(slots=True, kw_only=True)
-class Counted(Session):
+class SessionWithStats(Session):
     """A model on a server with statistics; implements `interfaces.HasServerStats`, too."""
 
-    counters: Callable[[], Account]
+    counters: Callable[[], ServerCounters]
 
-    def account(self) -> Account:
+    def account(self) -> ServerCounters:
         """Read the server's counters.
 
         Raises:
@@ -232,7 +232,9 @@ class Counted(Session):
 
 
 @contextmanager
-def served(launch: Launch, at: str, session: Callable[[Server, Control], Session]) -> Iterator[Session]:
+def open_server_session(
+    launch: Launch, at: str, session: Callable[[ServerProcess, AdminClient], Session]
+) -> Iterator[Session]:
     """Run a server and open a session on it.
 
     Args:
@@ -240,16 +242,16 @@ def served(launch: Launch, at: str, session: Callable[[Server, Control], Session
         at: which of its ports has the admin interface.
         session: builds the session from the server and a connection to that interface.
     """
-    with running(launch) as server, closing(Control(port=server.ports[at])) as control:
+    with run_server(launch) as server, closing(AdminClient(port=server.ports[at])) as control:
         yield session(server, control)
 
 
-def texts(server: Server, *names: str) -> tuple[tuple[str, str], ...]:
+def read_config_files(server: ServerProcess, *names: str) -> tuple[tuple[str, str], ...]:
     """Read configuration files in the server's directory."""
     return tuple((name, (Path(server.folder) / name).read_text(encoding="utf-8")) for name in names)
 
 
-def name_of(model: Model) -> str:
+def servable_name(model: Model) -> str:
     """Return the model's name, made safe for a directory and a URL path."""
     return re.sub(r"[^\w.-]+", "-", model.identity.name).strip("-.") or "model"
 

@@ -45,12 +45,12 @@ def key(model: Model, inputs: tuple[InputSpec, ...], example: Feed) -> str:
 
 def fetch(key: str, path: Path) -> tuple[InputSpec, ...] | None:
     """Link a cached export to a path and return the model's outputs; None if it is not cached."""
-    entry = file_cache.find(key) if key else None
+    entry = file_cache.find_cached(key) if key else None
     if entry is None:
         return None
     try:
         metadata = json.loads((entry / _METADATA).read_text(encoding="utf-8"))
-        file_cache.link(entry / path.name, path)
+        file_cache.link_or_copy(entry / path.name, path)
         return tuple(InputSpec(**{**spec, "shape": tuple(spec["shape"])}) for spec in metadata)
     except (OSError, ValueError, KeyError, TypeError):  # just removed by another process, or damaged
         path.unlink(missing_ok=True)
@@ -66,7 +66,7 @@ def store(key: str, path: Path, outputs: tuple[InputSpec, ...]) -> None:
         json.dumps([{"name": spec.name, "shape": spec.shape, "dtype": spec.dtype} for spec in outputs]),
         encoding="utf-8",
     )
-    file_cache.keep(key, (path, metadata))
+    file_cache.cache_files(key, (path, metadata))
     metadata.unlink()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.adapters.backends.served import base, model_files
-from modeldyno.adapters.backends.served.base import Counted, Session
+from modeldyno.adapters.backends.served.base import Session, SessionWithStats
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.servers import install, prometheus_text, tcp_ports, worker_counters
 from modeldyno.servers.paths import INSIDE
@@ -20,12 +20,12 @@ from modeldyno.servers.server_process import Launch, http_ready
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.adapters.backends.served.model_files import Deployed
-    from modeldyno.core.load.server_stats import Account
+    from modeldyno.adapters.backends.served.model_files import DeployedModel
+    from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces import Model
-    from modeldyno.servers.admin_client import Control
-    from modeldyno.servers.server_process import Ports, Server
+    from modeldyno.servers.admin_client import AdminClient
+    from modeldyno.servers.server_process import Ports, ServerProcess
 
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts
@@ -78,9 +78,9 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         MissingExtra: MLServer is not installed.
         ServerFailed: the server does not start, or does not load the model.
     """
-    engine = install.need("mlserver")
+    engine = install.require_installed("mlserver")
     base.need_torch(model, "mlserver", "MLServer", engine.versions)
-    name = base.name_of(model)
+    name = base.servable_name(model)
 
     def command(folder: Path, ports: Ports) -> list[str]:
         _write_files(folder, model_files.deploy(model, folder), config, ports, name)
@@ -89,21 +89,21 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     launch = Launch(
         name="mlserver",
         command=command,
-        ports=base.chosen_ports(config, _CONVENTIONAL_PORTS),
+        ports=base.choose_ports(config, _CONVENTIONAL_PORTS),
         ready=lambda ports: http_ready(ports["http"], f"/v2/models/{name}/ready"),
         environment={**engine.environment, "PYTHONDONTWRITEBYTECODE": "1"},
         patience=base.startup_time(config),
     )
     versions = {package: version for package, version in engine.versions.items() if package != "python"}
-    with base.served(launch, "metrics", partial(_session, config, name, versions)) as session:
+    with base.open_server_session(launch, "metrics", partial(_session, config, name, versions)) as session:
         yield session
 
 
 def _write_files(
-    folder: Path, deployed: Deployed, config: Mapping[str, KnobValue], ports: Ports, name: str
+    folder: Path, deployed: DeployedModel, config: Mapping[str, KnobValue], ports: Ports, name: str
 ) -> None:
     """Write the files that the server reads."""
-    base.gatherable(deployed, config)
+    base.check_batchable(deployed, config)
     (folder / _TALLY).mkdir()
     for file, text in _files(name, deployed, config, ports, folder / _TALLY).items():
         (folder / file).write_text(text, encoding="utf-8")
@@ -112,10 +112,14 @@ def _write_files(
 
 
 def _session(
-    config: Mapping[str, KnobValue], name: str, versions: dict[str, str], server: Server, control: Control
+    config: Mapping[str, KnobValue],
+    name: str,
+    versions: dict[str, str],
+    server: ServerProcess,
+    control: AdminClient,
 ) -> Session:
     protocol = str(config["protocol"])
-    return Counted(
+    return SessionWithStats(
         client=plugins.client(_CLIENTS[protocol]),
         endpoint=Endpoint(
             host=tcp_ports.LOOPBACK,
@@ -129,12 +133,12 @@ def _session(
         server=server,
         pid=server.pid,
         software=versions,
-        files=base.texts(server, _SERVER, _MODEL),
+        files=base.read_config_files(server, _SERVER, _MODEL),
     )
 
 
 def _files(
-    name: str, deployed: Deployed, config: Mapping[str, KnobValue], ports: Ports, tally: Path
+    name: str, deployed: DeployedModel, config: Mapping[str, KnobValue], ports: Ports, tally: Path
 ) -> dict[str, str]:
     server: dict[str, Any] = {
         "debug": False,
@@ -145,7 +149,7 @@ def _files(
         "parallel_workers": int(config["workers"]),
         "grpc_max_message_length": -1,
     }
-    server |= {path: _parse_setting(text) for path, text in base.fields(config).items()}
+    server |= {path: _parse_setting(text) for path, text in base.engine_settings(config).items()}
     model = {
         "name": name,
         "implementation": "mlserver_runtime.Runtime",
@@ -177,14 +181,14 @@ def _numpy_dtype(dtype: str | None) -> str:
     return "object" if dtype == "string" else str(dtype)
 
 
-def _read_counters(control: Control, tally: Path, name: str) -> Account:
+def _read_counters(control: AdminClient, tally: Path, name: str) -> ServerCounters:
     """Merge the server's request metrics with the runtime's counters of its work.
 
     Time of a request within the model server beyond that work is queueing: for the model, or to be batched.
     """
-    reported, inside, whole = prometheus_text.mlserver(
-        prometheus_text.parse(control.text("GET", "/metrics")), name
+    reported, inside, whole = prometheus_text.mlserver_counters(
+        prometheus_text.parse_samples(control.text("GET", "/metrics")), name
     )
-    worker = worker_counters.account(tally)
+    worker = worker_counters.sum_worker_counters(tally)
     busy = (worker.compute_input or 0.0) + (worker.compute or 0.0) + (worker.compute_output or 0.0)
-    return worker_counters.completed(worker, reported, queue=max(0.0, inside - busy), whole=whole)
+    return worker_counters.merge_server_counters(worker, reported, queue=max(0.0, inside - busy), whole=whole)

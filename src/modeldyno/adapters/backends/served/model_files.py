@@ -18,7 +18,7 @@ from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import Form
-from modeldyno.servers.file_cache import link
+from modeldyno.servers.file_cache import link_or_copy
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -31,7 +31,7 @@ _EXAMPLE_SAMPLES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
+class DeployedModel:
     """A model's files on disk, ready for a server."""
 
     file: str
@@ -50,7 +50,7 @@ class Deployed:
         )
 
 
-def deploy(model: Model, folder: Path) -> Deployed:
+def deploy(model: Model, folder: Path) -> DeployedModel:
     """Write the model into a folder.
 
     Raises:
@@ -62,17 +62,17 @@ def deploy(model: Model, folder: Path) -> Deployed:
 # -- ONNX ----------------------------------------------------------------------------------------
 
 
-def _deploy_onnx(model: Model, folder: Path) -> Deployed:
+def _deploy_onnx(model: Model, folder: Path) -> DeployedModel:
     import onnx  # noqa: PLC0415 - optional, and heavy
 
     path = Path(model.value)
     proto = onnx.load(path, load_external_data=False)
-    link(path, folder / "model.onnx")
+    link_or_copy(path, folder / "model.onnx")
     for name in sorted(_external_data_files(proto)):
-        link(path.parent / name, folder / name)
+        link_or_copy(path.parent / name, folder / name)
     symbols = _batch_symbols(model, proto)
     outputs = tuple(_output_spec(value, symbols) for value in proto.graph.output)
-    return Deployed(file="model.onnx", runtime="onnxruntime", inputs=model.inputs, outputs=outputs)
+    return DeployedModel(file="model.onnx", runtime="onnxruntime", inputs=model.inputs, outputs=outputs)
 
 
 def _external_data_files(proto: Any) -> set[str]:
@@ -126,7 +126,7 @@ def _output_spec(value: Any, symbols: set[str]) -> InputSpec:
 # -- torch ---------------------------------------------------------------------------------------
 
 
-def _deploy_torch(model: Model, folder: Path) -> Deployed:
+def _deploy_torch(model: Model, folder: Path) -> DeployedModel:
     """Export the module, or reuse a cached export of the same model."""
     import torch  # noqa: PLC0415 - heavy
 
@@ -148,7 +148,7 @@ def _deploy_torch(model: Model, folder: Path) -> Deployed:
                 *(_run_outputs(model, size) for size in (_EXAMPLE_SAMPLES, _EXAMPLE_SAMPLES + 1))
             )
         export_cache.store(key, folder / file, outputs)
-    return Deployed(file=file, runtime="torch", inputs=inputs, outputs=outputs)
+    return DeployedModel(file=file, runtime="torch", inputs=inputs, outputs=outputs)
 
 
 def _example_inputs(model: Model, samples: int) -> Feed:
@@ -166,7 +166,7 @@ def _example_inputs(model: Model, samples: int) -> Feed:
             "one that takes each tensor as an input of its own."
         )
     fixed = any(spec.shape and spec.shape[0] != BATCH for spec in model.inputs)
-    return data.build(model, (), batch_size=None if fixed else samples, seed=0).feeds[0]
+    return data.build_payloads(model, (), batch_size=None if fixed else samples, seed=0).feeds[0]
 
 
 def _input_specs(model: Model, example: Feed) -> tuple[InputSpec, ...]:

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.adapters.backends.served import base, model_files
-from modeldyno.adapters.backends.served.base import Counted, Session
+from modeldyno.adapters.backends.served.base import Session, SessionWithStats
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.spec.knob import Knob
 from modeldyno.servers import install, prometheus_text, tcp_ports, worker_counters
-from modeldyno.servers.admin_client import Control
+from modeldyno.servers.admin_client import AdminClient
 from modeldyno.servers.paths import INSIDE
 from modeldyno.servers.server_process import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.adapters.backends.served.model_files import Deployed
-    from modeldyno.core.load.server_stats import Account
+    from modeldyno.adapters.backends.served.model_files import DeployedModel
+    from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces import Model
-    from modeldyno.servers.install import Installed
-    from modeldyno.servers.server_process import Ports, Server
+    from modeldyno.servers.install import InstalledServer
+    from modeldyno.servers.server_process import Ports, ServerProcess
 
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts
@@ -106,8 +106,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         MissingExtra: TorchServe or Java is not installed.
         ServerFailed: the server does not start, or does not load the model.
     """
-    engine, java = install.need("torchserve"), install.java()
-    name, workers = base.name_of(model), int(config["workers"])
+    engine, java = install.require_installed("torchserve"), install.find_java()
+    name, workers = base.servable_name(model), int(config["workers"])
 
     def command(folder: Path, ports: Ports) -> list[str]:
         _write_files(folder, model_files.deploy(model, folder / "store" / name), config, ports, name)
@@ -116,7 +116,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     launch = Launch(
         name="torchserve",
         command=command,
-        ports=base.chosen_ports(config, _CONVENTIONAL_PORTS),
+        ports=base.choose_ports(config, _CONVENTIONAL_PORTS),
         ready=lambda ports: _is_ready(ports["management"], name, workers),
         environment={
             **engine.environment,
@@ -130,12 +130,12 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     versions = {
         package: engine.versions[package] for package in _REPORTED_PACKAGES if package in engine.versions
     }
-    with base.served(launch, "metrics", partial(_session, name, versions)) as session:
+    with base.open_server_session(launch, "metrics", partial(_session, name, versions)) as session:
         yield session
 
 
 def _write_files(
-    folder: Path, deployed: Deployed, config: Mapping[str, KnobValue], ports: Ports, name: str
+    folder: Path, deployed: DeployedModel, config: Mapping[str, KnobValue], ports: Ports, name: str
 ) -> None:
     """Write the files that the server reads."""
     archive = folder / "store" / name
@@ -147,7 +147,7 @@ def _write_files(
     shutil.copyfile(INSIDE / "runner.py", archive / "runner.py")
 
 
-def _command(folder: Path, java: list[str], engine: Installed) -> list[str]:
+def _command(folder: Path, java: list[str], engine: InstalledServer) -> list[str]:
     return [
         *java, f"-Dmodel_server_home={engine.site}", f"-Djava.io.tmpdir={folder / 'temporary'}",
         f"-Dlog4j.configurationFile=file://{folder / 'log4j2.xml'}",
@@ -156,8 +156,8 @@ def _command(folder: Path, java: list[str], engine: Installed) -> list[str]:
     ]  # fmt: skip
 
 
-def _session(name: str, versions: dict[str, str], server: Server, control: Control) -> Session:
-    return Counted(
+def _session(name: str, versions: dict[str, str], server: ServerProcess, control: AdminClient) -> Session:
+    return SessionWithStats(
         client=plugins.client("torchserve"),
         endpoint=Endpoint(
             host=tcp_ports.LOOPBACK, port=server.ports["http"], model=name, protocol="torchserve"
@@ -167,15 +167,15 @@ def _session(name: str, versions: dict[str, str], server: Server, control: Contr
         server=server,
         pid=server.pid,
         software=versions,
-        files=base.texts(server, _PROPERTIES),
+        files=base.read_config_files(server, _PROPERTIES),
     )
 
 
 def _files(
-    name: str, deployed: Deployed, config: Mapping[str, KnobValue], ports: Ports, folder: Path
+    name: str, deployed: DeployedModel, config: Mapping[str, KnobValue], ports: Ports, folder: Path
 ) -> dict[str, str]:
     """Return the files of the server's directory: path to text."""
-    lines = {**_addresses(ports), **_model_settings(name, config, folder), **base.fields(config)}
+    lines = {**_addresses(ports), **_model_settings(name, config, folder), **base.engine_settings(config)}
     settings = {
         "file": deployed.file,
         "inputs": {spec.name: spec.dtype for spec in deployed.inputs},
@@ -236,7 +236,7 @@ def _model_settings(name: str, config: Mapping[str, KnobValue], folder: Path) ->
 
 def _is_ready(port: int, name: str, workers: int) -> bool:
     """Check whether all workers have loaded the model."""
-    control = Control(port=port, timeout=5)
+    control = AdminClient(port=port, timeout=5)
     try:
         (description,) = control.get(f"/models/{name}")
         return [worker["status"] for worker in description["workers"]].count("READY") >= workers
@@ -246,9 +246,11 @@ def _is_ready(port: int, name: str, workers: int) -> bool:
         control.close()
 
 
-def _read_counters(control: Control, tally: Path, name: str) -> Account:
+def _read_counters(control: AdminClient, tally: Path, name: str) -> ServerCounters:
     """Merge the server's metrics of requests and queueing with the handler's counters of its work."""
-    reported, whole = prometheus_text.torchserve(prometheus_text.parse(control.text("GET", "/metrics")), name)
-    return worker_counters.completed(
-        worker_counters.account(tally), reported, queue=reported.queue or 0.0, whole=whole
+    reported, whole = prometheus_text.torchserve_counters(
+        prometheus_text.parse_samples(control.text("GET", "/metrics")), name
+    )
+    return worker_counters.merge_server_counters(
+        worker_counters.sum_worker_counters(tally), reported, queue=reported.queue or 0.0, whole=whole
     )

@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.adapters.backends.served import base, model_files, triton_ensembles, triton_knobs
-from modeldyno.adapters.backends.served.triton_cohosting import Hosting
-from modeldyno.adapters.backends.served.triton_remote import account, elsewhere, version
+from modeldyno.adapters.backends.served.triton_cohosting import CohostingSession
+from modeldyno.adapters.backends.served.triton_remote import (
+    open_remote_triton,
+    read_model_stats,
+    server_version,
+)
 from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.interfaces import Form
 from modeldyno.servers import (
@@ -33,8 +37,8 @@ if TYPE_CHECKING:
     from modeldyno.adapters.backends.served.base import Session
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces import Model
-    from modeldyno.servers.admin_client import Control
-    from modeldyno.servers.server_process import Ports, Server
+    from modeldyno.servers.admin_client import AdminClient
+    from modeldyno.servers.server_process import Ports, ServerProcess
     from modeldyno.servers.triton_config import Config
 
 requires: tuple[str, ...] = ()
@@ -53,7 +57,7 @@ _TRANSIENT_FAILURE = re.compile("boost::interprocess::lock_exception")
 def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse knobs that exclude each other, also those of composing models."""
     triton_knobs.check(config)
-    for knobs in triton_ensembles.composing(config).values():
+    for knobs in triton_ensembles.composing_knobs(config).values():
         triton_knobs.check(knobs)
 
 
@@ -71,7 +75,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
             "A repository cannot be used with server=: name a model of the running Triton by its URL, "
             f"such as {config['server']}#{model.value.name}."
         )
-    with (elsewhere if "server" in config else _start_server)(model, config) as session:
+    with (open_remote_triton if "server" in config else _start_server)(model, config) as session:
         yield session
 
 
@@ -89,7 +93,7 @@ def deploy(model: Model, configuration: str, folder: Path) -> None:
     with TemporaryDirectory(prefix="modeldyno-", dir=folder) as temporary:
         model_files.deploy(model, Path(temporary))
         if f'backend: "{triton_repository_writer.PYTHON}"' in configuration.splitlines():
-            for source, target in triton_repository_writer.programs().items():
+            for source, target in triton_repository_writer.python_backend_files().items():
                 shutil.copyfile(source, Path(temporary) / target)
         version_folder = folder / "1"
         version_folder.mkdir(exist_ok=True)
@@ -100,37 +104,37 @@ def deploy(model: Model, configuration: str, folder: Path) -> None:
 @contextmanager
 def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
     """Start a server, as a program or in a container."""
-    name = triton_ensembles.name_of(model)
+    name = triton_ensembles.triton_model_name(model)
     contained = config.get("launch") in triton.CONTAINERS
     if contained and not shutil.which(str(config["launch"])):
         raise MissingExtra(f"{config['launch']} is not installed; install it, or omit launch.")
-    program = None if contained else triton.program(str(config.get("program", "")))
+    program = None if contained else triton.find_tritonserver(str(config.get("program", "")))
     if program is not None and program.backends.is_dir() and model.form == Form.REPOSITORY:
         _need_backends(model.value, program)
     if program is not None and program.packages:
         base.need_torch(model, "triton", "Triton", program.packages)
     native = program is None or program.has("onnxruntime")
     flags = shlex.split(str(config.get("flags", "")))
-    flags += [f"--load-model={model_name}" for model_name in triton_ensembles.called(config)]
+    flags += [f"--load-model={model_name}" for model_name in triton_ensembles.called_models(config)]
     configs: list[Config] = []
 
     def command(folder: Path, ports: Ports) -> list[str]:
         repository = folder / "repository"
-        configs[:] = triton_ensembles.put(model, repository, config, native=native)
+        configs[:] = triton_ensembles.write_models(model, repository, config, native=native)
         if program is not None:
-            return triton.command(program, repository, name, ports, flags)
-        container = triton.Container(
+            return triton.tritonserver_command(program, repository, name, ports, flags)
+        container = triton.TritonContainer(
             image=str(config.get("image", triton.IMAGE)),
             label=folder.name,
             device=base.device_of(config),
             program=str(config["launch"]),
         )
-        return triton.container(container, repository, name, ports, flags)
+        return triton.container_command(container, repository, name, ports, flags)
 
     launch = Launch(
         name="triton",
         command=command,
-        ports=triton_knobs.chosen_ports(config),
+        ports=triton_knobs.choose_ports(config),
         ready=lambda ports: http_ready(ports["http"], f"/v2/models/{name}/ready"),
         environment={} if program is None else program.environment,
         passing=_TRANSIENT_FAILURE,
@@ -138,11 +142,13 @@ def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Ses
         # A container is stopped through its client. The program is killed: its shutdown takes three seconds.
         grace=_CONTAINER_GRACE if program is None else 0.0,
     )
-    with base.served(launch, "http", partial(_session, config, program, configs)) as session:
+    with base.open_server_session(launch, "http", partial(_session, config, program, configs)) as session:
         yield session
 
 
-def _need_backends(repository: triton_repository_reader.Repository, program: triton.Program) -> None:
+def _need_backends(
+    repository: triton_repository_reader.TritonRepository, program: triton.TritonProgram
+) -> None:
     """Refuse a model whose backend the server lacks, before it fails to start.
 
     Raises:
@@ -163,29 +169,29 @@ def _need_backends(repository: triton_repository_reader.Repository, program: tri
 
 def _session(
     config: Mapping[str, KnobValue],
-    program: triton.Program | None,
+    program: triton.TritonProgram | None,
     configs: list[Config],
-    server: Server,
-    control: Control,
+    server: ServerProcess,
+    control: AdminClient,
 ) -> Session:
     config_of_model, name = configs[0], str(configs[0]["name"])
-    return Hosting(
+    return CohostingSession(
         client=plugins.client(triton_knobs.CLIENTS[str(config["protocol"])]),
-        endpoint=triton_knobs.endpoint(config, tcp_ports.LOOPBACK, server.ports, name),
+        endpoint=triton_knobs.request_endpoint(config, tcp_ports.LOOPBACK, server.ports, name),
         control=control,
         server=server,
         pid=_container_pid(str(config["launch"]), server) if program is None else server.pid,
-        software={**version(control), **_runtime_version(program, config_of_model)},
-        counters=lambda: account(control, name),
-        files=tuple(("config.pbtxt", triton_config.text(entry)) for entry in configs),
-        flat=triton_knobs.flat(config_of_model),
+        software={**server_version(control), **_runtime_version(program, config_of_model)},
+        counters=lambda: read_model_stats(control, name),
+        files=tuple(("config.pbtxt", triton_config.to_pbtxt(entry)) for entry in configs),
+        flat=triton_knobs.flat_outputs(config_of_model),
         native=program is None or program.has("onnxruntime"),
         packages={} if program is None else program.packages,
         patience=base.startup_time(config),
     )
 
 
-def _runtime_version(program: triton.Program | None, model_config: Config) -> dict[str, str]:
+def _runtime_version(program: triton.TritonProgram | None, model_config: Config) -> dict[str, str]:
     """Return the version of the runtime if the Python backend runs the model."""
     runtime = "torch" if ".pt" in _model_file(model_config) else "onnxruntime"
     if (
@@ -201,7 +207,7 @@ def _model_file(model_config: Config) -> str:
     return str(model_config.get("parameters", {}).get("file", {}).get("string_value", ""))
 
 
-def _container_pid(program: str, server: Server) -> int | None:
+def _container_pid(program: str, server: ServerProcess) -> int | None:
     """Return the pid of the container's first process, which is not a descendant of ours."""
     label = Path(server.folder).name
     result = subprocess.run(

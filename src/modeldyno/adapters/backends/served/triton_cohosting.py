@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.adapters.backends.served import base, triton_ensembles, triton_knobs
-from modeldyno.adapters.backends.served.base import Counted
-from modeldyno.adapters.backends.served.triton_remote import account
+from modeldyno.adapters.backends.served.base import SessionWithStats
+from modeldyno.adapters.backends.served.triton_remote import read_model_stats
 from modeldyno.errors import RequestError
 from modeldyno.servers import tcp_ports, triton_config
-from modeldyno.servers.admin_client import Control
+from modeldyno.servers.admin_client import AdminClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, kw_only=True)
-class Hosting(Counted):
+class CohostingSession(SessionWithStats):
     """A session on a Triton that we started; implements `interfaces.CanHost`, too."""
 
     native: bool
@@ -36,7 +36,7 @@ class Hosting(Counted):
     """Seconds until a model must be loaded."""
 
     @contextmanager
-    def host(self, model: Model, config: Mapping[str, KnobValue]) -> Iterator[Counted]:
+    def host(self, model: Model, config: Mapping[str, KnobValue]) -> Iterator[SessionWithStats]:
         """Load another model into the server; unload it on exit.
 
         Raises:
@@ -46,31 +46,33 @@ class Hosting(Counted):
         assert self.server is not None
         if self.packages:
             base.need_torch(model, "triton", "Triton", self.packages)
-        name, repository = triton_ensembles.name_of(model), Path(self.server.folder) / "repository"
+        name, repository = triton_ensembles.triton_model_name(model), Path(self.server.folder) / "repository"
         if name == self.endpoint.model:
             raise RequestError(f"The server already has a model '{name}'; give one of them another name.")
         # It may have been loaded before with other knobs.
         shutil.rmtree(repository / name, ignore_errors=True)
-        configs = triton_ensembles.put(model, repository, config, native=self.native)
-        with closing(Control(port=self.server.ports["http"], timeout=self.patience)) as control:
+        configs = triton_ensembles.write_models(model, repository, config, native=self.native)
+        with closing(AdminClient(port=self.server.ports["http"], timeout=self.patience)) as control:
             url_path = f"/v2/repository/models/{name}"
             try:
                 control.post(f"{url_path}/load")
             except OSError as error:
                 raise self.server.failed(f"does not load {name}: {error}") from error
             try:
-                yield Counted(
+                yield SessionWithStats(
                     client=plugins.client(triton_knobs.CLIENTS[str(config["protocol"])]),
-                    endpoint=triton_knobs.endpoint(config, tcp_ports.LOOPBACK, self.server.ports, name),
+                    endpoint=triton_knobs.request_endpoint(
+                        config, tcp_ports.LOOPBACK, self.server.ports, name
+                    ),
                     control=control,
                     server=self.server,
                     pid=self.pid,
                     software={},
-                    counters=lambda: account(control, name),
+                    counters=lambda: read_model_stats(control, name),
                     files=tuple(
-                        ("config.pbtxt", triton_config.text(config_entry)) for config_entry in configs
+                        ("config.pbtxt", triton_config.to_pbtxt(config_entry)) for config_entry in configs
                     ),
-                    flat=triton_knobs.flat(configs[0]),
+                    flat=triton_knobs.flat_outputs(configs[0]),
                 )
             finally:
                 if not self.server.ended():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.backends.served import base, model_files, triton_knobs
-from modeldyno.core.spec.knob import meant
+from modeldyno.core.spec.knob import find_knob
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces import Form
 from modeldyno.servers import triton_config, triton_repository_reader, triton_repository_writer
@@ -17,47 +17,49 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces import Model
     from modeldyno.servers.triton_config import Config
-    from modeldyno.servers.triton_repository_reader import Repository
+    from modeldyno.servers.triton_repository_reader import TritonRepository
 
 _COMPOSING_PREFIX = "composing."
 _MODEL_KNOBS = ("instances", "max_batch", "dynamic_batching", "queue_delay", "preferred_batch")
 """Knobs of an existing configuration, besides ``config.`` paths."""
 
 
-def name_of(model: Model) -> str:
+def triton_model_name(model: Model) -> str:
     """Return the name of a model on the server."""
-    return str(model.value.name) if model.form == Form.REPOSITORY else base.name_of(model)
+    return str(model.value.name) if model.form == Form.REPOSITORY else base.servable_name(model)
 
 
-def put(model: Model, repository: Path, config: Mapping[str, KnobValue], *, native: bool) -> list[Config]:
+def write_models(
+    model: Model, repository: Path, config: Mapping[str, KnobValue], *, native: bool
+) -> list[Config]:
     """Write a model's files into a repository; return the configurations, the model's own first.
 
     Raises:
         RequestError: the model or the knobs cannot be expressed for Triton.
     """
     if model.form == Form.REPOSITORY:
-        source = model.value.with_called(called(config))
+        source = model.value.with_called_models(called_models(config))
         configs = configurations(source, config)
-        triton_repository_reader.write(repository, source, configs)
+        triton_repository_reader.write_repository(repository, source, configs)
         return list(configs.values())
-    if composing(config) or called(config):
+    if composing_knobs(config) or called_models(config):
         raise RequestError(
             "The knobs composing and calls are for models of a repository with composing models; omit "
             "them for this model."
         )
-    name = name_of(model)
+    name = triton_model_name(model)
     deployed = model_files.deploy(model, repository / name / "1")
     config_of_model = triton_knobs.configuration(name, deployed, config, native=native)
-    triton_repository_writer.write(repository, config_of_model)
+    triton_repository_writer.write_model_entry(repository, config_of_model)
     return [config_of_model]
 
 
-def called(config: Mapping[str, KnobValue]) -> list[str]:
+def called_models(config: Mapping[str, KnobValue]) -> list[str]:
     """Return the models that the model calls in its code, as listed by the knob `calls`."""
     return [name.strip() for name in str(config.get("calls", "")).split(",") if name.strip()]
 
 
-def composing(config: Mapping[str, KnobValue]) -> dict[str, dict[str, KnobValue]]:
+def composing_knobs(config: Mapping[str, KnobValue]) -> dict[str, dict[str, KnobValue]]:
     """Return the knobs of composing models by model name.
 
     Raises:
@@ -68,7 +70,7 @@ def composing(config: Mapping[str, KnobValue]) -> dict[str, dict[str, KnobValue]
     for path, value in config.items():
         if path.startswith(_COMPOSING_PREFIX):
             model, _, name = path.removeprefix(_COMPOSING_PREFIX).partition(".")
-            match = meant(name, allowed)
+            match = find_knob(name, allowed)
             if match is None:
                 names = (alias for knob in allowed for alias in knob.names)
                 raise UnknownName.among(f"knob of the model '{model}',", name, names)
@@ -77,13 +79,13 @@ def composing(config: Mapping[str, KnobValue]) -> dict[str, dict[str, KnobValue]
     return result
 
 
-def configurations(repository: Repository, config: Mapping[str, KnobValue]) -> dict[str, Config]:
+def configurations(repository: TritonRepository, config: Mapping[str, KnobValue]) -> dict[str, Config]:
     """Return the configurations of a model and its composing models, with the knobs applied.
 
     Raises:
         RequestError: a knob is for an unknown model, or does not apply to an ensemble.
     """
-    knobs = composing(config)
+    knobs = composing_knobs(config)
     if unknown := next((name for name in knobs if name not in repository.configs), ""):
         raise UnknownName.among(f"model in '{repository.name}',", unknown, repository.configs)
     own = {
@@ -113,8 +115,8 @@ def _apply_knobs(model_config: Config, knobs: Mapping[str, KnobValue]) -> Config
         changed["instance_group"] = [{**first, "count": int(knobs["instances"])}, *others]
     if "max_batch" in knobs:
         changed["max_batch_size"] = int(knobs["max_batch"])
-    if batching := triton_knobs.gathering(knobs):
+    if batching := triton_knobs.dynamic_batching_field(knobs):
         changed["dynamic_batching"] = {**model_config.get("dynamic_batching", {}), **batching[0]}
     elif knobs.get("dynamic_batching") is False:
         changed.pop("dynamic_batching", None)
-    return triton_config.changed(changed, base.fields(knobs))
+    return triton_config.with_settings(changed, base.engine_settings(knobs))

@@ -13,7 +13,7 @@ from modeldyno.servers import admin_client, tcp_ports, triton, triton_config, tr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from modeldyno.adapters.backends.served.model_files import Deployed
+    from modeldyno.adapters.backends.served.model_files import DeployedModel
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.servers.server_process import Ports
     from modeldyno.servers.triton_config import Config
@@ -153,7 +153,7 @@ _LOCAL_ONLY = ("program", "flags")
 def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse knobs that exclude each other."""
     base.device_of(config)
-    chosen_ports(config)
+    choose_ports(config)
     sizes = _preferred_batches(config)
     gathers = config.get("queue_delay") is not None or config.get("preferred_batch") is not None
     if config.get("max_batch") == 0 and (gathers or config.get("dynamic_batching")):
@@ -172,16 +172,18 @@ def check(config: Mapping[str, KnobValue]) -> None:
             "which counts samples; raise max_batch."
         )
     if "server" in config:
-        admin_client.Control.at(str(config["server"]))
+        admin_client.AdminClient.at(str(config["server"]))
         for name in _LOCAL_ONLY:
             if name in config:
                 raise RequestError(
                     f"The knob {name} is for a server that is started here; omit {name} or server."
                 )
-    triton_config.changed({}, base.fields(config))
+    triton_config.with_settings({}, base.engine_settings(config))
 
 
-def configuration(name: str, deployed: Deployed, config: Mapping[str, KnobValue], *, native: bool) -> Config:
+def configuration(
+    name: str, deployed: DeployedModel, config: Mapping[str, KnobValue], *, native: bool
+) -> Config:
     """Return the configuration of a model; `native`: the server has the ONNX Runtime backend."""
     runtime = config.get("runtime")
     if runtime == "onnxruntime" and (deployed.runtime == "torch" or not native):
@@ -192,19 +194,19 @@ def configuration(name: str, deployed: Deployed, config: Mapping[str, KnobValue]
         if native and runtime != "python" and deployed.runtime != "torch"
         else triton_repository_writer.PYTHON
     )
-    model_config = triton_repository_writer.configuration(
+    model_config = triton_repository_writer.minimal_config(
         name, backend, deployed.inputs, deployed.outputs, max_batch=_max_batch(deployed, config)
     )
     model_config["instance_group"] = [_instance_group(config)]
-    if batching := gathering(config):
+    if batching := dynamic_batching_field(config):
         model_config["dynamic_batching"] = batching[0]
     model_config["parameters"] = {
         name: {"string_value": value} for name, value in _parameters(backend, deployed, config).items()
     }
-    return triton_config.changed(model_config, base.fields(config))
+    return triton_config.with_settings(model_config, base.engine_settings(config))
 
 
-def _max_batch(deployed: Deployed, config: Mapping[str, KnobValue]) -> int:
+def _max_batch(deployed: DeployedModel, config: Mapping[str, KnobValue]) -> int:
     """Return max_batch_size: Triton batches along the first axis, which may not be a tensor's only one."""
     can_batch = deployed.batched and all(len(spec.shape or ()) > 1 for spec in deployed.inputs)
     if can_batch:
@@ -214,11 +216,11 @@ def _max_batch(deployed: Deployed, config: Mapping[str, KnobValue]) -> int:
                 max(_DEFAULT_MAX_BATCH, int(config.get("batch_size", 1)), *_preferred_batches(config)),
             )
         )
-    if config.get("max_batch") or gathering(config):
+    if config.get("max_batch") or dynamic_batching_field(config):
         raise RequestError(
             "Requests for this model cannot be batched: the first axis of every input and output must be "
             "dynamic and not an input's only one, and it has "
-            f"{base.described(deployed)}; export it so, or omit max_batch and dynamic_batching."
+            f"{base.describe_tensors(deployed)}; export it so, or omit max_batch and dynamic_batching."
         )
     return 0
 
@@ -232,7 +234,7 @@ def _instance_group(config: Mapping[str, KnobValue]) -> Config:
     return group if kind == "cpu" else {**group, "gpus": [int(index or 0)]}
 
 
-def gathering(config: Mapping[str, KnobValue]) -> list[Config]:
+def dynamic_batching_field(config: Mapping[str, KnobValue]) -> list[Config]:
     """Return the ``dynamic_batching`` field, perhaps empty, in a list; an empty list if it is off."""
     sizes = _preferred_batches(config)
     delay = config.get("queue_delay")
@@ -246,14 +248,14 @@ def gathering(config: Mapping[str, KnobValue]) -> list[Config]:
     ]
 
 
-def _parameters(backend: str, deployed: Deployed, config: Mapping[str, KnobValue]) -> dict[str, str]:
+def _parameters(backend: str, deployed: DeployedModel, config: Mapping[str, KnobValue]) -> dict[str, str]:
     threads = str(config.get("threads", ""))
     if backend != triton_repository_writer.PYTHON:
         return {"intra_op_thread_count": threads} if threads else {}
     return {"file": deployed.file, "threads": threads or "0"}
 
 
-def flat(model_config: Config) -> frozenset[str]:
+def flat_outputs(model_config: Config) -> frozenset[str]:
     """Return the outputs to which Triton adds an axis, as it lacks zero-dimensional tensors."""
     return frozenset(str(output["name"]) for output in model_config["output"] if "reshape" in output)
 
@@ -266,12 +268,14 @@ def _preferred_batches(config: Mapping[str, KnobValue]) -> list[int]:
     return [int(part) for part in parts]
 
 
-def chosen_ports(config: Mapping[str, KnobValue]) -> Ports:
+def choose_ports(config: Mapping[str, KnobValue]) -> Ports:
     """Return the port of each interface; 0 stands for a free port."""
-    return base.chosen_ports(config, _CONVENTIONAL_PORTS)
+    return base.choose_ports(config, _CONVENTIONAL_PORTS)
 
 
-def endpoint(config: Mapping[str, KnobValue], host: str, ports: Mapping[str, int], name: str) -> Endpoint:
+def request_endpoint(
+    config: Mapping[str, KnobValue], host: str, ports: Mapping[str, int], name: str
+) -> Endpoint:
     """Return the endpoint of requests."""
     is_grpc = config["protocol"] == "grpc"
     return Endpoint(

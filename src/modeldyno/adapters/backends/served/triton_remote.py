@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.adapters.backends.served import base, model_files, triton_knobs
-from modeldyno.adapters.backends.served.base import Counted, Session
+from modeldyno.adapters.backends.served.base import Session, SessionWithStats
 from modeldyno.core.load import endpoint_url
 from modeldyno.core.load.request_target import Tls
 from modeldyno.core.metrics.doubt import Doubt
@@ -23,25 +23,25 @@ from modeldyno.servers import admin_client, triton_config, triton_repository_wri
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.adapters.backends.served.model_files import Deployed
-    from modeldyno.core.load.server_stats import Account
+    from modeldyno.adapters.backends.served.model_files import DeployedModel
+    from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces import Model
-    from modeldyno.servers.admin_client import Control
+    from modeldyno.servers.admin_client import AdminClient
     from modeldyno.servers.triton_config import Config
 
 _GRPC_PORT = 8001
 
 
 @contextmanager
-def elsewhere(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def open_remote_triton(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
     """Load the model into a running Triton; unload it on exit.
 
     Raises:
         RequestError: no server answers, or it does not load the model.
     """
     with closing(_connect(config)) as control:
-        name = f"modeldyno-{base.name_of(model)}-{model.identity.digest.rpartition(':')[2][:8]}"
+        name = f"modeldyno-{base.servable_name(model)}-{model.identity.digest.rpartition(':')[2][:8]}"
         try:
             others = _loaded_models(control)
         except OSError as error:
@@ -56,41 +56,41 @@ def elsewhere(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session
                 control.post(f"/v2/repository/models/{name}/unload")
 
 
-def _connect(config: Mapping[str, KnobValue]) -> Control:
+def _connect(config: Mapping[str, KnobValue]) -> AdminClient:
     """Connect to the server with the headers of requests, which may hold a token."""
     headers = endpoint_url.parse_headers(os.environ.get(endpoint_url.HEADERS_VARIABLE, ""))
-    control = admin_client.Control.at(str(config["server"]), dict(headers))
+    control = admin_client.AdminClient.at(str(config["server"]), dict(headers))
     control.timeout = base.startup_time(config)
     return control
 
 
 def _session(
-    control: Control, model_config: Config, config: Mapping[str, KnobValue], others: list[str]
-) -> Counted:
+    control: AdminClient, model_config: Config, config: Mapping[str, KnobValue], others: list[str]
+) -> SessionWithStats:
     """Return a session on the model that the server loaded for us."""
     name = str(model_config["name"])
     ports = {"http": control.port, "grpc": int(config.get("grpc_port", _GRPC_PORT))}
     endpoint = replace(
-        triton_knobs.endpoint(config, control.host, ports, name),
+        triton_knobs.request_endpoint(config, control.host, ports, name),
         headers=tuple(control.headers.items()),
         path="" if config["protocol"] == "grpc" else control.path,
         tls=Tls() if control.secure else None,
     )
-    return Counted(
+    return SessionWithStats(
         client=plugins.client(endpoint.protocol),
         endpoint=endpoint,
         control=control,
         server=None,
         pid=None,
-        software=version(control),
+        software=server_version(control),
         doubts=_foreign_model_doubts(others),
-        counters=lambda: account(control, name),
-        files=(("config.pbtxt", triton_config.text(model_config)),),
-        flat=triton_knobs.flat(model_config),
+        counters=lambda: read_model_stats(control, name),
+        files=(("config.pbtxt", triton_config.to_pbtxt(model_config)),),
+        flat=triton_knobs.flat_outputs(model_config),
     )
 
 
-def _candidate_configs(name: str, deployed: Deployed, config: Mapping[str, KnobValue]) -> list[Config]:
+def _candidate_configs(name: str, deployed: DeployedModel, config: Mapping[str, KnobValue]) -> list[Config]:
     """Return the configurations to try: a server does not report its backends."""
     natives = {"onnxruntime": [True], "python": [False]}.get(str(config.get("runtime")), [True, False])
     return [
@@ -100,11 +100,11 @@ def _candidate_configs(name: str, deployed: Deployed, config: Mapping[str, KnobV
     ]
 
 
-def _upload(control: Control, folder: Path, candidates: list[Config]) -> Config:
+def _upload(control: AdminClient, folder: Path, candidates: list[Config]) -> Config:
     """Upload the model's files with its configuration; the server keeps them until it unloads the model."""
     error: OSError = OSError("there is nothing to load")
     for model_config in candidates:
-        version_folder = triton_repository_writer.write(folder, model_config)
+        version_folder = triton_repository_writer.write_model_entry(folder, model_config)
         files = {
             f"file:1/{path.name}": base64.b64encode(path.read_bytes()).decode()
             for path in sorted(version_folder.iterdir())
@@ -124,7 +124,7 @@ def _upload(control: Control, folder: Path, candidates: list[Config]) -> Config:
     )
 
 
-def _loaded_models(control: Control) -> list[str]:
+def _loaded_models(control: AdminClient) -> list[str]:
     index = control.post("/v2/repository/index", {"ready": True}) or ()
     return sorted({str(model["name"]) for model in index if model.get("state", "READY") == "READY"})
 
@@ -141,12 +141,12 @@ def _foreign_model_doubts(names: list[str]) -> tuple[Doubt, ...]:
     )
 
 
-def account(control: Control, name: str) -> Account:
+def read_model_stats(control: AdminClient, name: str) -> ServerCounters:
     """Read the statistics of a model."""
-    return triton_stats.account(control.get(f"/v2/models/{name}/stats"))
+    return triton_stats.parse_statistics(control.get(f"/v2/models/{name}/stats"))
 
 
-def version(control: Control) -> dict[str, str]:
+def server_version(control: AdminClient) -> dict[str, str]:
     """Return the server's version, empty if it does not tell."""
     try:
         return {"triton": str(control.get("/v2")["version"])}

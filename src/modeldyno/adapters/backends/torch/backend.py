@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.core.trace.allocations import Watching
-    from modeldyno.core.trace.dataflow import Flow
+    from modeldyno.core.trace.allocations import AllocationRecorder
+    from modeldyno.core.trace.dataflow import DataFlow
     from modeldyno.core.trace.op_events import WatchedCalls
-    from modeldyno.interfaces import Decoding, Feed, Layers, Model, Named, Training
+    from modeldyno.interfaces import Decoding, Feed, Layers, Model, ModuleFilter, Training
 
 requires: tuple[str, ...] = ("torch",)
 accepts = frozenset({Form.TORCH})
@@ -139,31 +139,31 @@ class Session:
         """Return the tensors of the output as arrays; skip other objects, such as caches."""
         return {name: _to_numpy(leaf) for name, leaf in finished_leaves(output) if hasattr(leaf, "detach")}
 
-    def layers(self, feed: Feed, named: Named) -> AbstractContextManager[Layers]:
+    def layers(self, feed: Feed, named: ModuleFilter) -> AbstractContextManager[Layers]:
         """Time the modules selected by `named` within a call."""
-        return torch_layers.watching(self._module, self.prepare(feed), self._placement.place, named)
+        return torch_layers.watch_modules(self._module, self.prepare(feed), self._placement.place, named)
 
     def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
         """Record the operators of some calls with torch.profiler."""
         run, place = Session.prepare(self, feed), self._placement.place
-        return torch_operators.watched(run, self._module, place, calls, trace)
+        return torch_operators.watch_operators(run, self._module, place, calls, trace)
 
-    def flow(self, feed: Feed) -> Flow | None:
+    def flow(self, feed: Feed) -> DataFlow | None:
         """Record the data flow of a call."""
-        return dataflow.flow(Session.prepare(self, feed), self._module, self._placement.place)
+        return dataflow.record_flow(Session.prepare(self, feed), self._module, self._placement.place)
 
-    def allocations(self, feed: Feed) -> Watching:
+    def allocations(self, feed: Feed) -> AllocationRecorder:
         """Record what torch's allocator does; a compiled module is not broken down by submodule."""
-        return torch_memory.watching(self.prepare(feed), self._module, self._placement, feed)
+        return torch_memory.watch_allocations(self.prepare(feed), self._module, self._placement, feed)
 
     def training(self, feeds: Sequence[Feed], optimizer: str) -> AbstractContextManager[Training]:
         """Train a copy of the module, compiled if this one is."""
-        return torch_training.training(self._module, self._forward, self._placement, feeds, optimizer)
+        return torch_training.train_copy(self._module, self._forward, self._placement, feeds, optimizer)
 
     def decoding(self, prompt: Feed, tokens: int) -> Decoding:
         """Copy a prompt to the device, for a Transformers model to continue."""
         tensors = {name: self._placement.tensor(array) for name, array in prompt.items()}
-        return torch_generate.decoding(self._module, tensors, tokens)
+        return torch_generate.prepare_decoding(self._module, tensors, tokens)
 
 
 class DeviceSession(Session):

@@ -15,9 +15,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.output_leaves import leaves
-from modeldyno.adapters.backends.torch.module_ranges import eager, entered
-from modeldyno.core.trace.dataflow import HOST, Flow, Step, Value
-from modeldyno.core.trace.source_line import is_users
+from modeldyno.adapters.backends.torch.module_ranges import eager_module, watch_module_calls
+from modeldyno.core.trace.dataflow import HOST, DataFlow, FlowStep, TensorView
+from modeldyno.core.trace.source_line import is_user_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,13 +39,13 @@ _SYNCHRONISING = frozenset({
 """Operators that copy values to the host, or whose output size depends on values: the host waits for them."""
 
 
-def flow(run: Callable[[], Any], callee: Callable[..., Any], place: device) -> Flow | None:
+def record_flow(run: Callable[[], Any], callee: Callable[..., Any], place: device) -> DataFlow | None:
     """Record one call of `run`, which binds a payload to a module; None if that is compiled.
 
     A warm-up call comes first. The function mode switches off a few fused paths of torch (those of
     nn.TransformerEncoderLayer), so that the unfused path is recorded there.
     """
-    module = eager(callee)
+    module = eager_module(callee)
     if module is None:
         return None
     result = None
@@ -67,21 +67,21 @@ class _Entry:
 
     name: str
     scope: str
-    inputs: tuple[Value, ...]
+    inputs: tuple[TensorView, ...]
     line: str = ""
     place: str = ""
     literal: bool = False
-    outputs: tuple[Value, ...] = ()
+    outputs: tuple[TensorView, ...] = ()
     writes: set[int] = field(default_factory=set)
-    awaited: tuple[Value, ...] = ()
+    awaited: tuple[TensorView, ...] = ()
     time: float = 0.0
     marks: list[tuple[Any, Any]] = field(default_factory=list)
     """Device events before and after each operator."""
 
-    def step(self) -> Step:
+    def step(self) -> FlowStep:
         """Return the Step; the device must have finished."""
         created = {value.storage for value in self.outputs} - {value.storage for value in self.inputs}
-        return Step(
+        return FlowStep(
             name=self.name,
             scope=self.scope,
             line=self.line,
@@ -128,18 +128,18 @@ class _Recorder:
                 return recorder.record_operator(func, args, kwargs or {})
 
         with ExitStack() as stack:
-            stack.enter_context(entered(module, self._path.append, lambda _path: self._path.pop()))
+            stack.enter_context(watch_module_calls(module, self._path.append, lambda _path: self._path.pop()))
             stack.enter_context(Operators())  # type: ignore[no-untyped-call]  # the same
             stack.enter_context(Functions())
             yield
         if self._library is not None:
             self._library.synchronize(self._place)
 
-    def flow(self, weights: frozenset[int], inputs: frozenset[int], output: Any) -> Flow:
+    def flow(self, weights: frozenset[int], inputs: frozenset[int], output: Any) -> DataFlow:
         """Return the recorded flow; storages still alive and not in `output` are kept by the model."""
         outputs = self.storages(_tensors(output))
         alive = {name for name, reference in self._references.items() if not reference.expired()}
-        return Flow(
+        return DataFlow(
             steps=tuple(entry.step() for entry in self._entries),
             device=self._place.type,
             weights=weights,
@@ -233,16 +233,16 @@ class _Recorder:
         self._references.setdefault(reference.cdata, reference)
         return int(reference.cdata)
 
-    def _values(self, nested: Any) -> tuple[Value, ...]:
+    def _values(self, nested: Any) -> tuple[TensorView, ...]:
         values = (self._value(tensor) for tensor in _tensors(nested))
         return tuple(value for value in values if value is not None)
 
-    def _value(self, tensor: Any) -> Value | None:
+    def _value(self, tensor: Any) -> TensorView | None:
         storage = self._storage(tensor) if tensor.layout is self._torch.strided else None
         if storage is None:
             return None
         size = tensor.element_size()
-        return Value(
+        return TensorView(
             storage=storage,
             shape=tuple(map(int, tensor.shape)),
             strides=tuple(map(int, tensor.stride())),
@@ -256,8 +256,8 @@ class _Recorder:
 
 def _users_line(frame: FrameType | None) -> str:
     """Return ``file:line`` of the innermost user code between a frame and the recorded call."""
-    while frame is not None and frame.f_code is not flow.__code__:
-        if is_users(frame.f_code.co_filename):
+    while frame is not None and frame.f_code is not record_flow.__code__:
+        if is_user_file(frame.f_code.co_filename):
             return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

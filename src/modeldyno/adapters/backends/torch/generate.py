@@ -112,7 +112,7 @@ _LOOP_ARGUMENTS = {
 """Arguments that `generate` passes to its loop, and the loop does not pass to the model."""
 
 
-def decoding(module: Any, tensors: Mapping[str, Tensor], tokens: int) -> TorchDecoding:
+def prepare_decoding(module: Any, tensors: Mapping[str, Tensor], tokens: int) -> TorchDecoding:
     """Prepare to continue a prompt by `tokens` tokens.
 
     Args:

@@ -9,9 +9,9 @@ from statistics import median
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.backends.torch.hooks import Mark, Part, hook
+from modeldyno.adapters.backends.torch.hooks import HookedModule, Mark, add_hooks
 from modeldyno.core.trace import layer_times
-from modeldyno.core.trace.layer_times import Toll, quiet
+from modeldyno.core.trace.layer_times import HookOverhead, lower_quartile
 
 if TYPE_CHECKING:
     from torch import device
@@ -34,7 +34,7 @@ class Clock:
     """Turns time stamps into seconds after the first of them."""
 
 
-def clock(place: device) -> Clock:
+def device_clock(place: device) -> Clock:
     """Return the clock of a device; that of the host for the CPU."""
     if place.type == "cpu":
         return Clock(perf_counter_ns, lambda moments: [(moment - moments[0]) * 1e-9 for moment in moments])
@@ -50,7 +50,9 @@ def clock(place: device) -> Clock:
     return Clock(stamp, lambda events: [events[0].elapsed_time(event) * 1e-3 for event in events])
 
 
-def filler(run: Callable[[], Any], parts: Sequence[Part], place: device) -> Callable[[], None] | None:
+def make_filler(
+    run: Callable[[], Any], parts: Sequence[HookedModule], place: device
+) -> Callable[[], None] | None:
     """Return work that keeps the device busy if the call does so; hooks then cost only their events.
 
     None if the call is bound by the host, as it always is on the CPU.
@@ -61,7 +63,7 @@ def filler(run: Callable[[], Any], parts: Sequence[Part], place: device) -> Call
 
     marks: list[Mark] = []
     with ExitStack() as stack:
-        hook(parts, perf_counter_ns, marks, stack)
+        add_hooks(parts, perf_counter_ns, marks, stack)
         begin = perf_counter_ns()
         run()
         end = perf_counter_ns()
@@ -76,7 +78,7 @@ def filler(run: Callable[[], Any], parts: Sequence[Part], place: device) -> Call
     return fill
 
 
-def measured(reading: Clock, fill: Callable[[], None] | None) -> Toll:
+def measure_hook_cost(reading: Clock, fill: Callable[[], None] | None) -> HookOverhead:
     """Measure the overhead of a pair of hooks on modules that do nothing, one after the other.
 
     Args:
@@ -94,7 +96,7 @@ def measured(reading: Clock, fill: Callable[[], None] | None) -> Toll:
     marks: list[Mark] = []
     inside, whole = [], []
     with ExitStack() as stack:
-        hook([Part(module, "", ("",)) for module in modules], reading.stamp, marks, stack)
+        add_hooks([HookedModule(module, "", ("",)) for module in modules], reading.stamp, marks, stack)
         for _ in range(_ROUNDS):
             marks.clear()
             if fill is not None:
@@ -106,16 +108,18 @@ def measured(reading: Clock, fill: Callable[[], None] | None) -> Toll:
             times = reading.seconds([moment for _, moment in marks])
             inside.append(median(end - begin for begin, end in zip(times[::2], times[1::2], strict=True)))
             whole.append((times[-2] - times[0]) / (_EMPTY_MODULES - 1))
-    within = max(0.0, quiet(inside) - forward)
-    return Toll(inside=within, outside=max(0.0, quiet(whole) - plain - within))
+    within = max(0.0, lower_quartile(inside) - forward)
+    return HookOverhead(inside=within, outside=max(0.0, lower_quartile(whole) - plain - within))
 
 
-def unasked(parts: Sequence[Part]) -> int:
+def count_unwatched_hooks(parts: Sequence[HookedModule]) -> int:
     """Count the modules that global hooks run for although they are not watched: the root module, or none."""
     return int(any(not part.apart for part in parts))
 
 
-def in_place(toll: Toll, run: Callable[[], Any], parts: Sequence[Part]) -> Toll:
+def scale_hook_cost(
+    toll: HookOverhead, run: Callable[[], Any], parts: Sequence[HookedModule]
+) -> HookOverhead:
     """Scale the overhead to this model, by calls with and without hooks in alternation.
 
     If a call takes so long that only a few fit in, the overhead hardly matters and is not scaled.
@@ -127,12 +131,14 @@ def in_place(toll: Toll, run: Callable[[], Any], parts: Sequence[Part]) -> Toll:
     while len(differences) < 2 * _ROUNDS and (perf_counter_ns() - begin) * 1e-9 < _TIME_LIMIT:
         marks.clear()
         with ExitStack() as stack:
-            hook(parts, perf_counter_ns, marks, stack)
+            add_hooks(parts, perf_counter_ns, marks, stack)
             watched = _seconds(run)
         differences.append(watched - _seconds(run))
     if len(differences) < _ROUNDS:
         return toll
-    return layer_times.in_place(toll, differences, len(marks) // 2 + unasked(parts))
+    return layer_times.scale_overhead_to_model(
+        toll, differences, len(marks) // 2 + count_unwatched_hooks(parts)
+    )
 
 
 def _seconds(run: Callable[[], Any]) -> float:
@@ -149,4 +155,4 @@ def _seconds_per_call(callees: Sequence[Callable[..., Any]], argument: Any) -> f
         for callee in callees:
             callee(argument)
         rounds.append((perf_counter_ns() - begin) * 1e-9 / len(callees))
-    return quiet(rounds)
+    return lower_quartile(rounds)

@@ -14,7 +14,7 @@ Mark = tuple[int, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HookedModule:
     """A module that is watched by hooks."""
 
     module: Any
@@ -28,7 +28,9 @@ class Part:
     """
 
 
-def hook(parts: Sequence[Part], stamp: Callable[[], Any], marks: list[Mark], stack: ExitStack) -> None:
+def add_hooks(
+    parts: Sequence[HookedModule], stamp: Callable[[], Any], marks: list[Mark], stack: ExitStack
+) -> None:
     """Record the begin and end of each module call until the stack is closed."""
     from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
 
@@ -53,10 +55,12 @@ def hook(parts: Sequence[Part], stamp: Callable[[], Any], marks: list[Mark], sta
         stack.callback(modules.register_module_forward_hook(leave, always_call=True).remove)
     for part in parts:
         if part.apart:
-            register(part.module, *pair(numbers), stack)
+            register_hooks(part.module, *pair(numbers), stack)
 
 
-def register(module: Any, enter: Callable[..., None], leave: Callable[..., None], stack: ExitStack) -> None:
+def register_hooks(
+    module: Any, enter: Callable[..., None], leave: Callable[..., None], stack: ExitStack
+) -> None:
     """Add hooks around existing ones; `leave` is also called if the module raises."""
     if hasattr(module, "_c"):  # a ScriptModule takes hooks, but knows no `always_call`
         stack.callback(module.register_forward_pre_hook(enter).remove)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.output_leaves import leaves
 from modeldyno.adapters.backends.torch import hook_overhead
-from modeldyno.adapters.backends.torch.hooks import Mark, Part, hook, register
-from modeldyno.adapters.backends.torch.module_ranges import eager
+from modeldyno.adapters.backends.torch.hooks import HookedModule, Mark, add_hooks, register_hooks
+from modeldyno.adapters.backends.torch.module_ranges import eager_module
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.trace_data import Span
-from modeldyno.core.trace.layer_times import Toll
+from modeldyno.core.trace.layer_times import HookOverhead
 from modeldyno.interfaces import Layers
 
 if TYPE_CHECKING:
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 
     from torch import device
 
-    from modeldyno.interfaces import Named
+    from modeldyno.interfaces import ModuleFilter
 
 
 @contextmanager
-def watching(callee: Any, run: Callable[[], Any], place: device, named: Named) -> Iterator[Layers]:
+def watch_modules(
+    callee: Any, run: Callable[[], Any], place: device, named: ModuleFilter
+) -> Iterator[Layers]:
     """Watch the modules below a callee; `run` calls it. Hooks are removed after each watched call.
 
     Args:
@@ -42,19 +44,23 @@ def watching(callee: Any, run: Callable[[], Any], place: device, named: Named) -
     """
     parts = _parts(callee, named)
     outputs = _record_outputs(run, parts)
-    clock = hook_overhead.clock(place)
-    toll = hook_overhead.measured(clock, hook_overhead.filler(run, parts, place)) if outputs else Toll()
+    clock = hook_overhead.device_clock(place)
+    toll = (
+        hook_overhead.measure_hook_cost(clock, hook_overhead.make_filler(run, parts, place))
+        if outputs
+        else HookOverhead()
+    )
     root_cost = 0.0
     if place.type == "cpu" and outputs:
-        toll = hook_overhead.in_place(toll, run, parts)
-        root_cost = toll.whole * hook_overhead.unasked(parts)
+        toll = hook_overhead.scale_hook_cost(toll, run, parts)
+        root_cost = toll.whole * hook_overhead.count_unwatched_hooks(parts)
     marks: list[Mark] = []
     calls: list[tuple[float, list[tuple[int, float]]]] = []
 
     def call() -> Any:
         marks.clear()
         with ExitStack() as stack:  # the calls in between are not watched
-            hook(parts, clock.stamp, marks, stack)
+            add_hooks(parts, clock.stamp, marks, stack)
             start, begin = clock.stamp(), perf_counter_ns()
             output = run()
             seconds = (perf_counter_ns() - begin) * 1e-9
@@ -67,7 +73,7 @@ def watching(callee: Any, run: Callable[[], Any], place: device, named: Named) -
             (_root_span(callee, seconds, recorded, root_cost), recorded)
             for seconds, recorded in calls[since:]
         )
-        return [_with_outputs(nested(recorded, parts, root), outputs) for root, recorded in roots]
+        return [_with_outputs(nest_spans(recorded, parts, root), outputs) for root, recorded in roots]
 
     yield Layers(call=call, spans=spans, toll=toll, doubts=tuple(_unseen_doubts(callee, parts, outputs)))
 
@@ -79,12 +85,12 @@ def _root_span(callee: Any, seconds: float, recorded: Sequence[tuple[int, float]
     return Span(path="", kind=_class_name(callee), begin=begin, end=end)
 
 
-def _parts(callee: Any, named: Named) -> list[Part]:
+def _parts(callee: Any, named: ModuleFilter) -> list[HookedModule]:
     """List the modules to watch: those called one by one that `named` selects by path or class."""
-    parts: dict[int, Part] = {}
+    parts: dict[int, HookedModule] = {}
     compiled: list[str] = []
     modules = _named_modules(callee)
-    few = eager(callee) is None or not all(
+    few = eager_module(callee) is None or not all(
         named(path, _class_name(module)) for path, module in modules if path
     )
     for path, module in modules:
@@ -94,7 +100,7 @@ def _parts(callee: Any, named: Named) -> list[Part]:
             compiled.append(f"{path}." if path else "")
         if path and not _is_compiled_in_place(module):
             hooked = bool(module._forward_hooks or module._forward_pre_hooks)  # noqa: SLF001 - there is no public way
-            entry = parts.get(id(module), Part(module, _class_name(module), (), few or hooked))
+            entry = parts.get(id(module), HookedModule(module, _class_name(module), (), few or hooked))
             parts[id(module)] = replace(entry, paths=(*entry.paths, path))
     return [part for part in parts.values() if any(named(path, part.kind) for path in part.paths)]
 
@@ -114,7 +120,7 @@ def _is_compiled_in_place(module: Any) -> bool:
     return getattr(module, "_compiled_call_impl", None) is not None
 
 
-def _unseen_doubts(callee: Any, parts: Sequence[Part], outputs: Outputs) -> Iterator[Doubt]:
+def _unseen_doubts(callee: Any, parts: Sequence[HookedModule], outputs: Outputs) -> Iterator[Doubt]:
     """Yield a doubt about modules that cannot be watched, with the reason."""
     modules = _named_modules(callee)
     compiled = [path for path, module in modules if _is_compiled(module)]
@@ -147,7 +153,7 @@ def _class_name(module: Any) -> str:
     return str(getattr(module, "original_name", "")) or type(getattr(module, "_orig_mod", module)).__name__
 
 
-def nested(marks: Sequence[Mark], parts: Sequence[Any], whole: Span) -> list[Span]:
+def nest_spans(marks: Sequence[Mark], parts: Sequence[Any], whole: Span) -> list[Span]:
     """Turn the marks of a call into spans, each nested in the one that was open when it began.
 
     A shared module gets the path that lies within that of its caller. A module whose end was not recorded,
@@ -181,18 +187,18 @@ Outputs = dict[str, list[tuple[str, int]]]
 """Path to the description and the bytes of the output of each call."""
 
 
-def _record_outputs(run: Callable[[], Any], parts: Sequence[Part]) -> Outputs:
+def _record_outputs(run: Callable[[], Any], parts: Sequence[HookedModule]) -> Outputs:
     """Record the output of each module in an untimed call."""
     marks: list[Mark] = []
     descriptions: list[tuple[str, int]] = []
 
     with ExitStack() as stack:
         for number, part in enumerate(parts):
-            register(part.module, *_output_hooks(number, marks, descriptions), stack)
+            register_hooks(part.module, *_output_hooks(number, marks, descriptions), stack)
         run()
     root = Span(path="", kind="", begin=0.0, end=len(marks))
     outputs: Outputs = defaultdict(list)
-    for span in nested([(number, index) for index, (number, _) in enumerate(marks)], parts, root)[1:]:
+    for span in nest_spans([(number, index) for index, (number, _) in enumerate(marks)], parts, root)[1:]:
         index = int(span.end)
         outputs[span.path].append(descriptions[index] if index < len(descriptions) else ("", 0))
     return outputs
@@ -207,12 +213,12 @@ def _output_hooks(
 
     def leave(_module: Any, _args: Any, output: Any) -> None:
         marks.append((~number, 0))
-        descriptions.append(described(output))
+        descriptions.append(describe_output(output))
 
     return enter, leave
 
 
-def described(output: Any) -> tuple[str, int]:
+def describe_output(output: Any) -> tuple[str, int]:
     """Return the shape and dtype of the first tensor of an output, and the bytes of all of its tensors."""
     tensors = [leaf for _, leaf in leaves(output) if hasattr(leaf, "element_size")]
     if not tensors:

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modeldyno.adapters.backends.torch.module_ranges import as_ranges
-from modeldyno.core.result.static_data import Held
-from modeldyno.core.trace.allocations import Category, Event, Named, Recorded
+from modeldyno.adapters.backends.torch.module_ranges import annotate_modules
+from modeldyno.core.result.static_data import MemoryItem
+from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord, CategorizedMemory, Category
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _AUTOGRAD_NODE = "autograd::engine::evaluate_function"
 """Prefix of the name of an event that evaluates one autograd node of the backward pass."""
 
 
-def check(device: str) -> None:
+def check_reporting_device(device: str) -> None:
     """Refuse a device whose allocator does not report to the profiler.
 
     Raises:
@@ -49,45 +49,45 @@ def check(device: str) -> None:
 
 
 @contextmanager
-def watching(
+def watch_allocations(
     call: Callable[[], object], callee: Any, placement: Placement, feed: Feed
-) -> Iterator[Callable[[], Recorded]]:
+) -> Iterator[Callable[[], AllocationRecord]]:
     """Return a function that makes a call and records its allocations.
 
     Raises:
         RequestError: the allocator of the device does not report.
     """
     device = str(placement.place)
-    check(device)
+    check_reporting_device(device)
     compiled = getattr(callee, "_orig_mod", None)
-    before = (*weights(callee if compiled is None else compiled), *_input_bytes(placement, feed))
+    before = (*weight_holdings(callee if compiled is None else compiled), *_input_bytes(placement, feed))
     module = callee if compiled is None else None  # hooks would trigger another compilation
 
-    yield lambda: record(lambda _notes: call(), module, device=device, before=lambda: before)
+    yield lambda: record_allocations(lambda _notes: call(), module, device=device, before=lambda: before)
 
 
-def _input_bytes(placement: Placement, feed: Feed) -> Iterator[Held]:
+def _input_bytes(placement: Placement, feed: Feed) -> Iterator[MemoryItem]:
     """Yield the bytes that each input takes on the device."""
     for name, array in feed.items():
         dtype = placement.kind if array.dtype.kind == "f" else None
         itemsize = array.dtype.itemsize if dtype is None else dtype.itemsize
-        yield Held(scope=name, role=Category.INPUTS, bytes=array.size * itemsize)
+        yield MemoryItem(scope=name, role=Category.INPUTS, bytes=array.size * itemsize)
 
 
-def weights(module: Module) -> tuple[Held, ...]:
+def weight_holdings(module: Module) -> tuple[MemoryItem, ...]:
     """Return the bytes of parameters and buffers by module, each storage once."""
     named = (*module.named_parameters(), *module.named_buffers())
-    return held(Category.WEIGHTS, ((name.rpartition(".")[0], tensor) for name, tensor in named))
+    return tensor_holdings(Category.WEIGHTS, ((name.rpartition(".")[0], tensor) for name, tensor in named))
 
 
-def held(category: Category, tensors: Iterable[tuple[str, Tensor]]) -> tuple[Held, ...]:
+def tensor_holdings(category: Category, tensors: Iterable[tuple[str, Tensor]]) -> tuple[MemoryItem, ...]:
     """Return the bytes of tensors by name, each storage once."""
     seen: set[int] = set()
-    holdings: list[Held] = []
+    holdings: list[MemoryItem] = []
     for name, tensor in tensors:
         if (storage := address(tensor)) not in seen:
             seen.add(storage)
-            holdings.append(Held(scope=name, role=category, bytes=storage_bytes(tensor)))
+            holdings.append(MemoryItem(scope=name, role=category, bytes=storage_bytes(tensor)))
     return tuple(holdings)
 
 
@@ -108,7 +108,7 @@ def storage_bytes(tensor: Tensor) -> int:
 
 
 @dataclass(slots=True)
-class Notes:
+class CallStages:
     """Stages that a watched call reports, as profiler ranges."""
 
     stage: Any = None
@@ -133,13 +133,13 @@ class Notes:
             self.stage = None
 
 
-def record(
-    call: Callable[[Notes], object],
+def record_allocations(
+    call: Callable[[CallStages], object],
     module: Module | None,
     *,
     device: str,
-    before: Callable[[], tuple[Held, ...]],
-) -> Recorded:
+    before: Callable[[], tuple[MemoryItem, ...]],
+) -> AllocationRecord:
     """Make a call and record what the allocator of a device did.
 
     Args:
@@ -152,11 +152,11 @@ def record(
     from torch.autograd.profiler import record_function  # noqa: PLC0415 - heavy
 
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # keeps the profiler from logging its start
-    notes = Notes()
+    notes = CallStages()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with (
-            as_ranges(module, _MODULE),
+            annotate_modules(module, _MODULE),
             torch.profiler.profile(
                 activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True
             ) as profile,
@@ -169,7 +169,7 @@ def record(
             del result
             gc.collect()  # reference cycles are not leaks
     results: Any = profile.profiler and profile.profiler.kineto_results
-    return told(results.experimental_event_tree(), notes, torch.device(device), before())
+    return read_allocations(results.experimental_event_tree(), notes, torch.device(device), before())
 
 
 # --- reading the profiler's tree -----------------------------------------------------------------
@@ -241,7 +241,9 @@ _CATEGORIES = {"copy": Category.INPUTS, "optimizer": Category.WORKSPACE}
 """Stage of a training step to the category of memory allocated in it."""
 
 
-def told(roots: Iterable[Any], notes: Notes, device: Any, before: tuple[Held, ...]) -> Recorded:
+def read_allocations(
+    roots: Iterable[Any], notes: CallStages, device: Any, before: tuple[MemoryItem, ...]
+) -> AllocationRecord:
     """Build the recording from the profiler's event tree."""
     reading = _TreeReader()
     reading.read(roots)
@@ -253,9 +255,9 @@ def told(roots: Iterable[Any], notes: Notes, device: Any, before: tuple[Held, ..
     def seconds(time: int) -> float:
         return max(0.0, (time - start) * 1e-9)
 
-    return Recorded(
+    return AllocationRecord(
         events=tuple(
-            Event(
+            AllocationEvent(
                 seconds(time),
                 fields.ptr,
                 fields.alloc_size,
@@ -275,7 +277,7 @@ def told(roots: Iterable[Any], notes: Notes, device: Any, before: tuple[Held, ..
             for name, (begin, over) in sorted(reading.stages.items(), key=lambda stage: stage[1])
         },
         named=tuple(
-            Named(time=seconds(reading.stages[stage][0]), category=category, addresses=addresses)
+            CategorizedMemory(time=seconds(reading.stages[stage][0]), category=category, addresses=addresses)
             for stage, (category, addresses) in notes.addresses.items()
             if stage in reading.stages
         ),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 
-def eager(callee: Callable[..., Any]) -> Module | None:
+def eager_module(callee: Callable[..., Any]) -> Module | None:
     """Return the module if all of its code runs eagerly; None if any part is compiled."""
     import torch  # noqa: PLC0415 - heavy
 
@@ -25,7 +25,9 @@ def eager(callee: Callable[..., Any]) -> Module | None:
 
 
 @contextmanager
-def entered(module: Module, begin: Callable[[str], object], end: Callable[[str], object]) -> Iterator[None]:
+def watch_module_calls(
+    module: Module, begin: Callable[[str], object], end: Callable[[str], object]
+) -> Iterator[None]:
     """Call `begin` and `end` with the first path of each submodule as it begins and ends, errors included.
 
     The hooks are global: hooks on a module would switch off some of its fast paths.
@@ -56,7 +58,7 @@ def entered(module: Module, begin: Callable[[str], object], end: Callable[[str],
 
 
 @contextmanager
-def as_ranges(module: Module | None, prefix: str) -> Iterator[None]:
+def annotate_modules(module: Module | None, prefix: str) -> Iterator[None]:
     """Make each submodule of `module` a profiler range, named by a prefix and its path.
 
     The root module gets no range; with None there are no ranges.
@@ -77,5 +79,5 @@ def as_ranges(module: Module | None, prefix: str) -> Iterator[None]:
         if path:
             open_ranges.pop().__exit__(None, None, None)
 
-    with entered(module, begin, end):
+    with watch_module_calls(module, begin, end):
         yield

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.backends.torch.module_ranges import as_ranges, eager
-from modeldyno.core.result.trace_data import Happening
+from modeldyno.adapters.backends.torch.module_ranges import annotate_modules, eager_module
+from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.trace.op_events import Occurrence, WatchedCalls
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _COMPILED = "## "
 _ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
 
 
-def watched(
+def watch_operators(
     run: Callable[[], Any], callee: Callable[..., Any], place: device, calls: int, trace: Path | None
 ) -> WatchedCalls:
     """Make `calls` calls under torch.profiler and record what happens within them.
@@ -53,10 +53,10 @@ def watched(
     import torch  # noqa: PLC0415 - heavy
 
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # keeps the profiler from logging
-    finish, module = _synchronizer(place), eager(callee)
+    finish, module = _synchronizer(place), eager_module(callee)
     times: list[float] = []
     with ExitStack() as stack:
-        stack.enter_context(as_ranges(module, _MODULE))
+        stack.enter_context(annotate_modules(module, _MODULE))
         stack.enter_context(_nvtx_as_ranges())
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
@@ -224,13 +224,13 @@ def _occurrence(event: Any, scope: str, kernels: Sequence[Any], parent: int | No
     memory = [event, *(child for child in event.cpu_children if child.name in _ALLOCATING)]
     counts_memory = event.name not in _ALLOCATING or event.cpu_parent is None or _is_range(event.cpu_parent)
     named = _is_range(event) and not event.name.startswith(_COMPILED)
-    kind = Happening.RANGE if named else Happening.OPERATOR
+    kind = EventKind.RANGE if named else EventKind.OPERATOR
     all_kernels = (*kernels, *(kernel for child in runtime_calls for kernel in child.kernels))
     return Occurrence(
         name=event.name,
-        kind=Happening.SYNCHRONISATION if _is_wait(event) else kind,
+        kind=EventKind.SYNCHRONISATION if _is_wait(event) else kind,
         scope=scope,
-        shapes=shapes(event.input_shapes or ()),
+        shapes=format_shapes(event.input_shapes or ()),
         self_time=1e-6 * (event.self_cpu_time_total + sum(child.cpu_time_total for child in runtime_calls)),
         total_time=1e-6 * event.cpu_time_total,
         device_time=1e-6 * sum(kernel.duration for kernel in all_kernels),
@@ -244,16 +244,16 @@ def _allocated_bytes(event: Any) -> int:
 
 
 def _kernel_occurrence(name: str, duration: float, scope: str, call: int) -> Occurrence:
-    kind = Happening.TRANSFER if name.lower().startswith("memcpy") else Happening.KERNEL
+    kind = EventKind.TRANSFER if name.lower().startswith("memcpy") else EventKind.KERNEL
     return Occurrence(name=name, kind=kind, scope=scope, device_time=1e-6 * duration, call=call)
 
 
-def shapes(input_shapes: Iterable[Any]) -> str:
+def format_shapes(input_shapes: Iterable[Any]) -> str:
     """Format the shapes of tensors, also in lists: ``8x128, 128x64``; skip what has no shape."""
     texts = []
     for shape in input_shapes:
         if shape and all(isinstance(n, int) for n in shape):
             texts.append("x".join(map(str, shape)))
         elif shape:
-            texts.append(f"[{shapes(shape)}]")
+            texts.append(f"[{format_shapes(shape)}]")
     return ", ".join(texts)

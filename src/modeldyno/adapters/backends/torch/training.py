@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer  # noqa: TC004 - the same
 
     from modeldyno.adapters.backends.torch.inputs import Placement
-    from modeldyno.core.trace.allocations import Recorded
+    from modeldyno.core.trace.allocations import AllocationRecord
     from modeldyno.data.torch_signature import Forward  # noqa: TC004 - the same
     from modeldyno.interfaces import Feed
 
@@ -33,9 +33,9 @@ _WARM_UP = 2
 
 
 @contextmanager
-def training(
+def train_copy(
     callee: Any, forward: Forward, placement: Placement, feeds: Sequence[Feed], optimizer: str
-) -> Iterator[Steps]:
+) -> Iterator[TrainingSteps]:
     """Train a copy of a module, with gradients enabled whatever the surrounding mode.
 
     The payloads stay in unpinned host memory, as a data loader leaves them by default.
@@ -56,9 +56,9 @@ def training(
                 "trained; profile it with --mode inference."
             )
         host = replace(placement, place=torch.device("cpu"))
-        steps = Steps(
+        steps = TrainingSteps(
             module=module,
-            call=module if module_is(callee) else callee.dynamo_ctx(module),
+            call=module if is_eager(callee) else callee.dynamo_ctx(module),
             forward=forward,
             payloads=cycle([{name: host.tensor(array) for name, array in feed.items()} for feed in feeds]),
             optimizer=_optimizer(optimizer, trained),
@@ -69,7 +69,7 @@ def training(
         yield steps
 
 
-def module_is(callee: Any) -> bool:
+def is_eager(callee: Any) -> bool:
     """Check whether this is an eager module, not a compiled one."""
     return not hasattr(callee, "_orig_mod")
 
@@ -105,7 +105,7 @@ def _optimizer(name: str, parameters: Sequence[Tensor]) -> Optimizer | None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Steps:
+class TrainingSteps:
     """A module in training."""
 
     module: Module
@@ -130,12 +130,12 @@ class Steps:
         marks.append(_time_stamp(self.place))
         return dict(zip(names, _elapsed(marks, self.place), strict=True))
 
-    def watched(self) -> Recorded:
+    def watched(self) -> AllocationRecord:
         """Make a step under the profiler; a compiled module is not broken down by submodule."""
-        torch_memory.check(str(self.place))
+        torch_memory.check_reporting_device(str(self.place))
         payload = next(self.payloads)
 
-        def call(notes: torch_memory.Notes) -> None:
+        def call(notes: torch_memory.CallStages) -> None:
             def begin(name: str) -> None:
                 if name == _OPTIMIZER:
                     notes.begin(name, Category.GRADIENTS, self._gradients())
@@ -146,14 +146,14 @@ class Steps:
             _elapsed([_time_stamp(self.place)], self.place)
 
         inputs = payload.items() if self.place.type == "cpu" else ()  # on other devices the step copies them
-        return torch_memory.record(
+        return torch_memory.record_allocations(
             call,
             self.module if self.call is self.module else None,
             device=str(self.place),
             before=lambda: (
-                *torch_memory.weights(self.module),
-                *torch_memory.held(Category.INPUTS, inputs),
-                *torch_memory.held(Category.OPTIMIZER, self._state()),
+                *torch_memory.weight_holdings(self.module),
+                *torch_memory.tensor_holdings(Category.INPUTS, inputs),
+                *torch_memory.tensor_holdings(Category.OPTIMIZER, self._state()),
             ),
         )
 

@@ -12,11 +12,11 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy import ndarray
 
-    from modeldyno.adapters.loaders.onnx_tracing.nodes import Node
+    from modeldyno.adapters.loaders.onnx_tracing.nodes import OnnxNode
 
 Arrays = Sequence[Any]
 """Arrays of the inputs; None for an omitted one."""
-Rule = Callable[["Node", Arrays], Any]
+Rule = Callable[["OnnxNode", Arrays], Any]
 """Returns an array, or a list of them for several outputs."""
 
 MAX_ELEMENTS = 1 << 16
@@ -25,7 +25,7 @@ UNBOUNDED = frozenset({"Expand", "Tile", "Range", "ConstantOfShape", "Pad", "Eye
 """Operators whose outputs are larger than their inputs: evaluated only where their size was inferred."""
 
 
-def evaluate(node: Node, arrays: Arrays) -> list[ndarray] | None:
+def evaluate(node: OnnxNode, arrays: Arrays) -> list[ndarray] | None:
     """Compute the outputs of a node; None if its operator is not used in shape arithmetic."""
     rule = RULES.get(node.kind) if not node.domain else None
     if rule is None:
@@ -46,7 +46,7 @@ def _reduction_of_inputs(function: Callable[..., Any]) -> Rule:
     return lambda _, arrays: reduce(function, arrays)
 
 
-def _divide(_: Node, arrays: Arrays) -> ndarray:
+def _divide(_: OnnxNode, arrays: Arrays) -> ndarray:
     """Divide; integers towards zero, as ONNX does."""
     first, second = arrays
     if first.dtype.kind == "f":
@@ -55,15 +55,15 @@ def _divide(_: Node, arrays: Arrays) -> ndarray:
     return np.asarray(quotient * np.sign(first) * np.sign(second), first.dtype)
 
 
-def _power(_: Node, arrays: Arrays) -> ndarray:
+def _power(_: OnnxNode, arrays: Arrays) -> ndarray:
     return np.asarray(np.power(arrays[0], arrays[1]), arrays[0].dtype)
 
 
-def _modulo(node: Node, arrays: Arrays) -> ndarray:
+def _modulo(node: OnnxNode, arrays: Arrays) -> ndarray:
     return np.asarray((np.fmod if node.attributes.get("fmod") else np.mod)(*arrays))
 
 
-def _axes(node: Node, arrays: Arrays, position: int = 1) -> tuple[int, ...] | None:
+def _axes(node: OnnxNode, arrays: Arrays, position: int = 1) -> tuple[int, ...] | None:
     """Return axes from an input, or, in older versions, from the attribute."""
     if len(arrays) > position and arrays[position] is not None:
         return tuple(int(axis) for axis in arrays[position].ravel())
@@ -71,7 +71,7 @@ def _axes(node: Node, arrays: Arrays, position: int = 1) -> tuple[int, ...] | No
     return None if axes is None else tuple(axes)
 
 
-def _slice(node: Node, arrays: Arrays) -> ndarray:
+def _slice(node: OnnxNode, arrays: Arrays) -> ndarray:
     data, *rest = arrays
     names = ("starts", "ends", "axes", "steps")
     settings: dict[str, Any] = {name: node.attributes.get(name) for name in names}
@@ -85,7 +85,7 @@ def _slice(node: Node, arrays: Arrays) -> ndarray:
     return np.asarray(data[tuple(slices)])
 
 
-def _reshape(node: Node, arrays: Arrays) -> ndarray:
+def _reshape(node: OnnxNode, arrays: Arrays) -> ndarray:
     data = arrays[0]
     shape = list(arrays[1] if len(arrays) > 1 else node.attributes["shape"])
     if not node.attributes.get("allowzero"):
@@ -93,19 +93,19 @@ def _reshape(node: Node, arrays: Arrays) -> ndarray:
     return np.asarray(data.reshape(shape))
 
 
-def _unsqueeze(node: Node, arrays: Arrays) -> ndarray:
+def _unsqueeze(node: OnnxNode, arrays: Arrays) -> ndarray:
     axes = _axes(node, arrays)
     assert axes is not None
     return np.expand_dims(arrays[0], axes)
 
 
-def _constant_of_shape(node: Node, arrays: Arrays) -> ndarray:
+def _constant_of_shape(node: OnnxNode, arrays: Arrays) -> ndarray:
     value = node.constant.data if node.constant is not None else np.zeros(1, np.float32)
     assert value is not None
     return np.full(tuple(arrays[0]), value.ravel()[0], value.dtype)
 
 
-def _cast(node: Node, arrays: Arrays) -> ndarray:
+def _cast(node: OnnxNode, arrays: Arrays) -> ndarray:
     """Cast to a dtype of NumPy's own; the others saturate."""
     from onnx import helper  # noqa: PLC0415 - optional
 
@@ -118,7 +118,7 @@ def _cast(node: Node, arrays: Arrays) -> ndarray:
     return np.asarray(arrays[0].astype(dtype))
 
 
-def _split(node: Node, arrays: Arrays) -> list[ndarray]:
+def _split(node: OnnxNode, arrays: Arrays) -> list[ndarray]:
     data, axis = arrays[0], node.attributes.get("axis", 0)
     sizes = arrays[1] if len(arrays) > 1 and arrays[1] is not None else node.attributes.get("split")
     count = len(node.outputs)
@@ -129,7 +129,7 @@ def _split(node: Node, arrays: Arrays) -> list[ndarray]:
 
 
 def _reduction(function: Callable[..., Any]) -> Rule:
-    def rule(node: Node, arrays: Arrays) -> ndarray:
+    def rule(node: OnnxNode, arrays: Arrays) -> ndarray:
         axes = _axes(node, arrays)
         if not axes and node.attributes.get("noop_with_empty_axes"):
             return np.asarray(arrays[0])
@@ -139,7 +139,7 @@ def _reduction(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _scatter_nd(node: Node, arrays: Arrays) -> ndarray:
+def _scatter_nd(node: OnnxNode, arrays: Arrays) -> ndarray:
     if node.attributes.get("reduction", "none") != "none":
         raise ValueError(node.attributes)
     data = arrays[0].copy()
@@ -147,27 +147,27 @@ def _scatter_nd(node: Node, arrays: Arrays) -> ndarray:
     return np.asarray(data)
 
 
-def _gather(node: Node, arrays: Arrays) -> ndarray:
+def _gather(node: OnnxNode, arrays: Arrays) -> ndarray:
     return np.asarray(np.take(arrays[0], arrays[1], axis=node.attributes.get("axis", 0)))
 
 
-def _concat(node: Node, arrays: Arrays) -> ndarray:
+def _concat(node: OnnxNode, arrays: Arrays) -> ndarray:
     return np.concatenate(arrays, axis=node.attributes.get("axis", 1))
 
 
-def _clip(node: Node, arrays: Arrays) -> ndarray:
+def _clip(node: OnnxNode, arrays: Arrays) -> ndarray:
     low, high = (*arrays[1:], None, None)[:2]
     low = node.attributes.get("min") if low is None else low
     high = node.attributes.get("max") if high is None else high
     return np.asarray(np.clip(arrays[0], low, high), arrays[0].dtype)
 
 
-def _trilu(node: Node, arrays: Arrays) -> ndarray:
+def _trilu(node: OnnxNode, arrays: Arrays) -> ndarray:
     triangle = np.triu if node.attributes.get("upper", 1) else np.tril
     return triangle(arrays[0], int(arrays[1]) if len(arrays) > 1 and arrays[1] is not None else 0)
 
 
-def _cumsum(node: Node, arrays: Arrays) -> ndarray:
+def _cumsum(node: OnnxNode, arrays: Arrays) -> ndarray:
     data, axis = arrays[0], int(arrays[1])
     data = np.flip(data, axis) if node.attributes.get("reverse") else data
     sums = np.cumsum(data, axis, dtype=data.dtype)
@@ -175,7 +175,7 @@ def _cumsum(node: Node, arrays: Arrays) -> ndarray:
     return np.asarray(np.flip(sums, axis) if node.attributes.get("reverse") else sums)
 
 
-def _flatten(node: Node, arrays: Arrays) -> ndarray:
+def _flatten(node: OnnxNode, arrays: Arrays) -> ndarray:
     data, axis = arrays[0], node.attributes.get("axis", 1)
     axis = axis + data.ndim if axis < 0 else axis
     rows = int(np.prod(data.shape[:axis], dtype=np.int64))

@@ -10,15 +10,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from modeldyno.adapters.loaders.onnx_tracing.nodes import Value
-from modeldyno.adapters.loaders.onnx_tracing.schema_inference import NOTHING, Found, like
-from modeldyno.core.static.flops.indexing import broadcast
+from modeldyno.adapters.loaders.onnx_tracing.nodes import GraphValue
+from modeldyno.adapters.loaders.onnx_tracing.schema_inference import NOTHING, InferredType, infer_as
+from modeldyno.core.static.flops.indexing import broadcast_shape
 
 if TYPE_CHECKING:
-    from modeldyno.adapters.loaders.onnx_tracing.nodes import Node
+    from modeldyno.adapters.loaders.onnx_tracing.nodes import OnnxNode
 
-Values = Sequence[Value | None]
-Rule = Callable[["Node", Values], list[Found]]
+Values = Sequence[GraphValue | None]
+Rule = Callable[["OnnxNode", Values], list[InferredType]]
 
 
 class Contrib(NamedTuple):
@@ -29,7 +29,7 @@ class Contrib(NamedTuple):
     rule: Rule
 
 
-def infer(node: Node, values: Values) -> list[Found]:
+def infer(node: OnnxNode, values: Values) -> list[InferredType]:
     """Infer the outputs of a node by its rule; NOTHING without a rule, or where the rule fails."""
     operator = OPERATORS.get(node.kind)
     count = len(node.outputs)
@@ -42,7 +42,7 @@ def infer(node: Node, values: Values) -> list[Found]:
     return [*outputs, *[NOTHING] * count][:count]
 
 
-def _at(values: Values, position: int) -> Value | None:
+def _at(values: Values, position: int) -> GraphValue | None:
     return values[position] if position < len(values) else None
 
 
@@ -63,16 +63,16 @@ def _dtype(values: Values, position: int) -> str:
     return "" if value is None else value.dtype
 
 
-def _like_first_input(_: Node, values: Values, *, kind: int | str = 0) -> list[Found]:
+def _like_first_input(_: OnnxNode, values: Values, *, kind: int | str = 0) -> list[InferredType]:
     """Like the first input; the dtype is given or that of another input."""
-    return [Found(_shape(values, 0), _kind(values, kind))]
+    return [InferredType(_shape(values, 0), _kind(values, kind))]
 
 
 def _kind(values: Values, kind: int | str) -> str:
     return kind if isinstance(kind, str) else _dtype(values, kind)
 
 
-def _product(node: Node, values: Values, *, right: int = 1, kind: int | str = 0) -> list[Found]:
+def _product(node: OnnxNode, values: Values, *, right: int = 1, kind: int | str = 0) -> list[InferredType]:
     """Like a matrix product, with the transpositions of FusedMatMul."""
     first, second = list(_shape(values, 0)), list(_shape(values, right))
     for shape, name in ((first, "A"), (second, "B")):
@@ -82,38 +82,38 @@ def _product(node: Node, values: Values, *, right: int = 1, kind: int | str = 0)
             shape[-2:] = shape[:-3:-1]
     rows = first[-2:-1]
     columns = second[-1:] if len(second) > 1 else []
-    batch = broadcast(tuple(first[:-2]), tuple(second[:-2]))
-    return [Found((*batch, *rows, *columns), _kind(values, kind))]
+    batch = broadcast_shape(tuple(first[:-2]), tuple(second[:-2]))
+    return [InferredType((*batch, *rows, *columns), _kind(values, kind))]
 
 
-def _matmul_nbits(node: Node, values: Values) -> list[Found]:
+def _matmul_nbits(node: OnnxNode, values: Values) -> list[InferredType]:
     """Like MatMulNBits: the last dimension becomes N."""
-    return [Found((*_shape(values, 0)[:-1], node.attributes["N"]), _dtype(values, 0))]
+    return [InferredType((*_shape(values, 0)[:-1], node.attributes["N"]), _dtype(values, 0))]
 
 
-def _gemm_fast_gelu(_: Node, values: Values) -> list[Found]:
+def _gemm_fast_gelu(_: OnnxNode, values: Values) -> list[InferredType]:
     """Like a matrix product, for GemmFastGelu."""
-    return [Found((*_shape(values, 0)[:-1], _shape(values, 1)[-1]), _dtype(values, 0))]
+    return [InferredType((*_shape(values, 0)[:-1], _shape(values, 1)[-1]), _dtype(values, 0))]
 
 
-def _broadcast(_: Node, values: Values, *, right: int) -> list[Found]:
-    return [Found(broadcast(_shape(values, 0), _shape(values, right)), _dtype(values, 0))]
+def _broadcast(_: OnnxNode, values: Values, *, right: int) -> list[InferredType]:
+    return [InferredType(broadcast_shape(_shape(values, 0), _shape(values, right)), _dtype(values, 0))]
 
 
-def _normalisation(_: Node, values: Values, *, sums: int = 3) -> list[Found]:
+def _normalisation(_: OnnxNode, values: Values, *, sums: int = 3) -> list[InferredType]:
     """Output, mean and inverse deviation of each row, and the sum of the inputs."""
     shape, kind = _shape(values, 0), _dtype(values, 0)
-    row = Found((*shape[:-1], 1), "float32")
-    return [Found(shape, kind), *[row] * (sums - 1), Found(shape, kind)]
+    row = InferredType((*shape[:-1], 1), "float32")
+    return [InferredType(shape, kind), *[row] * (sums - 1), InferredType(shape, kind)]
 
 
-def _embed_layer_norm(_: Node, values: Values) -> list[Found]:
+def _embed_layer_norm(_: OnnxNode, values: Values) -> list[InferredType]:
     ids, table = _shape(values, 0), _shape(values, 2)
-    output = Found((*ids, table[-1]), _dtype(values, 2))
-    return [output, Found(ids[:1], "int32"), output]
+    output = InferredType((*ids, table[-1]), _dtype(values, 2))
+    return [output, InferredType(ids[:1], "int32"), output]
 
 
-def _attention(node: Node, values: Values) -> list[Found]:
+def _attention(node: OnnxNode, values: Values) -> list[InferredType]:
     """Like Attention and QAttention, whose weight gives queries, keys and values side by side."""
     batch, length, _ = _shape(values, 0)
     sizes = node.attributes.get("qkv_hidden_sizes")
@@ -123,10 +123,10 @@ def _attention(node: Node, values: Values) -> list[Found]:
     past_length = 0 if _at(values, position) is None else _shape(values, position)[3]
     heads = node.attributes["num_heads"]
     present = (2, batch, heads, past_length + length, hidden // heads)
-    return [Found((batch, length, hidden), kind), Found(present, kind)]
+    return [InferredType((batch, length, hidden), kind), InferredType(present, kind)]
 
 
-def _multi_head_attention(node: Node, values: Values) -> list[Found]:
+def _multi_head_attention(node: OnnxNode, values: Values) -> list[InferredType]:
     """Like MultiHeadAttention: keys and values of 3 or 4 dimensions, packed with the queries, or absent."""
     query, kind, heads = _shape(values, 0), _dtype(values, 0), node.attributes["num_heads"]
     batch, length = query[:2]
@@ -139,11 +139,11 @@ def _multi_head_attention(node: Node, values: Values) -> list[Found]:
     else:
         hidden, total = (value[-1], value[1]) if len(value) == 3 else (heads * value[3], value[2])  # noqa: PLR2004
     total += 0 if _at(values, 6) is None else _shape(values, 6)[2]
-    present = Found((batch, heads, total, hidden // heads), kind)
-    return [Found((batch, length, hidden), kind), present, present]
+    present = InferredType((batch, heads, total, hidden // heads), kind)
+    return [InferredType((batch, length, hidden), kind), present, present]
 
 
-def _group_query_attention(node: Node, values: Values) -> list[Found]:
+def _group_query_attention(node: OnnxNode, values: Values) -> list[InferredType]:
     """Like GroupQueryAttention; queries, keys and values are packed where keys are omitted."""
     heads, kv_heads = node.attributes["num_heads"], node.attributes["kv_num_heads"]
     batch, length, hidden = _shape(values, 0)
@@ -153,75 +153,75 @@ def _group_query_attention(node: Node, values: Values) -> list[Found]:
     past_length = 0 if _at(values, 3) is None else _shape(values, 3)[2]
     known_total = None if total is None else total.data
     keys = past_length + length if known_total is None else int(known_total.max())
-    present = Found((batch, kv_heads, keys, width))
-    kinds = [Found(present.dims, _dtype(values, 3) or _dtype(values, 0))] * 2
-    return [Found((batch, length, heads * width), _dtype(values, 0)), *kinds]
+    present = InferredType((batch, kv_heads, keys, width))
+    kinds = [InferredType(present.dims, _dtype(values, 3) or _dtype(values, 0))] * 2
+    return [InferredType((batch, length, heads * width), _dtype(values, 0)), *kinds]
 
 
-def _gather_block_quantized(node: Node, values: Values) -> list[Found]:
+def _gather_block_quantized(node: OnnxNode, values: Values) -> list[InferredType]:
     """Like GatherBlockQuantized, whose bytes may hold two values each."""
     data, indices = list(_shape(values, 0)), _shape(values, 1)
     if _dtype(values, 0) == "uint8":
         data[-1] *= 8 // node.attributes.get("bits", 4)
     axis = node.attributes.get("gather_axis", 0) % len(data)
-    return [Found((*data[:axis], *indices, *data[axis + 1 :]), _dtype(values, 2))]
+    return [InferredType((*data[:axis], *indices, *data[axis + 1 :]), _dtype(values, 2))]
 
 
-def _qlinear_concat(node: Node, values: Values) -> list[Found]:
+def _qlinear_concat(node: OnnxNode, values: Values) -> list[InferredType]:
     """Like QLinearConcat: scale and zero point of the result, then tensor, scale and zero point of each."""
-    concatenated = like("Concat", [*values[2::3]], node.proto.attribute)
-    return [Found(concatenated[0].dims, _dtype(values, 2))]
+    concatenated = infer_as("Concat", [*values[2::3]], node.proto.attribute)
+    return [InferredType(concatenated[0].dims, _dtype(values, 2))]
 
 
 def _like_standard(
-    node: Node, values: Values, *, name: str, places: tuple[int, ...] = (0, 1), kind: int | str = 0
-) -> list[Found]:
+    node: OnnxNode, values: Values, *, name: str, places: tuple[int, ...] = (0, 1), kind: int | str = 0
+) -> list[InferredType]:
     """Like an operator of the default domain, on the inputs at some positions.
 
     Its schema supports floating point only; quantised numbers have the same shapes.
     """
     selected = [_as_float(values[position]) for position in places if position < len(values)]
-    return [Found(f.dims, _kind(values, kind)) for f in like(name, selected, node.proto.attribute)]
+    return [InferredType(f.dims, _kind(values, kind)) for f in infer_as(name, selected, node.proto.attribute)]
 
 
-def _as_float(value: Value | None) -> Value | None:
+def _as_float(value: GraphValue | None) -> GraphValue | None:
     return None if value is None else replace(value, dtype="float32", data=None)
 
 
 def _channels_last(
-    node: Node, values: Values, *, name: str, places: tuple[int, ...] = (0, 1), always: bool = False
-) -> list[Found]:
+    node: OnnxNode, values: Values, *, name: str, places: tuple[int, ...] = (0, 1), always: bool = False
+) -> list[InferredType]:
     """The same where channels may come last."""
     if not (always or node.attributes.get("channels_last")):
         return _like_standard(node, values, name=name, places=places)
     shape = _shape(values, 0)
-    first = Value((shape[0], shape[-1], *shape[1:-1]), _dtype(values, 0))
+    first = GraphValue((shape[0], shape[-1], *shape[1:-1]), _dtype(values, 0))
     dims = _like_standard(node, [first, *values[1:]], name=name, places=places)[0].dims
-    return [NOTHING if dims is None else Found((dims[0], *dims[2:], dims[1]), _dtype(values, 0))]
+    return [NOTHING if dims is None else InferredType((dims[0], *dims[2:], dims[1]), _dtype(values, 0))]
 
 
-def _qgemm(node: Node, values: Values) -> list[Found]:
+def _qgemm(node: OnnxNode, values: Values) -> list[InferredType]:
     """Like QGemm."""
     kind = _dtype(values, 1 if _at(values, 7) is None else 0)
-    return [Found(_product(node, values, right=3)[0].dims, kind)]
+    return [InferredType(_product(node, values, right=3)[0].dims, kind)]
 
 
-def _recurrent(_: Node, values: Values) -> list[Found]:
+def _recurrent(_: OnnxNode, values: Values) -> list[InferredType]:
     """Like DynamicQuantizeLSTM, whose weights have their gates last: (directions, inputs, 4 x units)."""
     steps, batch, _width = _shape(values, 0)
     directions, units, _gates = _shape(values, 2)
     kind = _dtype(values, 0)
-    state = Found((directions, batch, units), kind)
-    return [Found((steps, directions, batch, units), kind), state, state]
+    state = InferredType((directions, batch, units), kind)
+    return [InferredType((steps, directions, batch, units), kind), state, state]
 
 
-def _bias_split_gelu(_: Node, values: Values) -> list[Found]:
+def _bias_split_gelu(_: OnnxNode, values: Values) -> list[InferredType]:
     shape = _shape(values, 0)
-    return [Found((*shape[:-1], shape[-1] // 2), _dtype(values, 0))]
+    return [InferredType((*shape[:-1], shape[-1] // 2), _dtype(values, 0))]
 
 
-def _quantize_linear(_: Node, values: Values) -> list[Found]:
-    return [Found(_shape(values, 0), _dtype(values, 2) or "uint8")]
+def _quantize_linear(_: OnnxNode, values: Values) -> list[InferredType]:
+    return [InferredType(_shape(values, 0), _dtype(values, 2) or "uint8")]
 
 
 _SCALES = ("A", "A_scale", "A_zero_point", "B", "B_scale", "B_zero_point", "C_scale", "C_zero_point")

@@ -58,7 +58,7 @@ def expected_sizes(model: Proto, inputs: tuple[InputSpec, ...]) -> dict[str, int
     return sizes
 
 
-def compared_with(graph: Proto) -> dict[str, int]:
+def compared_constants(graph: Proto) -> dict[str, int]:
     """Return the integers that values are compared with: an input that is compared takes that number.
 
     An audio model for several sampling rates checks which one it gets.

@@ -3,7 +3,7 @@
 What follows from sizes and small constants alone (Shape, Gather, Concat ... up to a Reshape) is evaluated,
 and is no operator of the Graph: a runtime folds it away or runs it on the host in negligible time. Functions
 of the file are inlined. Of two branches that depend on data the more expensive one is taken, operators
-without a formula at their upper bound (see `core.static.flops.most`). A loop with a known trip count is
+without a formula at their upper bound (see `core.static.flops.macs_upper_bound`). A loop with a known trip count is
 unrolled; after 64 iterations the rest are taken as equal to the last one, if that equals the one before it.
 Where a loop collects outputs, an operator `onnx.Loop` or `onnx.Scan` writes them.
 """
@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.adapters.loaders.onnx_tracing.nodes import whole
-from modeldyno.adapters.loaders.onnx_tracing.ops import tensors
-from modeldyno.adapters.loaders.onnx_tracing.walk import Walk
+from modeldyno.adapters.loaders.onnx_tracing.nodes import read_main_body
+from modeldyno.adapters.loaders.onnx_tracing.ops import operands
+from modeldyno.adapters.loaders.onnx_tracing.walk import GraphWalk
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.graph import Graph, Role, Storage
@@ -23,11 +23,11 @@ from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto
-    from modeldyno.adapters.loaders.onnx_tracing.walk import Env, Memory
+    from modeldyno.adapters.loaders.onnx_tracing.walk import Env, StorageRecord
     from modeldyno.interfaces import Tracing
 
 
-def graph(model: Proto, tracing: Tracing) -> Graph:
+def trace_onnx_model(model: Proto, tracing: Tracing) -> Graph:
     """Return the Graph of a ModelProto, with all symbolic dimensions bound.
 
     Raises:
@@ -36,13 +36,13 @@ def graph(model: Proto, tracing: Tracing) -> Graph:
     if tracing.mode is not Mode.INFERENCE:
         raise RequestError("An ONNX file holds no backward pass; inspect it with mode 'inference'.")
     functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
-    walk = Walk(functions, formulas(plugins.formulas()))
-    body = whole(model, walk.classes)
+    walk = GraphWalk(functions, formulas(plugins.formulas()))
+    body = read_main_body(model, walk.classes)
     env: Env = {}
     walk.begin(body, env, {spec.name: spec for spec in tracing.inputs}, tracing.sizes)
     walk.run(body, env)
     returned = [value for value in (env.get(name) for name in body.outputs) if value is not None]
-    storages = {tensor.storage for value in returned for tensor in tensors(value)} - {-1}
+    storages = {tensor.storage for value in returned for tensor in operands(value)} - {-1}
     return Graph(
         ops=tuple(walk.ops),
         storages=_storages(walk, storages),
@@ -52,7 +52,7 @@ def graph(model: Proto, tracing: Tracing) -> Graph:
     )
 
 
-def _storages(walk: Walk, returned: set[int]) -> tuple[Storage, ...]:
+def _storages(walk: GraphWalk, returned: set[int]) -> tuple[Storage, ...]:
     """Determine when each storage begins and ends: after its last use, unless it is returned."""
     born: dict[int, int] = {}
     first: dict[int, int] = {}
@@ -67,7 +67,7 @@ def _storages(walk: Walk, returned: set[int]) -> tuple[Storage, ...]:
             users.setdefault(tensor.storage, op.scope)
             first.setdefault(tensor.storage, index)
 
-    def storage(index: int, memory: Memory) -> Storage:
+    def storage(index: int, memory: StorageRecord) -> Storage:
         output = index in returned
         if memory.role is not Role.ACTIVATION:
             scope = users.get(index) or memory.scope if memory.role is Role.WEIGHT else ""
@@ -79,7 +79,7 @@ def _storages(walk: Walk, returned: set[int]) -> tuple[Storage, ...]:
     return tuple(storage(index, memory) for index, memory in enumerate(walk.memory))
 
 
-def _modules(walk: Walk) -> dict[str, str]:
+def _modules(walk: GraphWalk) -> dict[str, str]:
     """Return the modules that operators came from, and their parents, with the class where it is known."""
     modules = {"": walk.classes.get("", "")}
     for scope in dict.fromkeys(op.scope for op in walk.ops):

@@ -9,17 +9,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders.onnx_tracing.schema_inference import NOTHING, Found
+from modeldyno.adapters.loaders.onnx_tracing.schema_inference import NOTHING, InferredType
 from modeldyno.core.static.weights import Weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.adapters.loaders.onnx_tracing.nodes import Node, Value
+    from modeldyno.adapters.loaders.onnx_tracing.nodes import GraphValue, OnnxNode
     from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto
 
 DOMAIN = "ai.onnx.ml"
-Values = Sequence["Value | None"]
+Values = Sequence["GraphValue | None"]
 
 _LEARNED = (
     "base_values", "class_weights", "coefficients", "intercepts", "leaf_weights", "prob_a", "prob_b", "rho",
@@ -33,7 +33,7 @@ _DOUBLE = 11
 """TensorProto.DataType."""
 
 
-def infer(node: Node, values: Values) -> list[Found]:
+def infer(node: OnnxNode, values: Values) -> list[InferredType]:
     """Infer the outputs of a node by its rule; NOTHING without a rule, or where the input is unknown."""
     rule = _RULES.get(node.kind) if node.domain == DOMAIN else None
     first = values[0] if values else None
@@ -42,7 +42,7 @@ def infer(node: Node, values: Values) -> list[Found]:
     return rule(node, first.shape, first.dtype)[: len(node.outputs)]
 
 
-def weights(node: Proto) -> Iterator[Weight]:
+def learned_weights(node: Proto) -> Iterator[Weight]:
     """Yield the learned attributes of a NodeProto; of trees the thresholds of inner nodes and the leaves."""
     modes = next((a.strings for a in node.attribute if a.name == "nodes_modes"), ())
     inner = sum(mode != b"LEAF" for mode in modes)
@@ -67,17 +67,17 @@ def weights(node: Proto) -> Iterator[Weight]:
             )
 
 
-def _as_float32(_: Node, shape: tuple[int, ...], __: str) -> list[Found]:
-    return [Found(shape, "float32")]
+def _as_float32(_: OnnxNode, shape: tuple[int, ...], __: str) -> list[InferredType]:
+    return [InferredType(shape, "float32")]
 
 
-def _same_type(_: Node, shape: tuple[int, ...], kind: str) -> list[Found]:
-    return [Found(shape, kind)]
+def _same_type(_: OnnxNode, shape: tuple[int, ...], kind: str) -> list[InferredType]:
+    return [InferredType(shape, kind)]
 
 
-def _targets(name: str) -> Callable[[Node, tuple[int, ...], str], list[Found]]:
-    def rule(node: Node, shape: tuple[int, ...], _: str) -> list[Found]:
-        return [Found((_rows(shape), int(node.attributes.get(name, 1))), "float32")]
+def _targets(name: str) -> Callable[[OnnxNode, tuple[int, ...], str], list[InferredType]]:
+    def rule(node: OnnxNode, shape: tuple[int, ...], _: str) -> list[InferredType]:
+        return [InferredType((_rows(shape), int(node.attributes.get(name, 1))), "float32")]
 
     return rule
 
@@ -87,12 +87,12 @@ def _rows(shape: tuple[int, ...]) -> int:
     return 1 if len(shape) == 1 else shape[0]
 
 
-def _feature_vectorizer(node: Node, shape: tuple[int, ...], _: str) -> list[Found]:
+def _feature_vectorizer(node: OnnxNode, shape: tuple[int, ...], _: str) -> list[InferredType]:
     widths = node.attributes.get("inputdimensions", ())
-    return [Found((_rows(shape), sum(widths)), "float32")]
+    return [InferredType((_rows(shape), sum(widths)), "float32")]
 
 
-def _classifier(node: Node, shape: tuple[int, ...], _: str) -> list[Found]:
+def _classifier(node: OnnxNode, shape: tuple[int, ...], _: str) -> list[InferredType]:
     """A label and the scores of all classes, for each row."""
     labels: Any = ()
     kind = "int64"
@@ -100,10 +100,10 @@ def _classifier(node: Node, shape: tuple[int, ...], _: str) -> list[Found]:
         if node.attributes.get(name):
             labels, kind = node.attributes[name], "string" if name.endswith("strings") else "int64"
     rows = _rows(shape)
-    return [Found((rows,), kind), Found((rows, len(labels)), "float32")]
+    return [InferredType((rows,), kind), InferredType((rows, len(labels)), "float32")]
 
 
-_RULES: dict[str, Callable[[Node, tuple[int, ...], str], list[Found]]] = {
+_RULES: dict[str, Callable[[OnnxNode, tuple[int, ...], str], list[InferredType]]] = {
     "Scaler": _as_float32,
     "Normalizer": _as_float32,
     "Imputer": _same_type,

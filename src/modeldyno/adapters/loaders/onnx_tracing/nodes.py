@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from numpy import ndarray
 
-from modeldyno.adapters.loaders.onnx_tracing.scopes import scope, text
-from modeldyno.adapters.loaders.onnx_tracing.tensors import DTYPES, KNOWN_FLOATS, KNOWN_WHOLE, Proto, entries
-from modeldyno.core.static.graph import bits
+from modeldyno.adapters.loaders.onnx_tracing.scopes import module_scope, printable_name
+from modeldyno.adapters.loaders.onnx_tracing.tensors import (
+    DTYPES,
+    KNOWN_FLOATS,
+    KNOWN_WHOLE,
+    Proto,
+    external_entries,
+)
+from modeldyno.core.static.graph import bits_per_element
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,7 +34,7 @@ _TENSOR, _GRAPH = 4, 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Value:
+class GraphValue:
     """A value on an edge of the graph."""
 
     shape: tuple[int, ...] | None
@@ -39,7 +45,7 @@ class Value:
     """Its elements where they are few and follow from constants and sizes alone."""
     folded: bool = False
     """Whether it belongs to shape arithmetic, which is no operator of the Graph."""
-    items: tuple[Value, ...] | None = None
+    items: tuple[GraphValue, ...] | None = None
     """The tensors of a sequence, where they are known."""
     sequence: bool = False
 
@@ -50,7 +56,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class OnnxNode:
     """A call of an operator."""
 
     proto: Proto
@@ -67,12 +73,12 @@ class Node:
     """From onnx.defs, or None."""
     function: tuple[str, str, str] = ("", "", "")
     """Domain, name and overload, by which a function of the file is called."""
-    constant: Constant | None = None
+    constant: OnnxConstant | None = None
     """Value of a Constant node."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Constant:
+class OnnxConstant:
     """An initialiser, or the value of a Constant node."""
 
     name: str
@@ -90,8 +96,8 @@ class Body:
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    nodes: list[Node] = field(default_factory=list)
-    constants: list[Constant] = field(default_factory=list)
+    nodes: list[OnnxNode] = field(default_factory=list)
+    constants: list[OnnxConstant] = field(default_factory=list)
     types: dict[str, Proto] = field(default_factory=dict)
     """Declared type of a value, a TypeProto by name."""
 
@@ -108,21 +114,21 @@ class _ReaderContext:
     """Output: module path to class."""
 
 
-Expand = Callable[[Node], Body]
+Expand = Callable[[OnnxNode], Body]
 
 
-def dtype(number: int) -> str:
-    """Return the dtype name as `core.static.graph.bits` knows it; empty for an unknown one."""
+def element_dtype(number: int) -> str:
+    """Return the dtype name as `core.static.graph.bits_per_element` knows it; empty for an unknown one."""
     name, _ = DTYPES.get(number, ("", 0))
     return _FLOAT.sub(r"float\1_\2", name)
 
 
-def whole(model: Proto, classes: dict[str, str]) -> Body:
+def read_main_body(model: Proto, classes: dict[str, str]) -> Body:
     """Read the graph of a model; `classes` is filled with module paths and the names of their classes."""
     return _body(model.graph, _ReaderContext(versions=_versions(model.opset_import), classes=classes))
 
 
-def function(proto: Proto, node: Node, classes: dict[str, str]) -> Body:
+def read_function(proto: Proto, node: OnnxNode, classes: dict[str, str]) -> Body:
     """Read a function of the file, as it is called by a node."""
     attributes = {a.name: a for a in proto.attribute_proto} | {a.name: a for a in node.proto.attribute}
     reader = _ReaderContext(
@@ -147,7 +153,7 @@ def _body(graph: Proto, reader: _ReaderContext, depth: int = 0) -> Body:
     body = Body(
         inputs=tuple(value.name for value in graph.input), outputs=tuple(value.name for value in graph.output)
     )
-    body.constants = [constant(tensor, tensor.name) for tensor in graph.initializer]
+    body.constants = [read_constant(tensor, tensor.name) for tensor in graph.initializer]
     body.constants += [_sparse(tensor) for tensor in graph.sparse_initializer]
     declared = (*graph.value_info, *graph.output, *graph.input)
     body.types = {value.name: value.type for value in declared}
@@ -155,7 +161,7 @@ def _body(graph: Proto, reader: _ReaderContext, depth: int = 0) -> Body:
     return body
 
 
-def _node(proto: Proto, reader: _ReaderContext, depth: int) -> Node:
+def _node(proto: Proto, reader: _ReaderContext, depth: int) -> OnnxNode:
     import onnx  # noqa: PLC0415 - optional
 
     domain = "" if proto.domain == "ai.onnx" else proto.domain
@@ -169,24 +175,24 @@ def _node(proto: Proto, reader: _ReaderContext, depth: int) -> Node:
             bodies[attribute.name] = _body(attribute.g, reader, depth + 1)
             continue
         if attribute.type == _TENSOR and proto.op_type in {"Constant", "ConstantOfShape"}:
-            constant_value = constant(attribute.t, "")
+            constant_value = read_constant(attribute.t, "")
         if attribute.type != _TENSOR or proto.op_type != "Constant":
             resolved.attribute.append(attribute)
         decoded = _decoded_attribute(attribute)
         if decoded is not None:
             attributes[attribute.name] = decoded
-    full_scope = ".".join(filter(None, (reader.scope, scope(proto, reader.classes))))
-    return Node(
+    full_scope = ".".join(filter(None, (reader.scope, module_scope(proto, reader.classes))))
+    return OnnxNode(
         proto=resolved,
-        name=text(proto.name),
-        kind=text(proto.op_type),
-        domain=text(domain),
+        name=printable_name(proto.name),
+        kind=printable_name(proto.op_type),
+        domain=printable_name(domain),
         inputs=tuple(proto.input),
         outputs=tuple(proto.output),
         attributes=attributes,
         bodies=bodies,
         scope=full_scope,
-        schema=schema(proto.op_type, domain, reader.versions.get(domain)),
+        schema=find_schema(proto.op_type, domain, reader.versions.get(domain)),
         function=(domain, proto.op_type, getattr(proto, "overload", "")),
         constant=constant_value,
     )
@@ -204,7 +210,7 @@ def _attributes(proto: Proto, reader: _ReaderContext) -> Iterator[Proto]:
             yield resolved
 
 
-def schema(kind: str, domain: str, version: int | None) -> Any:
+def find_schema(kind: str, domain: str, version: int | None) -> Any:
     """Return the onnx.defs schema of an operator; None if it is unknown."""
     from onnx import defs  # noqa: PLC0415 - optional
 
@@ -224,7 +230,7 @@ def _decoded_attribute(attribute: Proto) -> Any:
     field = _FORMALS.get(attribute.type)
     if field is None:
         is_small = attribute.type == _TENSOR and math.prod(attribute.t.dims) <= _ATTRIBUTE_ELEMENTS
-        data = constant(attribute.t, "").data if is_small else None
+        data = read_constant(attribute.t, "").data if is_small else None
         return None if data is None else tuple(data.ravel().tolist())
     value = getattr(attribute, field)
     if isinstance(value, bytes):
@@ -234,21 +240,21 @@ def _decoded_attribute(attribute: Proto) -> Any:
     return tuple(item.decode(errors="replace") if isinstance(item, bytes) else item for item in value)
 
 
-def constant(tensor: Proto, name: str) -> Constant:
+def read_constant(tensor: Proto, name: str) -> OnnxConstant:
     """Describe a tensor of the file, with its elements where they are few."""
-    shape, dtype_name = tuple(tensor.dims), dtype(tensor.data_type)
+    shape, dtype_name = tuple(tensor.dims), element_dtype(tensor.data_type)
     _check(shape)
-    location = entries(tensor)
-    size_bytes = (math.prod(shape) * bits(dtype_name) + 7) // 8 if dtype_name else 0
+    location = external_entries(tensor)
+    size_bytes = (math.prod(shape) * bits_per_element(dtype_name) + 7) // 8 if dtype_name else 0
     data = None if location else _data(tensor, math.prod(shape), dtype_name)
-    return Constant(name, shape, dtype_name, size_bytes, tuple(sorted(location.items())), data)
+    return OnnxConstant(name, shape, dtype_name, size_bytes, tuple(sorted(location.items())), data)
 
 
-def _sparse(tensor: Proto) -> Constant:
-    shape, dtype_name = tuple(tensor.dims), dtype(tensor.values.data_type)
+def _sparse(tensor: Proto) -> OnnxConstant:
+    shape, dtype_name = tuple(tensor.dims), element_dtype(tensor.values.data_type)
     _check(shape)
-    size_bytes = sum(constant(part, "").bytes for part in (tensor.values, tensor.indices))
-    return Constant(tensor.values.name, shape, dtype_name, size_bytes)
+    size_bytes = sum(read_constant(part, "").bytes for part in (tensor.values, tensor.indices))
+    return OnnxConstant(tensor.values.name, shape, dtype_name, size_bytes)
 
 
 def _check(shape: tuple[int, ...]) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
-    from modeldyno.adapters.loaders.onnx_tracing.nodes import Node, Value
+    from modeldyno.adapters.loaders.onnx_tracing.nodes import GraphValue, OnnxNode
 
 _NUMERIC_INPUTS = frozenset({
     "K", "axes", "axis", "depth", "dft_length", "ends", "frame_length", "frame_step", "k", "pads", "repeats",
@@ -21,29 +21,29 @@ _NUMERIC_INPUTS = frozenset({
 """Inputs passed as numbers where they are known, as if they were attributes."""
 
 
-def kind(node: Node) -> str:
+def operator_kind(node: OnnxNode) -> str:
     """Return the operator name: ``onnx.Conv``, ``com.microsoft.FusedMatMul``."""
     return f"{node.domain or 'onnx'}.{node.kind}"
 
 
-def tensor(value: Value) -> Tensor:
+def operand(value: GraphValue) -> Tensor:
     """Return a value as an operand."""
     return Tensor(value.shape or (), value.dtype, value.storage)
 
 
-def tensors(value: Value) -> list[Tensor]:
+def operands(value: GraphValue) -> list[Tensor]:
     """Return a value as operands: a sequence as its items, where they are known."""
     if value.items is not None:
-        return [part for item in value.items for part in tensors(item)]
-    return [] if value.sequence else [tensor(value)]
+        return [part for item in value.items for part in operands(item)]
+    return [] if value.sequence else [operand(value)]
 
 
-def is_known(value: Value) -> bool:
+def has_known_shape(value: GraphValue) -> bool:
     """Whether its shape, or those of its items, are known."""
     return value.shape is not None or value.items is not None
 
 
-def arguments(node: Node, values: Iterable[Value | None]) -> dict[str, Any]:
+def operator_arguments(node: OnnxNode, values: Iterable[GraphValue | None]) -> dict[str, Any]:
     """Return inputs by their formal names, and attributes; omitted or unknown ones are absent."""
     all_values = list(values)
     formals = _formal_names(node, len(all_values))
@@ -52,8 +52,8 @@ def arguments(node: Node, values: Iterable[Value | None]) -> dict[str, Any]:
         name = formals[min(i, len(formals) - 1)] if formals else f"input_{i}"
         if value is None:
             continue
-        operand_tensors = tensors(value)
-        if not is_known(value):
+        operand_tensors = operands(value)
+        if not has_known_shape(value):
             continue
         if name in _NUMERIC_INPUTS and value.folded and value.data is not None:
             named[name] = _to_numbers(value.data)
@@ -66,7 +66,7 @@ def arguments(node: Node, values: Iterable[Value | None]) -> dict[str, Any]:
     return named | {name: value for name, value in node.attributes.items() if name not in named}
 
 
-def _formal_names(node: Node, inputs: int) -> tuple[str, ...]:
+def _formal_names(node: OnnxNode, inputs: int) -> tuple[str, ...]:
     """Name the inputs; a name that ends in ``*`` takes all remaining ones."""
     contrib = OPERATORS.get(node.kind)
     if node.schema is None:

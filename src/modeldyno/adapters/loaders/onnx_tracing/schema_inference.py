@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modeldyno.adapters.loaders.onnx_tracing.nodes import Value, dtype
+from modeldyno.adapters.loaders.onnx_tracing.nodes import GraphValue, element_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ _MAX_DATA = 1024
 """Elements of an input whose values inference may read."""
 
 
-class Found(NamedTuple):
+class InferredType(NamedTuple):
     """Inferred type of an output."""
 
     dims: tuple[int | None, ...] | None
@@ -30,10 +30,10 @@ class Found(NamedTuple):
         return self.dims is not None and None not in self.dims
 
 
-NOTHING = Found(None)
+NOTHING = InferredType(None)
 
 
-def inferred(schema: Any, proto: Proto, values: Sequence[Value | None]) -> list[Found]:
+def infer_outputs(schema: Any, proto: Proto, values: Sequence[GraphValue | None]) -> list[InferredType]:
     """Infer the outputs of a node, in order; NOTHING where its schema cannot tell."""
     from onnx import checker, shape_inference  # noqa: PLC0415 - optional
 
@@ -54,12 +54,12 @@ def inferred(schema: Any, proto: Proto, values: Sequence[Value | None]) -> list[
         inferred_types = shape_inference.infer_node_outputs(schema, proto, types, data)
     except (*_INFERENCE_ERRORS, shape_inference.InferenceError, checker.ValidationError):
         return [NOTHING] * len(proto.output)
-    return [read(inferred_types[name]) if name in inferred_types else NOTHING for name in proto.output]
+    return [read_type(inferred_types[name]) if name in inferred_types else NOTHING for name in proto.output]
 
 
-def like(
-    kind: str, values: Sequence[Value | None], attributes: Iterable[Proto], outputs: int = 1
-) -> list[Found]:
+def infer_as(
+    kind: str, values: Sequence[GraphValue | None], attributes: Iterable[Proto], outputs: int = 1
+) -> list[InferredType]:
     """Infer as an operator of the default domain, with the attributes that it has."""
     import onnx  # noqa: PLC0415 - optional
 
@@ -68,24 +68,24 @@ def like(
     proto.input.extend("" if value is None else f"i{n}" for n, value in enumerate(values))
     proto.output.extend(f"o{n}" for n in range(outputs))
     proto.attribute.extend(attribute for attribute in attributes if attribute.name in schema.attributes)
-    return inferred(schema, proto, values)
+    return infer_outputs(schema, proto, values)
 
 
-def read(type_proto: Proto) -> Found:
+def read_type(type_proto: Proto) -> InferredType:
     """Read a type of the file or of the inference; only tensors and sequences of them are supported."""
     variant = type_proto.WhichOneof("value")
     if variant in {"sequence_type", "optional_type"}:
-        inner = read(getattr(type_proto, variant).elem_type)
-        return Found(None, inner.dtype, sequence=variant == "sequence_type" or inner.sequence)
+        inner = read_type(getattr(type_proto, variant).elem_type)
+        return InferredType(None, inner.dtype, sequence=variant == "sequence_type" or inner.sequence)
     if variant != "tensor_type":
         return NOTHING
     tensor = type_proto.tensor_type
     if not tensor.HasField("shape"):
-        return Found(None, dtype(tensor.elem_type))
+        return InferredType(None, element_dtype(tensor.elem_type))
     dims = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
     if any(length is not None and length < 0 for length in dims):
-        return Found(None, dtype(tensor.elem_type))
-    return Found(dims, dtype(tensor.elem_type))
+        return InferredType(None, element_dtype(tensor.elem_type))
+    return InferredType(dims, element_dtype(tensor.elem_type))
 
 
 def _to_tensor_proto(data: Any) -> Proto:
@@ -94,7 +94,7 @@ def _to_tensor_proto(data: Any) -> Proto:
     return numpy_helper.from_array(data)
 
 
-def _type_of(value: Value) -> Proto:
+def _type_of(value: GraphValue) -> Proto:
     if not value.sequence:
         return _tensor_type(value.shape, value.dtype)
     from onnx import helper  # noqa: PLC0415 - optional
@@ -114,4 +114,4 @@ def _tensor_type(shape: tuple[int, ...] | None, kind: str) -> Proto:
 
 @lru_cache(maxsize=1)
 def _dtype_numbers() -> dict[str, int]:
-    return {dtype(number): number for number in range(1, 64) if dtype(number)}
+    return {element_dtype(number): number for number in range(1, 64) if element_dtype(number)}

@@ -15,22 +15,27 @@ import numpy as np
 
 from modeldyno.adapters.loaders.onnx_tracing import contrib_shapes, ml_operators
 from modeldyno.adapters.loaders.onnx_tracing.constant_folding import MAX_ELEMENTS, UNBOUNDED, evaluate
-from modeldyno.adapters.loaders.onnx_tracing.nodes import Value
-from modeldyno.adapters.loaders.onnx_tracing.schema_inference import NOTHING, Found, inferred, read
+from modeldyno.adapters.loaders.onnx_tracing.nodes import GraphValue
+from modeldyno.adapters.loaders.onnx_tracing.schema_inference import (
+    NOTHING,
+    InferredType,
+    infer_outputs,
+    read_type,
+)
 
 if TYPE_CHECKING:
     from numpy import ndarray
 
-    from modeldyno.adapters.loaders.onnx_tracing.nodes import Node
+    from modeldyno.adapters.loaders.onnx_tracing.nodes import OnnxNode
     from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto
 
-Values = Sequence[Value | None]
-Note = Callable[[str, "Node"], None]
+Values = Sequence[GraphValue | None]
+Note = Callable[[str, "OnnxNode"], None]
 """Receives the assumptions about a node."""
 
 VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout"})
 """Operators whose first output shares the memory of their first input."""
-UNKNOWN = Value(None, "")
+UNKNOWN = GraphValue(None, "")
 _ALWAYS_FOLDED = 8
 """Elements that a result of shape arithmetic may always have: no shape is longer."""
 _LIKE_FIRST_INPUT = frozenset(
@@ -39,9 +44,9 @@ _LIKE_FIRST_INPUT = frozenset(
 """Operators with outputs like their first input, where the schema cannot tell; a second output is a mask."""
 
 
-def outputs(
-    node: Node, values: Values, types: Mapping[str, Proto], symbols: Mapping[str, int], note: Note
-) -> list[Value]:
+def infer_node_outputs(
+    node: OnnxNode, values: Values, types: Mapping[str, Proto], symbols: Mapping[str, int], note: Note
+) -> list[GraphValue]:
     """Return the outputs of a node, without storages except those of views and of sequence items."""
     special = _SEQUENCES.get(node.kind) if not node.domain else None
     sequence_outputs = None if special is None else special(node, values)
@@ -49,7 +54,7 @@ def outputs(
         return (sequence_outputs * len(node.outputs))[: len(node.outputs)]
     sizes = _sizes(node, values)
     if sizes is not None:
-        return [Value(sizes.shape, "int64", data=sizes, folded=True)]
+        return [GraphValue(sizes.shape, "int64", data=sizes, folded=True)]
     inferred_types = _infer_types(node, values)
     arrays = _evaluate(node, values, inferred_types)
     if arrays is not None:
@@ -60,7 +65,7 @@ def outputs(
     ]
 
 
-def is_view(node: Node, values: Values) -> bool:
+def is_view(node: OnnxNode, values: Values) -> bool:
     """Whether the first output shares the first input's memory; Dropout does at inference."""
     if node.domain or node.kind not in VIEWS:
         return False
@@ -68,7 +73,7 @@ def is_view(node: Node, values: Values) -> bool:
     return mode is None or mode.data is None or not mode.data.any()
 
 
-def _sizes(node: Node, values: Values) -> ndarray | None:
+def _sizes(node: OnnxNode, values: Values) -> ndarray | None:
     """Return the value of Shape and Size."""
     if node.domain or node.kind not in {"Shape", "Size"} or not values:
         return None
@@ -81,10 +86,10 @@ def _sizes(node: Node, values: Values) -> ndarray | None:
     return np.array(shape[start:end], np.int64)
 
 
-def _infer_types(node: Node, values: Values) -> list[Found]:
+def _infer_types(node: OnnxNode, values: Values) -> list[InferredType]:
     inferred_types = [NOTHING] * len(node.outputs)
     if node.schema is not None:
-        inferred_types = inferred(node.schema, node.proto, values)
+        inferred_types = infer_outputs(node.schema, node.proto, values)
     if all(output.dims is None and not output.sequence for output in inferred_types):
         contrib = (ml_operators if node.domain == ml_operators.DOMAIN else contrib_shapes).infer(node, values)
         inferred_types = [a if b.dims is None else b for a, b in zip(inferred_types, contrib, strict=True)]
@@ -92,13 +97,13 @@ def _infer_types(node: Node, values: Values) -> list[Found]:
     if node.kind in _LIKE_FIRST_INPUT and first is not None:
         dtypes = (first.dtype, "bool")
         inferred_types = [
-            Found(first.shape, dtypes[i > 0]) if output.dims is None else output
+            InferredType(first.shape, dtypes[i > 0]) if output.dims is None else output
             for i, output in enumerate(inferred_types)
         ]
     return inferred_types
 
 
-def _evaluate(node: Node, values: Values, inferred_types: list[Found]) -> list[ndarray] | None:
+def _evaluate(node: OnnxNode, values: Values, inferred_types: list[InferredType]) -> list[ndarray] | None:
     """Evaluate the node where all inputs are known and the result is small."""
     if not values or any(value is not None and value.data is None for value in values):
         return None
@@ -110,12 +115,14 @@ def _evaluate(node: Node, values: Values, inferred_types: list[Found]) -> list[n
     return arrays if arrays is not None and len(arrays) == len(inferred_types) else None
 
 
-def _folded_values(values: Values, arrays: list[ndarray], inferred_types: list[Found]) -> list[Value]:
+def _folded_values(
+    values: Values, arrays: list[ndarray], inferred_types: list[InferredType]
+) -> list[GraphValue]:
     inputs = [value for value in values if value is not None]
     limit = max(_ALWAYS_FOLDED, sum(value.size for value in inputs))
     folded = all(value.folded for value in inputs) and all(array.size <= limit for array in arrays)
     return [
-        Value(array.shape, output.dtype or array.dtype.name, data=array, folded=folded)
+        GraphValue(array.shape, output.dtype or array.dtype.name, data=array, folded=folded)
         for array, output in zip(arrays, inferred_types, strict=True)
     ]
 
@@ -123,13 +130,15 @@ def _folded_values(values: Values, arrays: list[ndarray], inferred_types: list[F
 # -- sizes that depend on data --------------------------------------------------------------------------
 
 
-def _fill_from_declaration(inferred_type: Found, kind: Proto | None, symbols: Mapping[str, int]) -> Found:
+def _fill_from_declaration(
+    inferred_type: InferredType, kind: Proto | None, symbols: Mapping[str, int]
+) -> InferredType:
     """Fill gaps from the type declared in the file."""
     if inferred_type.known or inferred_type.sequence or kind is None:
         return inferred_type
-    declared = read(kind)
+    declared = read_type(kind)
     if declared.sequence or declared.dims is None:
-        return Found(inferred_type.dims, inferred_type.dtype or declared.dtype, declared.sequence)
+        return InferredType(inferred_type.dims, inferred_type.dtype or declared.dtype, declared.sequence)
     tensor = kind.tensor_type if kind.WhichOneof("value") == "tensor_type" else None
     names = [dim.dim_param for dim in tensor.shape.dim] if tensor is not None else []
     bound_sizes = map(symbols.get, names)
@@ -138,36 +147,38 @@ def _fill_from_declaration(inferred_type: Found, kind: Proto | None, symbols: Ma
         dims = [b if a is None else a for a, b in zip(inferred_type.dims, dims, strict=True)]
     elif inferred_type.dims is not None:
         dims = list(inferred_type.dims)
-    return Found(tuple(dims), inferred_type.dtype or declared.dtype)
+    return InferredType(tuple(dims), inferred_type.dtype or declared.dtype)
 
 
-def _complete(node: Node, values: Values, position: int, inferred_type: Found, note: Note) -> Value:
+def _complete(
+    node: OnnxNode, values: Values, position: int, inferred_type: InferredType, note: Note
+) -> GraphValue:
     first = next((value for value in values if value is not None), UNKNOWN)
     dtype = inferred_type.dtype or first.dtype
     if inferred_type.known:
-        return Value(tuple(length or 0 for length in inferred_type.dims or ()), dtype)
+        return GraphValue(tuple(length or 0 for length in inferred_type.dims or ()), dtype)
     has_unknown_input = any(
         value is not None and value.shape is None and not value.sequence for value in values
     )
     if inferred_type.dims is None or has_unknown_input:
         if not (inferred_type.sequence or has_unknown_input) and node.outputs[position]:
             note("has outputs whose shapes are unknown, and is not counted", node)
-        return Value(None, dtype, sequence=inferred_type.sequence)
+        return GraphValue(None, dtype, sequence=inferred_type.sequence)
     bound = _UPPER_BOUNDS.get(node.kind)
     limits = None if bound is None else bound(node, values, len(inferred_type.dims))
     if limits is not None and len(limits) == len(inferred_type.dims):
         note("is assumed to find as many elements as possible", node)
-        return Value(limits, dtype)
+        return GraphValue(limits, dtype)
     note("has outputs whose sizes depend on data; taken as 1", node)
-    return Value(tuple(1 if length is None else length for length in inferred_type.dims), dtype)
+    return GraphValue(tuple(1 if length is None else length for length in inferred_type.dims), dtype)
 
 
-def _nonzero(_: Node, values: Values, __: int) -> tuple[int, ...]:
+def _nonzero(_: OnnxNode, values: Values, __: int) -> tuple[int, ...]:
     shape = _shape(values, 0)
     return max(1, len(shape)), math.prod(shape)
 
 
-def _compress(node: Node, values: Values, _: int) -> tuple[int, ...]:
+def _compress(node: OnnxNode, values: Values, _: int) -> tuple[int, ...]:
     shape = list(_shape(values, 0))
     if "axis" not in node.attributes:
         return (math.prod(shape),)
@@ -176,7 +187,7 @@ def _compress(node: Node, values: Values, _: int) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _suppressed_boxes(_: Node, values: Values, __: int) -> tuple[int, ...]:
+def _suppressed_boxes(_: OnnxNode, values: Values, __: int) -> tuple[int, ...]:
     """Upper bound of boxes that suppression keeps per class: the requested number, or all."""
     batch, classes, boxes = _shape(values, 1)
     requested = values[2] if len(values) > 2 else None  # noqa: PLR2004 - max_output_boxes_per_class
@@ -185,7 +196,7 @@ def _suppressed_boxes(_: Node, values: Values, __: int) -> tuple[int, ...]:
     return batch * classes * boxes, 3
 
 
-def _unique(node: Node, values: Values, rank: int) -> tuple[int, ...]:
+def _unique(node: OnnxNode, values: Values, rank: int) -> tuple[int, ...]:
     """Distinct elements, or slices along an axis, and as many indices and counts."""
     shape = _shape(values, 0)
     if "axis" not in node.attributes:
@@ -200,7 +211,7 @@ def _shape(values: Values, position: int) -> tuple[int, ...]:
     return value.shape
 
 
-_UPPER_BOUNDS: dict[str, Callable[[Node, Values, int], tuple[int, ...]]] = {
+_UPPER_BOUNDS: dict[str, Callable[[OnnxNode, Values, int], tuple[int, ...]]] = {
     "NonZero": _nonzero,
     "Compress": _compress,
     "NonMaxSuppression": _suppressed_boxes,
@@ -211,8 +222,8 @@ _UPPER_BOUNDS: dict[str, Callable[[Node, Values, int], tuple[int, ...]]] = {
 # -- sequences ------------------------------------------------------------------------------------------
 
 
-def _sequence(items: Sequence[Value], dtype: str) -> list[Value]:
-    return [Value(None, items[0].dtype if items else dtype, items=tuple(items), sequence=True)]
+def _sequence(items: Sequence[GraphValue], dtype: str) -> list[GraphValue]:
+    return [GraphValue(None, items[0].dtype if items else dtype, items=tuple(items), sequence=True)]
 
 
 def _position_value(values: Values, position: int, default: int | None) -> int | None:
@@ -223,19 +234,19 @@ def _position_value(values: Values, position: int, default: int | None) -> int |
     return None if value.data is None else int(value.data.ravel()[0])
 
 
-def _items(values: Values) -> tuple[Value, ...] | None:
+def _items(values: Values) -> tuple[GraphValue, ...] | None:
     return values[0].items if values and values[0] is not None else None
 
 
-def _sequence_construct(_: Node, values: Values) -> list[Value] | None:
+def _sequence_construct(_: OnnxNode, values: Values) -> list[GraphValue] | None:
     return _sequence([value for value in values if value is not None], "")
 
 
-def _sequence_empty(_: Node, __: Values) -> list[Value] | None:
+def _sequence_empty(_: OnnxNode, __: Values) -> list[GraphValue] | None:
     return _sequence((), "")
 
 
-def _sequence_insert(_: Node, values: Values) -> list[Value] | None:
+def _sequence_insert(_: OnnxNode, values: Values) -> list[GraphValue] | None:
     items = _items(values)
     position = _position_value(values, 2, len(items or ()))
     if items is None or position is None or values[1] is None:
@@ -243,7 +254,7 @@ def _sequence_insert(_: Node, values: Values) -> list[Value] | None:
     return _sequence([*items[:position], values[1], *items[position:]], "")
 
 
-def _sequence_erase(_: Node, values: Values) -> list[Value] | None:
+def _sequence_erase(_: OnnxNode, values: Values) -> list[GraphValue] | None:
     items = _items(values)
     position = _position_value(values, 1, -1)
     if not items or position is None or not -len(items) <= position < len(items):
@@ -252,7 +263,7 @@ def _sequence_erase(_: Node, values: Values) -> list[Value] | None:
     return _sequence([*items[:position], *items[position + 1 :]], items[0].dtype)
 
 
-def _sequence_at(_: Node, values: Values) -> list[Value] | None:
+def _sequence_at(_: OnnxNode, values: Values) -> list[GraphValue] | None:
     """Return an item; any will do where all have the same shape."""
     items = _items(values)
     if not items:
@@ -265,14 +276,14 @@ def _sequence_at(_: Node, values: Values) -> list[Value] | None:
     return [items[position]] if -len(items) <= position < len(items) else None
 
 
-def _sequence_length(_: Node, values: Values) -> list[Value] | None:
+def _sequence_length(_: OnnxNode, values: Values) -> list[GraphValue] | None:
     items = _items(values)
     if items is None:
         return None
-    return [Value((), "int64", data=np.asarray(len(items), np.int64), folded=True)]
+    return [GraphValue((), "int64", data=np.asarray(len(items), np.int64), folded=True)]
 
 
-def _split(node: Node, values: Values) -> list[Value] | None:
+def _split(node: OnnxNode, values: Values) -> list[GraphValue] | None:
     data, split = values[0], values[1] if len(values) > 1 else None
     if data is None or data.shape is None or (split is not None and split.data is None):
         return None
@@ -287,11 +298,12 @@ def _split(node: Node, values: Values) -> list[Value] | None:
     head, tail = data.shape[:axis], data.shape[axis:][1:]
     keeps_axis = split is not None or node.attributes.get("keepdims", 1)
     return _sequence(
-        [Value((*head, *([size] if keeps_axis else []), *tail), data.dtype) for size in sizes], data.dtype
+        [GraphValue((*head, *([size] if keeps_axis else []), *tail), data.dtype) for size in sizes],
+        data.dtype,
     )
 
 
-def _concat_from_sequence(node: Node, values: Values) -> list[Value] | None:
+def _concat_from_sequence(node: OnnxNode, values: Values) -> list[GraphValue] | None:
     items = _items(values)
     if not items or any(item.shape is None for item in items):
         return None
@@ -301,18 +313,18 @@ def _concat_from_sequence(node: Node, values: Values) -> list[Value] | None:
         shape.insert(axis % (len(shape) + 1), len(items))
     else:
         shape[axis] = sum((item.shape or ())[axis] for item in items)
-    return [Value(tuple(shape), items[0].dtype)]
+    return [GraphValue(tuple(shape), items[0].dtype)]
 
 
-def _pass_through(_: Node, values: Values) -> list[Value] | None:
+def _pass_through(_: OnnxNode, values: Values) -> list[GraphValue] | None:
     return None if not values or values[0] is None else [values[0]]
 
 
-def _identity(_: Node, values: Values) -> list[Value] | None:
+def _identity(_: OnnxNode, values: Values) -> list[GraphValue] | None:
     return _pass_through(_, values) if values and values[0] is not None and values[0].sequence else None
 
 
-_SEQUENCES: dict[str, Callable[[Any, Values], list[Value] | None]] = {
+_SEQUENCES: dict[str, Callable[[Any, Values], list[GraphValue] | None]] = {
     "SequenceConstruct": _sequence_construct,
     "SequenceEmpty": _sequence_empty,
     "SequenceInsert": _sequence_insert,

@@ -38,7 +38,7 @@ _MAX_NAME = 80
 """Characters of a name shown in an error."""
 
 
-def element(number: int, what: str, path: Path) -> tuple[str, int]:
+def element_type(number: int, what: str, path: Path) -> tuple[str, int]:
     """Return the name and the bits of an element type."""
     try:
         return DTYPES[number]
@@ -50,15 +50,15 @@ def check_text(path: Path, *names: str | bytes) -> None:
     """Reject names that are not printable text; protobuf returns those that are not UTF-8 as bytes."""
     for name in names:
         if isinstance(name, bytes) or not name.isprintable():
-            raise RequestError(f"{path} is damaged: the name {quoted(name)} in it is not text.")
+            raise RequestError(f"{path} is damaged: the name {quote_name(name)} in it is not text.")
 
 
-def quoted(name: str | bytes) -> str:
+def quote_name(name: str | bytes) -> str:
     """Show a name from an untrusted file within one line."""
     return repr(name[:_MAX_NAME]) + ("..." if len(name) > _MAX_NAME else "")
 
 
-def names_nothing(symbol: str) -> bool:
+def is_placeholder_name(symbol: str) -> bool:
     """Whether the name of a dimension is a placeholder, so that two dimensions with it need not be equal.
 
     Paddle2ONNX writes ``?`` for each, others ``None`` or nothing at all.
@@ -66,18 +66,18 @@ def names_nothing(symbol: str) -> bool:
     return _PLACEHOLDER_NAME.fullmatch(symbol) is not None
 
 
-def graphs(graph: Proto) -> Iterator[Proto]:
+def all_graphs(graph: Proto) -> Iterator[Proto]:
     """Yield a graph and the bodies of its branches and loops."""
     yield graph
-    yield from nested(graph.node)
+    yield from nested_graphs(graph.node)
 
 
-def nested(nodes: Iterable[Proto]) -> Iterator[Proto]:
+def nested_graphs(nodes: Iterable[Proto]) -> Iterator[Proto]:
     """Yield the bodies of branches and loops among nodes, and those within them."""
     for attribute in _attributes(nodes):
         for body in (attribute.g, *attribute.graphs):
             if body.node:
-                yield from graphs(body)
+                yield from all_graphs(body)
 
 
 def _attributes(nodes: Iterable[Proto]) -> Iterator[Proto]:
@@ -91,8 +91,8 @@ def _attributes(nodes: Iterable[Proto]) -> Iterator[Proto]:
 def external_files(model: Proto, path: Path) -> dict[str, Path]:
     """Map location to file of all external data, each checked to lie in the model's directory."""
     files: dict[str, Path] = {}
-    for tensor in tensors(model):
-        location_entries = entries(tensor)
+    for tensor in all_tensors(model):
+        location_entries = external_entries(tensor)
         if not location_entries:
             continue
         check_text(path, *location_entries, *location_entries.values())
@@ -103,15 +103,15 @@ def external_files(model: Proto, path: Path) -> dict[str, Path]:
     return files
 
 
-def tensors(model: Proto) -> Iterator[Proto]:
+def all_tensors(model: Proto) -> Iterator[Proto]:
     """Yield every tensor in the file: initialisers and attributes, of subgraphs and functions too."""
-    model_graphs = list(graphs(model.graph))
+    model_graphs = list(all_graphs(model.graph))
     for function in model.functions:
         for attribute in _attributes(function.node):
             for body in (attribute.g, *attribute.graphs):
-                model_graphs.extend(graphs(body))
+                model_graphs.extend(all_graphs(body))
     for info in model.training_info:
-        model_graphs.extend((*graphs(info.initialization), *graphs(info.algorithm)))
+        model_graphs.extend((*all_graphs(info.initialization), *all_graphs(info.algorithm)))
     for graph in model_graphs:
         yield from graph.initializer
         yield from _dense_parts(graph.sparse_initializer)
@@ -127,7 +127,7 @@ def _dense_parts(sparse: Iterable[Proto]) -> Iterator[Proto]:
         yield tensor.indices
 
 
-def entries(tensor: Proto) -> dict[str, str]:
+def external_entries(tensor: Proto) -> dict[str, str]:
     """Return the location of values outside the file; empty if they are inside."""
     external = tensor.data_location == 1 or len(tensor.external_data) > 0
     return {"location": "", **{e.key: e.value for e in tensor.external_data}} if external else {}
@@ -136,7 +136,7 @@ def entries(tensor: Proto) -> dict[str, str]:
 def _external_file(path: Path, location: str) -> Path:
     """Resolve a location without opening it; it must stay inside the model's directory."""
     outside_error = RequestError(
-        f"{path} asks for external data at {quoted(location)}, outside its own directory; "
+        f"{path} asks for external data at {quote_name(location)}, outside its own directory; "
         "such a path is not followed."
     )
     if not location or Path(location).is_absolute() or ".." in Path(location).parts or "\0" in location:
@@ -148,7 +148,7 @@ def _external_file(path: Path, location: str) -> Path:
         raise outside_error
     if not file.is_file():
         raise RequestError(
-            f"{path} keeps weights in {quoted(location)}, which is missing; put it next to the model."
+            f"{path} keeps weights in {quote_name(location)}, which is missing; put it next to the model."
         )
     return file
 
@@ -160,12 +160,12 @@ def _check_extent(tensor: Proto, location_entries: dict[str, str], file: Path, p
         offset = length = -1
     if min(offset, length) < 0:
         raise RequestError(
-            f"{path} is damaged: {quoted(tensor.name)} has no valid range in its external data."
+            f"{path} is damaged: {quote_name(tensor.name)} has no valid range in its external data."
         )
-    _, bits = element(tensor.data_type, f"tensor {quoted(tensor.name)}", path)
+    _, bits = element_type(tensor.data_type, f"tensor {quote_name(tensor.name)}", path)
     needed = offset + max(length, (math.prod(tensor.dims) * bits + 7) // 8)
     if needed > file.stat().st_size:
         raise RequestError(
-            f"{file} is truncated: {quoted(tensor.name)} of {path.name} needs {needed:,} bytes of it, "
+            f"{file} is truncated: {quote_name(tensor.name)} of {path.name} needs {needed:,} bytes of it, "
             f"but it has {file.stat().st_size:,}."
         )

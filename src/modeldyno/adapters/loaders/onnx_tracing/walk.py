@@ -12,12 +12,18 @@ import numpy as np
 
 from modeldyno.adapters.loaders.onnx_tracing import ops as onnx_tracing_ops
 from modeldyno.adapters.loaders.onnx_tracing import shapes as onnx_tracing_shapes
-from modeldyno.adapters.loaders.onnx_tracing.nodes import Body, Constant, Node, Value, function
-from modeldyno.adapters.loaders.onnx_tracing.schema_inference import read
-from modeldyno.adapters.loaders.onnx_tracing.shape_checks import refusal
+from modeldyno.adapters.loaders.onnx_tracing.nodes import (
+    Body,
+    GraphValue,
+    OnnxConstant,
+    OnnxNode,
+    read_function,
+)
+from modeldyno.adapters.loaders.onnx_tracing.schema_inference import read_type
+from modeldyno.adapters.loaders.onnx_tracing.shape_checks import rejection_reason
 from modeldyno.adapters.loaders.onnx_tracing.shapes import UNKNOWN
-from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto, names_nothing
-from modeldyno.core.static.flops import Formula, count
+from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto, is_placeholder_name
+from modeldyno.core.static.flops import Formula, count_op
 from modeldyno.core.static.graph import Op, Role, Tensor
 from modeldyno.errors import RequestError, SizesRefused
 
@@ -34,12 +40,12 @@ _MAX_ITERATIONS = 10_000
 _UNBOUNDED_TRIPS = 2**31
 """Trip count that exporters write where only the condition ends the loop."""
 
-Env = MutableMapping[str, Value | None]
-Segment = tuple[list[Op], list["Memory"], dict[tuple[str, str], list[str]]]
+Env = MutableMapping[str, GraphValue | None]
+Segment = tuple[list[Op], list["StorageRecord"], dict[tuple[str, str], list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class StorageRecord:
     """A storage whose lifetime is not known yet."""
 
     bytes: int
@@ -48,7 +54,7 @@ class Memory:
 
 
 @dataclass(slots=True)
-class Walk:
+class GraphWalk:
     """One pass over a model."""
 
     functions: Mapping[tuple[str, str, str], Proto]
@@ -56,13 +62,13 @@ class Walk:
     """Costs that decide which branch of an If is more expensive."""
     classes: dict[str, str] = field(default_factory=dict)
     ops: list[Op] = field(default_factory=list)
-    memory: list[Memory] = field(default_factory=list)
+    memory: list[StorageRecord] = field(default_factory=list)
     symbols: dict[str, int] = field(default_factory=dict)
     notes: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Assumptions: operator and text to the nodes."""
     places: dict[tuple[tuple[str, str], ...], int] = field(default_factory=dict)
     """Location of external data to its storage: tied weights share it."""
-    constants: dict[int, Value] = field(default_factory=dict)
+    constants: dict[int, GraphValue] = field(default_factory=dict)
     bodies: dict[tuple[tuple[str, str, str], str, bytes], Body] = field(default_factory=dict)
     """Of functions, by the way they are called; kept, as `constants` is keyed by identity."""
     depth: int = 0
@@ -78,10 +84,10 @@ class Walk:
             if name not in initialised:
                 env[name] = self._bind_input(body.types[name], specs.get(name), sizes)
 
-    def _bind_input(self, value_type: Proto, spec: InputSpec | None, sizes: Mapping[str, int]) -> Value:
-        declared_type = read(value_type)
+    def _bind_input(self, value_type: Proto, spec: InputSpec | None, sizes: Mapping[str, int]) -> GraphValue:
+        declared_type = read_type(value_type)
         if declared_type.sequence or value_type.WhichOneof("value") != "tensor_type":
-            return Value(None, declared_type.dtype, sequence=True)
+            return GraphValue(None, declared_type.dtype, sequence=True)
         dims = value_type.tensor_type.shape.dim if value_type.tensor_type.HasField("shape") else ()
         declared = (
             None
@@ -92,14 +98,14 @@ class Walk:
         )
         dims_or_names = declared if spec is None or spec.shape is None else spec.shape
         if dims_or_names is None:
-            return Value(None, declared_type.dtype)
+            return GraphValue(None, declared_type.dtype)
         shape = tuple(dim if isinstance(dim, int) else sizes.get(dim, 1) for dim in dims_or_names)
         for dim, length in zip(dims, shape, strict=False):
-            if not names_nothing(dim.dim_param):
+            if not is_placeholder_name(dim.dim_param):
                 self.symbols[dim.dim_param] = length
         dtype = declared_type.dtype or (spec.dtype if spec is not None else None) or "float32"
         data = None if spec is None else _fixed_value(spec, shape, dtype)
-        return Value(shape, dtype, self._allocate(Tensor(shape, dtype).bytes, Role.INPUT, ""), data)
+        return GraphValue(shape, dtype, self._allocate(Tensor(shape, dtype).bytes, Role.INPUT, ""), data)
 
     def _add_constants(self, body: Body) -> None:
         """Allocate the initialisers of a body and of those within it."""
@@ -117,7 +123,7 @@ class Walk:
                 self._add_constants(inner)
 
     def _allocate(self, size: int, role: Role, scope: str) -> int:
-        self.memory.append(Memory(size, role, scope))
+        self.memory.append(StorageRecord(size, role, scope))
         return len(self.memory) - 1
 
     # -- running nodes --
@@ -142,8 +148,8 @@ class Walk:
         self.depth -= 1
 
     def _run_node(
-        self, node: Node, values: list[Value | None], env: Env, body: Body
-    ) -> Sequence[Value | None]:
+        self, node: OnnxNode, values: list[GraphValue | None], env: Env, body: Body
+    ) -> Sequence[GraphValue | None]:
         if node.function in self.functions:
             return self._inline_function(node, values)
         if not node.domain and node.kind in _CONTROL and node.bodies:
@@ -152,29 +158,29 @@ class Walk:
                 return control_outputs
         if not node.domain and node.kind == "Constant":
             return [self._constant_value(node)]
-        if not self.notes and (reason := refusal(node, values)):
+        if not self.notes and (reason := rejection_reason(node, values)):
             location = f" '{node.name}'" if node.name else ""
             raise SizesRefused(
-                f"The model does not accept these sizes: {onnx_tracing_ops.kind(node)}{location} {reason}."
+                f"The model does not accept these sizes: {onnx_tracing_ops.operator_kind(node)}{location} {reason}."
             )
-        outputs = onnx_tracing_shapes.outputs(node, values, body.types, self.symbols, self._note)
+        outputs = onnx_tracing_shapes.infer_node_outputs(node, values, body.types, self.symbols, self._note)
         if outputs and all(value.folded for value in outputs):
             return outputs
         return self._record(node, values, outputs)
 
-    def _inline_function(self, node: Node, values: list[Value | None]) -> list[Value | None]:
+    def _inline_function(self, node: OnnxNode, values: list[GraphValue | None]) -> list[GraphValue | None]:
         """Inline a function of the file."""
         attributes = b"".join(attribute.SerializeToString() for attribute in node.proto.attribute)
         key = (node.function, node.scope, attributes)
         if key not in self.bodies or node.bodies:
-            self.bodies[key] = function(self.functions[node.function], node, self.classes)
+            self.bodies[key] = read_function(self.functions[node.function], node, self.classes)
         body = self.bodies[key]
         self._add_constants(body)
         env: Env = dict(zip(body.inputs, [*values, *[None] * len(body.inputs)], strict=False))
         self.run(body, env)
         return [env.get(name) for name in body.outputs]
 
-    def _constant_value(self, node: Node) -> Value:
+    def _constant_value(self, node: OnnxNode) -> GraphValue:
         """Return the value of a Constant node."""
         if node.constant is not None:
             constant, key = node.constant, id(node.constant)
@@ -187,65 +193,71 @@ class Walk:
             return self.constants[key]
         name, value = next(iter(node.attributes.items()), ("", None))
         if value is None or name not in {"value_int", "value_ints", "value_float", "value_floats"}:
-            return Value((), "string") if name == "value_string" else UNKNOWN
+            return GraphValue((), "string") if name == "value_string" else UNKNOWN
         data = np.array(value, np.float32 if "float" in name else np.int64)
-        return Value(data.shape, data.dtype.name, data=data, folded=True)
+        return GraphValue(data.shape, data.dtype.name, data=data, folded=True)
 
-    def _note(self, text: str, node: Node) -> None:
-        self.notes.setdefault((onnx_tracing_ops.kind(node), text), []).append(
+    def _note(self, text: str, node: OnnxNode) -> None:
+        self.notes.setdefault((onnx_tracing_ops.operator_kind(node), text), []).append(
             node.name or (node.outputs or ("",))[0]
         )
 
-    def _record(self, node: Node, values: list[Value | None], outputs: list[Value]) -> list[Value]:
+    def _record(
+        self, node: OnnxNode, values: list[GraphValue | None], outputs: list[GraphValue]
+    ) -> list[GraphValue]:
         """Record an operator, and give its outputs their storages."""
         view = onnx_tracing_shapes.is_view(node, values)
-        stored: list[Value] = []
+        stored: list[GraphValue] = []
         for position, value in enumerate(outputs):
             first = values[0] if view and position == 0 else None
             stored.append(replace(value, storage=first.storage) if first else self._with_storage(value, node))
         named = [value for name, value in zip(node.outputs, stored, strict=False) if name]
-        self._append_op(node, onnx_tracing_ops.arguments(node, values), values, named)
+        self._append_op(node, onnx_tracing_ops.operator_arguments(node, values), values, named)
         return stored
 
     def _append_op(
         self,
-        node: Node,
+        node: OnnxNode,
         arguments: Mapping[str, Any],
-        values: Sequence[Value | None],
-        outputs: Sequence[Value | None],
+        values: Sequence[GraphValue | None],
+        outputs: Sequence[GraphValue | None],
     ) -> None:
         """Add an operator, marked as unsized where some of its shapes are unknown."""
-        known = [value for value in outputs if value is not None and onnx_tracing_ops.is_known(value)]
-        tensors = tuple(tensor for value in known for tensor in onnx_tracing_ops.tensors(value))
-        sized = all(value is None or onnx_tracing_ops.is_known(value) for value in (*values, *outputs))
+        known = [value for value in outputs if value is not None and onnx_tracing_ops.has_known_shape(value)]
+        tensors = tuple(tensor for value in known for tensor in onnx_tracing_ops.operands(value))
+        sized = all(value is None or onnx_tracing_ops.has_known_shape(value) for value in (*values, *outputs))
         name = next(filter(None, node.outputs), "")
         self.ops.append(
-            Op(onnx_tracing_ops.kind(node), arguments, tensors, node.scope, sized=sized, name=name)
+            Op(onnx_tracing_ops.operator_kind(node), arguments, tensors, node.scope, sized=sized, name=name)
         )
 
-    def _with_storage(self, value: Value, node: Node) -> Value:
+    def _with_storage(self, value: GraphValue, node: OnnxNode) -> GraphValue:
         if value.items is not None:
             return replace(value, items=tuple(self._with_storage(item, node) for item in value.items))
         if value.storage >= 0 or value.folded or value.shape is None:
             return value
         return replace(
-            value, storage=self._allocate(onnx_tracing_ops.tensor(value).bytes, Role.ACTIVATION, node.scope)
+            value, storage=self._allocate(onnx_tracing_ops.operand(value).bytes, Role.ACTIVATION, node.scope)
         )
 
     # -- bodies --
 
-    def _run_body(self, body: Body, arguments: Sequence[Value | None], env: Env) -> list[Value | None]:
+    def _run_body(
+        self, body: Body, arguments: Sequence[GraphValue | None], env: Env
+    ) -> list[GraphValue | None]:
         inner: Env = ChainMap({}, env)
         inner.update(zip(body.inputs, arguments, strict=False))
         self.run(body, inner)
         return [inner.get(name, UNKNOWN) for name in body.outputs]
 
-    def branch(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
+    def branch(
+        self, node: OnnxNode, values: list[GraphValue | None], env: Env
+    ) -> list[GraphValue | None] | None:
         """Take the branch of an If that its condition selects, or the one that may cost more."""
         condition = _known_number(values[0]) if values else None
         if condition is not None:
             return self._run_body(node.bodies["then_branch" if condition else "else_branch"], (), env)
-        candidates: list[tuple[float, float, str, list[Value | None], Segment]] = []
+        candidates: list[tuple[float, float, str, list[GraphValue | None], Segment]] = []
         rejections: list[SizesRefused] = []
         for name in ("then_branch", "else_branch"):
             start, depth = (len(self.ops), len(self.memory)), self.depth
@@ -276,7 +288,7 @@ class Walk:
 
     def _cost(self, ops: Iterable[Op]) -> tuple[float, float]:
         """Return the operations of the counted operators, and the upper bound of the others."""
-        counted = [count(op, self.formulas) for op in ops]
+        counted = [count_op(op, self.formulas) for op in ops]
         bound = sum(2 * (inf if cost.most is None else cost.most) for cost in counted)
         return sum(2 * cost.macs + cost.elementwise for cost in counted), bound
 
@@ -288,7 +300,9 @@ class Walk:
         self.places = {k: v for k, v in self.places.items() if v < memory}
         return removed
 
-    def loop(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
+    def loop(
+        self, node: OnnxNode, values: list[GraphValue | None], env: Env
+    ) -> list[GraphValue | None] | None:
         """Unroll a Loop; once where its trip count depends on data."""
         limit, condition, *carried = [*values, None, None][: max(2, len(values))]
         trips = _known_number(limit)
@@ -299,7 +313,7 @@ class Walk:
             trips = -1
         state = [_TRUE if condition is None else condition, *carried]
 
-        def next_inputs(i: int, state: list[Value | None]) -> list[Value | None] | None:
+        def next_inputs(i: int, state: list[GraphValue | None]) -> list[GraphValue | None] | None:
             condition = _known_number(state[0])
             if i == trips or condition == 0:
                 return None
@@ -309,12 +323,14 @@ class Walk:
             if trips > 0 and condition is None:
                 self._note_once("is assumed to use its whole trip count", node)
             counter = np.asarray(i, np.int64)
-            return [Value((), "int64", data=counter, folded=True), *state]
+            return [GraphValue((), "int64", data=counter, folded=True), *state]
 
         rounds, state, last = self._iterate(node, env, next_inputs, state, max(trips, 0))
         return [*state[1:], *self._gather(node, last, rounds, [0] * len(node.outputs), len(state) - 1)]
 
-    def scan(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
+    def scan(
+        self, node: OnnxNode, values: list[GraphValue | None], env: Env
+    ) -> list[GraphValue | None] | None:
         """Unroll a Scan over the axes of its inputs, except that of opset 8, which has a batch."""
         scanned = node.attributes.get("num_scan_inputs")
         if scanned is None or node.schema is None or node.schema.since_version < 9:  # noqa: PLR2004
@@ -329,14 +345,16 @@ class Walk:
         slices = [_slice(value, axis) for value, axis in zip(sources, axes, strict=True)]
         state = values[: len(values) - scanned]
 
-        def next_inputs(i: int, state: list[Value | None]) -> list[Value | None] | None:
+        def next_inputs(i: int, state: list[GraphValue | None]) -> list[GraphValue | None] | None:
             return None if i == trips else [*state, *slices]
 
         rounds, state, last = self._iterate(node, env, next_inputs, state, trips)
         output_axes = node.attributes.get("scan_output_axes", (0,) * len(node.outputs))
         return [*state, *self._gather(node, last, rounds, output_axes, len(state))]
 
-    def sequence_map(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
+    def sequence_map(
+        self, node: OnnxNode, values: list[GraphValue | None], env: Env
+    ) -> list[GraphValue | None] | None:
         """Run the body of a SequenceMap for each item."""
         items = None if not values or values[0] is None else values[0].items
         if items is None:
@@ -346,18 +364,18 @@ class Walk:
             arguments = [v.items[i] if v is not None and v.items else v for v in values]
             results.append(self._run_body(node.bodies["body"], arguments, env))
         columns = [tuple(row[k] or UNKNOWN for row in results) for k in range(len(node.outputs))]
-        return [Value(None, c[0].dtype if c else "", items=c, sequence=True) for c in columns]
+        return [GraphValue(None, c[0].dtype if c else "", items=c, sequence=True) for c in columns]
 
     def _iterate(
         self,
-        node: Node,
+        node: OnnxNode,
         env: Env,
-        next_inputs: Callable[[int, list[Value | None]], list[Value | None] | None],
-        state: list[Value | None],
+        next_inputs: Callable[[int, list[GraphValue | None]], list[GraphValue | None] | None],
+        state: list[GraphValue | None],
         trips: int,
-    ) -> tuple[int, list[Value | None], list[Value | None]]:
+    ) -> tuple[int, list[GraphValue | None], list[GraphValue | None]]:
         """Repeat a body; return the iterations, the final state, and the other outputs of the last one."""
-        body, i, others = node.bodies["body"], 0, list[Value | None]()
+        body, i, others = node.bodies["body"], 0, list[GraphValue | None]()
         previous_ops: list[Op] = []
         while (inputs := next_inputs(i, state)) is not None:
             start = len(self.ops)
@@ -379,46 +397,50 @@ class Walk:
             previous_ops = ops
         return i, state, others
 
-    def _note_once(self, text: str, node: Node) -> None:
-        if node.name not in self.notes.get((onnx_tracing_ops.kind(node), text), ()):
+    def _note_once(self, text: str, node: OnnxNode) -> None:
+        if node.name not in self.notes.get((onnx_tracing_ops.operator_kind(node), text), ()):
             self._note(text, node)
 
     def _gather(
-        self, node: Node, last: list[Value | None], rounds: int, axes: Sequence[int], skipped: int
-    ) -> list[Value | None]:
+        self, node: OnnxNode, last: list[GraphValue | None], rounds: int, axes: Sequence[int], skipped: int
+    ) -> list[GraphValue | None]:
         """Stack the outputs of all iterations along a new axis."""
         if not last:
             missing = max(0, len(node.outputs) - skipped)
-            return list[Value | None]([UNKNOWN] * missing)
-        stacked: list[Value | None] = []
+            return list[GraphValue | None]([UNKNOWN] * missing)
+        stacked: list[GraphValue | None] = []
         for value, axis in zip(last, axes, strict=False):
             if value is None or value.shape is None:
                 stacked.append(value)
                 continue
             shape = list(value.shape)
             shape.insert(axis if axis >= 0 else axis + len(shape) + 1, rounds)
-            stacked.append(self._with_storage(Value(tuple(shape), value.dtype), node))
-        known_values = [value for value in last if value is not None and onnx_tracing_ops.is_known(value)]
-        parts = [tensor for value in known_values for tensor in onnx_tracing_ops.tensors(value)]
+            stacked.append(self._with_storage(GraphValue(tuple(shape), value.dtype), node))
+        known_values = [
+            value for value in last if value is not None and onnx_tracing_ops.has_known_shape(value)
+        ]
+        parts = [tensor for value in known_values for tensor in onnx_tracing_ops.operands(value)]
         self._append_op(node, {"last": parts}, last, stacked)
         return stacked
 
 
-_TRUE = Value((), "bool", data=np.asarray(True), folded=True)
-_CONTROL: dict[str, Callable[[Walk, Node, list[Value | None], Env], list[Value | None] | None]] = {
-    "If": Walk.branch,
-    "Loop": Walk.loop,
-    "Scan": Walk.scan,
-    "SequenceMap": Walk.sequence_map,
+_TRUE = GraphValue((), "bool", data=np.asarray(True), folded=True)
+_CONTROL: dict[
+    str, Callable[[GraphWalk, OnnxNode, list[GraphValue | None], Env], list[GraphValue | None] | None]
+] = {
+    "If": GraphWalk.branch,
+    "Loop": GraphWalk.loop,
+    "Scan": GraphWalk.scan,
+    "SequenceMap": GraphWalk.sequence_map,
 }
 
 
 # -- parts ----------------------------------------------------------------------------------------------
 
 
-def _constant(constant: Constant, index: int) -> Value:
+def _constant(constant: OnnxConstant, index: int) -> GraphValue:
     is_known = constant.data is not None
-    return Value(constant.shape, constant.dtype, index, constant.data, folded=is_known)
+    return GraphValue(constant.shape, constant.dtype, index, constant.data, folded=is_known)
 
 
 def _fixed_value(spec: InputSpec, shape: tuple[int, ...], dtype: str) -> ndarray | None:
@@ -428,22 +450,22 @@ def _fixed_value(spec: InputSpec, shape: tuple[int, ...], dtype: str) -> ndarray
     return np.full(shape, spec.low, dtype) if dtype.startswith(("int", "uint", "bool")) else None
 
 
-def _known_number(value: Value | None) -> int | None:
+def _known_number(value: GraphValue | None) -> int | None:
     """Return a known number; None where it depends on data."""
     return None if value is None or value.data is None or not value.data.size else int(value.data.ravel()[0])
 
 
-def _slice(value: Value | None, axis: int) -> Value | None:
+def _slice(value: GraphValue | None, axis: int) -> GraphValue | None:
     """Return one slice, which shares the memory of the whole."""
     if value is None or value.shape is None:
         return value
     shape = list(value.shape)
     del shape[axis]
-    return Value(tuple(shape), value.dtype, value.storage)
+    return GraphValue(tuple(shape), value.dtype, value.storage)
 
 
-def _same_types(before: Sequence[Value | None], after: Sequence[Value | None]) -> bool:
-    def form(value: Value | None) -> object:
+def _same_types(before: Sequence[GraphValue | None], after: Sequence[GraphValue | None]) -> bool:
+    def form(value: GraphValue | None) -> object:
         return None if value is None else (value.shape, value.dtype, value.items)
 
     return list(map(form, before)) == list(map(form, after[: len(before)]))

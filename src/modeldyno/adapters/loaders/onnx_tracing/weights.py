@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 
 from modeldyno.adapters.loaders.onnx_tracing import ml_operators
 from modeldyno.adapters.loaders.onnx_tracing.contrib_shapes import OPERATORS
-from modeldyno.adapters.loaders.onnx_tracing.nodes import schema
-from modeldyno.adapters.loaders.onnx_tracing.scopes import owners
+from modeldyno.adapters.loaders.onnx_tracing.nodes import find_schema
+from modeldyno.adapters.loaders.onnx_tracing.scopes import owning_modules
 from modeldyno.adapters.loaders.onnx_tracing.tensors import (
     KNOWN_FLOATS,
     KNOWN_WHOLE,
     Proto,
+    all_graphs,
     check_text,
-    element,
-    entries,
-    graphs,
-    nested,
-    quoted,
+    element_type,
+    external_entries,
+    nested_graphs,
+    quote_name,
 )
 from modeldyno.core.static.weights import Weight
 from modeldyno.errors import RequestError
@@ -71,15 +71,15 @@ _PARAMETER_NAME = re.compile(r"(?!val_\d)[A-Za-z_]\w*(\.\w+)*")
 """PyTorch's parameter names in a file; its exporters name constants ``val_7`` or ``onnx::Mul_7``."""
 
 
-def weights(model: Proto, path: Path) -> Iterator[Weight]:
+def list_weights(model: Proto, path: Path) -> Iterator[Weight]:
     """Yield the tensors of the file, including subgraphs and functions, by declared shape and dtype.
 
     A Constant that is no parameter and small enough to belong to shape arithmetic is left out.
     """
     roles = _roles(model)
-    modules = owners(model)
+    modules = owning_modules(model)
     is_pytorch = model.producer_name == "pytorch"
-    for graph in graphs(model.graph):
+    for graph in all_graphs(model.graph):
         for tensor in graph.initializer:
             own = is_pytorch and _PARAMETER_NAME.fullmatch(tensor.name) is not None
             tensor_weight = _weight(tensor, tensor.name, path, roles=roles.get(tensor.name, ()), own=own)
@@ -89,7 +89,7 @@ def weights(model: Proto, path: Path) -> Iterator[Weight]:
             yield _weight(sparse.values, name, path, roles=roles.get(name, ()), own=True)
         for node in graph.node:
             if node.domain == ml_operators.DOMAIN and node.output:
-                yield from ml_operators.weights(node)
+                yield from ml_operators.learned_weights(node)
     for number, (name, tensor) in enumerate(_constants(model)):
         tensor_weight = _weight(
             tensor, name, path, roles=roles.get(name, ()), constant_key=f"constant {number}"
@@ -105,9 +105,9 @@ def is_small(size: int, dtype: str) -> bool:
 
 def _constants(model: Proto) -> Iterator[tuple[str, Proto]]:
     """Yield the tensors of Constant nodes, by the names of their outputs."""
-    bodies = (body for function in model.functions for body in nested(function.node))
+    bodies = (body for function in model.functions for body in nested_graphs(function.node))
     nodes = (
-        *(nodes_of_graph.node for nodes_of_graph in graphs(model.graph)),
+        *(nodes_of_graph.node for nodes_of_graph in all_graphs(model.graph)),
         *(f.node for f in model.functions),
     )
     for node in (
@@ -131,14 +131,14 @@ def _weight(
     constant_key: str = "",
 ) -> Weight:
     check_text(path, name, tensor.name)
-    label = f"{'constant' if constant_key else 'initialiser'} {quoted(name)}"
-    dtype, bits = element(tensor.data_type, label, path)
+    label = f"{'constant' if constant_key else 'initialiser'} {quote_name(name)}"
+    dtype, bits = element_type(tensor.data_type, label, path)
     shape = tuple(tensor.dims)
     if any(d < 0 for d in shape):
         raise RequestError(f"{path} is damaged: {label} has the shape {shape}.")
     size = math.prod(shape)
     stored = (size * bits + 7) // 8 if bits else sum(map(len, tensor.string_data))
-    location = entries(tensor)
+    location = external_entries(tensor)
     if not location and not _contains_values(tensor, size, stored):
         raise RequestError(f"{path} is truncated or damaged: {label} holds fewer than {size:,} elements.")
     return Weight(
@@ -205,7 +205,7 @@ class _Scan:
         nodes_list = list(nodes)
         producers = {name: node.op_type for node in nodes_list for name in node.output}
         for node in reversed(nodes_list):
-            for body in nested([node]):
+            for body in nested_graphs([node]):
                 self.read(body.node)
             for position, name in enumerate(node.input):
                 if name:
@@ -250,7 +250,7 @@ def _roles(model: Proto) -> Roles:
 @lru_cache(maxsize=4096)
 def _formal_name(kind: str, domain: str, version: int | None, position: int) -> str:
     """Return an operator's formal name for an input; empty where it is unknown."""
-    operator_schema = schema(kind, domain, version)
+    operator_schema = find_schema(kind, domain, version)
     contrib = OPERATORS.get(kind)
     if operator_schema is not None:
         names = [parameter.name for parameter in operator_schema.inputs]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 from types import CodeType, FrameType
 
-Where = tuple[tuple[CodeType, int], ...]
+CallSite = tuple[tuple[CodeType, int], ...]
 """Where a program asks: the call stack, each frame as its code and instruction."""
 _MAX_RECONSIDERED = 32
 
 
-class Flags:
+class AssumedFlags:
     """Assumed answers: false, unless an error followed when the same place asked before."""
 
     def __init__(self) -> None:
         """Assume false for all."""
-        self._true: set[Where] = set()
-        self._last_asked: Where | None = None
+        self._true: set[CallSite] = set()
+        self._last_asked: CallSite | None = None
 
     def answer(self) -> bool:
         """Return the assumed flag for the calling place."""
@@ -32,7 +32,7 @@ class Flags:
         return True
 
 
-def _call_site() -> Where:
+def _call_site() -> CallSite:
     """Return the call stack; layers that one loop calls are at the same place."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - no public name
     calls: list[tuple[CodeType, int]] = []

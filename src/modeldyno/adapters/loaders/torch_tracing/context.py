@@ -30,7 +30,7 @@ _ANALYSIS_LOCK = RLock()
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def analysis_lock() -> Iterator[None]:
     """Hold the analysis lock, with warnings and logging suppressed."""
     with _ANALYSIS_LOCK:
         before = logging.root.manager.disable
@@ -44,7 +44,7 @@ def alone() -> Iterator[None]:
                 logging.disable(before)
 
 
-def eager() -> AbstractContextManager[Any]:
+def force_eager() -> AbstractContextManager[Any]:
     """Run compiled code uncompiled; without torch's compiler imported nothing is compiled."""
     return torch.compiler.set_stance("force_eager") if has_compiler() else nullcontext()
 
@@ -55,7 +55,7 @@ def has_compiler() -> bool:
 
 
 @contextmanager
-def unwritten() -> Iterator[None]:
+def forbid_file_writes() -> Iterator[None]:
     """Forbid writing files: what a factory writes from meta tensors is wrong, and would stay."""
 
     def refuse(*_args: object, **_options: object) -> None:
@@ -78,7 +78,7 @@ def unwritten() -> Iterator[None]:
 
 
 @contextmanager
-def collected() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     """Disable garbage collection: memory lifetimes are measured by reference counts alone."""
     enabled = gc.isenabled()
     gc.disable()
@@ -90,7 +90,7 @@ def collected() -> Iterator[None]:
 
 
 @contextmanager
-def in_mode(module: Module, mode: Mode) -> Iterator[None]:
+def training_mode(module: Module, mode: Mode) -> Iterator[None]:
     """Set the training mode of all parts, where they have one, and restore it."""
     before = [(part, part.training) for part in module.modules() if hasattr(part, "training")]
     for part, _ in before:
@@ -102,7 +102,7 @@ def in_mode(module: Module, mode: Mode) -> Iterator[None]:
             part.training = training
 
 
-def copied(module: Module, memo: dict[int, Any]) -> Module:
+def copy_module(module: Module, memo: dict[int, Any]) -> Module:
     """Copy a module with its tensors replaced as in `memo`, by their ids; what cannot be copied is shared."""
     try:
         with torch.no_grad():  # a script clones its weights, which must be leaves
@@ -135,7 +135,7 @@ def _copy_or_share(value: Any, memo: dict[int, Any]) -> Any:
         return value
 
 
-def attributes(module: Module) -> Iterator[Tensor]:
+def tensor_attributes(module: Module) -> Iterator[Tensor]:
     """Yield tensor attributes that are neither parameters nor buffers, such as a computed weight."""
     for part in module.modules():
         yield from (value for value in vars(part).values() if isinstance(value, Tensor))

@@ -21,29 +21,35 @@ import torch._meta_registrations
 from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modeldyno.adapters.loaders.torch_tracing.assumed_flags import Flags
+from modeldyno.adapters.loaders.torch_tracing.assumed_flags import AssumedFlags
 from modeldyno.adapters.loaders.torch_tracing.meta_tensor import (
     MODE_STACK,
-    Place,
-    Shadow,
+    MetaTensor,
+    StorageHandle,
     Values,
-    off,
+    current_dispatch_mode,
+    dispatch_off,
     plain_numbers,
-    stage,
 )
-from modeldyno.adapters.loaders.torch_tracing.op_call import Seen, formed, forms_of, real, signature
+from modeldyno.adapters.loaders.torch_tracing.op_call import (
+    OpCall,
+    empty_like_layouts,
+    known_values_of,
+    output_layouts,
+    shape_key,
+)
 from modeldyno.adapters.loaders.torch_tracing.op_traits import (
     MAX_KNOWN_ELEMENTS,
     META,
-    Trait,
+    OpTraits,
     is_small,
-    trait,
+    traits_of,
 )
 from modeldyno.adapters.loaders.torch_tracing.shape_rules import (
     HIGHER_ORDER_RULES,
     VALUE_RULES,
     infer_shapes,
-    padded,
+    pad_packed_sequence,
 )
 from modeldyno.errors import RequestError
 
@@ -64,39 +70,39 @@ _TENSOR, _AS_TENSOR = torch.tensor, torch.as_tensor
 
 
 @dataclass(slots=True)
-class Call:
+class DispatchEvent:
     """One call of an operator, as reported to the listener."""
 
-    trait: Trait
+    trait: OpTraits
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    outputs: tuple[Shadow, ...]
+    outputs: tuple[MetaTensor, ...]
     """Tensors that it made or changed; empty for a mere view."""
     fresh: bool
     """Whether it did more than return a view."""
 
 
-class ComputesLong(Exception):
+class ComputeLimitReached(Exception):
     """A factory keeps computing although no values are computed."""
 
 
-class Witness(Protocol):
+class DispatchListener(Protocol):
     """Receives the events of a dispatch mode."""
 
-    def watch(self, call: Call) -> None:
+    def watch(self, call: DispatchEvent) -> None:
         """Handle an operator call."""
 
     def allocate(self, size: int) -> int:
         """Handle an allocation of `size` bytes and return its index."""
 
-    def grow(self, handle: Place, size: int) -> None:
+    def grow(self, handle: StorageHandle, size: int) -> None:
         """Handle memory that grew to `size` bytes."""
 
     def free(self, index: int) -> None:
         """Handle the release of the memory with this index."""
 
 
-class Stage(TorchDispatchMode):
+class MetaDispatchMode(TorchDispatchMode):
     """Runs torch programs on meta tensors."""
 
     supports_higher_order_operators = True
@@ -107,7 +113,7 @@ class Stage(TorchDispatchMode):
         """Keep torch from importing its compiler just to exclude it; nothing is compiled here."""
         return False
 
-    def __init__(self, listener: Witness, *, assumes: bool = True) -> None:
+    def __init__(self, listener: DispatchListener, *, assumes: bool = True) -> None:
         """Report events to `listener`, which may be replaced between two traces."""
         super().__init__()
         self.listener = listener
@@ -116,22 +122,22 @@ class Stage(TorchDispatchMode):
         self.assumptions: dict[str, None] = {}
         self._computing_since: float | None = None
         """CPU time at which a factory started to compute."""
-        self.flags = Flags()
-        self.mirrored: dict[int, Shadow] = {}
+        self.flags = AssumedFlags()
+        self.mirrored: dict[int, MetaTensor] = {}
         """Meta tensors of plain tensors from elsewhere, by the id of the plain tensor."""
         self._plain_refs: list[tuple[Tensor, int | None]] = []
         """Those plain tensors, each with the identity of its storage."""
         self._layout_cache: dict[Any, Any] = {}
         """Operator call, by the layouts of its arguments, to the layouts of its outputs."""
-        self._storages: dict[int, tuple[Place, UntypedStorage]] = {}
+        self._storages: dict[int, tuple[StorageHandle, UntypedStorage]] = {}
 
-    def __enter__(self) -> Stage:  # noqa: PYI034 - the mode's own protocol
+    def __enter__(self) -> MetaDispatchMode:  # noqa: PYI034 - the mode's own protocol
         MODE_STACK.append(self)
         self._swap = torch.__future__.get_swap_module_params_on_conversion()
         torch.__future__.set_swap_module_params_on_conversion(True)
         Tensor.numpy = _numpy_of_plain  # type: ignore[method-assign,assignment]
         torch.tensor, torch.as_tensor = _with_plain_numbers(_TENSOR), _with_plain_numbers(_AS_TENSOR)
-        torch._VF._pad_packed_sequence = padded  # type: ignore[assignment]  # noqa: SLF001 - see there
+        torch._VF._pad_packed_sequence = pad_packed_sequence  # type: ignore[assignment]  # noqa: SLF001 - see there
         super().__enter__()
         return self
 
@@ -148,7 +154,7 @@ class Stage(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run an operator on meta tensors; a tensor subclass that wraps others gets to handle it first."""
-        if any(kind is not Shadow and hasattr(kind, "__tensor_flatten__") for kind in types):
+        if any(kind is not MetaTensor and hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented
         if isinstance(func, torch._ops.HigherOrderOperator):  # noqa: SLF001 - no public name
             if (rule := HIGHER_ORDER_RULES.get(func.name())) is not None:
@@ -161,9 +167,9 @@ class Stage(TorchDispatchMode):
 
     # -- meta tensors of other tensors -------------------------------------------------------------
 
-    def make_tensor(self, shape: tuple[int, ...], dtype: torch.dtype, values: Values = None) -> Shadow:
+    def make_tensor(self, shape: tuple[int, ...], dtype: torch.dtype, values: Values = None) -> MetaTensor:
         """Make a contiguous meta tensor with memory of its own."""
-        with off():
+        with dispatch_off():
             meta = torch.empty(shape, dtype=dtype, device=META)
         return self.wrap_meta(meta, values)
 
@@ -177,18 +183,18 @@ class Stage(TorchDispatchMode):
         result: Tensor = cls.__tensor_unflatten__(inner_tensors, context, tensor.shape, tensor.stride())
         return result
 
-    def meta_tensor_of(self, plain: Tensor) -> Shadow:
+    def meta_tensor_of(self, plain: Tensor) -> MetaTensor:
         """Return the meta tensor of a plain tensor, cached; tensors that share memory share a handle."""
         cached = self.mirrored.get(id(plain))
         if cached is not None:
             return cached
-        with off():
+        with dispatch_off():
             meta_tensor, key = self._mirror_plain(plain)
         self.mirrored[id(plain)] = meta_tensor
         self._plain_refs.append((plain, key))
         return meta_tensor
 
-    def _mirror_plain(self, plain: Tensor) -> tuple[Shadow, int | None]:
+    def _mirror_plain(self, plain: Tensor) -> tuple[MetaTensor, int | None]:
         values = plain.detach().clone() if _steers(plain) else None
         try:
             storage = plain.untyped_storage()
@@ -205,7 +211,7 @@ class Stage(TorchDispatchMode):
         handle, memory = self._storages[key]
         meta = torch.empty(0, dtype=plain.dtype, device=META)
         meta.set_(memory, plain.storage_offset(), plain.shape, plain.stride())
-        return Shadow(meta, handle, values), key
+        return MetaTensor(meta, handle, values), key
 
     def drop_unreferenced(self) -> None:
         """Drop plain tensors that nothing else references any more, such as constants of a trace."""
@@ -216,38 +222,38 @@ class Stage(TorchDispatchMode):
         keys = {key for _, key in kept}
         self._storages = {key: entry for key, entry in self._storages.items() if key in keys}
 
-    def external_handles(self) -> list[Place]:
+    def external_handles(self) -> list[StorageHandle]:
         """List the handles of tensors that came from elsewhere."""
         return [handle for handle, _ in self._storages.values()]
 
     def on_meta(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call an operator on torch's meta device."""
-        op_call = Seen(self)
+        op_call = OpCall(self)
         return func(
             *map(op_call.unwrap, args), **{name: op_call.unwrap(value) for name, value in kwargs.items()}
         )
 
-    def wrap_meta(self, meta: Tensor, values: Values = None, guess: str | None = None) -> Shadow:
+    def wrap_meta(self, meta: Tensor, values: Values = None, guess: str | None = None) -> MetaTensor:
         """Wrap a tensor of the meta device that has memory of its own."""
-        return Shadow(meta, self._new_handle(meta.untyped_storage().nbytes()), values, guess)
+        return MetaTensor(meta, self._new_handle(meta.untyped_storage().nbytes()), values, guess)
 
-    def _new_handle(self, size: int) -> Place:
-        return Place(self.listener.allocate(size), self.listener.free)
+    def _new_handle(self, size: int) -> StorageHandle:
+        return StorageHandle(self.listener.allocate(size), self.listener.free)
 
     # -- running operators -------------------------------------------------------------------------
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one operator: its shapes on torch's meta device, its values where all inputs are known."""
-        traits = trait(func)
+        traits = traits_of(func)
         if not self.assumes:
             self._check_compute_limit(traits)
         special = VALUE_RULES.get(traits.name)
-        with off():
+        with dispatch_off():
             if special is not None:
                 result = special(self, traits, args, kwargs)
                 if result is not NotImplemented:
                     return result
-            op_call = Seen(self)
+            op_call = OpCall(self)
             meta_args = tuple(map(op_call.unwrap, args))
             meta_kwargs = {name: op_call.unwrap(value) for name, value in kwargs.items()}
             if meta_kwargs.get("device") is not None:
@@ -256,7 +262,7 @@ class Stage(TorchDispatchMode):
             out = self._infer_shapes(func, meta_args, meta_kwargs, op_call)
             return self._finish(func, args, kwargs, out, op_call)
 
-    def _check_compute_limit(self, traits: Trait) -> None:
+    def _check_compute_limit(self, traits: OpTraits) -> None:
         """Stop a factory that has been computing for long: without values it may never end.
 
         Raises:
@@ -265,28 +271,32 @@ class Stage(TorchDispatchMode):
         if self._computing_since is None:
             self._computing_since = process_time() if traits.name in _COMPUTING else None
         elif process_time() - self._computing_since > _COMPUTE_LIMIT_S:
-            raise ComputesLong
+            raise ComputeLimitReached
 
-    def _infer_shapes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+    def _infer_shapes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
         """Infer the output shapes, cached: the layers of a network are much alike."""
         key = (
             None
-            if trait(func).written
-            else (func, torch.get_default_dtype(), *map(signature, args), *map(signature, kwargs.items()))
+            if traits_of(func).written
+            else (func, torch.get_default_dtype(), *map(shape_key, args), *map(shape_key, kwargs.items()))
         )
         try:
             forms = self._layout_cache.get(key)
         except (TypeError, NotImplementedError):  # an argument that cannot be hashed or compared
             key, forms = None, None
         if forms is not None:
-            return formed(forms)
+            return empty_like_layouts(forms)
         out = infer_shapes(func, args, kwargs, op_call)
-        if key is not None and not op_call.data_dependent and (forms := forms_of(out, op_call)) is not None:
+        if (
+            key is not None
+            and not op_call.data_dependent
+            and (forms := output_layouts(out, op_call)) is not None
+        ):
             self._layout_cache[key] = forms
         return out
 
     def _compute_values(
-        self, func: Any, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen
+        self, func: Any, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall
     ) -> Any:
         """Compute real values where all inputs are known and small; otherwise return None."""
         is_random = traits.random and not (traits.name in _RANDOM_WITH_VALUES and not self.assumes)
@@ -296,22 +306,25 @@ class Stage(TorchDispatchMode):
         if not op_call.meta_tensors and not _is_small_factory(traits, args, kwargs):
             return None
         try:
-            return func(*map(real, args), **{name: real(value) for name, value in kwargs.items()})
+            return func(
+                *map(known_values_of, args),
+                **{name: known_values_of(value) for name, value in kwargs.items()},
+            )
         except (RuntimeError, NotImplementedError, IndexError, TypeError):
             self._invalidate_written(traits, args, kwargs)
             return None
 
-    def _invalidate_written(self, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _invalidate_written(self, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for argument in _written(traits, args, kwargs):
             if isinstance(argument, Tensor):
                 meta_tensor = self.as_meta_tensor(argument)
                 meta_tensor.handle.valid, meta_tensor.known_values = False, None
 
     def _finish(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, op_call: Seen
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, op_call: OpCall
     ) -> Any:
         """Wrap the outputs and report the call."""
-        traits = trait(func)
+        traits = traits_of(func)
         result = op_call.wrap(out, op_call.real_output)
         if traits.reshapes_in_place:
             _reshape(func, args, kwargs)
@@ -325,7 +338,7 @@ class Stage(TorchDispatchMode):
         self.report(traits, args, kwargs, tuple(op_call.outputs), fresh=op_call.fresh or bool(traits.written))
         return result
 
-    def _follow_resize(self, meta_tensor: Shadow) -> None:
+    def _follow_resize(self, meta_tensor: MetaTensor) -> None:
         """Follow an operator that resized what it wrote into, as it may with ``out=``."""
         meta = meta_tensor.backing
         if meta.shape == meta_tensor.shape:
@@ -333,41 +346,41 @@ class Stage(TorchDispatchMode):
         from torch.utils._mode_utils import no_dispatch  # noqa: PLC0415 - rarely needed
 
         with no_dispatch():
-            meta_tensor.data = Shadow(meta, meta_tensor.handle)
+            meta_tensor.data = MetaTensor(meta, meta_tensor.handle)
         meta_tensor.handle.valid = False
         self.listener.grow(meta_tensor.handle, meta.untyped_storage().nbytes())
 
     def report(
         self,
-        traits: Trait,
+        traits: OpTraits,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        outputs: tuple[Shadow, ...],
+        outputs: tuple[MetaTensor, ...],
         *,
         fresh: bool = True,
     ) -> None:
         """Report a call to the listener."""
-        self.listener.watch(Call(traits, args, kwargs, outputs, fresh))
+        self.listener.watch(DispatchEvent(traits, args, kwargs, outputs, fresh))
 
-    def as_meta_tensor(self, value: Tensor) -> Shadow:
+    def as_meta_tensor(self, value: Tensor) -> MetaTensor:
         """Return the meta tensor of a tensor, which may be itself."""
-        return value if isinstance(value, Shadow) else self.meta_tensor_of(value)
+        return value if isinstance(value, MetaTensor) else self.meta_tensor_of(value)
 
     def assume(self, what: str) -> None:
         """Record an assumption."""
         self.assumptions[what] = None
 
-    def assumed_values(self, tensor: Shadow) -> Tensor:
+    def assumed_values(self, tensor: MetaTensor) -> Tensor:
         """Make up values that a program reads but that depend on what is not computed."""
         if tensor.dtype is torch.bool:
             flag = self.assume_flag(
                 "control flow depends on flags that only a run computes; they are taken as false",
                 "flags that make the model fail when false are not computed; taken as true",
             )
-            with off():
+            with dispatch_off():
                 return torch.full(tensor.shape, flag)
         self.assume("control flow depends on numbers that only a run computes; they are taken as 1")
-        with off():
+        with dispatch_off():
             return torch.ones(tensor.shape, dtype=tensor.dtype)
 
     def assume_flag(self, false: str, true: str) -> bool:
@@ -377,7 +390,7 @@ class Stage(TorchDispatchMode):
         return value
 
 
-def _written(traits: Trait, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+def _written(traits: OpTraits, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the arguments that a call writes into, those in lists one by one."""
     written = [args[i] for i in traits.written if i < len(args)]
     written += [kwargs[name] for name in traits.written_names if name in kwargs]
@@ -385,7 +398,7 @@ def _written(traits: Trait, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         yield from value if isinstance(value, list | tuple) else (value,)
 
 
-def _is_small_factory(traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _is_small_factory(traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a tensor made from nothing, such as a range, has values, and few enough to keep."""
     if traits.name in _UNINITIALISED:
         dtype = kwargs.get("dtype")
@@ -424,7 +437,7 @@ def _plain_dtype(tensor: Tensor) -> torch.dtype:
 
 def _reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Reshape the meta tensor itself where an operator changes its shape in place."""
-    if isinstance(args[0], Shadow):
+    if isinstance(args[0], MetaTensor):
         from torch.utils._mode_utils import no_dispatch  # noqa: PLC0415 - rarely needed
 
         with no_dispatch():
@@ -436,10 +449,10 @@ def _reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 def _numpy_of_plain(self: Tensor, *, force: bool = False) -> Any:
     """Return the array of a plain tensor under the mode, where torch would read a meta tensor's memory."""
-    meta_tensor = stage().mirrored.get(id(self))
+    meta_tensor = current_dispatch_mode().mirrored.get(id(self))
     if meta_tensor is not None and (meta_tensor.known_values is not None or not meta_tensor.handle.valid):
         return meta_tensor.numpy(force=force)
-    with off():
+    with dispatch_off():
         return torch._C.TensorBase.numpy(self, force=force)  # noqa: SLF001 - the replaced method
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from modeldyno.core.trace.source_line import raised_at
+from modeldyno.core.trace.source_line import format_error_location
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from modeldyno.interfaces import Tracing
 
 
-class Objection(Exception):
+class AnalysisError(Exception):
     """An error raised by the model while it is traced, explained; a made-up flag may have caused it."""
 
     @classmethod
@@ -24,7 +24,7 @@ class Objection(Exception):
             message = "a kernel reads the values of a tensor, which an analysis does not have"
         shapes = ", ".join(f"{spec.name}={'x'.join(map(str, spec.shape or ()))}" for spec in tracing.inputs)
         error_id, name = recorder.failed_in
-        line = raised_at(error)
+        line = format_error_location(error)
         location = f" ({line})" if line else ""
         where = f" in {name}" if name and error_id == id(error) else ""
         return cls(

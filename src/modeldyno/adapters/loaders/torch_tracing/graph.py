@@ -13,21 +13,21 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from modeldyno.adapters.loaders import torch_weights
-from modeldyno.adapters.loaders.torch_tracing.assumed_flags import Flags
+from modeldyno.adapters.loaders.torch_tracing.assumed_flags import AssumedFlags
 from modeldyno.adapters.loaders.torch_tracing.context import (
-    alone,
-    attributes,
-    collected,
-    copied,
-    eager,
+    analysis_lock,
+    copy_module,
+    forbid_file_writes,
+    force_eager,
     has_compiler,
-    in_mode,
-    unwritten,
+    tensor_attributes,
+    training_mode,
+    without_garbage_collection,
 )
-from modeldyno.adapters.loaders.torch_tracing.dispatch import Stage
-from modeldyno.adapters.loaders.torch_tracing.errors import Objection
-from modeldyno.adapters.loaders.torch_tracing.meta_tensor import Shadow
-from modeldyno.adapters.loaders.torch_tracing.recorder import Memory, Recorder
+from modeldyno.adapters.loaders.torch_tracing.dispatch import MetaDispatchMode
+from modeldyno.adapters.loaders.torch_tracing.errors import AnalysisError
+from modeldyno.adapters.loaders.torch_tracing.meta_tensor import MetaTensor
+from modeldyno.adapters.loaders.torch_tracing.recorder import RecordedStorage, Recorder
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.graph import Graph, Phase, Role, Storage
 from modeldyno.data import random_arrays
@@ -48,29 +48,29 @@ _MAX_INPUT_VALUES = 2**20
 # -- the call -----------------------------------------------------------------------------------------
 
 
-def build(make: Callable[[], Any]) -> tuple[Any, Stage]:
+def build_on_meta(make: Callable[[], Any]) -> tuple[Any, MetaDispatchMode]:
     """Build a module under its own dispatch mode, so that its weights take neither memory nor time."""
-    dispatch_mode = Stage(Recorder(), assumes=False)
-    with alone(), unwritten(), dispatch_mode:
+    dispatch_mode = MetaDispatchMode(Recorder(), assumes=False)
+    with analysis_lock(), forbid_file_writes(), dispatch_mode:
         module = make()
     dispatch_mode.assumes = True
     return module, dispatch_mode
 
 
-def shadowed(module: Module) -> tuple[Module, Stage]:
+def copy_to_meta(module: Module) -> tuple[Module, MetaDispatchMode]:
     """Copy a module's structure onto meta tensors; its weights stay where they are."""
-    dispatch_mode = Stage(Recorder())
-    with alone(), dispatch_mode:
+    dispatch_mode = MetaDispatchMode(Recorder())
+    with analysis_lock(), dispatch_mode:
         memo: dict[int, Any] = {}
-        for tensor in (*module.parameters(), *module.buffers(), *attributes(module)):
+        for tensor in (*module.parameters(), *module.buffers(), *tensor_attributes(module)):
             meta_tensor = dispatch_mode.mirror(tensor)
             if isinstance(tensor, torch.nn.Parameter):
                 meta_tensor = torch.nn.Parameter(meta_tensor, requires_grad=tensor.requires_grad)
             memo[id(tensor)] = meta_tensor
-        return copied(module, memo), dispatch_mode
+        return copy_module(module, memo), dispatch_mode
 
 
-def graph(module: Module, dispatch_mode: Stage, tracing: Tracing) -> Graph:
+def trace_module(module: Module, dispatch_mode: MetaDispatchMode, tracing: Tracing) -> Graph:
     """Call a module under its dispatch mode and record what happens.
 
     An error may come from a flag that was made up, as of a check of values that are not computed: the module
@@ -79,24 +79,26 @@ def graph(module: Module, dispatch_mode: Stage, tracing: Tracing) -> Graph:
     Raises:
         RequestError: the module cannot be called with such inputs, or an operator has no shapes.
     """
-    dispatch_mode.flags = Flags()
-    first: Objection | None = None
+    dispatch_mode.flags = AssumedFlags()
+    first: AnalysisError | None = None
     while True:
         compiler = has_compiler()
         try:
             result = _trace_once(module, dispatch_mode, tracing)
             if has_compiler() == compiler:
                 return result
-        except Objection as objection:
+        except AnalysisError as objection:
             if has_compiler() == compiler:
                 first = first or objection
                 if not dispatch_mode.flags.reconsider():
                     raise RequestError(str(first)) from first.__cause__
                 continue
-        dispatch_mode.flags = Flags()  # the call may have compiled something, which must run uncompiled
+        dispatch_mode.flags = (
+            AssumedFlags()
+        )  # the call may have compiled something, which must run uncompiled
 
 
-def _trace_once(module: Module, dispatch_mode: Stage, tracing: Tracing) -> Graph:
+def _trace_once(module: Module, dispatch_mode: MetaDispatchMode, tracing: Tracing) -> Graph:
     build_recorder = dispatch_mode.listener
     assert isinstance(build_recorder, Recorder)
     dispatch_mode.drop_unreferenced()
@@ -108,7 +110,13 @@ def _trace_once(module: Module, dispatch_mode: Stage, tracing: Tracing) -> Graph
     dispatch_mode.listener = recorder
     dispatch_mode.assumptions.clear()
     try:
-        with alone(), eager(), dispatch_mode, collected(), in_mode(module, tracing.mode):
+        with (
+            analysis_lock(),
+            force_eager(),
+            dispatch_mode,
+            without_garbage_collection(),
+            training_mode(module, tracing.mode),
+        ):
             recorder.uncalled = _uncalled_modules(module)
             _add_weights(module, dispatch_mode, recorder)
             _mark_existing(recorder.memory)
@@ -128,7 +136,11 @@ def _trace_once(module: Module, dispatch_mode: Stage, tracing: Tracing) -> Graph
 
 
 def _record_call(
-    module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder, dispatch_mode: Stage
+    module: Module,
+    feed: dict[str, Any],
+    tracing: Tracing,
+    recorder: Recorder,
+    dispatch_mode: MetaDispatchMode,
 ) -> None:
     recorder.recording = recorder.call_begun = True
     try:
@@ -136,13 +148,17 @@ def _record_call(
     except ModelDynoError:
         raise
     except Exception as error:
-        raise Objection.of(module, tracing, error, recorder) from error
+        raise AnalysisError.of(module, tracing, error, recorder) from error
     finally:
         recorder.recording = False
 
 
 def _run_call(
-    module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder, dispatch_mode: Stage
+    module: Module,
+    feed: dict[str, Any],
+    tracing: Tracing,
+    recorder: Recorder,
+    dispatch_mode: MetaDispatchMode,
 ) -> None:
     if tracing.mode is Mode.INFERENCE:
         with torch.no_grad():
@@ -160,7 +176,11 @@ def _call_module(module: Module, feed: Mapping[str, Any]) -> Any:
 
 
 def _training_step(
-    module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder, dispatch_mode: Stage
+    module: Module,
+    feed: dict[str, Any],
+    tracing: Tracing,
+    recorder: Recorder,
+    dispatch_mode: MetaDispatchMode,
 ) -> None:
     output = _call_module(module, feed)
     _mark_outputs(output, recorder)
@@ -181,7 +201,7 @@ def _training_step(
     loss.backward()  # type: ignore[no-untyped-call]
     gradients = [p.grad for p in parameters]
     for gradient in gradients:
-        if isinstance(gradient, Shadow):
+        if isinstance(gradient, MetaTensor):
             recorder.memory_of(gradient).role = Role.GRADIENT
     del loss
     recorder.phase = Phase.UPDATE
@@ -189,7 +209,7 @@ def _training_step(
     _optimizer_step(parameters, gradients, tracing.optimizer, recorder)
 
 
-def _training_loss(floats: list[Tensor], dispatch_mode: Stage) -> Tensor:
+def _training_loss(floats: list[Tensor], dispatch_mode: MetaDispatchMode) -> Tensor:
     """Use a single number as the loss; otherwise sum squares, whose gradient has the same size."""
     if len(floats) == 1 and floats[0].numel() == 1:
         return floats[0].sum()
@@ -225,7 +245,7 @@ def _optimizer_step(parameters: list[Any], gradients: Any, name: str, recorder: 
         for value in state.values():
             if isinstance(value, Tensor):
                 memory = recorder.memory_of(
-                    value if isinstance(value, Shadow) else recorder.meta_tensor_of(value)
+                    value if isinstance(value, MetaTensor) else recorder.meta_tensor_of(value)
                 )
                 memory.role, memory.born = Role.STATE, -1
     recorder.recording = True
@@ -239,7 +259,7 @@ def _optimizer_step(parameters: list[Any], gradients: Any, name: str, recorder: 
 # -- memory that exists before the call -----------------------------------------------------------------
 
 
-def _add_weights(module: Module, dispatch_mode: Stage, recorder: Recorder) -> None:
+def _add_weights(module: Module, dispatch_mode: MetaDispatchMode, recorder: Recorder) -> None:
     """Add parameters and buffers as memory that exists before the call, each storage once."""
     named_tensors = (
         *module.named_parameters(remove_duplicate=False),
@@ -251,7 +271,7 @@ def _add_weights(module: Module, dispatch_mode: Stage, recorder: Recorder) -> No
             memory.role, memory.born, memory.died = Role.WEIGHT, -1, None
             memory.scope = name.rpartition(".")[0]
     for packed in torch_weights.packed_weights(module):
-        recorder.memory.append(Memory(packed.bytes, -1, packed.name.rpartition(".")[0], Role.WEIGHT))
+        recorder.memory.append(RecordedStorage(packed.bytes, -1, packed.name.rpartition(".")[0], Role.WEIGHT))
 
 
 def _uncalled_modules(module: Module) -> frozenset[str]:
@@ -273,7 +293,7 @@ def _weight_dtype(module: Module) -> torch.dtype | None:
     return dtype if dtype in {torch.float16, torch.bfloat16, torch.float64} else None
 
 
-def _mark_existing(memory: Iterable[Memory]) -> None:
+def _mark_existing(memory: Iterable[RecordedStorage]) -> None:
     """Mark memory that exists before the call but is no named weight, such as tensors in attributes."""
     for entry in memory:
         if entry.role is Role.ACTIVATION and entry.died is None:
@@ -281,7 +301,7 @@ def _mark_existing(memory: Iterable[Memory]) -> None:
 
 
 def _make_input(
-    dispatch_mode: Stage,
+    dispatch_mode: MetaDispatchMode,
     recorder: Recorder,
     spec: InputSpec,
     weight_dtype: torch.dtype | None,
@@ -302,7 +322,7 @@ def _make_input(
         for dimension in shape:
             size *= dimension
         if size <= _MAX_INPUT_VALUES:
-            integers = random_arrays.draw(replace(spec, shape=shape), (0,))
+            integers = random_arrays.draw_array(replace(spec, shape=shape), (0,))
             with torch.utils._python_dispatch._disable_current_modes():  # noqa: SLF001 - no public name
                 values = torch.from_numpy(integers)
     meta_tensor = dispatch_mode.make_tensor(shape, dtype, values)
@@ -312,7 +332,11 @@ def _make_input(
 
 
 def _make_nested_input(
-    dispatch_mode: Stage, recorder: Recorder, spec: InputSpec, weight_dtype: torch.dtype | None, value: Any
+    dispatch_mode: MetaDispatchMode,
+    recorder: Recorder,
+    spec: InputSpec,
+    weight_dtype: torch.dtype | None,
+    value: Any,
 ) -> Any:
     """Make meta tensors of the arrays in a list or dict."""
 
@@ -346,10 +370,10 @@ def _mark_outputs(output: Any, recorder: Recorder) -> None:
     cache = getattr(cache, "self_attention_cache", cache)  # the cross-attention cache does not grow
     for layer in getattr(cache, "layers", None) or ():
         for tensor in (getattr(layer, "keys", None), getattr(layer, "values", None)):
-            if isinstance(tensor, Shadow):
+            if isinstance(tensor, MetaTensor):
                 recorder.caches.append(recorder.index(tensor.handle))
     for tensor in pytree.tree_leaves(_plain_containers(output)):
-        if isinstance(tensor, Shadow):
+        if isinstance(tensor, MetaTensor):
             recorder.memory_of(tensor).output = True
 
 

@@ -13,15 +13,15 @@ from torch import Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from modeldyno.adapters.loaders.torch_tracing.op_traits import Trait
+    from modeldyno.adapters.loaders.torch_tracing.op_traits import OpTraits
 
 _CPU = torch.device("cpu")
 
 Values = Tensor | None
 
 
-class Place:
-    """Memory of meta tensors: it is on_free with the last one that uses it."""
+class StorageHandle:
+    """Memory of meta tensors: it is freed with the last one that uses it."""
 
     __slots__ = ("index", "on_free", "stored", "valid")
 
@@ -43,7 +43,7 @@ class DispatchMode(Protocol):
 
     assumes: bool
     """Whether values that are not computed are made up; otherwise reading them is an error."""
-    mirrored: dict[int, Shadow]
+    mirrored: dict[int, MetaTensor]
     """Meta tensors of plain tensors from elsewhere, by the id of the plain tensor."""
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -52,22 +52,22 @@ class DispatchMode(Protocol):
     def on_meta(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator on torch's meta device."""
 
-    def meta_tensor_of(self, plain: Tensor) -> Shadow:
+    def meta_tensor_of(self, plain: Tensor) -> MetaTensor:
         """Return the meta tensor of a plain tensor."""
 
-    def as_meta_tensor(self, value: Tensor) -> Shadow:
+    def as_meta_tensor(self, value: Tensor) -> MetaTensor:
         """Return the meta tensor of any tensor."""
 
-    def make_tensor(self, shape: tuple[int, ...], dtype: torch.dtype, values: Values = None) -> Shadow:
+    def make_tensor(self, shape: tuple[int, ...], dtype: torch.dtype, values: Values = None) -> MetaTensor:
         """Make a contiguous meta tensor."""
 
-    def wrap_meta(self, meta: Tensor, values: Values = None, guess: str | None = None) -> Shadow:
+    def wrap_meta(self, meta: Tensor, values: Values = None, guess: str | None = None) -> MetaTensor:
         """Wrap a tensor of the meta device that has memory of its own."""
 
     def assume(self, what: str) -> None:
         """Record an assumption."""
 
-    def assumed_values(self, tensor: Shadow) -> Tensor:
+    def assumed_values(self, tensor: MetaTensor) -> Tensor:
         """Make up values that are not computed."""
 
     def assume_flag(self, false: str, true: str) -> bool:
@@ -75,22 +75,22 @@ class DispatchMode(Protocol):
 
     def report(
         self,
-        traits: Trait,
+        traits: OpTraits,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        outputs: tuple[Shadow, ...],
+        outputs: tuple[MetaTensor, ...],
         *,
         fresh: bool = True,
     ) -> None:
         """Report a call to the listener."""
 
 
-class Shadow(Tensor):
+class MetaTensor(Tensor):
     """A tensor without values, which claims to be on the CPU."""
 
     backing: Tensor
     """The same tensor on torch's meta device."""
-    handle: Place
+    handle: StorageHandle
     known_values: Values
     """Its values, where they are known."""
     guess: str | None
@@ -100,14 +100,14 @@ class Shadow(Tensor):
 
     @staticmethod
     def __new__(  # noqa: PYI034 - a tensor's own protocol
-        cls: type[Shadow],
+        cls: type[MetaTensor],
         backing: Tensor,
-        handle: Place,
+        handle: StorageHandle,
         values: Values = None,
         guess: str | None = None,
-    ) -> Shadow:
+    ) -> MetaTensor:
         """Wrap a tensor of the meta device."""
-        meta_tensor: Shadow = Tensor._make_wrapper_subclass(  # noqa: SLF001 - the documented way
+        meta_tensor: MetaTensor = Tensor._make_wrapper_subclass(  # noqa: SLF001 - the documented way
             cls,
             backing.shape,
             strides=backing.stride(),
@@ -139,7 +139,7 @@ class Shadow(Tensor):
         if self.known_values is None or not self.handle.valid:
             return None
         if self.guess is not None:
-            stage().assume(self.guess)
+            current_dispatch_mode().assume(self.guess)
         return self.known_values
 
     def _plain_values(self) -> Tensor:
@@ -149,23 +149,23 @@ class Shadow(Tensor):
             TypeError: they are unknown, and may not be made up, as the result may be kept.
         """
         values = self.valid_values()
-        if values is None and not stage().assumes:
+        if values is None and not current_dispatch_mode().assumes:
             raise TypeError("The values of a meta tensor are not known.")
-        return stage().assumed_values(self) if values is None else values
+        return current_dispatch_mode().assumed_values(self) if values is None else values
 
     def tolist(self) -> Any:
         """Return the values as lists; unknown ones as assumed."""
-        with off():
+        with dispatch_off():
             return self._plain_values().tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
         """Return the values as an array; unknown ones as assumed."""
-        with off():
+        with dispatch_off():
             return self._plain_values().numpy(force=force)
 
     def __dlpack__(self, **options: Any) -> Any:
         """Export the values to another library."""
-        with off():
+        with dispatch_off():
             return self._plain_values().__dlpack__(**options)
 
     def __getitem__(self, index: Any) -> Any:
@@ -174,7 +174,7 @@ class Shadow(Tensor):
     def __setitem__(self, index: Any, value: Any) -> None:
         super().__setitem__(_plain_index(index), value)
 
-    def share_memory_(self) -> Shadow:
+    def share_memory_(self) -> MetaTensor:
         """Return itself: there is no memory to share."""
         return self
 
@@ -204,7 +204,7 @@ class Shadow(Tensor):
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Dispatch through the active mode even where it is off, as in an autograd thread."""
-        return stage().run(func, args, dict(kwargs or {}))
+        return current_dispatch_mode().run(func, args, dict(kwargs or {}))
 
 
 def _plain_index(index: Any) -> Any:
@@ -218,14 +218,14 @@ def plain_numbers(value: Any) -> Any:
     """Replace single tensors in sequences by numbers, which torch would read below the dispatch mode."""
     if isinstance(value, list | tuple):
         return [plain_numbers(item) for item in value]
-    return value.item() if isinstance(value, Shadow) and not value.dim() else value
+    return value.item() if isinstance(value, MetaTensor) and not value.dim() else value
 
 
 MODE_STACK: list[DispatchMode] = []
 """The active modes, the innermost last."""
 
 
-def stage() -> DispatchMode:
+def current_dispatch_mode() -> DispatchMode:
     """Return the active dispatch mode."""
     if not MODE_STACK:
         raise RuntimeError("A meta tensor was used without its dispatch mode.")
@@ -235,6 +235,6 @@ def stage() -> DispatchMode:
 _OFF = torch._C._DisableTorchDispatch  # noqa: SLF001 - no public name
 
 
-def off() -> Any:
+def dispatch_off() -> Any:
     """Disable dispatch to the mode, so that torch itself runs."""
     return _OFF()

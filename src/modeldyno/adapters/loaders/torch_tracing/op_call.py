@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from modeldyno.adapters.loaders.torch_tracing.meta_tensor import Place, Shadow, stage
+from modeldyno.adapters.loaders.torch_tracing.meta_tensor import (
+    MetaTensor,
+    StorageHandle,
+    current_dispatch_mode,
+)
 from modeldyno.adapters.loaders.torch_tracing.op_traits import META, is_small
 
 if TYPE_CHECKING:
     from modeldyno.adapters.loaders.torch_tracing.meta_tensor import DispatchMode
 
 
-class Seen:
+class OpCall:
     """The meta tensors of one operator call: inputs and outputs.
 
     No function here refers to itself by closure: a cycle would keep tensors alive for too long.
@@ -35,10 +39,10 @@ class Seen:
 
     def __init__(self, dispatch_mode: DispatchMode) -> None:
         self.dispatch_mode = dispatch_mode
-        self.meta_tensors: dict[int, Shadow] = {}
+        self.meta_tensors: dict[int, MetaTensor] = {}
         self.plain_tensors: dict[int, Tensor] = {}
         """Plain tensors by the id of their backing tensor: one changed in place is returned itself."""
-        self.handles: dict[int, Place] = {}
+        self.handles: dict[int, StorageHandle] = {}
         self.all_known = True
         self.real_output: Any = None
         """Real output, where all inputs are known."""
@@ -46,14 +50,14 @@ class Seen:
         """Assumption behind the known inputs."""
         self.data_dependent = False
         """Whether output shapes depend on values."""
-        self.outputs: list[Shadow] = []
+        self.outputs: list[MetaTensor] = []
         self.fresh = False
         """Whether new memory was allocated."""
 
     def unwrap(self, value: Any) -> Any:
         """Return arguments with their tensors on the meta device."""
         if isinstance(value, Tensor):
-            meta_tensor = value if isinstance(value, Shadow) else self.dispatch_mode.meta_tensor_of(value)
+            meta_tensor = value if isinstance(value, MetaTensor) else self.dispatch_mode.meta_tensor_of(value)
             meta = meta_tensor.backing
             self.meta_tensors[id(meta)] = meta_tensor
             if meta_tensor is not value:
@@ -81,7 +85,7 @@ class Seen:
             wrapped = (
                 self.dispatch_mode.wrap_meta(meta, values, guess)
                 if handle is None
-                else Shadow(meta, handle, values, guess)
+                else MetaTensor(meta, handle, values, guess)
             )
             self.outputs.append(wrapped)
             return wrapped
@@ -91,40 +95,40 @@ class Seen:
         return meta
 
 
-def real(value: Any) -> Any:
+def known_values_of(value: Any) -> Any:
     """Return arguments with the known values of their tensors."""
-    if isinstance(value, Shadow):
+    if isinstance(value, MetaTensor):
         return value.known_values
     if isinstance(value, Tensor):
-        return stage().meta_tensor_of(value).known_values
+        return current_dispatch_mode().meta_tensor_of(value).known_values
     if isinstance(value, list | tuple):
-        return type(value)(map(real, value))
+        return type(value)(map(known_values_of, value))
     return value
 
 
-def signature(value: Any) -> Any:
+def shape_key(value: Any) -> Any:
     """Return a cache key of what output shapes depend on; numbers of different types differ in it."""
     if isinstance(value, Tensor):
         return (value.shape, value.stride(), value.dtype)
     if isinstance(value, list | tuple):
-        return tuple(map(signature, value))
+        return tuple(map(shape_key, value))
     return (type(value), value)
 
 
-def forms_of(out: Any, op_call: Seen) -> Any:
+def output_layouts(out: Any, op_call: OpCall) -> Any:
     """Return the layouts of tensors with memory of their own; None if any shares memory."""
     if isinstance(out, Tensor):
         shared = id(out) in op_call.meta_tensors or out.untyped_storage()._cdata in op_call.handles  # noqa: SLF001 - identity
         plain = out.layout is torch.strided and not out.storage_offset() and not out.is_quantized
         return (out.shape, out.stride(), out.dtype) if plain and not shared else None
     if isinstance(out, list | tuple):
-        forms = [forms_of(item, op_call) for item in out]
+        forms = [output_layouts(item, op_call) for item in out]
         return None if None in forms else (type(out), forms)
     return None
 
 
-def formed(forms: Any) -> Any:
+def empty_like_layouts(forms: Any) -> Any:
     """Make tensors on the meta device with these layouts."""
     if isinstance(forms[0], type):
-        return forms[0](map(formed, forms[1]))
+        return forms[0](map(empty_like_layouts, forms[1]))
     return torch.empty_strided(forms[0], forms[1], dtype=forms[2], device=META)

@@ -18,7 +18,7 @@ MAX_KNOWN_ELEMENTS = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Trait:
+class OpTraits:
     """Static properties of an operator."""
 
     name: str
@@ -32,11 +32,11 @@ class Trait:
 
 
 @cache
-def trait(func: Any) -> Trait:
+def traits_of(func: Any) -> OpTraits:
     """Read the properties of an operator from its schema, cached."""
     schema = func._schema  # noqa: SLF001 - the only handle that has it
     write = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
-    return Trait(
+    return OpTraits(
         name=schema.name.replace("::", "."),
         arguments=tuple(a.name for a in schema.arguments),
         written=tuple(i for i, w in enumerate(write) if w),

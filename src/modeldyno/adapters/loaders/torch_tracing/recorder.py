@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from modeldyno.adapters.loaders.torch_tracing.meta_tensor import Place, Shadow
-from modeldyno.adapters.loaders.torch_tracing.workspace_memory import scratch
+from modeldyno.adapters.loaders.torch_tracing.meta_tensor import MetaTensor, StorageHandle
+from modeldyno.adapters.loaders.torch_tracing.workspace_memory import workspace_bytes
 from modeldyno.core.static import graph as neutral
 from modeldyno.core.static.graph import Op, Phase, Role, Routing
 
 if TYPE_CHECKING:
-    from modeldyno.adapters.loaders.torch_tracing.dispatch import Call
+    from modeldyno.adapters.loaders.torch_tracing.dispatch import DispatchEvent
 
 
 def _identity(tensor: Tensor) -> Any:
@@ -24,7 +24,7 @@ def _identity(tensor: Tensor) -> Any:
 
 
 @dataclass(slots=True)
-class Memory:
+class RecordedStorage:
     """A storage that is being recorded."""
 
     bytes: int
@@ -40,7 +40,7 @@ class Recorder:
     """Records operators and memory under a dispatch mode."""
 
     ops: list[Op] = field(default_factory=list)
-    memory: list[Memory] = field(default_factory=list)
+    memory: list[RecordedStorage] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)
     """Module path to a description of its last output."""
     routings: dict[Routing, None] = field(default_factory=dict)
@@ -54,11 +54,11 @@ class Recorder:
     """The modules that are being called, the innermost last."""
     nodes: dict[int, str] = field(default_factory=dict)
     """Sequence number of an autograd node to the module in which it was made."""
-    adopted: dict[int, tuple[Place, int]] = field(default_factory=dict)
+    adopted: dict[int, tuple[StorageHandle, int]] = field(default_factory=dict)
     """Memory left by an earlier trace, such as a table that a module keeps, with its index here."""
     before: Recorder | None = None
     """Recorder of the module's construction: its memory is the first part of this one's."""
-    meta_tensor_of: Callable[[Tensor], Shadow] = _identity
+    meta_tensor_of: Callable[[Tensor], MetaTensor] = _identity
     """Returns the meta tensor of a plain tensor; the dispatch mode's own method."""
     uncalled: frozenset[str] = frozenset()
     """Modules whose parts run without being called, and those parts."""
@@ -76,10 +76,10 @@ class Recorder:
     def allocate(self, size: int) -> int:
         """Record a new piece of memory."""
         born = len(self.ops) if self.call_begun else -1
-        self.memory.append(Memory(size, born, self.scope))
+        self.memory.append(RecordedStorage(size, born, self.scope))
         return len(self.memory) - 1
 
-    def grow(self, handle: Place, size: int) -> None:
+    def grow(self, handle: StorageHandle, size: int) -> None:
         """Record that it grew; memory that shrinks keeps its size."""
         memory = self.memory[self.index(handle)]
         memory.bytes = max(memory.bytes, size)
@@ -90,7 +90,7 @@ class Recorder:
         if memory.role in {Role.ACTIVATION, Role.GRADIENT}:
             memory.died = len(self.ops)
 
-    def watch(self, call: Call) -> None:
+    def watch(self, call: DispatchEvent) -> None:
         """Record a call, unless it only returns a view."""
         if not self.recording:
             return
@@ -106,8 +106,8 @@ class Recorder:
         outputs = tuple(map(self.tensor, call.outputs))
         if call.trait.name == "aten.topk":
             self._record_routing(arguments, scope)
-        if size := scratch(call.trait.name, arguments, outputs):
-            self.memory.append(Memory(size, len(self.ops), scope, died=len(self.ops) + 1))
+        if size := workspace_bytes(call.trait.name, arguments, outputs):
+            self.memory.append(RecordedStorage(size, len(self.ops), scope, died=len(self.ops) + 1))
         for output in call.outputs:
             memory = self.memory_of(output)
             memory.scope = scope if memory.born == len(self.ops) else memory.scope
@@ -115,13 +115,13 @@ class Recorder:
         kind = f"{call.trait.name}:sparse" if sparse else call.trait.name
         self.ops.append(Op(kind, arguments, outputs, scope, self.phase))
 
-    def _meta_tensors(self, call: Call) -> Iterator[Shadow]:
+    def _meta_tensors(self, call: DispatchEvent) -> Iterator[MetaTensor]:
         for value in (*call.args, *call.kwargs.values()):
             for item in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(item, Tensor):
-                    yield item if isinstance(item, Shadow) else self.meta_tensor_of(item)
+                    yield item if isinstance(item, MetaTensor) else self.meta_tensor_of(item)
 
-    def _owning_module(self, meta_tensors: tuple[Shadow, ...]) -> str:
+    def _owning_module(self, meta_tensors: tuple[MetaTensor, ...]) -> str:
         """Return the module at work; where its parts are not called, the part whose weight is used."""
         scope = self.scope
         if self.phase is not Phase.FORWARD or scope not in self.uncalled:
@@ -133,7 +133,7 @@ class Recorder:
         return scope
 
     def _argument(self, value: Any) -> Any:
-        if isinstance(value, Shadow):
+        if isinstance(value, MetaTensor):
             return self.tensor(value)
         if isinstance(value, Tensor):
             return self.tensor(self.meta_tensor_of(value))
@@ -146,7 +146,7 @@ class Recorder:
             str(value) if packed is None else tuple(packed()[0].shape)
         )  # a packed weight is described by its shape
 
-    def tensor(self, meta_tensor: Shadow) -> neutral.Tensor:
+    def tensor(self, meta_tensor: MetaTensor) -> neutral.Tensor:
         """Describe a meta tensor."""
         shape = tuple(meta_tensor.backing.shape)
         stored = meta_tensor.handle.stored
@@ -160,7 +160,7 @@ class Recorder:
         kind, offset = _dtype(meta_tensor.backing.dtype), int(meta_tensor.backing.storage_offset())
         return neutral.Tensor(shape, kind, self.index(meta_tensor.handle), stored, offset)
 
-    def index(self, handle: Place) -> int:
+    def index(self, handle: StorageHandle) -> int:
         """Return the index of a piece of memory; add one of an earlier trace as existing before."""
         owner = getattr(handle.on_free, "__self__", self)
         if owner is self or owner is self.before:
@@ -172,7 +172,7 @@ class Recorder:
             self.adopted[id(handle)] = handle, len(self.memory) - 1
         return self.adopted[id(handle)][1]
 
-    def memory_of(self, meta_tensor: Shadow) -> Memory:
+    def memory_of(self, meta_tensor: MetaTensor) -> RecordedStorage:
         """Return the memory of a meta tensor."""
         return self.memory[self.index(meta_tensor.handle)]
 

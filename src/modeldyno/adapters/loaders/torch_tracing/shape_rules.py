@@ -15,27 +15,31 @@ from torch import Tensor
 from modeldyno.adapters.loaders.torch_tracing.op_traits import (
     MAX_KNOWN_ELEMENTS,
     META,
-    Trait,
+    OpTraits,
     is_small,
-    trait,
+    traits_of,
 )
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from modeldyno.adapters.loaders.torch_tracing.meta_tensor import DispatchMode, Shadow
-    from modeldyno.adapters.loaders.torch_tracing.op_call import Seen
+    from modeldyno.adapters.loaders.torch_tracing.meta_tensor import DispatchMode, MetaTensor
+    from modeldyno.adapters.loaders.torch_tracing.op_call import OpCall
 
 # -- operators whose results depend on values ---------------------------------------------------------
 
 
-def _item(dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _item(
+    dispatch_mode: DispatchMode, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     del traits, kwargs
     meta_tensor = dispatch_mode.as_meta_tensor(args[0])
     values = meta_tensor.valid_values()
     return (dispatch_mode.assumed_values(meta_tensor) if values is None else values).item()
 
 
-def _equal(dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _equal(
+    dispatch_mode: DispatchMode, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     del traits, kwargs
     first, second = (dispatch_mode.as_meta_tensor(a).valid_values() for a in args[:2])
     if first is not None and second is not None:
@@ -47,7 +51,7 @@ def _equal(dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kw
 
 
 def _attention_kernel(
-    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+    dispatch_mode: DispatchMode, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Ask torch which attention kernel it takes on the CPU, with expanded tensors of these shapes."""
     del dispatch_mode, traits
@@ -63,7 +67,7 @@ def _attention_kernel(
 
 
 def _nonzero(
-    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+    dispatch_mode: DispatchMode, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Return the indices of non-zero elements; where values are unknown, of all elements."""
     del traits
@@ -80,7 +84,7 @@ def _nonzero(
 
 
 def _masked_select(
-    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+    dispatch_mode: DispatchMode, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     del kwargs
     selected = _mask_indices(dispatch_mode, args[1])
@@ -91,7 +95,7 @@ def _masked_select(
 
 
 def _integer_conversion(
-    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+    dispatch_mode: DispatchMode, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Fix integers converted from unknown floats to 1, so that everything derived from them agrees."""
     kind, source = kwargs.get("dtype"), args[0]
@@ -108,7 +112,7 @@ def _integer_conversion(
 
 
 def _repeat_indices(
-    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+    dispatch_mode: DispatchMode, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Return the source indices of repeated elements; where the counts are unknown, each once."""
     repeats = dispatch_mode.as_meta_tensor(args[0])
@@ -133,7 +137,9 @@ def _mask_indices(dispatch_mode: DispatchMode, mask: Tensor) -> tuple[Tensor, ..
     return torch.nonzero(values, as_tuple=True)
 
 
-def _index(dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _index(
+    dispatch_mode: DispatchMode, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Convert masks among the indices to integer indices."""
     indices = args[1]
     if not any(isinstance(i, Tensor) and i.dtype in {torch.bool, torch.uint8} for i in indices):
@@ -154,7 +160,7 @@ def _index(dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kw
 
 
 def _even_selection(
-    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+    dispatch_mode: DispatchMode, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Spread a selection by unknown scores evenly: every expert and every class is chosen equally often."""
     meta_tensor = dispatch_mode.as_meta_tensor(args[0])
@@ -168,7 +174,7 @@ def _even_selection(
     out = dispatch_mode.on_meta(_overload(traits, arguments), args, kwargs)
     outs = out if isinstance(out, list | tuple) else (out,)
     guess = "a selection by scores that are not computed is spread evenly, as by a balanced router"
-    wrapped: list[Shadow] = []
+    wrapped: list[MetaTensor] = []
     for meta in outs:
         values = None
         if meta.dtype is torch.int64 and size and meta.numel() <= MAX_KNOWN_ELEMENTS:
@@ -186,11 +192,11 @@ def _even_selection(
     )
 
 
-def _overload(traits: Trait, arguments: Mapping[str, Any]) -> Any:
+def _overload(traits: OpTraits, arguments: Mapping[str, Any]) -> Any:
     packet = getattr(torch.ops.aten, traits.name.removeprefix("aten."))
     for name in packet.overloads():
         overload = getattr(packet, name)
-        candidate = trait(overload)
+        candidate = traits_of(overload)
         fits = candidate.arguments == traits.arguments or set(arguments) <= set(candidate.arguments)
         if fits and not candidate.written and "out" not in candidate.arguments:
             return overload
@@ -198,7 +204,7 @@ def _overload(traits: Trait, arguments: Mapping[str, Any]) -> Any:
 
 
 def _packed_rows(
-    dispatch_mode: DispatchMode, traits: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]
+    dispatch_mode: DispatchMode, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Return the packed steps of padded sequences, one after the other, and the batch size of each step.
 
@@ -226,7 +232,7 @@ def _packed_rows(
     return rows, torch.tensor(active_counts)
 
 
-def padded(
+def pad_packed_sequence(
     data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: float, total_length: int
 ) -> tuple[Tensor, Tensor]:
     """Unpack packed sequences, with the operators of torch's own function.
@@ -260,7 +266,7 @@ def padded(
     return (output.transpose(0, 1) if batch_first else output), lengths
 
 
-ValueRule = Callable[["DispatchMode", Trait, tuple[Any, ...], dict[str, Any]], Any]
+ValueRule = Callable[["DispatchMode", OpTraits, tuple[Any, ...], dict[str, Any]], Any]
 VALUE_RULES: dict[str, ValueRule] = {
     "aten._local_scalar_dense": _item,
     "aten.equal": _equal,
@@ -300,7 +306,7 @@ def _flex_attention(dispatch_mode: DispatchMode, args: tuple[Any, ...]) -> Any:
     return outputs
 
 
-_FLEX_ATTENTION = Trait(
+_FLEX_ATTENTION = OpTraits(
     name="higher_order.flex_attention",
     arguments=("query", "key", "value"),
     written=(),
@@ -317,14 +323,14 @@ HIGHER_ORDER_RULES: dict[str, Callable[[DispatchMode, tuple[Any, ...]], Any]] = 
 # -- shapes that torch does not infer -----------------------------------------------------------------
 
 
-def _like_first_input(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+def _like_first_input(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
     del func, kwargs, op_call
     return torch.empty_like(args[0])
 
 
-def _attention_fast_path(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+def _attention_fast_path(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
     del op_call
-    arguments = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    arguments = dict(zip(traits_of(func).arguments, args, strict=False)) | kwargs
     query, key, heads = arguments["query"], arguments["key"], arguments["num_head"]
     batch, length, _ = query.shape
     weights = torch.empty(0, device=META)
@@ -335,10 +341,10 @@ def _attention_fast_path(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     return torch.empty_like(query), weights
 
 
-def _grouped_product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+def _grouped_product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
     """Return the shape of a grouped product in any dtype; torch's own rule supports bfloat16 alone."""
     del op_call
-    arguments = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    arguments = dict(zip(traits_of(func).arguments, args, strict=False)) | kwargs
     first, second, ends = arguments["self"], arguments["mat2"], arguments.get("offs")
     groups: tuple[int, ...] = ()
     if first.dim() == second.dim():
@@ -348,14 +354,14 @@ def _grouped_product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], o
     )
 
 
-def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
     """Return the outputs of a oneDNN recurrent layer, with the workspace it keeps for backward, to about 2 %.
 
     The workspace holds gates and states of all steps, several times; fitted by training single layers of many
     sizes.
     """
     del op_call
-    arguments = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    arguments = dict(zip(traits_of(func).arguments, args, strict=False)) | kwargs
     output, hidden, cell, workspace = func(*args, **kwargs)
     if arguments.get("train", False):
         step = hidden.numel() * hidden.element_size()
@@ -364,16 +370,16 @@ def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], o
     return output, hidden, cell, workspace
 
 
-def _packed_linear(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+def _packed_linear(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
     """Return the shape of a linear layer with a packed quantised weight."""
     del kwargs, op_call
     source, packed = args[0], args[1]
     width = packed.unpack()[0].shape[0]
-    dynamic = "dynamic" in trait(func).name
+    dynamic = "dynamic" in traits_of(func).name
     return source.new_empty((*source.shape[:-1], width), dtype=torch.float32 if dynamic else source.dtype)
 
 
-def _packed_convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+def _packed_convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
     """Return the shape of a convolution with packed quantised filters, strides and padding."""
     del func, kwargs, op_call
     source, packed = args[0], args[1]
@@ -390,7 +396,7 @@ def _packed_convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return source.new_empty((source.shape[0], filters[0], *shape))
 
 
-def _quantized_elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+def _quantized_elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
     """Return the shape of an element-wise function of quantised tensors."""
     del func, kwargs, op_call
     tensors = [arg for arg in args if isinstance(arg, Tensor)]
@@ -398,25 +404,25 @@ def _quantized_elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return tensors[0].new_empty(shape)
 
 
-def _quantized_cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+def _quantized_cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
     """Return the shape of concatenated quantised tensors."""
     del op_call
-    arguments = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    arguments = dict(zip(traits_of(func).arguments, args, strict=False)) | kwargs
     shape = list(arguments["qx"][0].shape)
     shape[arguments["dim"]] = sum(tensor.shape[arguments["dim"]] for tensor in arguments["qx"])
     return arguments["qx"][0].new_empty(shape)
 
 
-def _dequantize(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+def _dequantize(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
     """Return the shape of a quantised tensor as floats."""
     del func, kwargs, op_call
     return torch.empty(args[0].shape, dtype=torch.float32, device=META)
 
 
-def _stack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+def _stack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
     """Return the shape of a stack of tensors; torch's own rule is slow where a loop stacks its history."""
     del op_call
-    arguments = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    arguments = dict(zip(traits_of(func).arguments, args, strict=False)) | kwargs
     tensors, axis = arguments["tensors"], arguments.get("dim", 0)
     layouts = {(t.shape, t.dtype, t.is_contiguous()) for t in tensors}
     shape, dtype, contiguous = layouts.pop() if len(layouts) == 1 else ((), None, False)
@@ -426,18 +432,18 @@ def _stack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Se
     return torch.empty((*shape[:axis], len(tensors), *shape[axis:]), dtype=dtype, device=META)
 
 
-def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
     """Return the shape of a unary element-wise function; torch's own rule imports its compiler."""
     del op_call
     source = args[0]
     return source.new_empty(source.shape) if source.is_contiguous() and not kwargs else func(*args, **kwargs)
 
 
-def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
     """Return the shape of a matrix product; torch's own rule imports its compiler, which is slow."""
     del op_call
     *_, first, second = (arg for arg in args if isinstance(arg, Tensor))
-    fits = first.dim() == second.dim() == (3 if "bmm" in trait(func).name else 2)
+    fits = first.dim() == second.dim() == (3 if "bmm" in traits_of(func).name else 2)
     alike = len({arg.dtype for arg in args if isinstance(arg, Tensor)}) == 1
     if not fits or not alike or first.shape[:-2] != second.shape[:-2] or first.shape[-1] != second.shape[-2]:
         return func(*args, **kwargs)
@@ -453,7 +459,7 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...], *, operands: in
     return operands == 2 or (len(shape) <= len(target) and all(dim in {1, size} for dim, size in pairs))  # noqa: PLR2004
 
 
-ShapeRule = Callable[[Any, tuple[Any, ...], dict[str, Any], "Seen"], Any]
+ShapeRule = Callable[[Any, tuple[Any, ...], dict[str, Any], "OpCall"], Any]
 SHAPE_RULES: dict[str, ShapeRule] = {
     "aten._transformer_encoder_layer_fwd": _like_first_input,
     "aten.relu": _elementwise,
@@ -476,9 +482,9 @@ SHAPE_RULES: dict[str, ShapeRule] = {
 }
 
 
-def infer_shapes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Seen) -> Any:
+def infer_shapes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
     """Infer the outputs: by torch, by a rule of ours, or from the values."""
-    rule = SHAPE_RULES.get(trait(func).name)
+    rule = SHAPE_RULES.get(traits_of(func).name)
     if rule is not None:
         return rule(func, args, kwargs, op_call)
     try:
@@ -503,7 +509,7 @@ def _missing_rule_error(func: Any, error: Exception) -> Exception:
     phrases = ("meta", "no fake impl")  # from torch's own messages
     if isinstance(error, NotImplementedError) or any(word in str(error).lower() for word in phrases):
         return RequestError(
-            f"The operator {trait(func).name} cannot be analysed: torch knows no rule for its shapes; "
+            f"The operator {traits_of(func).name} cannot be analysed: torch knows no rule for its shapes; "
             "register one with torch.library.register_fake."
         )
     return error

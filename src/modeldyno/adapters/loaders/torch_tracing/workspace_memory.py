@@ -26,7 +26,7 @@ _MAX_NATIVE_ELEMENTS = 20480
 """Elements up to which a single image does not use oneDNN (ConvParams::use_mkldnn)."""
 
 
-def scratch(name: str, arguments: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> int:
+def workspace_bytes(name: str, arguments: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> int:
     """Return the workspace bytes of a call; 0 for an operator that is not in the table."""
     rule = _RULES.get(name)
     return 0 if rule is None else rule(arguments, outputs)

@@ -40,7 +40,7 @@ Formula = Callable[[Op], Count]
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedOp:
     """A Count with its bytes filled in; an upper bound where there is no formula."""
 
     macs: int
@@ -53,7 +53,7 @@ class Counted:
     """Upper bound on the MACs where no formula is `known`, see `macs_upper_bound`; None if unbounded."""
 
 
-def count(op: Op, formulas: Mapping[str, Formula]) -> Counted:
+def count_op(op: Op, formulas: Mapping[str, Formula]) -> CountedOp:
     """Count one call; without a formula that supports it, return an upper bound."""
     formula = formulas.get(op.kind) if op.sized else None
     try:
@@ -61,8 +61,8 @@ def count(op: Op, formulas: Mapping[str, Formula]) -> Counted:
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError):
         result = None
     if result is None:
-        return Counted(0, 0, 0, _bytes_read(op), _bytes_written(op), known=False, most=most(op))
-    return Counted(
+        return CountedOp(0, 0, 0, _bytes_read(op), _bytes_written(op), known=False, most=macs_upper_bound(op))
+    return CountedOp(
         result.macs,
         result.elementwise,
         result.skippable,
@@ -71,7 +71,7 @@ def count(op: Op, formulas: Mapping[str, Formula]) -> Counted:
     )
 
 
-def most(op: Op) -> int | None:
+def macs_upper_bound(op: Op) -> int | None:
     """Return an upper bound on the MACs of one matrix product, convolution or attention; None without sizes.
 
     With A and B the two largest operands and C all outputs, or the largest operand where there are none,

@@ -13,8 +13,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from modeldyno.core.static.flops import Count
-from modeldyno.core.static.flops.elementwise import tensors
-from modeldyno.core.static.flops.indexing import broadcast
+from modeldyno.core.static.flops.elementwise import tensor_arguments
+from modeldyno.core.static.flops.indexing import broadcast_shape
 
 if TYPE_CHECKING:
     from modeldyno.core.static.graph import Op
@@ -26,7 +26,7 @@ SOFTMAX_BACKWARD = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class AttentionSize:
     """The sizes of an attention."""
 
     batch: int
@@ -45,7 +45,7 @@ class Extent:
 
 
 @lru_cache(maxsize=256)
-def hidden(queries: int, keys: int, left: int | None, right: int | None, shift: int = 0) -> int:
+def masked_pairs(queries: int, keys: int, left: int | None, right: int | None, shift: int = 0) -> int:
     """Return the number of masked pairs: query i sees the keys from i + shift - left to i + shift + right.
 
     None is no limit. Causal is ``right=0``, with `shift` 0 where the first query sees only the first key,
@@ -59,7 +59,9 @@ def hidden(queries: int, keys: int, left: int | None, right: int | None, shift: 
     return queries * keys - seen
 
 
-def cost(extent: Extent, masked: int = 0, extra: int = 0, *, backward: bool = False) -> Count:
+def count_attention(
+    extent: AttentionSize, masked: int = 0, extra: int = 0, *, backward: bool = False
+) -> Count:
     """Count attention with `masked` hidden pairs in each batch and `extra` operations per score."""
     width = 3 * extent.width + 2 * extent.value if backward else extent.width + extent.value
     softmax = SOFTMAX_BACKWARD if backward else SOFTMAX
@@ -71,18 +73,18 @@ def cost(extent: Extent, masked: int = 0, extra: int = 0, *, backward: bool = Fa
     )
 
 
-def heads_first(
+def count_heads_first(
     op: Op, *, backward: bool = False, names: tuple[str, str, str] = ("query", "key", "value")
 ) -> Count:
     """Count attention over (batch, heads, length, width), causal from the first query on."""
     query, key, value = (op.tensor(name).shape for name in names)
     batch = prod(_batch_and_heads(query[:-2], key[:-2]))
-    extent = Extent(batch=batch, queries=query[-2], keys=key[-2], width=query[-1], value=value[-1])
-    masked = hidden(extent.queries, extent.keys, None, 0) if op.arguments.get("is_causal") else 0
-    return cost(extent, masked, _extra_operations(op), backward=backward)
+    extent = AttentionSize(batch=batch, queries=query[-2], keys=key[-2], width=query[-1], value=value[-1])
+    masked = masked_pairs(extent.queries, extent.keys, None, 0) if op.arguments.get("is_causal") else 0
+    return count_attention(extent, masked, _extra_operations(op), backward=backward)
 
 
-def heads_last(op: Op, *, backward: bool = False) -> Count:
+def count_heads_last(op: Op, *, backward: bool = False) -> Count:
     """Count attention over (batch, length, heads, width), with windows; ragged batches must have one length.
 
     Raises:
@@ -90,27 +92,29 @@ def heads_last(op: Op, *, backward: bool = False) -> Count:
     """
     query, key, value = (op.tensor(name).shape for name in ("query", "key", "value"))
     samples, queries, keys = _sequence_lengths(op, query, key)
-    extent = Extent(batch=samples * query[-2], queries=queries, keys=keys, width=query[-1], value=value[-1])
-    masked = hidden(queries, keys, *_window(op, keys - queries))
-    return cost(extent, masked, _extra_operations(op), backward=backward)
+    extent = AttentionSize(
+        batch=samples * query[-2], queries=queries, keys=keys, width=query[-1], value=value[-1]
+    )
+    masked = masked_pairs(queries, keys, *_window(op, keys - queries))
+    return count_attention(extent, masked, _extra_operations(op), backward=backward)
 
 
 def _batch_and_heads(query: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, ...]:
     """Return batch and heads; keys may have fewer heads, which are shared."""
     if not query or not key:
         return query or key
-    return (*broadcast(query[:-1], key[:-1]), max(query[-1], key[-1]))
+    return (*broadcast_shape(query[:-1], key[:-1]), max(query[-1], key[-1]))
 
 
 def _extra_operations(op: Op) -> int:
     """Return the operations per score beyond the softmax: a mask 1, dropout 2."""
-    masks = any(tensors(op, name) for name in ("attn_mask", "attn_bias", "bias"))
+    masks = any(tensor_arguments(op, name) for name in ("attn_mask", "attn_bias", "bias"))
     return masks + 2 * bool(op.arguments.get("dropout_p"))
 
 
 def _sequence_lengths(op: Op, query: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, int, int]:
     """Return the number of samples, and the queries and keys of each."""
-    starts = [*tensors(op, "cum_seq_q"), *tensors(op, "cu_seqlens_q")]
+    starts = [*tensor_arguments(op, "cum_seq_q"), *tensor_arguments(op, "cu_seqlens_q")]
     if not starts or not starts[0].size:
         return query[0], query[1], key[1]
     arguments, samples = op.arguments, starts[0].size - 1
@@ -142,28 +146,30 @@ def _window(op: Op, surplus: int) -> tuple[int | None, int | None, int]:
     )
 
 
-def flexible(op: Op, *, backward: bool = False) -> Count:
+def count_flex_attention(op: Op, *, backward: bool = False) -> Count:
     """Count attention with every block of its mask; what `score_mod` computes is not counted."""
-    return heads_first(op, backward=backward)
+    return count_heads_first(op, backward=backward)
 
 
-def multi_head(op: Op, *, data: str = "query", heads: str = "num_head") -> Count:
+def count_multi_head(op: Op, *, data: str = "query", heads: str = "num_head") -> Count:
     """Count projections of query, key, value and output (biases are sums), and attention between them."""
     *leading, length, width = op.tensor(data).shape
     batch, head = prod(leading), op.arguments[heads]
     tokens = batch * length
     weights = op.tensor("qkv_weight").size + op.tensor("proj_weight").size
-    extent = Extent(batch=batch * head, queries=length, keys=length, width=width // head, value=width // head)
-    inner = cost(extent, 0, len(tensors(op, "mask")))
+    extent = AttentionSize(
+        batch=batch * head, queries=length, keys=length, width=width // head, value=width // head
+    )
+    inner = count_attention(extent, 0, len(tensor_arguments(op, "mask")))
     return Count(macs=tokens * weights + inner.macs, elementwise=tokens * 4 * width + inner.elementwise)
 
 
-def encoder_layer(op: Op) -> Count:
+def count_encoder_layer(op: Op) -> Count:
     """Count multi-head attention, two linear layers with biases, two norms (7), two sums and an activation.
 
     The activation is a rectifier (1) or GELU (5).
     """
-    inner = multi_head(op, data="src", heads="num_heads")
+    inner = count_multi_head(op, data="src", heads="num_heads")
     *leading, width = op.tensor("src").shape
     tokens = prod(leading)
     first, second = op.tensor("ffn_weight_1"), op.tensor("ffn_weight_2")
@@ -176,7 +182,7 @@ def encoder_layer(op: Op) -> Count:
     )
 
 
-def rescaled(op: Op) -> Count:
+def count_rescaled_qkv(op: Op) -> Count:
     """Count the sum with the bias for queries, keys and values, and the scale of queries."""
     size = op.tensor("qkv").size
     return Count(elementwise=size + size // 3)

@@ -10,35 +10,37 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from modeldyno.core.static.flops import Count
-from modeldyno.core.static.flops.elementwise import is_complex, tensors
+from modeldyno.core.static.flops.elementwise import is_complex, tensor_arguments
 
 if TYPE_CHECKING:
     from modeldyno.core.static.graph import Op, Tensor
 
 
-def macs(input_: Tensor, weight: Tensor, output: Tensor, *, transposed: bool = False) -> int:
+def convolution_macs(input_: Tensor, weight: Tensor, output: Tensor, *, transposed: bool = False) -> int:
     """Return the MACs: the whole filter for each output, or for each input if transposed."""
     taps = prod(weight.shape[1:]) * (4 if is_complex(weight) else 1)
     return (input_ if transposed else output).size * taps
 
 
-def convolved(
+def count_convolution(
     op: Op, *, data: str = "input", weight: str = "weight", bias: str = "bias", transposed: bool = False
 ) -> Count:
     """Count for each output (transposed: each input) the MACs of its filter, and the sum with a bias."""
     output, filters = op.outputs[0], op.tensor(weight)
     transposed = transposed or bool(op.arguments.get("transposed"))
-    extra = output.size * sum(len(tensors(op, name)) for name in (bias, "z", "other"))
-    return Count(macs=macs(op.tensor(data), filters, output, transposed=transposed), elementwise=extra)
+    extra = output.size * sum(len(tensor_arguments(op, name)) for name in (bias, "z", "other"))
+    return Count(
+        macs=convolution_macs(op.tensor(data), filters, output, transposed=transposed), elementwise=extra
+    )
 
 
-def rectified(op: Op) -> Count:
+def count_convolution_relu(op: Op) -> Count:
     """Count a convolution, and a rectifier for each output."""
-    count = convolved(op, data="self")
+    count = count_convolution(op, data="self")
     return Count(macs=count.macs, elementwise=count.elementwise + op.outputs[0].size)
 
 
-def packed(op: Op, *, operations: int = 0) -> Count:
+def count_packed_convolution(op: Op, *, operations: int = 0) -> Count:
     """Count a convolution whose filters are packed, and operations for each output.
 
     The name of the filters depends on the overload.
@@ -49,27 +51,27 @@ def packed(op: Op, *, operations: int = 0) -> Count:
     return Count(macs=size * prod(filters[1:]), elementwise=size * operations)
 
 
-def convolved_backward(op: Op, *, data: str = "input") -> Count:
+def count_convolution_backward(op: Op, *, data: str = "input") -> Count:
     """Count the MACs of the forward once for each of the gradients of input and weight that is asked for.
 
     The gradient of the bias is a sum, one addition for each element of the gradient.
     """
     grad, output_mask = op.tensor("grad_output"), op.arguments["output_mask"]
     transposed = bool(op.arguments.get("transposed"))
-    forward = macs(op.tensor(data), op.tensor("weight"), grad, transposed=transposed)
+    forward = convolution_macs(op.tensor(data), op.tensor("weight"), grad, transposed=transposed)
     return Count(
         macs=forward * (bool(output_mask[0]) + bool(output_mask[1])),
         elementwise=grad.size * bool(output_mask[2]),
     )
 
 
-def time_batch_channel(op: Op) -> Count:
+def count_conv_tbc(op: Op) -> Count:
     """Count for each output the taps times the input channels, and the sum with the bias."""
     taps, channels, _ = op.tensor("weight").shape
     return Count(macs=op.outputs[0].size * taps * channels, elementwise=op.outputs[0].size)
 
 
-def time_batch_channel_backward(op: Op) -> Count:
+def count_conv_tbc_backward(op: Op) -> Count:
     """Count the MACs of the forward twice, for input and weight, and the sum of the bias's gradient."""
     grad = op.tensor("self")
     taps, channels, _ = op.tensor("weight").shape

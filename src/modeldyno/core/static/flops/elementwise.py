@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from modeldyno.core.static.graph import Op
 
 
-def tensors(op: Op, name: str) -> list[Tensor]:
+def tensor_arguments(op: Op, name: str) -> list[Tensor]:
     """Return an argument that is a tensor or a list of tensors as a list; empty where it was left out."""
     value = op.arguments.get(name)
     return [
@@ -25,12 +25,12 @@ def tensors(op: Op, name: str) -> list[Tensor]:
     ]
 
 
-def size(operands: Iterable[Tensor]) -> int:
+def total_elements(operands: Iterable[Tensor]) -> int:
     """Return the number of elements of tensors."""
     return sum(tensor.size for tensor in operands)
 
 
-def moved(operands: Iterable[Tensor]) -> int:
+def total_bytes(operands: Iterable[Tensor]) -> int:
     """Return the bytes of tensors."""
     return sum(tensor.bytes for tensor in operands)
 
@@ -40,120 +40,122 @@ def is_complex(tensor: Tensor) -> bool:
     return tensor.dtype.startswith("complex")
 
 
-def parts(op: Op) -> int:
+def real_parts(op: Op) -> int:
     """Return 2 where an operator has complex operands or outputs, otherwise 1."""
     return 1 + any(is_complex(tensor) for tensor in (*op.tensors(), *op.outputs))
 
 
-def each(op: Op, *, operations: int = 1, of: str = "") -> Count:
+def per_element(op: Op, *, operations: int = 1, of: str = "") -> Count:
     """Count `operations` for each element of the argument `of`; of the first output where it is empty."""
-    elements = size(tensors(op, of)) if of else op.outputs[0].size
-    return Count(elementwise=operations * parts(op) * elements)
+    elements = total_elements(tensor_arguments(op, of)) if of else op.outputs[0].size
+    return Count(elementwise=operations * real_parts(op) * elements)
 
 
-def product(op: Op, *, operations: int) -> Count:
+def count_product(op: Op, *, operations: int) -> Count:
     """Count one operation for each output; `operations` where both operands are complex."""
     all_complex = all(is_complex(tensor) for tensor in op.tensors())
-    return Count(elementwise=(operations if all_complex else parts(op)) * op.outputs[0].size)
+    return Count(elementwise=(operations if all_complex else real_parts(op)) * op.outputs[0].size)
 
 
-def magnitude(op: Op) -> Count:
+def count_abs(op: Op) -> Count:
     """Count one operation for each output, 4 for a complex number: two squares, a sum and a root."""
     return Count(elementwise=(4 if is_complex(op.tensor("self")) else 1) * op.outputs[0].size)
 
 
-def extreme(op: Op) -> Count:
+def count_min_max(op: Op) -> Count:
     """Count one comparison for each input; between two tensors, for each output."""
-    return each(op, of="" if tensors(op, "other") else "self")
+    return per_element(op, of="" if tensor_arguments(op, "other") else "self")
 
 
-def trace(op: Op) -> Count:
+def count_trace(op: Op) -> Count:
     """Count one addition for each element of the diagonal."""
-    return Count(elementwise=parts(op) * min(op.tensor("self").shape))
+    return Count(elementwise=real_parts(op) * min(op.tensor("self").shape))
 
 
-def scaled_sum(op: Op) -> Count:
+def count_scaled_sum(op: Op) -> Count:
     """Count one operation for each output, two where `alpha` scales an operand."""
-    return each(op, operations=1 + (op.arguments.get("alpha", 1) != 1))
+    return per_element(op, operations=1 + (op.arguments.get("alpha", 1) != 1))
 
 
-def divided(op: Op) -> Count:
+def count_division(op: Op) -> Count:
     """Count as a product of 11 operations where complex; one more where the quotient is rounded."""
     rounded = op.arguments.get("rounding_mode") is not None
-    return each(op, operations=2) if rounded else product(op, operations=11)
+    return per_element(op, operations=2) if rounded else count_product(op, operations=11)
 
 
-def clamped(op: Op) -> Count:
+def count_clamp(op: Op) -> Count:
     """Count one comparison for each output and bound."""
-    return each(op, operations=sum(op.arguments.get(bound) is not None for bound in ("min", "max")))
+    return per_element(op, operations=sum(op.arguments.get(bound) is not None for bound in ("min", "max")))
 
 
-def gelu(op: Op) -> Count:
+def count_gelu(op: Op) -> Count:
     """Count 5 operations for each output; 9 for the approximation by a hyperbolic tangent."""
-    return each(op, operations=9 if op.arguments.get("approximate") == "tanh" else 5)
+    return per_element(op, operations=9 if op.arguments.get("approximate") == "tanh" else 5)
 
 
-def gelu_backward(op: Op) -> Count:
+def count_gelu_backward(op: Op) -> Count:
     """Count 11 operations for each output; 18 for the approximation by a hyperbolic tangent."""
-    return each(op, operations=18 if op.arguments.get("approximate") == "tanh" else 11)
+    return per_element(op, operations=18 if op.arguments.get("approximate") == "tanh" else 11)
 
 
-def loss(op: Op, *, operations: int, of: str = "self") -> Count:
+def count_loss(op: Op, *, operations: int, of: str = "self") -> Count:
     """Count `operations` for each element of the prediction, and one to add it up where that is asked for."""
-    return each(op, operations=operations + (op.arguments.get("reduction", 1) != 0), of=of)
+    return per_element(op, operations=operations + (op.arguments.get("reduction", 1) != 0), of=of)
 
 
-def likelihood(op: Op) -> Count:
+def count_nll_loss(op: Op) -> Count:
     """Count the sign and the sum of the one value that each target picks; the rest is not read."""
     target = op.tensor("target")
     picked = target.size * op.tensor("self").bytes // max(1, op.tensor("self").size)
-    return Count(elementwise=2 * target.size, read=target.bytes + picked + moved(tensors(op, "weight")))
+    return Count(
+        elementwise=2 * target.size, read=target.bytes + picked + total_bytes(tensor_arguments(op, "weight"))
+    )
 
 
-def cross_entropy(op: Op) -> Count:
+def count_cross_entropy(op: Op) -> Count:
     """Count the logarithm of a softmax (5 for each input), and sign and sum for each target."""
     return Count(elementwise=5 * op.tensor("self").size + 2 * op.tensor("target").size)
 
 
-def dropped(op: Op) -> Count:
+def count_dropout(op: Op) -> Count:
     """Count a random comparison and a product for each output; nothing at inference."""
     mode = op.arguments.get("train", op.arguments.get("training", True))
-    return each(op, operations=2) if mode or mode is None else free_or_copied(op)
+    return per_element(op, operations=2) if mode or mode is None else count_view_or_copy(op)
 
 
-def free(_: Op) -> Count:
+def count_nothing(_: Op) -> Count:
     """Count nothing: neither computed nor read nor written."""
     return Count(read=0, written=0)
 
 
-def copied(_: Op) -> Count:
+def count_copy(_: Op) -> Count:
     """Count no operation; inputs are read and outputs are written."""
     return Count()
 
 
-def made(_: Op) -> Count:
+def count_creation(_: Op) -> Count:
     """Count no operation; outputs are written and nothing is read. Random numbers are not counted."""
     return Count(read=0)
 
 
-def copied_over(op: Op) -> Count:
+def count_overwrite(op: Op) -> Count:
     """Count no operation; the source is read and the target is written."""
-    return Count(read=moved([*tensors(op, "src"), *tensors(op, "other")]))
+    return Count(read=total_bytes([*tensor_arguments(op, "src"), *tensor_arguments(op, "other")]))
 
 
-def free_or_copied(op: Op) -> Count:
+def count_view_or_copy(op: Op) -> Count:
     """Count no operation; a copy where an output has another storage than the first input."""
     first = next(op.tensors(), None)
     moves = first is not None and any(output.storage != first.storage for output in op.outputs)
-    return copied(op) if moves else free(op)
+    return count_copy(op) if moves else count_nothing(op)
 
 
-def norm(op: Op) -> Count:
+def count_norm(op: Op) -> Count:
     """Count 2 operations for each input: a power or absolute value, and a sum or comparison."""
-    return each(op, operations=2, of="self")
+    return per_element(op, operations=2, of="self")
 
 
-def matrix_norm(op: Op) -> Count:
+def count_matrix_norm(op: Op) -> Count:
     """Count 2 operations for each input, for norms that need no singular values.
 
     Raises:
@@ -161,10 +163,10 @@ def matrix_norm(op: Op) -> Count:
     """
     if op.arguments.get("ord") in {2, -2, "nuc"}:
         raise ValueError("singular values are computed iteratively")
-    return norm(op)
+    return count_norm(op)
 
 
-def ordered(op: Op, *, along: int | None = -1) -> Count:
+def count_sort(op: Op, *, along: int | None = -1) -> Count:
     """Count n log2 n comparisons for each row of n, as merge sort does; n log2 k where k are kept."""
     values = op.tensor("self")
     dim = op.arguments.get("dim", along)
@@ -173,33 +175,40 @@ def ordered(op: Op, *, along: int | None = -1) -> Count:
     return Count(elementwise=values.size * (kept - 1).bit_length())
 
 
-def searched(op: Op) -> Count:
+def count_binary_search(op: Op) -> Count:
     """Count the log2 n comparisons of a binary search among n for each output."""
-    among = (tensors(op, "sorted_sequence") or tensors(op, "boundaries"))[0]
-    return each(op, operations=among.shape[-1].bit_length())
+    among = (tensor_arguments(op, "sorted_sequence") or tensor_arguments(op, "boundaries"))[0]
+    return per_element(op, operations=among.shape[-1].bit_length())
 
 
-def for_lists(op: Op, *, operations: int = 1) -> Count:
+def count_foreach(op: Op, *, operations: int = 1) -> Count:
     """Count `operations` for each element of the tensors of the list `self`."""
-    written = None if op.outputs else moved(tensors(op, "self"))
-    return Count(elementwise=operations * parts(op) * size(tensors(op, "self")), written=written)
+    written = None if op.outputs else total_bytes(tensor_arguments(op, "self"))
+    return Count(
+        elementwise=operations * real_parts(op) * total_elements(tensor_arguments(op, "self")),
+        written=written,
+    )
 
 
-def lists_copied(op: Op) -> Count:
+def count_foreach_copy(op: Op) -> Count:
     """Count no operation; lists are read and written, in place only written."""
     if op.outputs:
         return Count()
-    return Count(read=moved(tensors(op, "src")), written=moved(tensors(op, "self")))
+    return Count(
+        read=total_bytes(tensor_arguments(op, "src")), written=total_bytes(tensor_arguments(op, "self"))
+    )
 
 
 def _step(op: Op, operations: int, *states: str) -> Count:
     """Count an optimiser step, with what all have in common: the sign and the scale of the gradient."""
     operations += bool(op.arguments.get("maximize")) + (op.arguments.get("grad_scale") is not None)
-    changed = [tensor for name in ("self", *states) for tensor in tensors(op, name)]
-    return Count(elementwise=operations * size(tensors(op, "self")), written=moved(changed))
+    changed = [tensor for name in ("self", *states) for tensor in tensor_arguments(op, name)]
+    return Count(
+        elementwise=operations * total_elements(tensor_arguments(op, "self")), written=total_bytes(changed)
+    )
 
 
-def adam(op: Op) -> Count:
+def count_adam(op: Op) -> Count:
     """Count 13 operations for each weight: 3 first moment, 4 second, 3 denominator, 3 step; AMSGrad 1 more.
 
     Decay adds 2 (to the gradient; Kingma and Ba, ICLR 2015), or 1 (to the weight; Loshchilov and Hutter,
@@ -210,7 +219,7 @@ def adam(op: Op) -> Count:
     return _step(op, operations, "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs", "state_steps")
 
 
-def sgd(op: Op) -> Count:
+def count_sgd(op: Op) -> Count:
     """Count 2 operations for each weight; decay 2, momentum 3 after the first step and Nesterov's 2 more."""
     momentum = bool(op.arguments.get("momentum"))
     operations = 2 + 2 * bool(op.arguments.get("weight_decay"))
@@ -219,7 +228,7 @@ def sgd(op: Op) -> Count:
     return _step(op, operations, "momentum_buffer_list")
 
 
-def adagrad(op: Op) -> Count:
+def count_adagrad(op: Op) -> Count:
     """Count 7 operations for each weight, and 2 for decay."""
     operations = 7 + 2 * bool(op.arguments.get("weight_decay"))
     return _step(op, operations, "state_sums", "state_steps")

@@ -9,45 +9,47 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from modeldyno.core.static.flops import Count
-from modeldyno.core.static.flops.elementwise import moved, size, tensors
-from modeldyno.core.static.graph import Tensor, bits
+from modeldyno.core.static.flops.elementwise import tensor_arguments, total_bytes, total_elements
+from modeldyno.core.static.graph import Tensor, bits_per_element
 
 if TYPE_CHECKING:
     from modeldyno.core.static.graph import Op
 
 
-def looked_up(op: Op, *, table: str = "self", index: str = "index") -> Count:
+def count_lookup(op: Op, *, table: str = "self", index: str = "index") -> Count:
     """Count no operation; the elements found and their indices are read."""
-    return Count(read=_lookup_bytes(op.tensor(table), op.outputs[0].size) + moved(tensors(op, index)))
+    return Count(
+        read=_lookup_bytes(op.tensor(table), op.outputs[0].size) + total_bytes(tensor_arguments(op, index))
+    )
 
 
-def bags(op: Op) -> Count:
+def count_embedding_bag(op: Op) -> Count:
     """Count one addition or comparison for each element of each row looked up; a weighted one is two."""
-    table, weights = op.tensor("weight"), tensors(op, "per_sample_weights")
+    table, weights = op.tensor("weight"), tensor_arguments(op, "per_sample_weights")
     elements = op.tensor("indices").size * table.shape[-1]
-    others = moved([op.tensor("indices"), *tensors(op, "offsets"), *weights])
+    others = total_bytes([op.tensor("indices"), *tensor_arguments(op, "offsets"), *weights])
     return Count(elementwise=elements * (2 if weights else 1), read=_lookup_bytes(table, elements) + others)
 
 
-def bags_backward(op: Op) -> Count:
+def count_embedding_bag_backward(op: Op) -> Count:
     """Count one addition for each element of each row that was looked up; a weighted one is two."""
     elements = op.tensor("indices").size * op.tensor("grad").shape[-1]
-    return Count(elementwise=elements * (2 if tensors(op, "per_sample_weights") else 1))
+    return Count(elementwise=elements * (2 if tensor_arguments(op, "per_sample_weights") else 1))
 
 
-def changed(op: Op, *, by: str, operations: int = 0) -> Count:
+def count_scatter(op: Op, *, by: str, operations: int = 0) -> Count:
     """Count `operations` for each element changed, as many as `by` has; in place, no others are touched."""
     operations = operations or int(bool(op.arguments.get("accumulate") or op.arguments.get("reduce")))
     operations += bool(operations) and op.arguments.get("alpha", 1) != 1
-    return _count_changes(op, size(tensors(op, by)), operations)
+    return _count_changes(op, total_elements(tensor_arguments(op, by)), operations)
 
 
-def put(op: Op) -> Count:
+def count_index_put(op: Op) -> Count:
     """Count one addition for each element where values accumulate; in place, no others are touched."""
     return _count_changes(op, _selected_elements(op), int(bool(op.arguments.get("accumulate"))))
 
 
-def filled(op: Op) -> Count:
+def count_index_fill(op: Op) -> Count:
     """Count no operation; in place, only the slices of the indices are written."""
     target = op.tensor("self")
     length = target.shape[op.arguments["dim"]] if target.shape else 1
@@ -60,13 +62,13 @@ def _count_changes(op: Op, elements: int, operations: int) -> Count:
     if not op.kind.endswith("_"):
         return Count(elementwise=count)
     touched = _lookup_bytes(target, elements)
-    others = moved(t for name in op.arguments if name != "self" for t in tensors(op, name))
+    others = total_bytes(t for name in op.arguments if name != "self" for t in tensor_arguments(op, name))
     return Count(elementwise=count, read=others + (touched if operations else 0), written=touched)
 
 
 def _lookup_bytes(table: Tensor, elements: int) -> int:
     """Return the bytes of the elements looked up in a table; one that is looked up twice is read twice."""
-    return (elements * bits(table.dtype) + 7) // 8
+    return (elements * bits_per_element(table.dtype) + 7) // 8
 
 
 def _selected_elements(op: Op) -> int:
@@ -80,13 +82,13 @@ def _selected_elements(op: Op) -> int:
     for dim, length in enumerate(target.shape):
         index = indices[dim] if dim < len(indices) else None
         if isinstance(index, Tensor):
-            chosen = broadcast(chosen, index.shape)
+            chosen = broadcast_shape(chosen, index.shape)
         else:
             rest *= length
     return prod(chosen) * rest
 
 
-def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the broadcast shape of shapes."""
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]

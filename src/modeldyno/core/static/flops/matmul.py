@@ -10,8 +10,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from modeldyno.core.static.flops import Count
-from modeldyno.core.static.flops.elementwise import is_complex, size, tensors
-from modeldyno.core.static.flops.indexing import broadcast
+from modeldyno.core.static.flops.elementwise import is_complex, tensor_arguments, total_elements
+from modeldyno.core.static.flops.indexing import broadcast_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from modeldyno.core.static.graph import Op, Tensor
 
 
-def contracted(op: Op, length: int) -> int:
+def contraction_macs(op: Op, length: int) -> int:
     """Return the MACs where each output is a sum of `length` products."""
     return op.outputs[0].size * length * _real_macs(op.outputs[0])
 
@@ -36,10 +36,10 @@ def _values_per_element(tensor: Tensor) -> int:
 
 def _optional_additions(op: Op, *names: str) -> int:
     """Return the additions of optional operands, one for each output and operand."""
-    return sum(op.outputs[0].size for name in names if tensors(op, name))
+    return sum(op.outputs[0].size for name in names if tensor_arguments(op, name))
 
 
-def projected(op: Op, *, data: str, operations: int = 0) -> Count:
+def count_linear(op: Op, *, data: str, operations: int = 0) -> Count:
     """Count a linear layer whose weight may be packed: each input by the width of the output.
 
     `bias` and `other` are one operation more for each output, and so is a function fused with it.
@@ -50,86 +50,88 @@ def projected(op: Op, *, data: str, operations: int = 0) -> Count:
     return Count(macs=op.tensor(data).size * output.shape[-1], elementwise=extras)
 
 
-def scored(op: Op) -> Count:
+def count_linear_cross_entropy(op: Op) -> Count:
     """Count a linear layer once and for each gradient computed; 5 operations per score, 2 per gradient."""
     weight, samples = op.tensor("linear_weight"), op.tensor("target").size
     gradients = [bool(op.arguments.get(f"compute_{name}_grad")) for name in ("input", "linear_weight")]
-    operations = 5 + len(tensors(op, "linear_bias")) + 2 * any(gradients)
+    operations = 5 + len(tensor_arguments(op, "linear_bias")) + 2 * any(gradients)
     return Count(
         macs=samples * weight.size * (1 + sum(gradients)),
         elementwise=samples * (weight.shape[0] * operations + 2),
     )
 
 
-def lists(op: Op) -> Count:
+def count_matmul_lists(op: Op) -> Count:
     """Count the matrix product of each pair of a list."""
     macs = sum(
         first.size * second.shape[-1] * _real_macs(first)
-        for first, second in zip(tensors(op, "self"), tensors(op, "mat2"), strict=True)
+        for first, second in zip(tensor_arguments(op, "self"), tensor_arguments(op, "mat2"), strict=True)
     )
     return Count(macs=macs)
 
 
-def dense(op: Op, *, left: str = "self") -> Count:
+def count_matmul(op: Op, *, left: str = "self") -> Count:
     """Count for each output the products along the last dimension of `left`, and the sum with a bias."""
     first = op.tensor(left)
-    macs = contracted(op, first.shape[-1] * _values_per_element(first))
+    macs = contraction_macs(op, first.shape[-1] * _values_per_element(first))
     return Count(macs=macs, elementwise=_optional_additions(op, "bias"))
 
 
-def compressed(op: Op, *, right: str = "mat2", added: str = "bias") -> Count:
+def count_compressed_matmul(op: Op, *, right: str = "mat2", added: str = "bias") -> Count:
     """Count a product with a compressed left operand as if it were dense, along the rows of `right`."""
-    return Count(macs=contracted(op, op.tensor(right).shape[0]), elementwise=_optional_additions(op, added))
+    return Count(
+        macs=contraction_macs(op, op.tensor(right).shape[0]), elementwise=_optional_additions(op, added)
+    )
 
 
-def inner(op: Op) -> Count:
+def count_inner(op: Op) -> Count:
     """Count a matrix product along the last dimensions; with a scalar, one product for each output."""
     first, second = op.tensor("self"), op.tensor("other")
-    return dense(op) if first.shape and second.shape else Count(elementwise=op.outputs[0].size)
+    return count_matmul(op) if first.shape and second.shape else Count(elementwise=op.outputs[0].size)
 
 
-def added(op: Op, *, left: str = "mat1") -> Count:
+def count_addmm(op: Op, *, left: str = "mat1") -> Count:
     """Count a matrix product and one addition for each output; scales other than 1 are one more each."""
     first, arguments = op.tensor(left), op.arguments
     beta, alpha = arguments.get("beta", 1), arguments.get("alpha", 1)
     operations = (alpha != 1) + (0 if beta == 0 else 1 + (beta != 1))
-    return Count(macs=contracted(op, first.shape[-1]), elementwise=operations * op.outputs[0].size)
+    return Count(macs=contraction_macs(op, first.shape[-1]), elementwise=operations * op.outputs[0].size)
 
 
-def batch_added(op: Op) -> Count:
+def count_addbmm(op: Op) -> Count:
     """Count the matrix products of a batch, and the sums of all of them with one matrix."""
     batch = op.tensor("batch1")
-    return Count(macs=contracted(op, batch.shape[0] * batch.shape[-1]), elementwise=op.outputs[0].size)
+    return Count(macs=contraction_macs(op, batch.shape[0] * batch.shape[-1]), elementwise=op.outputs[0].size)
 
 
-def activated(op: Op) -> Count:
+def count_addmm_activation(op: Op) -> Count:
     """Count a matrix product, the sum with a bias, and a rectifier (1) or GELU (5) of each output."""
-    count = added(op)
+    count = count_addmm(op)
     extra = (5 if op.arguments.get("use_gelu") else 1) * op.outputs[0].size
     return Count(macs=count.macs, elementwise=count.elementwise + extra)
 
 
-def grouped(op: Op) -> Count:
+def count_grouped_matmul(op: Op) -> Count:
     """Count all rows by K by N; where both are matrices, groups share the contracted dimension."""
     first, second = op.tensor("self"), op.tensor("mat2")
     both = len(first.shape) == len(second.shape) == 2  # noqa: PLR2004 - matrices
-    macs = first.size * second.shape[-1] if both else contracted(op, first.shape[-1])
+    macs = first.size * second.shape[-1] if both else contraction_macs(op, first.shape[-1])
     return Count(macs=macs * _values_per_element(first), elementwise=_optional_additions(op, "bias"))
 
 
-def tensordot(op: Op) -> Count:
+def count_tensordot(op: Op) -> Count:
     """Count for each output the products along the contracted dimensions."""
     first = op.tensor("self")
-    return Count(macs=contracted(op, prod(first.shape[dim] for dim in op.arguments["dims_self"])))
+    return Count(macs=contraction_macs(op, prod(first.shape[dim] for dim in op.arguments["dims_self"])))
 
 
-def vecdot(op: Op) -> Count:
+def count_vecdot(op: Op) -> Count:
     """Count one MAC for each pair of elements."""
     first, second = op.tensor("x"), op.tensor("y")
-    return Count(macs=prod(broadcast(first.shape, second.shape)) * _real_macs(op.outputs[0]))
+    return Count(macs=prod(broadcast_shape(first.shape, second.shape)) * _real_macs(op.outputs[0]))
 
 
-def trilinear(op: Op) -> Count:
+def count_trilinear(op: Op) -> Count:
     """Count the product of two operands, summed where the third is broadcast, and that with the third."""
     shapes = []
     for name, at in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
@@ -137,13 +139,13 @@ def trilinear(op: Op) -> Count:
         for dim in sorted(op.arguments[at]):
             shape.insert(dim, 1)
         shapes.append(tuple(shape))
-    pair = broadcast(*shapes[:2])
+    pair = broadcast_shape(*shapes[:2])
     summed = set(op.arguments["sumdim"]) & set(op.arguments["expand3"])
     rest = tuple(1 if dim in summed else size for dim, size in enumerate(pair))
-    return Count(macs=prod(pair) + prod(broadcast(rest, shapes[2])))
+    return Count(macs=prod(pair) + prod(broadcast_shape(rest, shapes[2])))
 
 
-def bilinear(op: Op) -> Count:
+def count_bilinear(op: Op) -> Count:
     """Count for each sample the weight with the first input, its result with the second, and the bias."""
     width, _, second = op.tensor("weight").shape
     samples = prod(op.tensor("input1").shape[:-1])
@@ -151,7 +153,7 @@ def bilinear(op: Op) -> Count:
     return Count(macs=macs, elementwise=_optional_additions(op, "bias"))
 
 
-def sparse(op: Op) -> Count:
+def count_sparse_matmul(op: Op) -> Count:
     """Count each stored element of the sparse operand with the row or column of the other that it meets."""
     *_, first, second = op.tensors()
     macs = second.shape[-1] * first.stored if first.stored is not None else 0
@@ -160,9 +162,11 @@ def sparse(op: Op) -> Count:
     return Count(macs=macs, elementwise=op.outputs[0].size if "mat1" in op.arguments else 0)
 
 
-def chain(op: Op) -> Count:
+def count_matmul_chain(op: Op) -> Count:
     """Count the cheapest order of a chain of products (Cormen et al., Introduction to Algorithms, 14.2)."""
-    shapes = [tensor.shape for tensor in (tensors(op, "tensors") or tensors(op, "matrices"))]
+    shapes = [
+        tensor.shape for tensor in (tensor_arguments(op, "tensors") or tensor_arguments(op, "matrices"))
+    ]
     count = len(shapes)
     first = (1, *shapes[0])[-2:]
     sizes = [*first, *((*shape, 1)[1] for shape in shapes[1:])]
@@ -176,7 +180,7 @@ def chain(op: Op) -> Count:
     return Count(macs=best[0, count] * _real_macs(op.outputs[0]))
 
 
-def power(op: Op) -> Count:
+def count_matrix_power(op: Op) -> Count:
     """Count the products of binary exponentiation: squarings, and one for each further bit that is set.
 
     Raises:
@@ -186,15 +190,15 @@ def power(op: Op) -> Count:
     if exponent < 0:
         raise ValueError(exponent)
     steps = exponent.bit_length() + exponent.bit_count() - 2 if exponent else 0
-    return Count(macs=steps * contracted(op, op.outputs[0].shape[-1]))
+    return Count(macs=steps * contraction_macs(op, op.outputs[0].shape[-1]))
 
 
-def einsum(op: Op) -> Count:
+def count_einsum(op: Op) -> Count:
     """Count pairwise contractions, in the order of `path`, else from left to right.
 
     Indices of only one operand are summed first, which is element-wise; so are products without a sum.
     """
-    terms, sizes, output = _parse_einsum(op.arguments["equation"], tensors(op, "tensors"))
+    terms, sizes, output = _parse_einsum(op.arguments["equation"], tensor_arguments(op, "tensors"))
     macs = elementwise = 0
     for i, j in _contraction_steps(op.arguments.get("path"), len(terms)):
         pair = terms[i], terms[j]
@@ -245,24 +249,24 @@ def _parse_einsum(
     return [frozenset(term) for term in terms], sizes, frozenset(result)
 
 
-def euclidean(op: Op) -> Count:
+def count_euclidean(op: Op) -> Count:
     """Count a product of rows longer by 2 (their squared lengths), a clamp and a root for each pair."""
-    rows = size((op.tensor("x1"), op.tensor("x2")))
-    macs = contracted(op, op.tensor("x1").shape[-1] + 2)
+    rows = total_elements((op.tensor("x1"), op.tensor("x2")))
+    macs = contraction_macs(op, op.tensor("x1").shape[-1] + 2)
     return Count(macs=macs, elementwise=3 * rows + 2 * op.outputs[0].size)
 
 
-def distances(op: Op, *, rows: str = "x1") -> Count:
+def count_distances(op: Op, *, rows: str = "x1") -> Count:
     """Count a difference, a power and a sum for each pair of rows and each of their elements."""
     return Count(elementwise=3 * op.outputs[0].size * op.tensor(rows).shape[-1])
 
 
-def distances_backward(op: Op) -> Count:
+def count_distances_backward(op: Op) -> Count:
     """Count 4 operations for each pair of rows and each of their elements."""
     return Count(elementwise=4 * op.tensor("grad").size * op.tensor("x1").shape[-1])
 
 
-def backward(op: Op, *, grad: str = "grad_output", mask: str = "output_mask") -> Count:
+def count_matmul_backward(op: Op, *, grad: str = "grad_output", mask: str = "output_mask") -> Count:
     """Count the MACs of the forward product for each of the two gradients asked for, and the bias's sum."""
     first, second = op.tensor("self"), op.tensor(grad)
     into, weight, *bias = map(bool, op.arguments[mask])
@@ -270,18 +274,18 @@ def backward(op: Op, *, grad: str = "grad_output", mask: str = "output_mask") ->
     return Count(macs=macs, elementwise=second.size * sum(bias))
 
 
-def one_backward(op: Op) -> Count:
+def count_one_gradient(op: Op) -> Count:
     """Count the MACs of the forward product once."""
-    columns = (tensors(op, "input") or tensors(op, "weight"))[0].shape[-1]
+    columns = (tensor_arguments(op, "input") or tensor_arguments(op, "weight"))[0].shape[-1]
     return Count(macs=op.tensor("grad_output").size * columns)
 
 
-def affine_grid(op: Op) -> Count:
+def count_affine_grid(op: Op) -> Count:
     """Count for each coordinate the product with a row of `theta`."""
-    return Count(macs=contracted(op, op.tensor("theta").shape[-1]))
+    return Count(macs=contraction_macs(op, op.tensor("theta").shape[-1]))
 
 
-def eliminated(op: Op, *, matrix: str = "A") -> Count:
+def count_lu(op: Op, *, matrix: str = "A") -> Count:
     """Count n(n-1)(2n-1)/6 MACs and n(n-1)/2 divisions: LU (Golub, Van Loan, Matrix Computations, ch. 3)."""
     array = op.tensor(matrix)
     n, batch = array.shape[-1], prod(array.shape[:-2])
@@ -289,7 +293,7 @@ def eliminated(op: Op, *, matrix: str = "A") -> Count:
     return Count(macs=macs * _real_macs(array), elementwise=batch * n * (n - 1) // 2)
 
 
-def cholesky(op: Op) -> Count:
+def count_cholesky(op: Op) -> Count:
     """Count n(n^2-1)/6 MACs, n(n-1)/2 divisions and n roots (Golub, Van Loan, Matrix Computations, ch. 4)."""
     array = op.tensor("self")
     n, batch = array.shape[-1], prod(array.shape[:-2])
@@ -297,7 +301,7 @@ def cholesky(op: Op) -> Count:
     return Count(macs=macs * _real_macs(array), elementwise=batch * n * (n + 1) // 2)
 
 
-def substituted(op: Op, *, matrix: str, systems: int = 2, divided: int = 1) -> Count:
+def count_triangular(op: Op, *, matrix: str, systems: int = 2, divided: int = 1) -> Count:
     """Count n(n-1)/2 MACs for each triangular system and column, and n divisions unless its diagonal is 1."""
     n = op.tensor(matrix).shape[-1]
     columns = op.outputs[0].size // max(n, 1)
@@ -305,7 +309,7 @@ def substituted(op: Op, *, matrix: str, systems: int = 2, divided: int = 1) -> C
     return Count(macs=macs * _real_macs(op.outputs[0]), elementwise=columns * divided * n)
 
 
-def solved(op: Op, *, matrix: str = "A") -> Count:
+def count_solve(op: Op, *, matrix: str = "A") -> Count:
     """Count an LU factorisation, and two triangular systems for each column of the result."""
-    first, then = eliminated(op, matrix=matrix), substituted(op, matrix=matrix)
+    first, then = count_lu(op, matrix=matrix), count_triangular(op, matrix=matrix)
     return Count(macs=first.macs + then.macs, elementwise=first.elementwise + then.elementwise)

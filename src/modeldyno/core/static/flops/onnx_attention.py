@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from modeldyno.core.static.flops import Count, attention
-from modeldyno.core.static.flops.elementwise import moved, size, tensors
+from modeldyno.core.static.flops.elementwise import tensor_arguments, total_bytes, total_elements
 
 if TYPE_CHECKING:
     from modeldyno.core.static.graph import Op
@@ -23,61 +23,65 @@ def _split_heads(shape: tuple[int, ...], heads: int) -> tuple[int, int, int, int
     return batch, heads, length, width // heads
 
 
-def attended(op: Op) -> Count:
+def count_onnx_attention(op: Op) -> Count:
     """Count attention over all pairs, 6 operations for each score; a mask is 1 more, a cap 3."""
     arguments = op.arguments
     heads = arguments.get("q_num_heads", 1)
     batch, heads, queries, width = _split_heads(op.tensor("Q").shape, heads)
     shared = arguments.get("kv_num_heads", 1)
     _, _, keys, value = _split_heads(op.tensor("V").shape, shared)
-    past = sum(tensor.shape[2] for tensor in tensors(op, "past_key"))
+    past = sum(tensor.shape[2] for tensor in tensor_arguments(op, "past_key"))
     keys += past
-    extent = attention.Extent(batch=batch * heads, queries=queries, keys=keys, width=width, value=value)
-    masked = attention.hidden(queries, keys, None, 0, past) if arguments.get("is_causal") else 0
-    extra = len(tensors(op, "attn_mask")) + 3 * bool(arguments.get("softcap"))
-    return attention.cost(extent, masked, extra)
+    extent = attention.AttentionSize(
+        batch=batch * heads, queries=queries, keys=keys, width=width, value=value
+    )
+    masked = attention.masked_pairs(queries, keys, None, 0, past) if arguments.get("is_causal") else 0
+    extra = len(tensor_arguments(op, "attn_mask")) + 3 * bool(arguments.get("softcap"))
+    return attention.count_attention(extent, masked, extra)
 
 
-def projected_attention(op: Op, *, data: str = "input", weight: str = "weights") -> Count:
+def count_projected_attention(op: Op, *, data: str = "input", weight: str = "weights") -> Count:
     """Count the projections of query, key and value with their biases, and attention over all pairs."""
     batch, length, _ = op.tensor(data).shape
     filters = op.tensor(weight)
     heads, hidden = op.arguments["num_heads"], op.outputs[0].shape[-1]
     width = (filters.shape[-1] - hidden) // 2
-    past = sum(tensor.shape[3] for tensor in tensors(op, "past"))
-    extent = attention.Extent(
+    past = sum(tensor.shape[3] for tensor in tensor_arguments(op, "past"))
+    extent = attention.AttentionSize(
         batch=batch * heads, queries=length, keys=length + past, width=width // heads, value=hidden // heads
     )
     one_way = bool(op.arguments.get("unidirectional"))
-    masked = attention.hidden(length, length + past, None, 0, past) if one_way else 0
-    extra = len(tensors(op, "mask_index")) + len(tensors(op, "attention_bias"))
-    inner = attention.cost(extent, masked, extra)
-    biases = batch * length * filters.shape[-1] * bool(tensors(op, "bias"))
+    masked = attention.masked_pairs(length, length + past, None, 0, past) if one_way else 0
+    extra = len(tensor_arguments(op, "mask_index")) + len(tensor_arguments(op, "attention_bias"))
+    inner = attention.count_attention(extent, masked, extra)
+    biases = batch * length * filters.shape[-1] * bool(tensor_arguments(op, "bias"))
     macs = batch * length * filters.size
     return Count(macs=macs + inner.macs, elementwise=biases + inner.elementwise, skippable=inner.skippable)
 
 
-def multi_head(op: Op) -> Count:
+def count_onnx_multi_head(op: Op) -> Count:
     """Count the sums with a bias, and attention over all pairs; a mask and a bias of scores are 1 each."""
     heads = op.arguments["num_heads"]
     output = op.outputs[0]
     batch, queries, hidden = output.shape
     value = hidden // heads
     width, keys = _key_sizes(op, heads, queries, value)
-    keys += sum(tensor.shape[2] for tensor in tensors(op, "past_key"))
-    extent = attention.Extent(batch=batch * heads, queries=queries, keys=keys, width=width, value=value)
+    keys += sum(tensor.shape[2] for tensor in tensor_arguments(op, "past_key"))
+    extent = attention.AttentionSize(
+        batch=batch * heads, queries=queries, keys=keys, width=width, value=value
+    )
     one_way = bool(op.arguments.get("unidirectional"))
-    masked = attention.hidden(queries, keys, None, 0, keys - queries) if one_way else 0
-    extra = len(tensors(op, "key_padding_mask")) + len(tensors(op, "attention_bias"))
-    inner = attention.cost(extent, masked, extra)
-    elements = size(t for name in ("query", "key", "value") for t in tensors(op, name))
-    sums = elements * bool(tensors(op, "bias"))
+    masked = attention.masked_pairs(queries, keys, None, 0, keys - queries) if one_way else 0
+    extra = len(tensor_arguments(op, "key_padding_mask")) + len(tensor_arguments(op, "attention_bias"))
+    inner = attention.count_attention(extent, masked, extra)
+    elements = total_elements(t for name in ("query", "key", "value") for t in tensor_arguments(op, name))
+    sums = elements * bool(tensor_arguments(op, "bias"))
     return Count(macs=inner.macs, elementwise=inner.elementwise + sums, skippable=inner.skippable)
 
 
 def _key_sizes(op: Op, heads: int, queries: int, value: int) -> tuple[int, int]:
     """Return the width and number of keys, which may be packed with values, or also with queries."""
-    key = tensors(op, "key")
+    key = tensor_arguments(op, "key")
     if not key:
         return value, queries
     shape = key[0].shape
@@ -86,7 +90,7 @@ def _key_sizes(op: Op, heads: int, queries: int, value: int) -> tuple[int, int]:
     return shape[-1], shape[2] if len(shape) == 4 else shape[1]  # noqa: PLR2004 - (batch, heads, length, width)
 
 
-def grouped_query(op: Op) -> Count:
+def count_grouped_query(op: Op) -> Count:
     """Count attention over all pairs, which is causal; rotation is 3 operations for each query and key.
 
     Keys are those of the cache, or as many as there are where it is empty.
@@ -95,17 +99,19 @@ def grouped_query(op: Op) -> Count:
     batch, queries, hidden = op.outputs[0].shape
     width = hidden // heads
     keys = op.outputs[1].shape[2] if len(op.outputs) > 1 else queries
-    keys += 0 if len(op.outputs) > 1 else sum(t.shape[2] for t in tensors(op, "past_key"))
-    extent = attention.Extent(batch=batch * heads, queries=queries, keys=keys, width=width, value=width)
+    keys += 0 if len(op.outputs) > 1 else sum(t.shape[2] for t in tensor_arguments(op, "past_key"))
+    extent = attention.AttentionSize(
+        batch=batch * heads, queries=queries, keys=keys, width=width, value=width
+    )
     window = op.arguments.get("local_window_size", -1)
     left = window - 1 if window > 0 else None
-    masked = attention.hidden(queries, keys, left, 0, keys - queries)
-    inner = attention.cost(extent, masked, 3 * bool(op.arguments.get("softcap")))
+    masked = attention.masked_pairs(queries, keys, left, 0, keys - queries)
+    inner = attention.count_attention(extent, masked, 3 * bool(op.arguments.get("softcap")))
     rotated = 3 * batch * queries * width * (heads + shared) * bool(op.arguments.get("do_rotary"))
     return Count(macs=inner.macs, elementwise=inner.elementwise + rotated, skippable=inner.skippable)
 
 
-def linear_attention(op: Op) -> Count:
+def count_linear_attention(op: Op) -> Count:
     """Count for each token and head the update of its state (key by value) and the product with a query.
 
     The delta rule retrieves what the state holds for the key first, which is one more product; a decay is
@@ -117,10 +123,10 @@ def linear_attention(op: Op) -> Count:
     state = batch * length * width * value
     rule = op.arguments.get("update_rule", "gated_delta")
     macs = state * (heads + shared * (1 + ("delta" in rule)))
-    return Count(macs=macs, elementwise=state * shared * bool(tensors(op, "decay")))
+    return Count(macs=macs, elementwise=state * shared * bool(tensor_arguments(op, "decay")))
 
 
-def rotated(op: Op) -> Count:
+def count_rotary_embedding(op: Op) -> Count:
     """Count 3 operations for each element that is rotated: two products and a sum."""
     data = op.tensor("X" if "X" in op.arguments else "input")
     part = op.arguments.get("rotary_embedding_dim", 0)
@@ -129,21 +135,21 @@ def rotated(op: Op) -> Count:
     return Count(elementwise=3 * (data.size * part // width if part else data.size))
 
 
-def experts(op: Op) -> Count:
+def count_mixture_of_experts(op: Op) -> Count:
     """Count for each token the two or three products of the experts chosen, and the choice (softmax, 5).
 
     Their weights are read as far as tokens can choose them: no more experts than choices.
     """
     tokens = prod(op.tensor("input").shape[:-1])
     chosen = op.arguments.get("k", 1)
-    weights = [tensor for n in (1, 2, 3) for tensor in tensors(op, f"fc{n}_experts_weights")]
+    weights = [tensor for n in (1, 2, 3) for tensor in tensor_arguments(op, f"fc{n}_experts_weights")]
     packed = 8 // op.arguments.get("expert_weight_bits", 8) if op.kind.endswith("QMoE") else 1
     weights_per_expert = sum(tensor.size // tensor.shape[0] for tensor in weights) * packed
     share = min(1.0, tokens * chosen / weights[0].shape[0])
-    others = moved(t for t in op.tensors() if t not in weights)
+    others = total_bytes(t for t in op.tensors() if t not in weights)
     hidden = op.tensor("fc2_experts_weights").shape[-1] * packed
     return Count(
         macs=tokens * chosen * weights_per_expert,
         elementwise=5 * op.tensor("router_probs").size + tokens * chosen * hidden,
-        read=others + round(share * moved(weights)),
+        read=others + round(share * total_bytes(weights)),
     )

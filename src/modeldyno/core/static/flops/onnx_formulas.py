@@ -10,9 +10,16 @@ from math import log2, prod
 from typing import TYPE_CHECKING
 
 from modeldyno.core.static.flops import Count, convolution, matmul
-from modeldyno.core.static.flops.elementwise import each, free, is_complex, moved, size, tensors
-from modeldyno.core.static.flops.indexing import looked_up
-from modeldyno.core.static.graph import Op, Tensor, bits
+from modeldyno.core.static.flops.elementwise import (
+    count_nothing,
+    is_complex,
+    per_element,
+    tensor_arguments,
+    total_bytes,
+    total_elements,
+)
+from modeldyno.core.static.flops.indexing import count_lookup
+from modeldyno.core.static.graph import Op, Tensor, bits_per_element
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,60 +45,64 @@ def _ints(op: Op, name: str) -> tuple[int, ...]:
 # -- elements -------------------------------------------------------------------------------------------
 
 
-def inputs(op: Op, *, operations: int = 1) -> Count:
+def per_input_element(op: Op, *, operations: int = 1) -> Count:
     """Count operations for each element of the first input."""
     parts = 1 + any(map(is_complex, (_first_tensor(op), *op.outputs)))
     return Count(elementwise=operations * parts * _first_tensor(op).size)
 
 
-def joined(op: Op, *, operations: int = 0) -> Count:
+def count_variadic(op: Op, *, operations: int = 0) -> Count:
     """Count one operation for each output and operand after the first, and `operations` for each output."""
     operands = len([*op.tensors()])
     return Count(elementwise=(operands - 1 + operations) * op.outputs[0].size)
 
 
-def multiplied(op: Op, *, operations: int) -> Count:
+def count_onnx_product(op: Op, *, operations: int) -> Count:
     """Count one operation for each output; `operations` for each complex one."""
     return Count(elementwise=(operations if is_complex(op.outputs[0]) else 1) * op.outputs[0].size)
 
 
-def clipped(op: Op) -> Count:
+def count_clip(op: Op) -> Count:
     """Count one comparison for each output and bound."""
     bounds = sum(op.arguments.get(name) is not None for name in ("min", "max"))
-    return each(op, operations=bounds)
+    return per_element(op, operations=bounds)
 
 
-def biased(op: Op, *, operations: int, bias: Sequence[str]) -> Count:
+def count_biased(op: Op, *, operations: int, bias: Sequence[str]) -> Count:
     """Count operations for each output, and one more for each bias that is given."""
-    return each(op, operations=operations + sum(len(tensors(op, name)) for name in bias))
+    return per_element(op, operations=operations + sum(len(tensor_arguments(op, name)) for name in bias))
 
 
-def gelu_of_sum(op: Op) -> Count:
+def count_bias_gelu(op: Op) -> Count:
     """Count the sum with the bias (1) and GELU (5) for each output."""
-    return each(op, operations=6)
+    return per_element(op, operations=6)
 
 
-def dropped(op: Op) -> Count:
+def count_onnx_dropout(op: Op) -> Count:
     """Count a random comparison and a product for each output where it trains; nothing at inference."""
-    return free(op) if op.outputs[0].storage == _first_tensor(op).storage else each(op, operations=2)
+    return (
+        count_nothing(op)
+        if op.outputs[0].storage == _first_tensor(op).storage
+        else per_element(op, operations=2)
+    )
 
 
-def quantized_spread(op: Op) -> Count:
+def count_quantized_binary(op: Op) -> Count:
     """Count one operation for each output, 2 for the scale of each operand and 5 for that of the result."""
-    return each(op, operations=1 + 2 * 2 + 5)
+    return per_element(op, operations=1 + 2 * 2 + 5)
 
 
-def requantized(op: Op, *, operations: int) -> Count:
+def count_quantized_unary(op: Op, *, operations: int) -> Count:
     """Count operations for each output, 2 for the scale of the input and 5 for that of the result."""
-    return each(op, operations=operations + 2 + 5)
+    return per_element(op, operations=operations + 2 + 5)
 
 
-def dynamically_quantized(op: Op) -> Count:
+def count_dynamic_quantize(op: Op) -> Count:
     """Count minimum and maximum (2), quotient, rounding, shift and two bounds (5) for each input."""
-    return inputs(op, operations=7)
+    return per_input_element(op, operations=7)
 
 
-def ordered(op: Op) -> Count:
+def count_onnx_sort(op: Op) -> Count:
     """Count n log2 k comparisons for each row of n of which k are kept, as merge sort does."""
     data, axis = _first_tensor(op), op.arguments.get("axis", -1)
     kept = op.outputs[0].shape[axis] if op.kind == "onnx.TopK" else data.size
@@ -101,33 +112,33 @@ def ordered(op: Op) -> Count:
 # -- memory ---------------------------------------------------------------------------------------------
 
 
-def taken(op: Op) -> Count:
+def count_slice(op: Op) -> Count:
     """Count no operation; as much is read as is written."""
-    return Count(read=moved(op.outputs))
+    return Count(read=total_bytes(op.outputs))
 
 
-def gathered(op: Op, *, table: str = "data", index: str = "indices") -> Count:
+def count_gather(op: Op, *, table: str = "data", index: str = "indices") -> Count:
     """Count no operation; the rows looked up and their indices are read."""
-    return looked_up(op, table=table, index=index)
+    return count_lookup(op, table=table, index=index)
 
 
-def dequantized_rows(op: Op) -> Count:
+def count_gather_quantized(op: Op) -> Count:
     """Count 2 operations for each output; only the rows looked up are read from the table."""
     data = op.tensor("data")
-    share = op.outputs[0].size * bits(data.dtype) // 8
+    share = op.outputs[0].size * bits_per_element(data.dtype) // 8
     packed = op.arguments.get("bits", 4)
     if data.dtype == "uint8":
         share = op.outputs[0].size * packed // 8
     return Count(elementwise=2 * op.outputs[0].size, read=share + op.tensor("indices").bytes)
 
 
-def scattered(op: Op) -> Count:
+def count_onnx_scatter(op: Op) -> Count:
     """Count one operation for each update where they are reduced; everything is copied."""
     reduced = op.arguments.get("reduction", "none") != "none"
     return Count(elementwise=reduced * op.tensor("updates").size)
 
 
-def scored(op: Op) -> Count:
+def count_non_max_suppression(op: Op) -> Count:
     """Count the n log2 n comparisons of sorting boxes by score, and 12 operations for each pair of them.
 
     The pairs are all those of a class, each compared once (Girshick, CVPR 2015, greedy suppression).
@@ -140,40 +151,46 @@ def scored(op: Op) -> Count:
 # -- norms ----------------------------------------------------------------------------------------------
 
 
-def normed(op: Op, *, operations: int, affine: Sequence[str] = ()) -> Count:
+def count_onnx_norm(op: Op, *, operations: int, affine: Sequence[str] = ()) -> Count:
     """Count operations for each input, and one for each of scale and bias that is given."""
-    return inputs(op, operations=operations + sum(len(tensors(op, name)) for name in affine))
+    return per_input_element(
+        op, operations=operations + sum(len(tensor_arguments(op, name)) for name in affine)
+    )
 
 
-def batched(op: Op) -> Count:
+def count_onnx_batch_norm(op: Op) -> Count:
     """Count 2 operations for each element, for scale and shift fold; while training 4 more for statistics."""
-    return inputs(op, operations=6 if op.arguments.get("training_mode") else 2)
+    return per_input_element(op, operations=6 if op.arguments.get("training_mode") else 2)
 
 
-def skipped(op: Op, *, operations: int, affine: Sequence[str]) -> Count:
+def count_skip_norm(op: Op, *, operations: int, affine: Sequence[str]) -> Count:
     """Count the sum with the skip connection (and a bias), a norm, and one for each of scale and bias."""
-    sums = sum(len(tensors(op, name)) for name in ("skip", "bias"))
-    return normed(op, operations=operations + sums, affine=affine)
+    sums = sum(len(tensor_arguments(op, name)) for name in ("skip", "bias"))
+    return count_onnx_norm(op, operations=operations + sums, affine=affine)
 
 
-def embedded(op: Op) -> Count:
+def count_embed_layer_norm(op: Op) -> Count:
     """Count the sums of the embeddings and a layer norm; only the rows looked up are read from the tables."""
     output = op.outputs[0]
-    tables = [name for name in ("word", "position", "segment") if tensors(op, f"{name}_embedding")]
+    tables = [name for name in ("word", "position", "segment") if tensor_arguments(op, f"{name}_embedding")]
     ids = ("input_ids", "segment_ids", "position_ids", "mask", "gamma", "beta")
-    read = len(tables) * output.bytes + moved(tensor for name in ids for tensor in tensors(op, name))
+    read = len(tables) * output.bytes + total_bytes(
+        tensor for name in ids for tensor in tensor_arguments(op, name)
+    )
     return Count(elementwise=(len(tables) - 1 + 7) * output.size, read=read)
 
 
-def local_response(op: Op) -> Count:
+def count_local_response_norm(op: Op) -> Count:
     """Count a square and a sum for each neighbour, and scale, shift, power and quotient for each input."""
-    return inputs(op, operations=2 * op.arguments["size"] + 4)
+    return per_input_element(op, operations=2 * op.arguments["size"] + 4)
 
 
 # -- products -------------------------------------------------------------------------------------------
 
 
-def product(op: Op, *, left: str = "A", extras: Sequence[str] = ("bias",), operations: int = 0) -> Count:
+def count_onnx_matmul(
+    op: Op, *, left: str = "A", extras: Sequence[str] = ("bias",), operations: int = 0
+) -> Count:
     """Count for each output the products along the last dimension of the left, and a sum with a bias.
 
     `operations` are further ones for each output.
@@ -183,42 +200,42 @@ def product(op: Op, *, left: str = "A", extras: Sequence[str] = ("bias",), opera
     axis = -1 if not op.arguments.get("transA") or len(first.shape) == 1 else -2
     if op.arguments.get("transBatchA") and axis == -2:  # noqa: PLR2004 - the last but one
         axis = 0
-    macs = matmul.contracted(op, first.shape[axis])
-    more = operations + sum(len(tensors(op, name)) for name in extras)
+    macs = matmul.contraction_macs(op, first.shape[axis])
+    more = operations + sum(len(tensor_arguments(op, name)) for name in extras)
     return Count(macs=macs, elementwise=more * output.size)
 
 
-def scaled_product(op: Op) -> Count:
+def count_fused_matmul(op: Op) -> Count:
     """Count a matrix product; a scale other than 1 is one operation for each output, an activation one."""
     scaled = op.arguments.get("alpha", 1) != 1
-    return product(op, operations=scaled + bool(op.arguments.get("activation")))
+    return count_onnx_matmul(op, operations=scaled + bool(op.arguments.get("activation")))
 
 
-def gemm(op: Op) -> Count:
+def count_gemm(op: Op) -> Count:
     """Count a matrix product, one sum for each output with C; scales other than 1 are one more each."""
     arguments = op.arguments
-    third = bool(tensors(op, "C"))
+    third = bool(tensor_arguments(op, "C"))
     more = third + (arguments.get("alpha", 1) != 1) + (third and arguments.get("beta", 1) != 1)
-    return product(op, extras=(), operations=more + bool(arguments.get("activation")))
+    return count_onnx_matmul(op, extras=(), operations=more + bool(arguments.get("activation")))
 
 
-def narrow(op: Op) -> Count:
+def count_nbits_matmul(op: Op) -> Count:
     """Count K MACs for each output, 2 operations to dequantise each weight, and a bias."""
     weights = op.arguments["K"] * op.arguments["N"]
-    product_cost = product(op)
+    product_cost = count_onnx_matmul(op)
     return Count(macs=product_cost.macs, elementwise=product_cost.elementwise + 2 * weights)
 
 
-def einsum(op: Op) -> Count:
+def count_onnx_einsum(op: Op) -> Count:
     """Count one MAC for each combination of all indices, where some are summed and others are not.
 
     Three and more operands are contracted pairwise, from left to right, as PyTorch does.
     """
-    arguments = {"equation": op.arguments["equation"], "tensors": tensors(op, "Inputs")}
-    return matmul.einsum(Op(op.kind, arguments, op.outputs))
+    arguments = {"equation": op.arguments["equation"], "tensors": tensor_arguments(op, "Inputs")}
+    return matmul.count_einsum(Op(op.kind, arguments, op.outputs))
 
 
-def convolved(
+def count_onnx_convolution(
     op: Op,
     *,
     data: str = "X",
@@ -232,32 +249,36 @@ def convolved(
     `operations` are further ones for each output.
     """
     output = op.outputs[0]
-    macs = convolution.macs(op.tensor(data), op.tensor(weight), output, transposed=transposed)
-    more = operations + sum(len(tensors(op, name)) for name in bias) + bool(op.arguments.get("activation"))
+    macs = convolution.convolution_macs(op.tensor(data), op.tensor(weight), output, transposed=transposed)
+    more = (
+        operations
+        + sum(len(tensor_arguments(op, name)) for name in bias)
+        + bool(op.arguments.get("activation"))
+    )
     return Count(macs=macs, elementwise=more * output.size)
 
 
-def deformed(op: Op) -> Count:
+def count_deform_convolution(op: Op) -> Count:
     """Count a convolution, whose taps are each sampled linearly from 4 neighbours (7), and masked (1)."""
-    convolution_cost = convolved(op, bias=("B",))
+    convolution_cost = count_onnx_convolution(op, bias=("B",))
     output, weight, data = op.outputs[0], op.tensor("W"), op.tensor("X")
     taps = prod(weight.shape[2:]) * prod(output.shape[2:]) * prod(data.shape[:2])
     return Count(
         macs=convolution_cost.macs,
-        elementwise=convolution_cost.elementwise + taps * (7 + len(tensors(op, "mask"))),
+        elementwise=convolution_cost.elementwise + taps * (7 + len(tensor_arguments(op, "mask"))),
     )
 
 
-def causal_convolution(op: Op) -> Count:
+def count_causal_convolution(op: Op) -> Count:
     """Count for each output the taps of its channel, the sum with a bias, and SiLU (5) where it is fused."""
     output = op.outputs[0]
     fused = op.arguments.get("activation", "none") not in {"", "none"}
-    more = len(tensors(op, "bias")) + _SILU * fused
+    more = len(tensor_arguments(op, "bias")) + _SILU * fused
     taps = prod(op.tensor("weight").shape[1:])
     return Count(macs=output.size * taps, elementwise=output.size * more)
 
 
-def recurred(op: Op, *, operations: int, rescaled: int = 0) -> Count:
+def count_onnx_recurrent(op: Op, *, operations: int, rescaled: int = 0) -> Count:
     """Count both products of each token and direction, biases where given, and the units' operations.
 
     Where both products are of quantised numbers, `rescaled` are the operations of each sum of products.
@@ -268,22 +289,22 @@ def recurred(op: Op, *, operations: int, rescaled: int = 0) -> Count:
     directions = recurrence.shape[0]
     units = directions * (recurrence.shape[1] if rescaled else recurrence.shape[-1])
     sums = 2 * rescaled * directions * recurrence.shape[-1]
-    biases = sum(tensor.size for tensor in tensors(op, "B"))
-    peepholes = 2 * sum(tensor.size for tensor in tensors(op, "P"))
+    biases = sum(tensor.size for tensor in tensor_arguments(op, "B"))
+    peepholes = 2 * sum(tensor.size for tensor in tensor_arguments(op, "P"))
     return Count(
         macs=tokens * (weights.size + recurrence.size),
         elementwise=tokens * (biases + peepholes + sums + units * operations),
     )
 
 
-def determined(op: Op) -> Count:
+def count_determinant(op: Op) -> Count:
     """Count an LU factorisation, and the n products of its diagonal."""
-    lu_cost = matmul.eliminated(op, matrix="X")
+    lu_cost = matmul.count_lu(op, matrix="X")
     data = op.tensor("X")
     return Count(macs=lu_cost.macs, elementwise=lu_cost.elementwise + data.size // data.shape[-1])
 
 
-def grid(op: Op) -> Count:
+def count_onnx_affine_grid(op: Op) -> Count:
     """Count for each coordinate the product with a row of `theta`."""
     return Count(macs=op.outputs[0].size * op.tensor("theta").shape[-1])
 
@@ -291,44 +312,44 @@ def grid(op: Op) -> Count:
 # -- windows --------------------------------------------------------------------------------------------
 
 
-def pooled(op: Op, *, operations: int = 1) -> Count:
+def count_onnx_pooling(op: Op, *, operations: int = 1) -> Count:
     """Count operations for each element of the window of each output, padding included."""
-    return each(op, operations=operations * prod(_ints(op, "kernel_shape")))
+    return per_element(op, operations=operations * prod(_ints(op, "kernel_shape")))
 
 
-def resized(op: Op) -> Count:
+def count_resize(op: Op) -> Count:
     """Count a weighted sum of 1, 2 or 4 neighbours in each resized dimension for each output."""
     data, output = _first_tensor(op), op.outputs[0]
     dims = sum(a != b for a, b in zip(data.shape, output.shape, strict=True))
     base = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4}[op.arguments.get("mode", "nearest")]
     taps = base**dims
-    return each(op, operations=2 * taps - 1 if taps > 1 else 0)
+    return per_element(op, operations=2 * taps - 1 if taps > 1 else 0)
 
 
-def gridded(op: Op) -> Count:
+def count_onnx_grid_sample(op: Op) -> Count:
     """Count a weighted sum of 2 taps (cubic 4) in each dimension for each output; nearest has none."""
     dims = op.tensor("grid").shape[-1]
     mode = op.arguments.get("mode", "linear")
     taps = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}[mode] ** dims
-    return each(op, operations=2 * taps - 1 if taps > 1 else 0)
+    return per_element(op, operations=2 * taps - 1 if taps > 1 else 0)
 
 
-def regions(op: Op) -> Count:
+def count_roi_align(op: Op) -> Count:
     """Count for each output a mean or a maximum over the samples of its bin, each of 4 neighbours (7).
 
     An adaptive number of samples counts as one for each dimension.
     """
     ratio = op.arguments.get("sampling_ratio", 0) or 1
-    return each(op, operations=ratio * ratio * 8)
+    return per_element(op, operations=ratio * ratio * 8)
 
 
-def largest_regions(op: Op) -> Count:
+def count_max_roi_pool(op: Op) -> Count:
     """Count one comparison for each element of a region that may be the whole image, for each channel."""
     data = op.tensor("X")
     return Count(elementwise=op.tensor("rois").shape[0] * prod(data.shape[1:]))
 
 
-def fourier(op: Op) -> Count:
+def count_dft(op: Op) -> Count:
     """Count 5 N log2 N for each complex transform of N points, half for a real one, as benchFFT does."""
     data, output = op.tensor("input"), op.outputs[0]
     axis = op.arguments.get("axis", -2)
@@ -338,10 +359,10 @@ def fourier(op: Op) -> Count:
     return _count_transforms(points, elements, real=half)
 
 
-def short_time(op: Op) -> Count:
+def count_onnx_stft(op: Op) -> Count:
     """Count a product with the window for each point, and 2.5 or 5 N log2 N, for each frame of N points."""
     output = op.outputs[0]
-    window = tensors(op, "window")
+    window = tensor_arguments(op, "window")
     onesided = op.arguments.get("onesided", 1)
     points = window[0].size if window else 2 * (output.shape[-2] - 1) if onesided else output.shape[-2]
     elements = prod(output.shape[:-2]) * points
@@ -358,13 +379,13 @@ def _count_transforms(points: int, elements: int, *, real: bool) -> Count:
 # -- tables ---------------------------------------------------------------------------------------------
 
 
-def linear_model(op: Op) -> Count:
+def count_linear_model(op: Op) -> Count:
     """Count one MAC for each coefficient and row of the input."""
     rows = prod(_first_tensor(op).shape[:-1])
     return Count(macs=rows * len(_ints(op, "coefficients")))
 
 
-def support_vectors(op: Op) -> Count:
+def count_support_vectors(op: Op) -> Count:
     """Count one MAC for each number of a support vector and each coefficient, for each row of the input.
 
     What the kernel does with each of the products is left out.
@@ -373,11 +394,11 @@ def support_vectors(op: Op) -> Count:
     return Count(macs=rows * (len(_ints(op, "support_vectors")) + len(_ints(op, "coefficients"))))
 
 
-def stepped(op: Op, *, operations: int, state: int) -> Count:
+def count_optimizer_step(op: Op, *, operations: int, state: int) -> Count:
     """Count operations for each weight of an optimiser's step.
 
-    `inputs` are weights, gradients and `state` tensors for each of them.
+    `per_input_element` are weights, gradients and `state` tensors for each of them.
     """
-    arguments = tensors(op, "inputs")
+    arguments = tensor_arguments(op, "inputs")
     weights = arguments[: len(arguments) // (2 + state)]
-    return Count(elementwise=operations * size(weights))
+    return Count(elementwise=operations * total_elements(weights))

@@ -6,7 +6,7 @@ from math import log2, prod
 from typing import TYPE_CHECKING
 
 from modeldyno.core.static.flops import Count
-from modeldyno.core.static.flops.elementwise import each, is_complex
+from modeldyno.core.static.flops.elementwise import is_complex, per_element
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,22 +20,22 @@ def _taps(op: Op, dims: int) -> int:
     return prod(sizes) if len(sizes) > 1 else sizes[0] ** dims
 
 
-def pooled(op: Op, *, dims: int) -> Count:
+def count_pooling(op: Op, *, dims: int) -> Count:
     """Count the size of the window for each output, padding included: comparisons, or sums and a quotient."""
-    return each(op, operations=_taps(op, dims))
+    return per_element(op, operations=_taps(op, dims))
 
 
-def pooled_backward(op: Op, *, dims: int) -> Count:
+def count_pooling_backward(op: Op, *, dims: int) -> Count:
     """Count the size of the window for each element of the gradient, which is spread over it."""
-    return each(op, operations=_taps(op, dims), of="grad_output")
+    return per_element(op, operations=_taps(op, dims), of="grad_output")
 
 
-def adaptive(op: Op, *, dims: int) -> Count:
+def count_adaptive_pooling(op: Op, *, dims: int) -> Count:
     """Count the sizes of all windows, which begin at floor(i n / m) and end at ceil((i + 1) n / m)."""
     return _count_adaptive(op.tensor("self"), op.outputs[0], dims)
 
 
-def adaptive_backward(op: Op, *, dims: int) -> Count:
+def count_adaptive_pooling_backward(op: Op, *, dims: int) -> Count:
     """Count the sizes of all windows, over which the gradient is spread."""
     return _count_adaptive(op.tensor("self"), op.tensor("grad_output"), dims)
 
@@ -48,14 +48,14 @@ def _count_adaptive(data: Tensor, result: Tensor, dims: int) -> Count:
     return Count(elementwise=prod(result.shape[:-dims]) * prod(windows))
 
 
-def sampled(op: Op, *, taps: int) -> Count:
+def count_resampling(op: Op, *, taps: int) -> Count:
     """Count a weighted sum of `taps` for each output, none where it is one; their weights are left out."""
-    return each(op, operations=2 * taps - 1 if taps > 1 else 0)
+    return per_element(op, operations=2 * taps - 1 if taps > 1 else 0)
 
 
-def sampled_backward(op: Op, *, taps: int) -> Count:
+def count_resampling_backward(op: Op, *, taps: int) -> Count:
     """Count a product and a sum for each of `taps` and element of the gradient; a sum where it is one."""
-    return each(op, operations=2 * taps if taps > 1 else 1, of="grad_output")
+    return per_element(op, operations=2 * taps if taps > 1 else 1, of="grad_output")
 
 
 def _taps_of_mode(op: Op, dims: int) -> int:
@@ -64,19 +64,19 @@ def _taps_of_mode(op: Op, dims: int) -> int:
     return taps
 
 
-def gridded(op: Op) -> Count:
+def count_grid_sample(op: Op) -> Count:
     """Count a weighted sum of 2 taps (cubic 4) in each dimension for each output; nearest has none."""
     taps = _taps_of_mode(op, op.tensor("grid").shape[-1])
-    return each(op, operations=2 * taps - 1 if taps > 1 else 0)
+    return per_element(op, operations=2 * taps - 1 if taps > 1 else 0)
 
 
-def gridded_backward(op: Op) -> Count:
+def count_grid_sample_backward(op: Op) -> Count:
     """Count a product and a sum for each tap, for the input and for each coordinate that has a gradient."""
     dims = op.tensor("grid").shape[-1]
     taps = _taps_of_mode(op, dims)
     into, grid = map(bool, op.arguments.get("output_mask", (True, True)))
     smooth = into + grid * dims
-    return each(op, operations=2 * taps * smooth if taps > 1 else into, of="grad_output")
+    return per_element(op, operations=2 * taps * smooth if taps > 1 else into, of="grad_output")
 
 
 def _count_transforms(points: int, elements: int, *, real: bool) -> Count:
@@ -84,7 +84,7 @@ def _count_transforms(points: int, elements: int, *, real: bool) -> Count:
     return Count(elementwise=round((2.5 if real else 5) * elements * log2(points))) if points else Count()
 
 
-def fourier(op: Op, *, real: str = "") -> Count:
+def count_fft(op: Op, *, real: str = "") -> Count:
     """Count 5 N log2 N for each complex transform of N points, half for a real one (benchFFT's convention).
 
     Frigo and Johnson, Proc. IEEE 93 (2005), and fftw.org/speed. `real` is the side that has real numbers,
@@ -122,7 +122,7 @@ def _lengths(op: Op, count: int) -> Sequence[int | None]:
     return list(lengths) if lengths else [None] * count
 
 
-def short_time(op: Op) -> Count:
+def count_stft(op: Op) -> Count:
     """Count a product with the window for each point, and 2.5 or 5 N log2 N, for each frame of N points."""
     points, data, result = op.arguments["n_fft"], op.tensor("self"), op.outputs[0]
     real = not is_complex(data)
@@ -133,7 +133,7 @@ def short_time(op: Op) -> Count:
     return Count(elementwise=count.elementwise + frames * points * (1 if real else 2))
 
 
-def short_time_inverse(op: Op) -> Count:
+def count_istft(op: Op) -> Count:
     """Count 2.5 N log2 N for each frame of N points, its window and sum, and a quotient for each output."""
     points, data = op.arguments["n_fft"], op.tensor("self")
     frames = data.size // data.shape[-2]

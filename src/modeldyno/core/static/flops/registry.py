@@ -21,7 +21,7 @@ def formulas(extra: Mapping[str, Formula] = _NONE) -> Mapping[str, Formula]:
     return MappingProxyType({**ATEN, **ONNX, **extra})
 
 
-def convention(formula: Formula) -> str:
+def describe_formula(formula: Formula) -> str:
     """Describe in a sentence what a formula counts, with its parameters."""
     function: Callable[..., object] = getattr(formula, "func", formula)
     parameters: dict[str, object] = getattr(formula, "keywords", {})
