@@ -7,7 +7,8 @@ measurements as quick may have, and the hill climb that Model Analyzer's documen
 instances in steps of one, batch in powers of two, twice their product as the concurrency, then the best three
 at every concurrency. All answers are verified by the same rule, whose measurements are not counted. The
 status is 1 where fewer than 95 of 100 searches of quick answer 95 % of the best, which noise alone may keep
-the grid from as well, or one takes more than its allowance, or a proposal in a space of a million points more than 50 ms.
+the grid from as well, or one takes more than its allowance, or a proposal in a space of a million points more
+than 50 ms.
 
     python bench/search.py [--runs 100] [--synthetic 0] [--strategies quick,optuna-gp] [NAME ...]
 """

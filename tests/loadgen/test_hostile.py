@@ -63,46 +63,60 @@ HOSTILE: dict[str, tuple[Answer, set[RequestOutcome]]] = {
     "stalls within the head": (says(HEAD + b"Content-Le"), {RequestOutcome.TIMEOUT}),
     "stalls within the body": (says(HEAD + b"Content-Length: 10\r\n\r\nhalf"), {RequestOutcome.TIMEOUT}),
     "stalls within a chunk": (
-        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\nff\r\nhalf"), {RequestOutcome.TIMEOUT},
+        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\nff\r\nhalf"),
+        {RequestOutcome.TIMEOUT},
     ),
     "promises more than it sends": (says(HEAD + b"Content-Length: 10\r\n\r\nhalf", close=True), BROKEN),
     "ends within a chunk": (
-        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\nff\r\nhalf", close=True), BROKEN,
+        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\nff\r\nhalf", close=True),
+        BROKEN,
     ),
     "never ends its chunks": (
-        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", close=True), BROKEN,
+        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", close=True),
+        BROKEN,
     ),
     "ends within the head": (says(HEAD + b"Content-Le", close=True), BROKEN),
     "a length that is negative": (says(HEAD + b"Content-Length: -1\r\n\r\n"), {RequestOutcome.MALFORMED}),
     "a length that is no number": (says(HEAD + b"Content-Length: ten\r\n\r\n"), {RequestOutcome.MALFORMED}),
     "a length beyond all memory": (
-        says(HEAD + b"Content-Length: 99999999999999999999\r\n\r\nx"), {RequestOutcome.TIMEOUT, RequestOutcome.MALFORMED},
+        says(HEAD + b"Content-Length: 99999999999999999999\r\n\r\nx"),
+        {RequestOutcome.TIMEOUT, RequestOutcome.MALFORMED},
     ),
     "two lengths": (
         says(HEAD + b"Content-Length: 2\r\nContent-Length: 5\r\n\r\nok"),
         {RequestOutcome.MALFORMED, RequestOutcome.TIMEOUT},
     ),
     "a chunk of negative size": (
-        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nok\r\n"), {RequestOutcome.MALFORMED},
+        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nok\r\n"),
+        {RequestOutcome.MALFORMED},
     ),
     "a status that is no number": (says(b"HTTP/1.1 abc OK\r\n\r\n"), {RequestOutcome.MALFORMED}),
-    "another protocol": (says(b"SSH-2.0-OpenSSH_9.6\r\n"), {RequestOutcome.MALFORMED, RequestOutcome.TIMEOUT}),
+    "another protocol": (
+        says(b"SSH-2.0-OpenSSH_9.6\r\n"),
+        {RequestOutcome.MALFORMED, RequestOutcome.TIMEOUT},
+    ),
     "nothing but zeros": (says(b"\0" * 4096, close=True), BROKEN),
     "interim answers without end": (
-        says(*[b"HTTP/1.1 100 Continue\r\n\r\n"] * 50, close=True, pause=0.001), BROKEN,
+        says(*[b"HTTP/1.1 100 Continue\r\n\r\n"] * 50, close=True, pause=0.001),
+        BROKEN,
     ),
     "an end by closing, without a length": (
-        says(b"HTTP/1.0 200 OK\r\n\r\nok", close=True), {RequestOutcome.OK, *BROKEN},
+        says(b"HTTP/1.0 200 OK\r\n\r\nok", close=True),
+        {RequestOutcome.OK, *BROKEN},
     ),
     "429 with words": (
-        says(b"HTTP/1.1 429 Slow\r\nRetry-After: 3600\r\nContent-Length: 2\r\n\r\nno"), {RequestOutcome.REJECTED},
+        says(b"HTTP/1.1 429 Slow\r\nRetry-After: 3600\r\nContent-Length: 2\r\n\r\nno"),
+        {RequestOutcome.REJECTED},
     ),
-    "a status of its own": (says(b"HTTP/1.1 599 X\r\nContent-Length: 0\r\n\r\n"), {RequestOutcome.SERVER_ERROR}),
+    "a status of its own": (
+        says(b"HTTP/1.1 599 X\r\nContent-Length: 0\r\n\r\n"),
+        {RequestOutcome.SERVER_ERROR},
+    ),
     "another place": (
         says(b"HTTP/1.1 307 X\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"),
         {RequestOutcome.CLIENT_ERROR, RequestOutcome.MALFORMED},
     ),
-}  # fmt: skip
+}
 
 
 @contextmanager

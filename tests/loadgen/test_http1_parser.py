@@ -74,10 +74,16 @@ def test_each_status_has_its_outcome() -> None:
     """429 and 503 say overload; a redirection is not what was asked for."""
     said = {status: outcome_of_status(status) for status in (200, 206, 302, 400, 404, 429, 500, 503, 504)}
     assert said == {
-        200: RequestOutcome.OK, 206: RequestOutcome.OK, 302: RequestOutcome.CLIENT_ERROR, 400: RequestOutcome.CLIENT_ERROR,
-        404: RequestOutcome.CLIENT_ERROR, 429: RequestOutcome.REJECTED, 500: RequestOutcome.SERVER_ERROR,
-        503: RequestOutcome.REJECTED, 504: RequestOutcome.SERVER_ERROR,
-    }  # fmt: skip
+        200: RequestOutcome.OK,
+        206: RequestOutcome.OK,
+        302: RequestOutcome.CLIENT_ERROR,
+        400: RequestOutcome.CLIENT_ERROR,
+        404: RequestOutcome.CLIENT_ERROR,
+        429: RequestOutcome.REJECTED,
+        500: RequestOutcome.SERVER_ERROR,
+        503: RequestOutcome.REJECTED,
+        504: RequestOutcome.SERVER_ERROR,
+    }
 
 
 def parts_of(data: bytes, cuts: list[int]) -> list[bytes]:

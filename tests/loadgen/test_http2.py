@@ -324,21 +324,36 @@ def test_a_call_that_is_given_up_is_told_to_the_server_and_its_answer_ignored() 
 
 
 SAID = {
-    "no status": (headers(1) + data(1) + trailers(1, encode_literal([(b"x", b"y")], learn=False)),
-                  RequestOutcome.MALFORMED),
+    "no status": (
+        headers(1) + data(1) + trailers(1, encode_literal([(b"x", b"y")], learn=False)),
+        RequestOutcome.MALFORMED,
+    ),
     "no message": (headers(1) + trailers(1), RequestOutcome.MALFORMED),
     "no trailers": (headers(1) + data(1, flags=frames.END_STREAM), RequestOutcome.MALFORMED),
-    "half a message": (headers(1) + frame(frames.DATA, 0, 1, b"\0\0\0\0\5yes") + trailers(1),
-                       RequestOutcome.MALFORMED),
+    "half a message": (
+        headers(1) + frame(frames.DATA, 0, 1, b"\0\0\0\0\5yes") + trailers(1),
+        RequestOutcome.MALFORMED,
+    ),
     "compressed": (headers(1) + frame(frames.DATA, 0, 1, b"\1\0\0\0\3yes"), RequestOutcome.MALFORMED),
     "no headers": (data(1), RequestOutcome.MALFORMED),
-    "a proxy's 503": (trailers(1, encode_literal([(b":status", b"503")], learn=False)), RequestOutcome.REJECTED),
-    "a proxy's 404": (headers(1, encode_literal([(b":status", b"404")], learn=False))
-                      + frame(frames.DATA, frames.END_STREAM, 1, b""), RequestOutcome.CLIENT_ERROR),
-    "trailers only": (trailers(1, encode_literal([(b":status", b"200"), (b"grpc-status", b"14")], learn=False)),
-                      RequestOutcome.REJECTED),
-    "an unknown status": (trailers(1, encode_literal([(b"grpc-status", b"77")], learn=False)), RequestOutcome.SERVER_ERROR),
-}  # fmt: skip
+    "a proxy's 503": (
+        trailers(1, encode_literal([(b":status", b"503")], learn=False)),
+        RequestOutcome.REJECTED,
+    ),
+    "a proxy's 404": (
+        headers(1, encode_literal([(b":status", b"404")], learn=False))
+        + frame(frames.DATA, frames.END_STREAM, 1, b""),
+        RequestOutcome.CLIENT_ERROR,
+    ),
+    "trailers only": (
+        trailers(1, encode_literal([(b":status", b"200"), (b"grpc-status", b"14")], learn=False)),
+        RequestOutcome.REJECTED,
+    ),
+    "an unknown status": (
+        trailers(1, encode_literal([(b"grpc-status", b"77")], learn=False)),
+        RequestOutcome.SERVER_ERROR,
+    ),
+}
 
 
 @pytest.mark.parametrize("name", SAID)

@@ -176,21 +176,30 @@ class TestAdvice:
         an_advice = replace(
             ADVICE,
             tried=(
-                tried(-0.2, ChangeVerdict.WORSE, compile="default"), tried(0.0, ChangeVerdict.SAME, threads=2),
+                tried(-0.2, ChangeVerdict.WORSE, compile="default"),
+                tried(0.0, ChangeVerdict.SAME, threads=2),
                 tried(-0.6, ChangeVerdict.UNDECIDED, 0, threads=1),
-                TriedSetting(candidate=CandidateSettings(codes=(), settings={"precision": "int8"}), failure="no torchao"),
+                TriedSetting(
+                    candidate=CandidateSettings(codes=(), settings={"precision": "int8"}),
+                    failure="no torchao",
+                ),
                 replace(
-                    tried(0.9, ChangeVerdict.BETTER, precision="bf16"), outputs=(replace(AGREED, relative=0.05),)
+                    tried(0.9, ChangeVerdict.BETTER, precision="bf16"),
+                    outputs=(replace(AGREED, relative=0.05),),
                 ),
             ),
             left_out=(CandidateSettings(codes=(), settings={"batch_size": 64}),),
-        )  # fmt: skip
+        )
         text = self.told(an_advice)
         for said in (
-            "worse", "the same", "one run only", "precision=int8 did not run: no torchao",
+            "worse",
+            "the same",
+            "one run only",
+            "precision=int8 did not run: no torchao",
             "precision=bf16 is not combined with others: outputs differ by 0.05, more than the tolerance",
-            "no time was left for batch_size=64", "±0.05",
-        ):  # fmt: skip
+            "no time was left for batch_size=64",
+            "±0.05",
+        ):
             assert said in text
         assert "settings that seemed to help could not be confirmed" in sentence(an_advice)
         assert "2 settings tried; none is confirmed to be better than the current ones" in sentence(

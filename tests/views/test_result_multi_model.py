@@ -26,9 +26,12 @@ def test_each_model_is_a_row_with_its_own_figures() -> None:
         ),
     )
     theirs = [
-        with_model_scope("b", observed_number("throughput", 50.0)), with_model_scope("b", few), with_model_scope("b", observed_number("queue_time", 0.001)),
-        with_model_scope("c", void), with_model_scope("d", observed_number("latency", 0.5)),
-    ]  # fmt: skip
+        with_model_scope("b", observed_number("throughput", 50.0)),
+        with_model_scope("b", few),
+        with_model_scope("b", observed_number("queue_time", 0.001)),
+        with_model_scope("c", void),
+        with_model_scope("d", observed_number("latency", 0.5)),
+    ]
     result = replace(own, job=job, measurements=(*own.measurements, *theirs))
     (table,) = cohosted_table(result)
 

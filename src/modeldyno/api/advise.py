@@ -65,8 +65,8 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
         settings: the knobs of the baseline, such as ``batch_size=8``.
 
     Returns:
-        The Advice: ``advice.best_finalist`` is the best setting or None, ``advice.tried`` all settings tried, and
-        ``advice.command`` the command to type.
+        The Advice: ``advice.best_finalist`` is the best setting or None, ``advice.tried`` all settings tried,
+        and ``advice.command`` the command to type.
 
     Raises:
         RequestError: the request is invalid.

@@ -83,7 +83,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     targets = OutputTargets.of(options)
     with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch) as bench:
         progress.announce(
-            f"Running it against itself for {format_rough_duration(options['budget'])} (--budget), in at least "
+            f"Running it against itself for {format_rough_duration(options['budget'])} (--budget), in "
+            "at least "
             f"{FEWEST_PROCESSES} processes."
         )
         result = run_against_itself(job, bench, budget=options["budget"])

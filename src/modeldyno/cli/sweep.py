@@ -41,8 +41,11 @@ def goal_options(command: cli_options.Command) -> cli_options.Command:
     aim = "METRIC[:WEIGHT]"
     return cli_options.combine_options(
         click.option(
-            "--objective", "objectives", multiple=True, metavar=aim,
-            help="Metric to improve, in its own direction; throughput by default."
+            "--objective",
+            "objectives",
+            multiple=True,
+            metavar=aim,
+            help="Metric to improve, in its own direction; throughput by default.",
         ),
         click.option(
             "--maximize", multiple=True, metavar=aim, help="Metric to maximize; throughput by default."
@@ -50,23 +53,28 @@ def goal_options(command: cli_options.Command) -> cli_options.Command:
         click.option(
             "--minimize", multiple=True, metavar=aim, help="Metric to minimize, such as latency.p99."
         ),
-        cli_options.require_option("Such as 'latency.p99 <= 50ms'; exit 1 if nothing holds it, 5 if undecided."),
+        cli_options.require_option(
+            "Such as 'latency.p99 <= 50ms'; exit 1 if nothing holds it, 5 if undecided."
+        ),
         click.option(
             "--mode", type=click.Choice(KEYS["mode"]["enum"]), help="Preset: maximum throughput of a server."
         ),
         click.option(
-            "--latency-budget", callback=quantity_callback("s", bound=True),
-            help="Such as 10ms; same as --require 'latency.p99 <= 10ms'."
+            "--latency-budget",
+            callback=quantity_callback("s", bound=True),
+            help="Such as 10ms; same as --require 'latency.p99 <= 10ms'.",
         ),
         click.option(
-            "--min-throughput", callback=quantity_callback("1/s", zero=True),
-            help="Such as 500; same as --require 'throughput >= 500/s'."
+            "--min-throughput",
+            callback=quantity_callback("1/s", zero=True),
+            help="Such as 500; same as --require 'throughput >= 500/s'.",
         ),
         click.option(
-            "--rank", type=click.Choice(KEYS["rank"]["enum"]),
+            "--rank",
+            type=click.Choice(KEYS["rank"]["enum"]),
             help="Rank configurations at their best load, or every load separately.",
         ),
-    )(command)  # fmt: skip
+    )(command)
 
 
 def _check_certainty(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

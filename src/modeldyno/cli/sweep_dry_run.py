@@ -61,7 +61,8 @@ def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
     trials, (least, most) = describe_measurements(study, possible), estimate_seconds(study, possible)
     yield Notice(
         severity=Severity.VERDICT,
-        text=f"{summary}. The strategy {study.strategy} measures {trials}, which takes {format_rough_duration(least)} to "
+        text=f"{summary}. The strategy {study.strategy} measures {trials}, which takes "
+        f"{format_rough_duration(least)} to "
         f"{format_rough_duration(most)}, or more if the model loads slowly. Nothing was measured.",
     )
     goal = (*map(str, study.goal.objectives), *(f"require {bound}" for bound in study.goal.constraints))

@@ -125,7 +125,10 @@ def describe_stored_calibration(kept: Result) -> str:
     """Describe the gate's error rate on the machine from a stored run of a model against itself."""
     rounds = max(1, kept.processes // _SIDES)
     rehearsed = rehearse_gate(kept, GateRule(), rounds=rounds, comparisons=_REHEARSAL_COUNT)
-    return f"on this machine (doctor of {kept.created[:10]}, {kept.name}): {describe_calibration(rehearsed, rounds)}"
+    return (
+        f"on this machine (doctor of {kept.created[:10]}, {kept.name}): "
+        f"{describe_calibration(rehearsed, rounds)}"
+    )
 
 
 def describe_calibration(rehearsed: Calibration, rounds: int) -> str:

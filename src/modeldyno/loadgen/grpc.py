@@ -18,11 +18,23 @@ PREFIX = 5
 """Bytes before each message: the compression flag and the length."""
 _DEFAULT_PORTS = {True: 443, False: 80}
 _OUTCOMES = {
-    1: RequestOutcome.CLIENT_ERROR, 2: RequestOutcome.SERVER_ERROR, 3: RequestOutcome.CLIENT_ERROR, 4: RequestOutcome.TIMEOUT,
-    5: RequestOutcome.CLIENT_ERROR, 6: RequestOutcome.CLIENT_ERROR, 7: RequestOutcome.CLIENT_ERROR, 8: RequestOutcome.REJECTED,
-    9: RequestOutcome.CLIENT_ERROR, 10: RequestOutcome.CLIENT_ERROR, 11: RequestOutcome.CLIENT_ERROR, 12: RequestOutcome.SERVER_ERROR,
-    13: RequestOutcome.SERVER_ERROR, 14: RequestOutcome.REJECTED, 15: RequestOutcome.SERVER_ERROR, 16: RequestOutcome.CLIENT_ERROR,
-}  # fmt: skip
+    1: RequestOutcome.CLIENT_ERROR,
+    2: RequestOutcome.SERVER_ERROR,
+    3: RequestOutcome.CLIENT_ERROR,
+    4: RequestOutcome.TIMEOUT,
+    5: RequestOutcome.CLIENT_ERROR,
+    6: RequestOutcome.CLIENT_ERROR,
+    7: RequestOutcome.CLIENT_ERROR,
+    8: RequestOutcome.REJECTED,
+    9: RequestOutcome.CLIENT_ERROR,
+    10: RequestOutcome.CLIENT_ERROR,
+    11: RequestOutcome.CLIENT_ERROR,
+    12: RequestOutcome.SERVER_ERROR,
+    13: RequestOutcome.SERVER_ERROR,
+    14: RequestOutcome.REJECTED,
+    15: RequestOutcome.SERVER_ERROR,
+    16: RequestOutcome.CLIENT_ERROR,
+}
 """gRPC status to outcome, by the equivalent HTTP status (google.rpc.Code); 4 is our own deadline."""
 
 

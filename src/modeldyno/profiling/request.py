@@ -54,7 +54,7 @@ class Request:
     name: str | None = None
     trust: bool = False
     beside: tuple[str, ...] = ()
-    """Models on the same server at the same time, each in the syntax of `core.load.multi_model.CoHostedModelSpec`."""
+    """Models on the same server at the same time, each as `multi_model.CoHostedModelSpec` parses it."""
 
     def constraints(self) -> tuple[Constraint, ...]:
         """Parse the constraints; one that names no model applies to each."""

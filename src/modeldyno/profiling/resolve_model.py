@@ -49,7 +49,7 @@ def resolve_reference(text: str) -> ModelRef:
 
 
 def refers_to_model(text: str) -> bool:
-    """Return whether a word has a scheme, or is the path of a single model, as `resolve_reference` resolves it."""
+    """Return whether a word has a scheme, or is the path of a single model (`resolve_reference`)."""
     ref = ModelRef.parse(text)
     path = Path(ref.locator)
     with suppress(RequestError):  # a directory with several models

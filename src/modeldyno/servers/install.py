@@ -1,6 +1,6 @@
 """Installs inference servers, each into its own environment, since their pinned packages conflict.
 
-A server is a directory below `servers.paths.servers_root`: ``venv``, what its recipe adds, and a receipt that is
+A server is a directory below `paths.servers_root`: ``venv``, what its recipe adds, and a receipt that is
 written last. An interrupted installation continues where it stopped.
 """
 

@@ -76,8 +76,10 @@ class TestCosts:
     def test_tokens_and_requests_are_told_apart(self) -> None:
         """A million tokens, and requests where a request is not an inference."""
         measured = (
-            observed_number("throughput", 80.0), observed_number("request_rate", 10.0), observed_number("token_rate", 1000.0),
-        )  # fmt: skip
+            observed_number("throughput", 80.0),
+            observed_number("request_rate", 10.0),
+            observed_number("token_rate", 1000.0),
+        )
         found = costs(a_small_result(measurements=measured), Price(per_hour=3.6))
         assert [cost.of for cost in found] == ["1,000 inferences", "1,000 requests", "million tokens"]
         assert [cost.amount for cost in found] == pytest.approx([0.0125, 0.1, 1.0])

@@ -1,7 +1,7 @@
 """Known truth in virtual time: rule 20 of MEASURING.md, on the stop rule that the probes run.
 
 Calls take about 10 ms of a clock that only the calls move. Every run is drawn afresh, warmed up and
-stopped by `measure_until_stable` under PLAN, and then asked for its intervals. The bounds are those of MEASURING.md.
+stopped by `measure_until_stable` under PLAN, and then asked for its intervals: docs/explanation/measuring.md.
 The slow tests hold 10,000 runs to them exactly; the others make RUNS runs, and allow beyond the
 bounds what the binomial error of so few explains: SLACK standard errors, 5.5 points at 94 %.
 """

@@ -62,9 +62,13 @@ def test_workspace_is_given_back_by_the_operator_that_took_it() -> None:
 def test_memory_that_turns_out_to_be_gradients_is_named_so() -> None:
     """What is live at an address at that moment is meant, not what lay there before or comes after."""
     call = recorded(
-        AllocationEvent(0.1, 1, 10), AllocationEvent(0.2, 1, -10), AllocationEvent(0.3, 1, 20), AllocationEvent(0.5, 1, -20), AllocationEvent(0.6, 1, 30),
+        AllocationEvent(0.1, 1, 10),
+        AllocationEvent(0.2, 1, -10),
+        AllocationEvent(0.3, 1, 20),
+        AllocationEvent(0.5, 1, -20),
+        AllocationEvent(0.6, 1, 30),
         named=(CategorizedMemory(time=0.4, category=Category.GRADIENTS, addresses=frozenset({1, 7})),),
-    )  # fmt: skip
+    )
     assert {block.bytes: block.category for block in allocations.pair_memory_blocks(call)} == {
         10: Category.ACTIVATIONS,
         20: Category.GRADIENTS,
@@ -83,10 +87,13 @@ def test_the_peak_is_the_most_at_once_and_knows_its_contents() -> None:
     """Its contents are added up by module and category, with what was there before, the largest first."""
     weights = MemoryItem(scope="a", role=Category.WEIGHTS, bytes=1000)
     call = recorded(
-        AllocationEvent(0.1, 1, 40, "a"), AllocationEvent(0.2, 2, 30, "b"), AllocationEvent(0.3, 3, 30, "b"), AllocationEvent(0.4, 2, -30, "c"),
+        AllocationEvent(0.1, 1, 40, "a"),
+        AllocationEvent(0.2, 2, 30, "b"),
+        AllocationEvent(0.3, 3, 30, "b"),
+        AllocationEvent(0.4, 2, -30, "c"),
         AllocationEvent(0.5, 4, 20, "c"),
         before=(weights,),
-    )  # fmt: skip
+    )
     at_peak = allocations.find_allocated_peak(call)
     assert (at_peak.bytes, at_peak.scope, at_peak.fragmentation) == (100, "b", None)
     assert at_peak.held == (
@@ -106,9 +113,13 @@ def test_inputs_that_the_call_copies_are_no_part_of_its_peak() -> None:
 def test_each_stage_has_a_peak_of_its_own() -> None:
     """What a stage finds when it begins counts for it; one in which nothing happens holds that."""
     call = recorded(
-        AllocationEvent(0.1, 1, 10), AllocationEvent(0.2, 2, 50), AllocationEvent(0.3, 2, -50), AllocationEvent(0.6, 3, 5), AllocationEvent(0.7, 1, -10),
+        AllocationEvent(0.1, 1, 10),
+        AllocationEvent(0.2, 2, 50),
+        AllocationEvent(0.3, 2, -50),
+        AllocationEvent(0.6, 3, 5),
+        AllocationEvent(0.7, 1, -10),
         stages={"forward": (0.0, 0.4), "backward": (0.5, 0.8), "idle": (0.9, 1.0), "early": (0.0, 0.05)},
-    )  # fmt: skip
+    )
     assert allocations.find_allocated_peak(call).stages == {
         "forward": 60,
         "backward": 15,

@@ -56,7 +56,8 @@ def _body(feed: Feed) -> bytes:
     if array.dtype.name == "uint8":
         return tensors.to_raw(array)
     raise RequestError(
-        f"The body of a plain request must be one text, not {array.size:,} values of {tensors.dtype_name(array)}."
+        f"The body of a plain request must be one text, not {array.size:,} values of "
+        f"{tensors.dtype_name(array)}."
     )
 
 

@@ -73,7 +73,8 @@ def _served_bottleneck(case: Case) -> Bottleneck | None:
     return Bottleneck(
         limit=Limit(_STAGES[longest]),
         share=share,
-        seen=f"{format_seconds(stages[longest])} of the {format_seconds(total)} of a request, by the server's own account",
+        seen=f"{format_seconds(stages[longest])} of the {format_seconds(total)} of a request, by the "
+        "server's own account",
     )
 
 

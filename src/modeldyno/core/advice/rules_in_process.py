@@ -29,7 +29,8 @@ def _roofline_saving(case: Case, of: str = _CALL) -> Saving | None:
         of=of,
         low=None,
         high=1 - case.bound_seconds / case.latency,
-        basis=f"no implementation takes less than {format_seconds(case.bound_seconds)} on this machine, by its "
+        basis=f"no implementation takes less than {format_seconds(case.bound_seconds)} on this "
+        "machine, by its "
         f"measured peaks, and a call takes {format_seconds(case.latency)}",
     )
 
@@ -43,7 +44,8 @@ def needless(case: Case) -> Iterator[Finding]:
             return
         line = f" ({waste.line})" if waste.line else ""
         yield Finding(
-            seen=f"{waste.name} in {waste.scope or 'the model'}{line} takes {format_seconds(waste.time)} of a call",
+            seen=f"{waste.name} in {waste.scope or 'the model'}{line} takes "
+            f"{format_seconds(waste.time)} of a call",
             why=waste.reason,
             saving=Saving(of=_CALL, low=0.0, high=min(1.0, share), basis="its own time in watched calls")
             if share
@@ -126,7 +128,8 @@ def batch(case: Case) -> Iterator[Finding]:
     if not case.compute_seconds or idle < _IDLE:
         return
     yield Finding(
-        seen=f"with {now} in a batch, arithmetic would take {format_seconds(case.compute_seconds)} of a call of "
+        seen=f"with {now} in a batch, arithmetic would take {format_seconds(case.compute_seconds)} of "
+        "a call of "
         f"{format_seconds(case.latency)} at the peak of this machine",
         why="starting operators and reading weights costs the same for more samples; each call takes longer, "
         "so this is for throughput",
@@ -232,7 +235,8 @@ def warm_up(case: Case) -> Iterator[Finding]:
     if not first or not typical or first < _LONG_FIRST or first < _FIRST_CALL_FACTOR * typical:
         return
     yield Finding(
-        seen=f"the first call took {format_seconds(first)}, and one of those after it {format_seconds(typical)}",
+        seen=f"the first call took {format_seconds(first)}, and one of those after it "
+        f"{format_seconds(typical)}",
         why="kernels are chosen, code is compiled and memory is allocated in the first call of each shape",
         saving=Saving(of="first request", low=0.0, high=1 - typical / first, basis="both were measured"),
         do="call the model once with each shape before it gets requests",

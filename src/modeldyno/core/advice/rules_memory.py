@@ -67,7 +67,8 @@ def reserved(case: Case) -> Iterator[Finding]:
     if not held or not used or held < _RESERVE_FACTOR * used or held - used < _LEAST:
         return
     yield Finding(
-        seen=f"the allocator holds {format_bytes(held)}, and weights and the peak of a call need {format_bytes(used)}",
+        seen=f"the allocator holds {format_bytes(held)}, and weights and the peak of a call need "
+        f"{format_bytes(used)}",
         why="blocks that were freed are kept for sizes that do not come again",
         saving=Saving(of="memory of the device", low=0.0, high=1 - used / held, basis="both were measured"),
         do="start it with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",

@@ -183,7 +183,8 @@ def _bind_shape(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[st
         if isinstance(requested_size, str):
             if requested_size not in {declared, BATCH, SEQUENCE}:
                 raise RequestError(
-                    f"input '{spec.name}' has no dimension '{requested_size}'; it is {format_shape(spec.shape)}."
+                    f"input '{spec.name}' has no dimension '{requested_size}'; it is "
+                    f"{format_shape(spec.shape)}."
                 )
             continue
         bound_size = (
@@ -193,7 +194,8 @@ def _bind_shape(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[st
         )
         if bound_size != requested_size:
             raise RequestError(
-                f"input '{spec.name}' is {format_shape(spec.shape)}: {requested_size} in {format_shape(shape)} contradicts "
+                f"input '{spec.name}' is {format_shape(spec.shape)}: {requested_size} in "
+                f"{format_shape(shape)} contradicts "
                 f"{_explain_conflict(declared, bound_size, sizes)}."
             )
         if isinstance(declared, str):

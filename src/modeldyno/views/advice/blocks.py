@@ -47,7 +47,8 @@ def sentence(advice: Advice) -> str:
     if advice.best is not None and advice.best.change is not None:
         settings, accuracy = format_settings(advice.best.candidate.settings), _output_difference(advice.best)
         return (
-            f"{name}: with {settings}, {describe_change(advice.best.change)}{_latency_increase(advice.best)}, over "
+            f"{name}: with {settings}, "
+            f"{describe_change(advice.best.change)}{_latency_increase(advice.best)}, over "
             f"{count(advice.best.rounds, 'round')} in turns with the baseline{now}; {accuracy}."
         )
     if not advice.tried:
@@ -132,7 +133,10 @@ def _notes(advice: Advice) -> Iterator[Notice]:
     """Yield notes on settings that failed, change the outputs too much, or were not tried in time."""
     for tried in advice.tried:
         if tried.failure:
-            text = f"{format_settings(tried.candidate.settings)} did not run: {shorten(clean(tried.failure), TEXT_LIMIT)}"
+            text = (
+                f"{format_settings(tried.candidate.settings)} did not run: "
+                f"{shorten(clean(tried.failure), TEXT_LIMIT)}"
+            )
             yield Notice(severity=Severity.NOTE, text=text)
         elif tried.error > advice.tolerance and tried.outcome is ChangeVerdict.BETTER:
             text = (

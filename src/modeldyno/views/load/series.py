@@ -254,8 +254,8 @@ def _end_reason(capacity: Capacity) -> str:
         SearchEnd.LARGEST: f"{_load(spec.most)} is the largest load allowed",
         SearchEnd.SMALLEST: "there is no smaller load",
         SearchEnd.CLIENT: "the client, not the server, limits higher loads: give it more drivers or cores",
-        SearchEnd.DISPUTED: "a larger load passed than one that failed, so the latency does not simply grow with "
-        "the load; the answer covers both",
+        SearchEnd.DISPUTED: "a larger load passed than one that failed, so the latency does not simply "
+        "grow with the load; the answer covers both",
         SearchEnd.REFUSED: "the server rejects all requests as invalid, and would under any load",
         SearchEnd.INTERRUPTED: "it was interrupted; a complete search gives a narrower answer",
     }[capacity.end]

@@ -77,7 +77,8 @@ def _traffic(result: Result, look: ViewOptions) -> Iterator[Notice]:
     if look.verbose and {"network_received", "network_sent"} <= shown.keys():
         text = (
             "meanwhile, all processes in this network namespace received "
-            f"{format_measurement(shown['network_received'])} and sent {format_measurement(shown['network_sent'])}"
+            f"{format_measurement(shown['network_received'])} and sent "
+            f"{format_measurement(shown['network_sent'])}"
         )
         yield Notice(severity=Severity.NOTE, text=text)
 

@@ -293,7 +293,8 @@ def _contents(result: Result, activity: TraceReport) -> Table:
         rows.append(row(f"{len(rest)} more", rest))
     where = f", in {keep_ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
     return Table(
-        title=f"Memory at the measured peak{where}; shares of what the {call_or_step(result)} itself allocated",
+        title=f"Memory at the measured peak{where}; shares of what the {call_or_step(result)} itself "
+        "allocated",
         columns=_columns("what", "bytes>", "share>"),
         rows=tuple(rows),
     )

@@ -107,7 +107,10 @@ def brief(study: Study, ranked: Ranking) -> str:
 
 def _answer(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
     alone = ranked.configurations == 1
-    what = f"{format_point(best.point) if alone else _row_name(best)} gives {join_nonempty(*_values(study, best))}"
+    what = (
+        f"{format_point(best.point) if alone else _row_name(best)} gives "
+        f"{join_nonempty(*_values(study, best))}"
+    )
     rival = any(row.default for row in ranked.rivals[1:])  # the first rival is named below
     if best.gain is not None and not best.default and (rival or not best.gain.low <= 1 <= best.gain.high):
         what += f", {_gain_text(best, best.gain, study, ranked.default)}"

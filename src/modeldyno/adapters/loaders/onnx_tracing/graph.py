@@ -3,8 +3,9 @@
 What follows from sizes and small constants alone (Shape, Gather, Concat ... up to a Reshape) is evaluated,
 and is no operator of the Graph: a runtime folds it away or runs it on the host in negligible time. Functions
 of the file are inlined. Of two branches that depend on data the more expensive one is taken, operators
-without a formula at their upper bound (see `core.static.flops.macs_upper_bound`). A loop with a known trip count is
-unrolled; after 64 iterations the rest are taken as equal to the last one, if that equals the one before it.
+without a formula at their upper bound (see `core.static.flops.macs_upper_bound`). A loop with a known trip
+count is unrolled; after 64 iterations the rest are taken as equal to the last one, if that equals the one
+before it.
 Where a loop collects outputs, an operator `onnx.Loop` or `onnx.Scan` writes them.
 """
 

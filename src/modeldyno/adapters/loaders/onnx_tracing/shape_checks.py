@@ -45,7 +45,10 @@ def _shape(values: Values, position: int) -> tuple[int, ...]:
 def _convolution(node: OnnxNode, values: Values) -> str:
     data, weight = _shape(values, 0), _shape(values, 1)
     if len(data) != len(weight):
-        return f"has a filter of {format_shape(weight)} for {format_shape(data)}, which has {len(data)} dimensions"
+        return (
+            f"has a filter of {format_shape(weight)} for {format_shape(data)}, which has "
+            f"{len(data)} dimensions"
+        )
     channels = weight[1] * node.attributes.get("group", 1)
     if data[1] != channels:
         return f"takes {channels} channels, not the {data[1]} of {format_shape(data)}"

@@ -161,7 +161,8 @@ class GraphWalk:
         if not self.notes and (reason := rejection_reason(node, values)):
             location = f" '{node.name}'" if node.name else ""
             raise SizesRefused(
-                f"The model does not accept these sizes: {onnx_tracing_ops.operator_kind(node)}{location} {reason}."
+                "The model does not accept these sizes: "
+                f"{onnx_tracing_ops.operator_kind(node)}{location} {reason}."
             )
         outputs = onnx_tracing_shapes.infer_node_outputs(node, values, body.types, self.symbols, self._note)
         if outputs and all(value.folded for value in outputs):

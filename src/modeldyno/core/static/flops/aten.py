@@ -146,32 +146,50 @@ _LOOKUPS: dict[str, Formula] = {
 }
 
 _NORMS: dict[str, Formula] = {
-    **_all(("native_layer_norm", "layer_norm", "native_group_norm", "group_norm"), normalization.count_layer_norm),
+    **_all(
+        ("native_layer_norm", "layer_norm", "native_group_norm", "group_norm"), normalization.count_layer_norm
+    ),
     **_all(("rms_norm", "_fused_rms_norm"), normalization.count_rms_norm),
     **_all(
-        ("batch_norm", "native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "instance_norm",
-         "_batch_norm_impl_index", "_native_batch_norm_legit", "_native_batch_norm_legit_functional"),
+        (
+            "batch_norm",
+            "native_batch_norm",
+            "cudnn_batch_norm",
+            "miopen_batch_norm",
+            "instance_norm",
+            "_batch_norm_impl_index",
+            "_native_batch_norm_legit",
+            "_native_batch_norm_legit_functional",
+        ),
         normalization.count_batch_norm,
     ),
     **_all(
-        ("_batch_norm_with_update", "_batch_norm_with_update_functional"), normalization.count_batch_norm_training
+        ("_batch_norm_with_update", "_batch_norm_with_update_functional"),
+        normalization.count_batch_norm_training,
     ),
     **_all(
         ("_native_batch_norm_legit_no_training", "_batch_norm_no_update", "batch_norm_elemt"),
         normalization.count_batch_norm_inference,
     ),
     **_all(("batch_norm_stats",), partial(per_element, operations=4, of="input")),
-    **_all(("native_layer_norm_backward", "native_group_norm_backward"), normalization.count_layer_norm_backward),
+    **_all(
+        ("native_layer_norm_backward", "native_group_norm_backward"), normalization.count_layer_norm_backward
+    ),
     **_all(("_fused_rms_norm_backward",), normalization.count_rms_norm_backward),
     **_all(
-        ("native_batch_norm_backward", "batch_norm_backward", "cudnn_batch_norm_backward",
-         "miopen_batch_norm_backward", "_batch_norm_impl_index_backward"),
+        (
+            "native_batch_norm_backward",
+            "batch_norm_backward",
+            "cudnn_batch_norm_backward",
+            "miopen_batch_norm_backward",
+            "_batch_norm_impl_index_backward",
+        ),
         normalization.count_batch_norm_backward,
     ),
     **_all(("_weight_norm", "_weight_norm_interface"), partial(per_element, operations=3, of="v")),
     **_all(("norm_except_dim",), partial(per_element, operations=2, of="v")),
     **_all(("_weight_norm_interface_backward",), partial(per_element, operations=5, of="grad_w")),
-}  # fmt: skip
+}
 
 _PRODUCTS: dict[str, Formula] = {
     **_all(
@@ -239,19 +257,43 @@ _PRODUCTS: dict[str, Formula] = {
 _of_self = partial(convolution.count_convolution, data="self")
 _CONVOLUTIONS: dict[str, Formula] = {
     **_all(
-        ("convolution", "_convolution", "convolution_overrideable", "_convolution_mode", "conv1d", "conv2d",
-         "conv3d", "_nnpack_spatial_convolution"),
+        (
+            "convolution",
+            "_convolution",
+            "convolution_overrideable",
+            "_convolution_mode",
+            "conv1d",
+            "conv2d",
+            "conv3d",
+            "_nnpack_spatial_convolution",
+        ),
         convolution.count_convolution,
     ),
     **_all(
-        ("cudnn_convolution", "mkldnn_convolution", "miopen_convolution", "miopen_depthwise_convolution",
-         "_mps_convolution", "thnn_conv2d", "_slow_conv2d_forward", "slow_conv3d", "slow_conv3d_forward",
-         "slow_conv_dilated2d", "slow_conv_dilated3d", "_conv_depthwise2d", "conv_depthwise3d"),
+        (
+            "cudnn_convolution",
+            "mkldnn_convolution",
+            "miopen_convolution",
+            "miopen_depthwise_convolution",
+            "_mps_convolution",
+            "thnn_conv2d",
+            "_slow_conv2d_forward",
+            "slow_conv3d",
+            "slow_conv3d_forward",
+            "slow_conv_dilated2d",
+            "slow_conv_dilated3d",
+            "_conv_depthwise2d",
+            "conv_depthwise3d",
+        ),
         _of_self,
     ),
     **_all(
-        ("cudnn_convolution_relu", "cudnn_convolution_add_relu", "miopen_convolution_relu",
-         "miopen_convolution_add_relu"),
+        (
+            "cudnn_convolution_relu",
+            "cudnn_convolution_add_relu",
+            "miopen_convolution_relu",
+            "miopen_convolution_add_relu",
+        ),
         convolution.count_convolution_relu,
     ),
     **_all(
@@ -259,18 +301,25 @@ _CONVOLUTIONS: dict[str, Formula] = {
         partial(convolution.count_convolution, transposed=True),
     ),
     **_all(
-        ("cudnn_convolution_transpose", "miopen_convolution_transpose", "_mps_convolution_transpose",
-         "slow_conv_transpose2d", "slow_conv_transpose3d"),
+        (
+            "cudnn_convolution_transpose",
+            "miopen_convolution_transpose",
+            "_mps_convolution_transpose",
+            "slow_conv_transpose2d",
+            "slow_conv_transpose3d",
+        ),
         partial(_of_self, transposed=True),
     ),
-    **_all(("convolution_backward", "convolution_backward_overrideable"), convolution.count_convolution_backward),
+    **_all(
+        ("convolution_backward", "convolution_backward_overrideable"), convolution.count_convolution_backward
+    ),
     **_all(
         ("mps_convolution_backward", "_slow_conv2d_backward"),
         partial(convolution.count_convolution_backward, data="self"),
     ),
     "conv_tbc": convolution.count_conv_tbc,
     "conv_tbc_backward": convolution.count_conv_tbc_backward,
-}  # fmt: skip
+}
 
 _ATTENTION: dict[str, Formula] = {
     **_all(
@@ -364,7 +413,11 @@ _FOURIER = {
 _WINDOWS: dict[str, Formula] = {
     **{name: partial(pooling_fft.count_pooling, dims=n) for n, listed in _POOLS.items() for name in listed},
     **{f"avg_pool{n}d_backward": partial(pooling_fft.count_pooling_backward, dims=n) for n in (2, 3)},
-    **{name: partial(pooling_fft.count_adaptive_pooling, dims=n) for n, listed in _ADAPTIVE.items() for name in listed},
+    **{
+        name: partial(pooling_fft.count_adaptive_pooling, dims=n)
+        for n, listed in _ADAPTIVE.items()
+        for name in listed
+    },
     **{
         name: partial(pooling_fft.count_adaptive_pooling_backward, dims=n)
         for n, listed in _ADAPTIVE_BACKWARD.items()
@@ -399,11 +452,18 @@ _WINDOWS: dict[str, Formula] = {
 }  # fmt: skip
 
 _OTHERS: dict[str, Formula] = {
-    **_all(("aten.mm:sparse", "aten.addmm:sparse", "aten._sparse_mm:sparse", "aten._sparse_addmm:sparse"),
-        matmul.count_sparse_matmul),
     **_all(
-        ("mkldnn._linear_pointwise", "mkl._mkl_linear", "quantized.linear_dynamic", "quantized.linear",
-         "quantized.linear_dynamic_fp16"),
+        ("aten.mm:sparse", "aten.addmm:sparse", "aten._sparse_mm:sparse", "aten._sparse_addmm:sparse"),
+        matmul.count_sparse_matmul,
+    ),
+    **_all(
+        (
+            "mkldnn._linear_pointwise",
+            "mkl._mkl_linear",
+            "quantized.linear_dynamic",
+            "quantized.linear",
+            "quantized.linear_dynamic_fp16",
+        ),
         partial(matmul.count_linear, data="X"),
     ),
     **_all(
@@ -417,14 +477,20 @@ _OTHERS: dict[str, Formula] = {
         partial(convolution.count_convolution, data="X", weight="W", bias="B"),
     ),
     **_all(
-        ("onednn.qconv_pointwise", "onednn.qconv1d_pointwise", "onednn.qconv2d_pointwise",
-         "onednn.qconv3d_pointwise"),
+        (
+            "onednn.qconv_pointwise",
+            "onednn.qconv1d_pointwise",
+            "onednn.qconv2d_pointwise",
+            "onednn.qconv3d_pointwise",
+        ),
         partial(convolution.count_convolution, data="qx", weight="qw"),
     ),
     **_all(("quantized.add", "quantized.mul"), elementwise.per_element),
     **_all(("quantized.add_relu", "quantized.mul_relu"), partial(elementwise.per_element, operations=2)),
     "quantized.cat": elementwise.count_copy,
-    **_all(("quantized.conv1d", "quantized.conv2d", "quantized.conv3d"), convolution.count_packed_convolution),
+    **_all(
+        ("quantized.conv1d", "quantized.conv2d", "quantized.conv3d"), convolution.count_packed_convolution
+    ),
     **_all(
         ("quantized.conv1d_relu", "quantized.conv2d_relu", "quantized.conv3d_relu"),
         partial(convolution.count_packed_convolution, operations=1),
@@ -433,19 +499,24 @@ _OTHERS: dict[str, Formula] = {
         convolution.count_convolution, data="X", weight="W", bias="B", transposed=True
     ),
     **_all(
-        ("torch_nn._linear_cross_entropy_batch_chunked",
-         "torch_nn._linear_cross_entropy_batch_chunked_no_reduction"),
+        (
+            "torch_nn._linear_cross_entropy_batch_chunked",
+            "torch_nn._linear_cross_entropy_batch_chunked_no_reduction",
+        ),
         matmul.count_linear_cross_entropy,
     ),
     "torchvision.deform_conv2d": convolution.count_convolution,
     **_all(
-        ("profiler._record_function_enter", "profiler._record_function_enter_new",
-         "profiler._record_function_exit"),
+        (
+            "profiler._record_function_enter",
+            "profiler._record_function_enter_new",
+            "profiler._record_function_exit",
+        ),
         elementwise.count_nothing,
     ),
     "higher_order.flex_attention": attention.count_flex_attention,
     "higher_order.flex_attention_backward": partial(attention.count_flex_attention, backward=True),
-}  # fmt: skip
+}
 
 _CHANGEABLE = _POINTWISE | _ELEMENTS | _LISTS | _FREE | _LOOKUPS | _PRODUCTS
 _NAMED = _CHANGEABLE | _NORMS | _CONVOLUTIONS | _ATTENTION | _RECURRENT | _WINDOWS
