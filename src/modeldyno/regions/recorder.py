@@ -99,7 +99,7 @@ class Profiled:
         from modeldyno.regions.summary import result_of  # noqa: PLC0415 - not needed while off
 
         with self._lock:
-            return result_of(self._tallies, name=name, slowed=self._meters.slowed)
+            return result_of(self._tallies, name=name, slowed=self._meters.slowed, new_recorder=Profiled)
 
     def report(self) -> str:
         """Return the recorded calls as text of 80 columns."""

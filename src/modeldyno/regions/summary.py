@@ -7,18 +7,17 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins, views
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.trace import regions as trace_regions
 from modeldyno.environment import machine
-from modeldyno.regions.recorder import Profiled
 from modeldyno.runtime.engine import empty_result
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from modeldyno.core.result.result import Result
     from modeldyno.core.trace.regions import RegionTally
@@ -26,8 +25,21 @@ if TYPE_CHECKING:
 _CALLS = 2001
 
 
-def result_of(tallies: Mapping[str, RegionTally], *, name: str | None, slowed: float | None) -> Result:
-    """Return a Result whose scopes are the regions."""
+def result_of(
+    tallies: Mapping[str, RegionTally],
+    *,
+    name: str | None,
+    slowed: float | None,
+    new_recorder: Callable[[], Any],
+) -> Result:
+    """Return a Result whose scopes are the regions.
+
+    Args:
+        tallies: the recorded calls by region.
+        name: name of the Result; by default that of the script.
+        slowed: by how much tracemalloc slowed the program down; None if it was off.
+        new_recorder: makes a recorder, to measure what recording a call costs.
+    """
     script = Path(sys.argv[0] if sys.argv and sys.argv[0] not in {"", "-c"} else "python")
     job = Job(
         model=ModelRef(scheme=trace_regions.SCRIPT, locator=str(script)),
@@ -40,7 +52,9 @@ def result_of(tallies: Mapping[str, RegionTally], *, name: str | None, slowed: f
         environment=machine.describe_environment(()),
         measurements=tuple(trace_regions.region_measurements(tallies, _clock_properties())),
         doubts=tuple(
-            trace_regions.region_doubts(tallies, cost=0.0 if slowed else recording_cost(), slowed=slowed)
+            trace_regions.region_doubts(
+                tallies, cost=0.0 if slowed else recording_cost(new_recorder()), slowed=slowed
+            )
         ),
     )
 
@@ -50,9 +64,8 @@ def render_text(result: Result) -> str:
     return str(plugins.resolve("reporter", "terminal").text(views.blocks(result)[:-1]))
 
 
-def recording_cost() -> float:
+def recording_cost(recorder: Any) -> float:
     """Measure what recording a call costs: the median difference of empty calls, in seconds."""
-    recorder = Profiled()
 
     def empty_call() -> None:
         """Do nothing."""

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import inspect
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from modeldyno.regions.frames import Frame
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
 
-    from modeldyno.regions.recorder import Profiled, RegionMark
+
+class Recorder(Protocol):
+    """What records the calls of a region; `mark` is the region."""
+
+    on: bool
+
+    def begin(self, mark: Any, frame: Frame) -> None:
+        """Begin or resume a call."""
+
+    def pause(self, mark: Any, frame: Frame) -> None:
+        """Suspend a call."""
+
+    def end(self, mark: Any, frame: Frame) -> None:
+        """End a call that was never suspended."""
+
+    def note(self, frame: Frame) -> None:
+        """Count a finished call."""
 
 
-def wrap_function(
-    recorder: Profiled, mark: RegionMark, name: str, target: Callable[..., Any]
-) -> Callable[..., Any]:
+def wrap_function(recorder: Recorder, mark: Any, name: str, target: Callable[..., Any]) -> Callable[..., Any]:
     """Record each call of a function."""
 
     @_wraps(target)
@@ -34,7 +48,7 @@ def wrap_function(
 
 
 def wrap_generator(
-    recorder: Profiled, mark: RegionMark, name: str, target: Callable[..., Any]
+    recorder: Recorder, mark: Any, name: str, target: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Record a generator as one call, made of the steps between its yields."""
 
@@ -53,7 +67,7 @@ def wrap_generator(
 
 
 def wrap_coroutine(
-    recorder: Profiled, mark: RegionMark, name: str, target: Callable[..., Any]
+    recorder: Recorder, mark: Any, name: str, target: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Record a coroutine as one call, made of the steps between its awaits."""
 
@@ -72,7 +86,7 @@ def wrap_coroutine(
 
 
 def wrap_async_generator(
-    recorder: Profiled, mark: RegionMark, name: str, target: Callable[..., Any]
+    recorder: Recorder, mark: Any, name: str, target: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Record an asynchronous generator as one call, made of its steps."""
 
@@ -115,7 +129,7 @@ KINDS: tuple[tuple[Callable[[Any], bool], Callable[..., Any]], ...] = (
 """Predicate and wrapper for each kind that runs in steps."""
 
 
-def _timed_steps(recorder: Profiled, mark: RegionMark, frame: Frame, steps: Any) -> Generator[Any, Any, Any]:
+def _timed_steps(recorder: Recorder, mark: Any, frame: Frame, steps: Any) -> Generator[Any, Any, Any]:
     """Forward every step to a generator or coroutine, running the clock only meanwhile."""
     sent: Any = None
     thrown: BaseException | None = None

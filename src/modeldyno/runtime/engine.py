@@ -41,6 +41,7 @@ from modeldyno.runtime.cohosted import CoHostedModels, load_cohosted
 from modeldyno.runtime.events import RunStage, event_of, record_measurements
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.forked_analysis import Analyst, analyse_here
+from modeldyno.runtime.opened_model import OpenedModel
 from modeldyno.runtime.output_checks import check_known, check_needs, check_outputs, tolerate_errors
 from modeldyno.runtime.sampling import (
     discard_samplers,
@@ -50,7 +51,6 @@ from modeldyno.runtime.sampling import (
     watch_server,
 )
 from modeldyno.runtime.session_setup import (
-    OpenedModel,
     assume_input_sizes,
     batch_size_of,
     conversion_doubts,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces import Model, Probe, Subject
     from modeldyno.runtime.events import RunStage
-    from modeldyno.runtime.session_setup import OpenedModel
+    from modeldyno.runtime.opened_model import OpenedModel
 
 _FIRST_PASS_TIME = 1.0
 """Seconds of calls for checking the output of each payload once."""

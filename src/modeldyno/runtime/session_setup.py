@@ -6,7 +6,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from time import perf_counter
@@ -18,7 +18,6 @@ from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Artifact, Doubted, Environment, Event, Found, Kept, Loaded
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.load_spec import Load
-from modeldyno.data import Payload
 from modeldyno.environment import machine
 from modeldyno.errors import ModelDynoError, RequestError, Unloadable
 from modeldyno.interfaces import (
@@ -37,8 +36,8 @@ from modeldyno.interfaces import (
     WatchStage,
 )
 from modeldyno.runtime.failures import failure_of
+from modeldyno.runtime.opened_model import OpenedModel
 from modeldyno.runtime.output_checks import find_output_faults, first_request_failed
-from modeldyno.runtime.output_watch import OutputChecks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,22 +47,9 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.model_ref import ModelIdentity
+    from modeldyno.data import Payload
     from modeldyno.interfaces import Backend
     from modeldyno.runtime.events import RunStage
-
-
-@dataclass(slots=True)
-class OpenedModel:
-    """A model made ready to call."""
-
-    session: Session
-    payload: Payload
-    calls: tuple[Callable[[], Any], ...]
-    model: Model
-    """The model, with the input sizes that it accepted."""
-    found: list[Event] = field(default_factory=list)
-    looks: OutputChecks = field(default_factory=OutputChecks)
-    """What the first call returned."""
 
 
 _SIZE_GUESS_TIME = 60.0

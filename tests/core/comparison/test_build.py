@@ -12,14 +12,13 @@ import pytest
 from modeldyno.core.comparison.build import (
     CompareOptions,
     compare_results,
-    differing_facts,
     job_facts,
     other_shapes,
     parse_smallest_effects,
     selected_queries,
     with_second_pass,
 )
-from modeldyno.core.comparison.comparison import ChangeVerdict, SettingDiff
+from modeldyno.core.comparison.comparison import ChangeVerdict, SettingDiff, differing_facts
 from modeldyno.core.comparison.default_metrics import ALL, SMALLEST
 from modeldyno.core.load.foreign_load import BACKEND
 from modeldyno.core.metrics.doubt import CODES, Doubt

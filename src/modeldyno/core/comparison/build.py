@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.causes import find_causes
 from modeldyno.core.comparison.change_test import LEVEL, judge_changes
-from modeldyno.core.comparison.comparison import CandidateComparison, SettingDiff
+from modeldyno.core.comparison.comparison import CandidateComparison, SettingDiff, differing_facts
 from modeldyno.core.comparison.default_metrics import (
     ALL,
     SMALLEST,
@@ -188,17 +188,6 @@ def with_second_pass(result: Result, look: Result) -> Result:
 
 
 # --- what differs ------------------------------------------------------------------------------------
-
-
-def differing_facts(before: Mapping[str, Fact], now: Mapping[str, Fact]) -> tuple[SettingDiff, ...]:
-    """Return the facts that differ between the two; none if one side has no facts."""
-    if not before or not now:
-        return ()
-    return tuple(
-        SettingDiff(name=name, baseline=before.get(name), candidate=now.get(name))
-        for name in {**before, **now}
-        if before.get(name) != now.get(name)
-    )
 
 
 def job_facts(result: Result) -> Facts:

@@ -16,7 +16,7 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Fact, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 SCHEMA = 1
 SMALLEST_EFFECT = 0.03
@@ -62,6 +62,17 @@ class SettingDiff:
     name: str
     baseline: Fact | None
     candidate: Fact | None
+
+
+def differing_facts(before: Mapping[str, Fact], now: Mapping[str, Fact]) -> tuple[SettingDiff, ...]:
+    """Return the facts that differ between the two; none if one side has no facts."""
+    if not before or not now:
+        return ()
+    return tuple(
+        SettingDiff(name=name, baseline=before.get(name), candidate=now.get(name))
+        for name in {**before, **now}
+        if before.get(name) != now.get(name)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,7 @@ from itertools import pairwise
 from math import exp, inf, log, pi, sqrt
 from typing import TYPE_CHECKING, Self
 
-from modeldyno.core.comparison.build import differing_facts
-from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, ChangeVerdict, SettingDiff
+from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, ChangeVerdict, SettingDiff, differing_facts
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.result.result import Fact
