@@ -81,7 +81,7 @@ def test_what_to_install_is_what_the_extras_declare() -> None:
 def test_a_part_that_is_gone_is_no_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a package has lost since it was installed is told apart from a package that is wanted."""
     entry = EntryPoint(name="gone", value="modeldyno.adapters.loaders.gone:x", group="modeldyno.loaders")
-    monkeypatch.setattr(plugins, "_entries", lambda _kind: {"gone": entry})
+    monkeypatch.setattr(plugins, "_entry_points", lambda _kind: {"gone": entry})
 
     with pytest.raises(MissingExtra, match="modeldyno has changed since it was installed"):
         plugins.resolve("loader", "gone")

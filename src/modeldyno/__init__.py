@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.study.ranking import ranking
     from modeldyno.core.study.study import Study
-    from modeldyno.core.trace.memory_diff import MemoryChange, compare_peak_memory
+    from modeldyno.core.trace.memory_diff import MemoryChange, memory_change
     from modeldyno.errors import ModelDynoError, NotStoredWarning, UncertifiedWarning, UndecidedWarning
 
 _HOMES = {
@@ -127,12 +127,12 @@ __all__ = [
     "Verdict",
     "advise",
     "compare",
-    "compare_peak_memory",
     "detect_regressions",
     "gate",
     "inspect",
     "load",
     "load_baseline",
+    "memory_change",
     "profile",
     "profiled",
     "ranking",

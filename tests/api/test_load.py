@@ -35,7 +35,7 @@ def test_a_load_is_a_result_like_any_other(url: str) -> None:
 
 def test_a_live_object_is_refused() -> None:
     """A live object is refused."""
-    with pytest.raises(RequestError, match="a live function cannot be handed to one"):
+    with pytest.raises(RequestError, match="a live function cannot be served"):
         modeldyno.load(print_nothing)  # type: ignore[arg-type]
 
 

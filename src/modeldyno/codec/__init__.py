@@ -390,7 +390,7 @@ def schema() -> dict[str, Any]:
     document = msgspec.json.schema(Result)
     measurement = document["$defs"]["Measurement"]["properties"]
     ends = document["$defs"]["Interval"]["properties"]
-    points = document["$defs"]["Point"]["properties"]["values"]
+    points = document["$defs"]["SizePoint"]["properties"]["values"]
     nullable = (
         (ends, "low"),
         (ends, "high"),

@@ -185,7 +185,7 @@ def test_a_percentile_that_is_no_claim_is_undecided() -> None:
     """Ten samples a process certify no p99; the reason says what is missing."""
     found = judge_change(Query.parse("latency.p99"), latency(STEADY), latency(STEADY))
     assert (found.outcome, found.baseline, found.interval) == (ChangeVerdict.UNDECIDED, None, None)
-    assert "is no claim yet" in found.why
+    assert "is not certified" in found.why
 
 
 def test_any_statistic_of_a_distribution_is_compared() -> None:

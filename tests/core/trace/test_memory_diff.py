@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
-from modeldyno.core.trace.memory_diff import HeldChange, MemoryChange, compare_peak_memory
+from modeldyno.core.trace.memory_diff import HeldChange, MemoryChange, memory_change
 from modeldyno.errors import RunFailed
 from modeldyno.testing.sample_results import a_small_result
 
@@ -30,7 +30,7 @@ def test_each_place_has_its_bytes_before_and_after() -> None:
     """The largest difference comes first, whichever its sign; what is alike comes last."""
     old = snapshot(("fc", "weights", 40), ("fc", "activations", 8), ("act", "workspace", 30), held_in="act")
     new = snapshot(("fc", "weights", 40), ("fc", "activations", 18), ("head", "activations", 4), held_in="fc")
-    change = compare_peak_memory(old, new)
+    change = memory_change(old, new)
 
     assert change == MemoryChange(
         held=(
@@ -48,9 +48,7 @@ def test_each_place_has_its_bytes_before_and_after() -> None:
 
 def test_a_place_that_is_named_twice_is_one() -> None:
     """What one module holds in one role is summed up on either side."""
-    change = compare_peak_memory(
-        snapshot(("a", "inputs", 1), ("a", "inputs", 2)), snapshot(("a", "inputs", 3))
-    )
+    change = memory_change(snapshot(("a", "inputs", 1), ("a", "inputs", 2)), snapshot(("a", "inputs", 3)))
 
     assert change.held == (HeldChange(scope="a", role="inputs", before=3, after=3),)
 
@@ -65,7 +63,7 @@ def test_the_differences_of_the_places_are_that_of_the_peaks(
     old: list[tuple[str, str, int]], new: list[tuple[str, str, int]]
 ) -> None:
     """Nothing is told twice or left out, whatever the two have in common."""
-    change = compare_peak_memory(snapshot(*old), snapshot(*new))
+    change = memory_change(snapshot(*old), snapshot(*new))
 
     assert change.before == sum(size for _, _, size in old)
     assert change.after == sum(size for _, _, size in new)
@@ -80,5 +78,5 @@ def test_a_result_without_a_snapshot_is_refused(activity: TraceReport | None) ->
 
     for pair in ((bare, empty), (empty, bare)):
         with pytest.raises(RunFailed, match="feedfacef00d of digits has no memory snapshot"):
-            compare_peak_memory(*pair)
-    assert compare_peak_memory(empty, empty).difference == 0
+            memory_change(*pair)
+    assert memory_change(empty, empty).difference == 0

@@ -59,7 +59,7 @@ class MemoryChange:
         return self.after - self.before
 
 
-def compare_peak_memory(baseline: Result, candidate: Result) -> MemoryChange:
+def memory_change(baseline: Result, candidate: Result) -> MemoryChange:
     """Compare what two Results hold at the measured peak.
 
     Raises:

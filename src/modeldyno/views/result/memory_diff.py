@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.core.trace.memory_diff import compare_peak_memory
+from modeldyno.core.trace.memory_diff import memory_change
 from modeldyno.views.result.memory import curve, group_held, levels
 from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count
 
@@ -29,7 +29,7 @@ def memory_diff_blocks(baseline: Result, candidate: Result) -> tuple[Block, ...]
     Raises:
         RunFailed: one of the two holds no snapshot of memory.
     """
-    held = compare_peak_memory(baseline, candidate).held
+    held = memory_change(baseline, candidate).held
     groups = [(name, *_sums(group)) for name, group in group_held(held)]
     groups.sort(key=lambda group: -abs(_growth(group)))
     whole = ("total", *_sums(held))
