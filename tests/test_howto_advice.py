@@ -114,7 +114,7 @@ def test_a_model_is_advised_from_python(monkeypatch: pytest.MonkeyPatch) -> None
     found = modeldyno.advise(DIGITS, max_time=0.0, findings_only=True, plan=plan, batch_size=4)
     assert found.baseline.job.model.locator == DIGITS
     assert found.baseline.job.config["batch_size"] == 4
-    with pytest.raises(RequestError, match="name it by a reference"):
+    with pytest.raises(RequestError, match="give a reference"):
         modeldyno.advise(lambda x: x)  # type: ignore[arg-type]
 
 
@@ -160,7 +160,7 @@ def test_a_curve_says_how_many_replicas(url: str, capsys: pytest.CaptureFixture[
     wide = [word.replace("latency.p95 <= 200ms", "error_rate <= 50%") for word in swapped]
     assert run(*wide, *SHORT) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"5,000/s takes \d+ replicas", told)
+    assert re.search(r"5,000/s needs \d+ replicas", told)
     assert "within error_rate" in told, told
     assert "an hour" in told
 
@@ -174,7 +174,7 @@ def test_a_stored_load_answers_too(url: str, tmp_path: Path, capsys: pytest.Capt
     assert "1,000 inferences" in capsys.readouterr().out
     asked = ("show", path, "--demand", "5000/s", "--require")
     assert run(*asked, "error_rate <= 50%") == 0
-    assert "5,000/s takes" in capsys.readouterr().out
+    assert "5,000/s needs" in capsys.readouterr().out
     assert run(*asked, "latency.p50 <= 1us") == 2
     told = " ".join(capsys.readouterr().err.split())
     assert "The number of replicas is unknown, because latency.p50 <= 1 us" in told
@@ -187,7 +187,7 @@ def test_what_no_curve_answers_is_refused_before_it_is_measured(capsys: pytest.C
     where = ("load", "http://127.0.0.1:1#m", "-c", "1,2")
     for words, said in (
         (("--price", "1/h"), "needs a demand: --demand 1000/s"),
-        (("--demand", "10/s"), "needs a bound that a replica is to hold"),
+        (("--demand", "10/s"), "needs a bound that each replica must hold"),
         (("--demand", "10ms"), "--demand"),
         (("--price", "cheap"), "is not a price"),
     ):

@@ -145,8 +145,8 @@ def test_an_interruption_gives_the_study_so_far(bench: SimulatedTrials) -> None:
             {"model": DIGITS, "space": "batch_size=1,2", "plan": modeldyno.Plan(processes=3)},
             "leave out processes",
         ),
-        ({"model": DIGITS, "resume": "abc"}, "model cannot change"),
-        ({"resume": "abc", "maximize": "throughput"}, "maximize cannot change"),
+        ({"model": DIGITS, "resume": "abc"}, "cannot change model"),
+        ({"resume": "abc", "maximize": "throughput"}, "cannot change maximize"),
         ({"resume": "abc"}, "no study whose id begins with 'abc'"),
     ],
 )

@@ -163,10 +163,10 @@ def test_no_driver_outlives_the_one_who_started_it(server: RunningServer, tmp_pa
 import sys, time
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.load.request_target import Target, Transport
-from modeldyno.loadgen.driver_pool import driving
+from modeldyno.loadgen.driver_pool import run_load_drivers
 target = Target(protocol="http", transport=Transport.HTTP, host="127.0.0.1", port={server.port},
                 messages=(b"GET / HTTP/1.1\\r\\n\\r\\n",))
-with driving(target, Load(concurrency=2, drivers=2)) as crew:
+with run_load_drivers(target, Load(concurrency=2, drivers=2)) as crew:
     print(*crew.pids, flush=True)
     time.sleep(60)
 """

@@ -246,13 +246,13 @@ def test_free_memory_is_the_limit_where_none_is_given(monkeypatch: pytest.Monkey
 GUARDED = """
 import os, signal, sys, time
 from pathlib import Path
-from modeldyno.servers.server_process import Launch, running
+from modeldyno.servers.server_process import Launch, run_server
 launch = Launch(
     name="fake", command=lambda _folder, _ports: [sys.executable, "-c", "import time; time.sleep(600)"],
     ports={}, ready=lambda _ports: True, grace=0.5,
 )
 def served():
-    with running(launch) as server:
+    with run_server(launch) as server:
         Path(__file__).with_name("place").write_text(server.folder)
         time.sleep(1)  # whoever watches our family sees the guard
         os.kill(os.getpid(), signal.SIGKILL)
@@ -384,8 +384,8 @@ def test_nothing_survives_the_death_of_the_parent(mark: str) -> None:
     """When the parent is killed with -9, its child and the side process die too."""
     code = (
         "from modeldyno.core.spec.job import Job; from modeldyno.core.spec.model_ref import ModelRef;"
-        "from modeldyno.runtime.child_process import isolated\n"
-        "with isolated() as execute:\n"
+        "from modeldyno.runtime.child_process import subprocess_executor\n"
+        "with subprocess_executor() as execute:\n"
         "    execute(Job(model=ModelRef(scheme='call', locator='modeldyno.testing.faulty_models:hang'),"
         " backend='python', probes=('latency',)), watch=lambda e: print(e, flush=True))"
     )

@@ -159,7 +159,7 @@ def test_an_analysis_of_what_ran_otherwise_is_doubted(monkeypatch: pytest.Monkey
 def test_what_tells_nothing_is_not_looked_at() -> None:
     """A callable without weights or a graph is refused in a static run."""
     before = len(known_latency.steady.record)
-    with pytest.raises(RequestError, match=r"Nothing is known of the code 'truth\.steady'"):
+    with pytest.raises(RequestError, match=r"Nothing is known of the code 'known_latency\.steady'"):
         run(job("modeldyno.testing.known_latency:steady", probes=("static",)))
 
     assert len(known_latency.steady.record) == before

@@ -15,7 +15,7 @@ STARTER = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 from conftest import SERVER
-from modeldyno.servers.server_process import Launch, http_ready, running
+from modeldyno.servers.server_process import Launch, http_ready, run_server
 launch = Launch(
     name="fake",
     command=lambda folder, ports: [sys.executable, "-c", SERVER, str(ports["http"]), "2"],
@@ -23,7 +23,7 @@ launch = Launch(
     ready=lambda ports: http_ready(ports["http"], "/"),
     grace=0.5,
 )
-with running(launch) as server:
+with run_server(launch) as server:
     print(server.pid, server.folder, flush=True)
     time.sleep(600)
 """

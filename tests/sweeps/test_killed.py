@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 SWEEPER = """
 import os, sys, time
 from modeldyno.adapters.stores import sql
-from modeldyno.sweeps.loop import saved, sweep
-from modeldyno.testing.studies import Bench
+from modeldyno.sweeps.loop import run_trials, save_steps
+from modeldyno.testing.studies import SimulatedTrials
 
 url, study_id, begun = sys.argv[1:]
-bench = Bench(rate=lambda p: 100 * p.get("batch_size", 1) / p.get("intra_threads", 1), noise=0.05)
+bench = SimulatedTrials(rate=lambda p: 100 * p.get("batch_size", 1) / p.get("intra_threads", 1), noise=0.05)
 
 def rooms(job, *, fresh):
     def execute(asked, *, watch):
@@ -45,7 +45,7 @@ def rooms(job, *, fresh):
 
 with sql.open(url) as store:
     print("ready", flush=True)
-    for study, trial, _ in saved(sweep(store.study(study_id), rooms=rooms), store):
+    for study, trial, _ in save_steps(run_trials(store.study(study_id), rooms=rooms), store):
         print(trial.number, flush=True)
 print("end", flush=True)
 """

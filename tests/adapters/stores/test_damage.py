@@ -264,8 +264,8 @@ class TestPlace:
         path = place / "store.db"
         code = (
             "import os, sys; from modeldyno.adapters.stores import sql; "
-            "from modeldyno.testing.stores import fill; "
-            "fill(sql.open(sys.argv[1]), 3); os.kill(os.getpid(), 9)"
+            "from modeldyno.testing.stores import fill_store; "
+            "fill_store(sql.open(sys.argv[1]), 3); os.kill(os.getpid(), 9)"
         )
         subprocess.run([sys.executable, "-c", code, url_of(path)], check=False)
         for file in place.iterdir():

@@ -207,7 +207,7 @@ import os, pathlib, random, subprocess, tempfile
 from modeldyno.errors import StoreError
 from modeldyno.adapters.stores import sql
 from modeldyno.testing.sample_results import a_result
-from modeldyno.testing.stores import fill
+from modeldyno.testing.stores import fill_store
 
 failed = 0
 with tempfile.TemporaryDirectory() as place:
@@ -216,7 +216,7 @@ with tempfile.TemporaryDirectory() as place:
     source = random.Random(2)
     large = a_result(id="f" * 12, samples=[source.random() for _ in range(30_000)])
     with sql.open(url) as store:
-        results = fill(store, 5)
+        results = fill_store(store, 5)
     for free in range(50):
         with sql.open(url) as store:
             store.find()
