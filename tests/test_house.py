@@ -171,6 +171,11 @@ def names_in(module: str) -> set[str]:
         for node in bodies
         for name in (
             getattr(node, "name", ""),
+            *(
+                alias.asname or alias.name
+                for alias in getattr(node, "names", [])
+                if isinstance(alias, ast.alias)
+            ),
             *(t.id for t in getattr(node, "targets", []) if isinstance(t, ast.Name)),
             getattr(getattr(node, "target", None), "id", ""),
         )

@@ -99,7 +99,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         settings: knobs of the backend for both sides, such as ``batch_size=8``.
 
     Returns:
-        The Comparison; ``comparison.contrasts[0].outcome`` is the verdict, ``.changes`` has every metric.
+        The Comparison; ``compared.contrasts[0].outcome`` is the verdict, ``.changes`` has every metric.
 
     Raises:
         RequestError: the request is invalid, or the hardware differs.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
 
 
-class Recorder(Protocol):
+class CallRecorder(Protocol):
     """What records the calls of a region; `mark` is the region."""
 
     on: bool
@@ -30,7 +30,9 @@ class Recorder(Protocol):
         """Count a finished call."""
 
 
-def wrap_function(recorder: Recorder, mark: Any, name: str, target: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_function(
+    recorder: CallRecorder, mark: Any, name: str, target: Callable[..., Any]
+) -> Callable[..., Any]:
     """Record each call of a function."""
 
     @_wraps(target)
@@ -48,7 +50,7 @@ def wrap_function(recorder: Recorder, mark: Any, name: str, target: Callable[...
 
 
 def wrap_generator(
-    recorder: Recorder, mark: Any, name: str, target: Callable[..., Any]
+    recorder: CallRecorder, mark: Any, name: str, target: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Record a generator as one call, made of the steps between its yields."""
 
@@ -67,7 +69,7 @@ def wrap_generator(
 
 
 def wrap_coroutine(
-    recorder: Recorder, mark: Any, name: str, target: Callable[..., Any]
+    recorder: CallRecorder, mark: Any, name: str, target: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Record a coroutine as one call, made of the steps between its awaits."""
 
@@ -86,7 +88,7 @@ def wrap_coroutine(
 
 
 def wrap_async_generator(
-    recorder: Recorder, mark: Any, name: str, target: Callable[..., Any]
+    recorder: CallRecorder, mark: Any, name: str, target: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Record an asynchronous generator as one call, made of its steps."""
 
@@ -129,7 +131,7 @@ KINDS: tuple[tuple[Callable[[Any], bool], Callable[..., Any]], ...] = (
 """Predicate and wrapper for each kind that runs in steps."""
 
 
-def _timed_steps(recorder: Recorder, mark: Any, frame: Frame, steps: Any) -> Generator[Any, Any, Any]:
+def _timed_steps(recorder: CallRecorder, mark: Any, frame: Frame, steps: Any) -> Generator[Any, Any, Any]:
     """Forward every step to a generator or coroutine, running the clock only meanwhile."""
     sent: Any = None
     thrown: BaseException | None = None

@@ -7,18 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeldyno.core.comparison import module_alignment
-from modeldyno.core.comparison.module_alignment import ModuleNode, align, group_unmatched
+from modeldyno.core.comparison.module_alignment import AlignedModule, align, group_unmatched
 
 MLP = ("0 Linear", "1 ReLU", "2 Linear", "3 ReLU")
 
 
-def nodes(*texts: str, whole: bool = True) -> list[ModuleNode]:
+def nodes(*texts: str, whole: bool = True) -> list[AlignedModule]:
     """Make modules of ``path Kind``, the whole before them."""
     parts = [text.partition(" ") for text in texts]
-    return [*([ModuleNode("", "Net")] if whole else []), *(ModuleNode(path, kind) for path, _, kind in parts)]
+    return [
+        *([AlignedModule("", "Net")] if whole else []),
+        *(AlignedModule(path, kind) for path, _, kind in parts),
+    ]
 
 
-def paths(before: list[ModuleNode], after: list[ModuleNode]) -> dict[str | None, str | None]:
+def paths(before: list[AlignedModule], after: list[AlignedModule]) -> dict[str | None, str | None]:
     """Give what each has become, without the whole; None is new."""
     pairs = align(before, after)
     return {new.path if new else None: old.path if old else None for old, new in pairs if (old or new).path}  # type: ignore[union-attr]
@@ -43,37 +46,37 @@ def test_a_removed_module_is_gone() -> None:
     """It comes behind what it followed, without anything that it has become."""
     found = align(nodes(*MLP), nodes("0 Linear", "1 Linear", "2 ReLU"))
 
-    assert found[2] == (ModuleNode("1", "ReLU"), None)
+    assert found[2] == (AlignedModule("1", "ReLU"), None)
     assert [new.path for _, new in found if new] == ["", "0", "1", "2"]
 
 
 def test_what_went_from_the_beginning_comes_first() -> None:
     """Nothing is before it that is still there."""
-    assert align([ModuleNode("0", "Norm")], [ModuleNode("0", ""), ModuleNode("1", "")])[0] == (
-        ModuleNode("0", "Norm"),
-        ModuleNode("0", ""),
+    assert align([AlignedModule("0", "Norm")], [AlignedModule("0", ""), AlignedModule("1", "")])[0] == (
+        AlignedModule("0", "Norm"),
+        AlignedModule("0", ""),
     )
-    assert align([ModuleNode("a", "Norm"), ModuleNode("b", "Act")], [ModuleNode("b", "Act")])[0] == (
-        ModuleNode("a", "Norm"),
+    assert align([AlignedModule("a", "Norm"), AlignedModule("b", "Act")], [AlignedModule("b", "Act")])[0] == (
+        AlignedModule("a", "Norm"),
         None,
     )
 
 
 def test_what_a_layer_gives_outweighs_its_number() -> None:
     """Where a layer was put before others of its class, it is that one that is new."""
-    before = [ModuleNode(str(n), "Linear", shape) for n, shape in enumerate("abc")]
-    after = [ModuleNode(str(n), "Linear", shape) for n, shape in enumerate("zabc")]
+    before = [AlignedModule(str(n), "Linear", shape) for n, shape in enumerate("abc")]
+    after = [AlignedModule(str(n), "Linear", shape) for n, shape in enumerate("zabc")]
 
     assert paths(before, after) == {"0": None, "1": "0", "2": "1", "3": "2"}
 
 
 def test_a_name_outweighs_what_a_layer_gives() -> None:
     """A layer that was named is the same where it has become wider."""
-    before = [ModuleNode("up", "Linear", "a"), ModuleNode("down", "Linear", "b")]
+    before = [AlignedModule("up", "Linear", "a"), AlignedModule("down", "Linear", "b")]
     after = [
-        ModuleNode("in", "Linear", "a"),
-        ModuleNode("up", "Linear", "c"),
-        ModuleNode("down", "Linear", "b"),
+        AlignedModule("in", "Linear", "a"),
+        AlignedModule("up", "Linear", "c"),
+        AlignedModule("down", "Linear", "b"),
     ]
 
     assert paths(before, after) == {"in": None, "up": "up", "down": "down"}
@@ -93,15 +96,15 @@ def test_a_name_outweighs_what_a_layer_gives() -> None:
 )
 def test_a_number_only_tells_the_place(path: str, kind: str, numbered: bool) -> None:
     """So does an operator's turn among those of its kind; an attribute's name tells more."""
-    assert ModuleNode(path, kind).numbered is numbered
+    assert AlignedModule(path, kind).numbered is numbered
 
 
-def groups(before: list[ModuleNode], after: list[ModuleNode]) -> list[list[str]]:
+def groups(before: list[AlignedModule], after: list[AlignedModule]) -> list[list[str]]:
     """Give the paths that are told together, those that are gone in brackets; the whole is left out."""
     return [
         [new.path if new else f"({old.path})" for old, new in group if old or new]  # type: ignore[union-attr]
         for group in group_unmatched(align(before, after))
-        if group[0] != (ModuleNode("", "Net"), ModuleNode("", "Net"))
+        if group[0] != (AlignedModule("", "Net"), AlignedModule("", "Net"))
     ]
 
 
@@ -187,8 +190,8 @@ def test_a_parent_that_is_not_listed_is_skipped() -> None:
 
 def test_a_whole_that_one_of_them_lacks_is_new_or_gone() -> None:
     """Nothing is matched with what is not there."""
-    assert align(nodes(whole=True), []) == ((ModuleNode("", "Net"), None),)
-    assert align([], nodes(whole=True)) == ((None, ModuleNode("", "Net")),)
+    assert align(nodes(whole=True), []) == ((AlignedModule("", "Net"), None),)
+    assert align([], nodes(whole=True)) == ((None, AlignedModule("", "Net")),)
 
 
 def test_very_many_are_matched_by_their_names() -> None:
@@ -207,7 +210,7 @@ sequences = st.lists(kinds, max_size=8).map(lambda ks: nodes(*(f"{n} {kind}" for
 
 
 @given(sequences, sequences)
-def test_every_module_comes_up_once(before: list[ModuleNode], after: list[ModuleNode]) -> None:
+def test_every_module_comes_up_once(before: list[AlignedModule], after: list[AlignedModule]) -> None:
     """Whatever the two are, nothing is lost and nothing is counted twice, and what is matched is alike."""
     found = align(before, after)
 

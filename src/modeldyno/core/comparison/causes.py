@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import Cause, CausePart, Change, ChangeVerdict
-from modeldyno.core.comparison.module_alignment import ModuleNode, align, group_unmatched, parent_of
+from modeldyno.core.comparison.module_alignment import AlignedModule, align, group_unmatched, parent_of
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.static.graph import Role
@@ -110,15 +110,17 @@ def _largest_parts(ranked: Sequence[CausePart]) -> tuple[CausePart, ...]:
 # --- modules -----------------------------------------------------------------------------------------
 
 
-def _nodes(result: Result) -> tuple[ModuleNode, ...]:
+def _nodes(result: Result) -> tuple[AlignedModule, ...]:
     """Return the modules in the order of their calls; those without a trace as the analysis found them."""
     kinds = {module.path: module.kind for module in result.outline.modules} if result.outline else {}
     watched = result.activity.layers if result.activity else ()
     traced = {
-        layer.path: ModuleNode(layer.path, layer.kind or kinds.get(layer.path, ""), layer.output, layer.calls)
+        layer.path: AlignedModule(
+            layer.path, layer.kind or kinds.get(layer.path, ""), layer.output, layer.calls
+        )
         for layer in watched
     }
-    untraced = {path: ModuleNode(path, kind) for path, kind in kinds.items() if path not in traced}
+    untraced = {path: AlignedModule(path, kind) for path, kind in kinds.items() if path not in traced}
     return tuple((traced | untraced).values())
 
 
@@ -152,14 +154,14 @@ def _sum_amounts(amounts: Iterable[Amount]) -> Amount:
 
 
 _ZERO: Amount = (0.0, 0.0, 0.0)
-_WHOLE = ModuleNode("")
+_WHOLE = AlignedModule("")
 
 
-def _has_changed(old: ModuleNode | None, new: ModuleNode | None) -> bool:
+def _has_changed(old: AlignedModule | None, new: AlignedModule | None) -> bool:
     return not old or not new or (old.kind, old.output, old.calls) != (new.kind, new.output, new.calls)
 
 
-def _class_change(old: ModuleNode | None, new: ModuleNode | None) -> str:
+def _class_change(old: AlignedModule | None, new: AlignedModule | None) -> str:
     """Return the class, or `old -> new` if it changed."""
     if old and new and old.kind and new.kind and old.kind != new.kind:
         return f"{old.kind} -> {new.kind}"

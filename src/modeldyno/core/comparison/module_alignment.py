@@ -15,7 +15,7 @@ from itertools import groupby
 
 
 @dataclass(frozen=True, slots=True)
-class ModuleNode:
+class AlignedModule:
     """A module, or an operator of a model without modules. Positional, because there are many of them."""
 
     path: str
@@ -38,10 +38,10 @@ class ModuleNode:
         return self.label == operator or self.label.removeprefix(operator).lstrip("_").isdecimal()
 
 
-Pair = tuple[ModuleNode | None, ModuleNode | None]
+Pair = tuple[AlignedModule | None, AlignedModule | None]
 """Module before and after; None if it is new or gone."""
-Match = tuple[ModuleNode, ModuleNode]
-Tree = dict[str, list[ModuleNode]]
+Match = tuple[AlignedModule, AlignedModule]
+Tree = dict[str, list[AlignedModule]]
 """Path of a module to the modules directly inside it, in their order."""
 _KIND, _NAME, _OUTPUT, _PLACE = 4.0, 2.0, 1.0, 0.5
 """Scores for the same class, name, output, and index."""
@@ -49,7 +49,7 @@ _MOST_PAIRS = 1_000_000
 """Most pairs of modules to score; above that, only modules of the same name are matched."""
 
 
-def align(before: Sequence[ModuleNode], after: Sequence[ModuleNode]) -> tuple[Pair, ...]:
+def align(before: Sequence[AlignedModule], after: Sequence[AlignedModule]) -> tuple[Pair, ...]:
     """Match every module of one model with one of the other, or with None.
 
     Args:
@@ -60,7 +60,7 @@ def align(before: Sequence[ModuleNode], after: Sequence[ModuleNode]) -> tuple[Pa
         Every module of either, once; those of `after` in their order, gone ones after what they followed.
     """
     old, new = _children_by_path(before), _children_by_path(after)
-    matched: dict[str, ModuleNode] = {
+    matched: dict[str, AlignedModule] = {
         node.path: node for node in before if not node.path and _has_whole(after)
     }
     _match_children("", "", old, new, matched)
@@ -75,7 +75,7 @@ def align(before: Sequence[ModuleNode], after: Sequence[ModuleNode]) -> tuple[Pa
 
 
 def _gone_by_predecessor(
-    before: Sequence[ModuleNode], matched: dict[str, ModuleNode]
+    before: Sequence[AlignedModule], matched: dict[str, AlignedModule]
 ) -> dict[str | None, list[Pair]]:
     """Return the modules without a partner, by the path of the module that they followed."""
     new_paths = {old_node.path: path for path, old_node in matched.items()}
@@ -89,7 +89,7 @@ def _gone_by_predecessor(
     return gone
 
 
-def _has_whole(nodes: Sequence[ModuleNode]) -> bool:
+def _has_whole(nodes: Sequence[AlignedModule]) -> bool:
     return any(not node.path for node in nodes)
 
 
@@ -102,23 +102,23 @@ def parent_of(path: str, paths: set[str]) -> str:
     return ""
 
 
-def _children_by_path(nodes: Sequence[ModuleNode]) -> Tree:
+def _children_by_path(nodes: Sequence[AlignedModule]) -> Tree:
     paths = {node.path for node in nodes}
-    tree: defaultdict[str, list[ModuleNode]] = defaultdict(list)
+    tree: defaultdict[str, list[AlignedModule]] = defaultdict(list)
     for node in nodes:
         if node.path:
             tree[parent_of(node.path, paths)].append(node)
     return tree
 
 
-def _match_children(before: str, after: str, old: Tree, new: Tree, matched: dict[str, ModuleNode]) -> None:
+def _match_children(before: str, after: str, old: Tree, new: Tree, matched: dict[str, AlignedModule]) -> None:
     """Match the children of two modules, recursively."""
     for one, other in _align_sequences(old.get(before, ()), new.get(after, ()), _similarity):
         matched[other.path] = one
         _match_children(one.path, other.path, old, new, matched)
 
 
-def _unmatched(before: Sequence[ModuleNode], matched: dict[str, ModuleNode]) -> list[ModuleNode]:
+def _unmatched(before: Sequence[AlignedModule], matched: dict[str, AlignedModule]) -> list[AlignedModule]:
     matched_paths = {node.path for node in matched.values()}
     return [node for node in before if node.path not in matched_paths]
 
@@ -185,10 +185,10 @@ def _name_group(
 
 # --- two sequences ---------------------------------------------------------------------------------
 
-Score = Callable[[ModuleNode, ModuleNode], float]
+Score = Callable[[AlignedModule, AlignedModule], float]
 
 
-def _similarity(one: ModuleNode, other: ModuleNode) -> float:
+def _similarity(one: AlignedModule, other: AlignedModule) -> float:
     """Describe how much two have in common; 0 where they are not to be matched.
 
     A name is more than what it gives, and that more than a number, which only tells the place in a sequence:
@@ -199,12 +199,14 @@ def _similarity(one: ModuleNode, other: ModuleNode) -> float:
     return name + kind + (_OUTPUT if kind and one.output == other.output else 0.0)
 
 
-def _moved_similarity(one: ModuleNode, other: ModuleNode) -> float:
+def _moved_similarity(one: AlignedModule, other: AlignedModule) -> float:
     """Likewise, of two that stand in different places: they must be of one class, and a named one."""
     return _similarity(one, other) if one.kind == other.kind and one.kind else 0.0
 
 
-def _align_sequences(before: Sequence[ModuleNode], after: Sequence[ModuleNode], score: Score) -> list[Match]:
+def _align_sequences(
+    before: Sequence[AlignedModule], after: Sequence[AlignedModule], score: Score
+) -> list[Match]:
     """Match two sequences in their order, so that what matches has most in common."""
     start = 0
     for one, other in zip(before, after, strict=False):
@@ -218,13 +220,15 @@ def _align_sequences(before: Sequence[ModuleNode], after: Sequence[ModuleNode], 
     return head + _best_alignment(rest, others, score)
 
 
-def _match_by_name(before: Sequence[ModuleNode], after: Sequence[ModuleNode]) -> list[Match]:
+def _match_by_name(before: Sequence[AlignedModule], after: Sequence[AlignedModule]) -> list[Match]:
     """Match those of one name, whatever their order."""
     named = {node.label: node for node in before}
     return [(named.pop(node.label), node) for node in after if node.label in named]
 
 
-def _best_alignment(before: Sequence[ModuleNode], after: Sequence[ModuleNode], score: Score) -> list[Match]:
+def _best_alignment(
+    before: Sequence[AlignedModule], after: Sequence[AlignedModule], score: Score
+) -> list[Match]:
     """Find the best way by dynamic programming, from the ends back to the beginnings."""
     width = len(after) + 1
     best = [[0.0] * width for _ in range(len(before) + 1)]

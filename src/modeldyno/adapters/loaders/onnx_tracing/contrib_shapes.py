@@ -1,6 +1,6 @@
 """Shapes of operators without a schema in the onnx package: those of ONNX Runtime.
 
-Formal inputs and shapes are those of docs/ContribOperators.md in github.com/microsoft/onnxruntime.
+Formal inputs and shapes are those of ContribOperators.md in github.com/microsoft/onnxruntime.
 """
 
 from __future__ import annotations

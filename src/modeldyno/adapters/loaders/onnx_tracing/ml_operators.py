@@ -1,6 +1,6 @@
 """Shapes and parameters of the operators of ``ai.onnx.ml``: classical models in ONNX files.
 
-Formal attributes and shapes are those of docs/Operators-ml.md in github.com/onnx/onnx.
+Formal attributes and shapes are those of Operators-ml.md in github.com/onnx/onnx.
 """
 
 from __future__ import annotations
