@@ -105,8 +105,8 @@ def test_a_hook_gets_the_document(modeldyno: Callable[..., CommandResult], tmp_p
     [
         (("digits", "--exec", "false"), 4, "false failed with exit code 1"),
         (("digits", "--exec", "/no/such/hook"), 2, "--exec cannot run /no/such/hook"),
-        (("digits", "--exec", "'"), 2, "is no command"),
-        (("digits", "--smallest", "200%"), 2, "--smallest takes a part"),
+        (("digits", "--exec", "'"), 2, "is not a valid command"),
+        (("digits", "--smallest", "200%"), 2, "--smallest takes a fraction"),
         (("digits", "--metric", "latency.p99"), 2, "No result of digits has a valid latency.p99"),
         (("digits", "--metric", "latenzy"), 2, "latenzy"),
         (("digits", "--set", "threads=9"), 2, "stored results of digits has that backend and those settings"),

@@ -172,7 +172,7 @@ def test_a_point_that_cannot_be_is_a_row(strategy: Callable[[list[Point]], None]
     study = swept(a_served_study("max_batch=0,4", "queue_delay=5"), bench)
 
     assert [trial.state for trial in study.trials] == [TrialState.DONE, TrialState.SKIPPED, TrialState.DONE]
-    assert "turns batches off" in study.trials[1].failure
+    assert "turns batching off" in study.trials[1].failure
     assert len(bench.jobs) == 2
 
 
