@@ -1,7 +1,7 @@
 """What a command takes before it does anything, against what it cannot do without, in alternating runs.
 
-``modeldyno --help`` against ``import click``, in wall time. With --torch, ``modeldyno inspect`` of two layers
-against ``import torch``, in CPU time of all its processes.
+``modeldyno --help``, and that of every command, against ``import click``, in wall time. With --torch,
+``modeldyno inspect`` of two layers against ``import torch``, in CPU time of all its processes.
 
 python bench/startup.py [--rounds 30] [--torch]
 """
@@ -17,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from modeldyno.cli import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,12 +46,27 @@ def cpu_time(command: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def compare(ours: list[str], peer: list[str], rounds: int, measure: Callable[[list[str]], float]) -> str:
-    """Alternate the two, and write both medians and the median of the ratios; two rounds warm up."""
+def compare(
+    ours: list[str], peer: list[str], rounds: int, measure: Callable[[list[str]], float]
+) -> tuple[float, str]:
+    """Alternate the two; give the median of the ratios, and a line with both medians; two rounds warm up."""
     pairs = [(measure(ours), measure(peer)) for _ in range(rounds + 2)][2:]
     ratio = statistics.median(a / b for a, b in pairs)
     one, other = (statistics.median(column) * 1e3 for column in zip(*pairs, strict=True))
-    return f"{one:.0f} ms against {other:.0f} ms: x {ratio:.2f}"
+    return ratio, f"{one:.0f} ms against {other:.0f} ms: x {ratio:.2f}"
+
+
+def compare_helps(rounds: int) -> None:
+    """Print the ratio of every help, and the worst of the commands."""
+    peer = [sys.executable, "-c", "import click"]
+    _, line = compare([MODELDYNO, "--help"], peer, rounds, wall_time)
+    print(f"modeldyno --help, import click: {line} (bound 1.5)")
+    ratios = {}
+    for command in COMMANDS:
+        ratios[command], line = compare([MODELDYNO, command, "--help"], peer, rounds, wall_time)
+        print(f"modeldyno {command} --help, import click: {line}")
+    worst = max(ratios, key=lambda command: ratios[command])
+    print(f"worst help of a command: {worst}, x {ratios[worst]:.2f} (bound 2.0)")
 
 
 def main() -> None:
@@ -59,17 +76,14 @@ def main() -> None:
     parser.add_argument("--torch", action="store_true", help="inspect two layers, against import torch")
     given = parser.parse_args()
     if not given.torch:
-        found = compare(
-            [MODELDYNO, "--help"], [sys.executable, "-c", "import click"], given.rounds, wall_time
-        )
-        print(f"modeldyno --help, import click: {found} (bound 1.5)")
+        compare_helps(given.rounds)
         return
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "two_layers.py"
         file.write_text(TWO_LAYERS, encoding="utf-8")
         ours = [MODELDYNO, "inspect", f"{file}:make", "--input", "input=1x8", "--no-store", "-q"]
-        found = compare(ours, [sys.executable, "-c", "import torch"], given.rounds, cpu_time)
-    print(f"modeldyno inspect of two layers, import torch, CPU time: {found} (aim 1.15)")
+        _, line = compare(ours, [sys.executable, "-c", "import torch"], given.rounds, cpu_time)
+    print(f"modeldyno inspect of two layers, import torch, CPU time: {line} (aim 1.15)")
 
 
 if __name__ == "__main__":

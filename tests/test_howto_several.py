@@ -12,8 +12,8 @@ import pytest
 
 from modeldyno.cli import cli
 from modeldyno.cli import load as load_command
+from modeldyno.cli.actions.sweep import merge_config
 from modeldyno.cli.sweep import command as sweep_command
-from modeldyno.cli.sweep import merge_config
 from modeldyno.sweeps import build as words_of
 from modeldyno.sweeps.yaml_file import parse_sweep_text
 

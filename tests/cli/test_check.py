@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno import codec
-from modeldyno.cli.gate_options import expand_bounds, repeat_bound_flags
+from modeldyno.cli.actions.gate_options import expand_bounds
+from modeldyno.cli.gate_options import repeat_bound_flags
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_small_result
@@ -176,7 +177,7 @@ def test_a_process_of_a_gate_measures_for_a_short_time(
         asked.append(job.plan.max_time)
         raise RequestError("enough")
 
-    monkeypatch.setattr("modeldyno.cli.profile.measure_gate", measure_gate)
+    monkeypatch.setattr("modeldyno.cli.actions.profile.measure_gate", measure_gate)
     assert modeldyno("profile", MODEL, "--baseline", "old.json", *words).code == 2
     assert asked == [seconds]
 
@@ -205,7 +206,7 @@ def test_the_doctor_judges_this_machine(
 ) -> None:
     """It reports how often a gate would be wrong here, and stores its runs for the gate."""
     monkeypatch.setattr("modeldyno.comparison.calibrate.FEWEST_PROCESSES", 8)
-    monkeypatch.setattr("modeldyno.cli.doctor._SIMULATED_GATES", 100)
+    monkeypatch.setattr("modeldyno.cli.actions.doctor._SIMULATED_GATES", 100)
     result = modeldyno("doctor", "--budget", "1ms")
     assert result.code == 0, result.err
     assert result.err.startswith("Running it against itself for 0 s (--budget), in at least ")

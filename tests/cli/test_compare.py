@@ -212,8 +212,8 @@ def test_one_side_may_be_given_inputs_of_its_own(
             raise RequestError("enough")
         return Measured(result=a_result())
 
-    monkeypatch.setattr("modeldyno.cli.compare.resolve_operands", both)
-    monkeypatch.setattr("modeldyno.cli.inspect.run_request", each)
+    monkeypatch.setattr("modeldyno.cli.actions.compare.resolve_operands", both)
+    monkeypatch.setattr("modeldyno.cli.actions.inspect.run_request", each)
     models = ("call:modeldyno.testing.known_latency:steady",) * 2
     words = models if command == "compare" else (models[0], "--compare", models[1])
     own = ("--baseline-input", "x=1x8", "--candidate-input", "y=1x8", "--input", "mask=1x4")

@@ -47,7 +47,7 @@ class Lab:
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Returns results of a teacher and a student instead of analysing."""
     made = Lab(results=[an_inspection(), an_inspection(id="0123456789ac", name="student")])
-    monkeypatch.setattr("modeldyno.cli.inspect.run_request", made.measure)
+    monkeypatch.setattr("modeldyno.cli.actions.inspect.run_request", made.measure)
     return made
 
 

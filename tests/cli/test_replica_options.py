@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.cli.replica_options import CostOptions
+from modeldyno.cli.actions.replica_options import CostOptions
 from modeldyno.core.load.load_curve import CLIENT_LIMITED
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement import SATURATED, Distribution, Measurement, observed_number
@@ -15,7 +15,7 @@ from modeldyno.core.spec.load_spec import Load
 from modeldyno.testing.sample_results import a_job, a_small_result
 
 if TYPE_CHECKING:
-    from modeldyno.cli.replica_options import CostAnswer
+    from modeldyno.cli.actions.replica_options import CostAnswer
 
 
 def planned(bound: str, void: str = "") -> CostAnswer:

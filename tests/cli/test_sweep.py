@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno import codec, plugins
-from modeldyno.cli.sweep_actions import exit_code
+from modeldyno.cli.actions.sweep_study import exit_code
 from modeldyno.core.result.result import Artifact, FailureKind, Kept
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import ranking

@@ -171,7 +171,9 @@ def test_other_setups_are_left_out(modeldyno: Callable[..., CommandResult], put:
     assert isinstance(two, Trend)
     with pytest.raises(RequestError, match="no results of 'digit'"):
         package.trend("digit")
-    document = json.loads(modeldyno("trend", "digits", "--set", "threads=2", "--json", "-").out)
+    printed = modeldyno("trend", "digits", "--set", "threads=2", "--json", "-")
+    assert printed.code == 0, printed.err
+    document = json.loads(printed.out)
     assert len(document["readings"]) == 8
 
 

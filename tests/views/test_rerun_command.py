@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.cli import cli
-from modeldyno.cli import options as cli_options
+from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.load import command as load
 from modeldyno.cli.profile import command as profile
 from modeldyno.core.metrics.constraints import Constraint

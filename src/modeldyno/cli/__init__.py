@@ -1,4 +1,7 @@
-"""The command line: one module per command, imported only when that command is run."""
+"""The command line: one module per command, imported only when that command is run.
+
+The modules here declare the commands; ``modeldyno.cli.actions`` has what they do.
+"""
 
 from __future__ import annotations
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import click
 
-from modeldyno import codec
-from modeldyno.comparison import pr_comment
+from modeldyno.cli import actions
 
 
 @click.command(name="comment")
@@ -19,5 +15,4 @@ def command(file: str) -> None:
     It replaces the comment of an earlier run. It needs GITHUB_TOKEN or GITLAB_TOKEN; give the token to this
     step only, which runs no model.
     """
-    text = codec.read_document_bytes(Path(file)).decode("utf-8", "replace")
-    click.echo(f"modeldyno {pr_comment.post_comment(text, pr_comment.CommentThread.of(os.environ))}.")
+    actions.comment.run(file)

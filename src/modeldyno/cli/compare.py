@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import inf
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from modeldyno.cli import compare_output, quantity_callback
+from modeldyno.cli import actions, defaults, quantity_callback
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.cli.output_options import (
-    OutputTargets,
-    limit_options,
-    requested_optimizer,
-    result_output_options,
-)
-from modeldyno.cli.progress import Progress
-from modeldyno.comparison.explain import run_comparison
-from modeldyno.comparison.operands import resolve_operands
-from modeldyno.comparison.run import any_failed, build_comparison
-from modeldyno.core.comparison.build import CompareOptions, parse_smallest_effects
-from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS, RoundSchedule
-from modeldyno.core.result.result import Result
-from modeldyno.core.spec.static_options import OPTIMIZERS, Mode
-from modeldyno.documents.write import check_format
-from modeldyno.errors import RequestError, RunFailed
-from modeldyno.profiling import request
-from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
-from modeldyno.runtime.session import open_run_session
-from modeldyno.views.text import format_rough_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from modeldyno.core.comparison.comparison import Comparison
-    from modeldyno.core.spec.job import Job
-    from modeldyno.core.spec.knob import KnobValue
+from modeldyno.cli.output_options import limit_options, result_output_options
 
 
 def side_options(command: cli_options.Command) -> cli_options.Command:
@@ -62,11 +32,11 @@ def side_options(command: cli_options.Command) -> cli_options.Command:
             help="What to measure; by default the same as profile.",
         ),
         click.option(
-            "--mode", default="inference", show_default=True, type=click.Choice([str(mode) for mode in Mode]),
+            "--mode", default="inference", show_default=True, type=click.Choice(defaults.MODES),
             help="Measure calls, or training steps.",
         ),
         click.option(
-            "--optimizer", default="adamw", show_default=True, type=click.Choice(OPTIMIZERS),
+            "--optimizer", default="adamw", show_default=True, type=click.Choice(defaults.OPTIMIZERS),
             help="Optimizer for --mode train.",
         ),
     )(command)  # fmt: skip
@@ -95,11 +65,11 @@ def round_options(command: cli_options.Command) -> cli_options.Command:
     return cli_options.combine_options(
         click.option("--run", is_flag=True, help="Measure the jobs of stored results again, in turns."),
         click.option(
-            "--min-rounds", default=FEWEST_ROUNDS, show_default=True, type=click.IntRange(1),
+            "--min-rounds", default=defaults.FEWEST_ROUNDS, show_default=True, type=click.IntRange(1),
             help="Rounds before the first verdict; a round runs a fresh process of each model.",
         ),
         click.option(
-            "--max-rounds", default=MOST_ROUNDS, show_default=True, type=click.IntRange(1),
+            "--max-rounds", default=defaults.MOST_ROUNDS, show_default=True, type=click.IntRange(1),
             help="Maximum rounds while a verdict is undecided.",
         ),
         click.option(
@@ -137,105 +107,4 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     ids, tags, or studies (which stand for their best configuration). With several candidates, each is
     compared with BASELINE.
     """
-    question = CompareOptions(
-        metrics=cli_options.split_names(options["metrics"]),
-        smallest=parse_smallest_effects(options["smallest"]),
-        force=options["force"],
-        why=not options["no_why"],
-    )
-    cli_options.check_order(options, "min_rounds", "max_rounds")
-    operands = resolve_operands(_requests(ctx, options), run=options["run"])
-    targets = _output_targets(options)
-    turns = RoundSchedule(
-        sides=len(operands),
-        first=min(options["min_rounds"], options["max_rounds"]),
-        most=options["max_rounds"],
-        max_time=options["max_time"],
-        block=options["block"],
-    )
-    stored = [side for side in operands if isinstance(side, Result)]
-    if stored:
-        comparison_result, interrupted = build_comparison(stored, question), False
-    else:
-        jobs = [side for side in operands if not isinstance(side, Result)]
-        comparison_result, interrupted = _run(jobs, turns, question, options)
-        compare_output.store_comparison(comparison_result, targets)
-    is_stored = targets.store and not stored
-    compare_output.report_comparison(
-        comparison_result, targets, everything=options["everything"], quiet=options["quiet"], kept=is_stored
-    )
-    ctx.exit(INTERRUPTED if interrupted else exit_code(comparison_result, options["fail_on"]))
-
-
-def _requests(ctx: click.Context, options: dict[str, Any]) -> list[request.Request]:
-    """Build one request per side; they differ only in the model, its own knobs and its own inputs."""
-    plan = {**options, "max_time": options["run_time"]}
-    shared = request.Request(
-        model="",
-        backend=options["backend"],
-        settings={},
-        inputs=options["inputs"],
-        probes=cli_options.split_names(options["probes"]),
-        percentiles=options["percentiles"],
-        plan=cli_options.plan_from_options(plan),
-        inspection=request.make_inspection(
-            mode=options["mode"], optimizer=requested_optimizer(ctx), modules=False
-        ),
-        trust=options["trust"],
-    )
-    shared_settings = request.parse_settings(options["settings"])
-    own_settings = [request.parse_settings(options[name]) for name in ("baseline_set", "candidate_set")]
-    own_inputs = [options[name] for name in ("baseline_input", "candidate_input")]
-    models = (options["baseline"], options["candidate"], *options["more"])
-    return [
-        replace(
-            shared,
-            model=model,
-            settings=_merge_settings(shared_settings, own_settings[min(index, 1)]),
-            inputs=(*options["inputs"], *own_inputs[min(index, 1)]),
-        )
-        for index, model in enumerate(models)
-    ]
-
-
-def _merge_settings(shared: dict[str, KnobValue], own: dict[str, KnobValue]) -> dict[str, KnobValue]:
-    if duplicates := shared.keys() & own.keys():
-        raise RequestError(f"{min(duplicates)} is set for both sides and for one of them; remove one.")
-    return {**shared, **own}
-
-
-def _output_targets(options: dict[str, Any]) -> OutputTargets:
-    """Check before measuring that the outputs can be stored and written."""
-    targets = OutputTargets.of(options)
-    if targets.report:
-        check_format(Path(targets.report))
-    return targets
-
-
-def _run(
-    jobs: Sequence[Job], turns: RoundSchedule, question: CompareOptions, options: dict[str, Any]
-) -> tuple[Comparison, bool]:
-    """Run the models in turns; return the comparison, and whether it was interrupted."""
-    with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch) as bench:
-        rounds = f"{turns.first} to {turns.most}" if turns.first < turns.most else f"{turns.most}"
-        longest = format_rough_duration(turns.max_time or inf)
-        progress.announce(
-            f"Comparing in {rounds} rounds of {len(jobs)} fresh processes, within {longest} (--max-time)."
-        )
-        result = run_comparison(jobs, turns, question, bench)
-    interrupted = bool(bench.interrupted())
-    if result is None:
-        raise KeyboardInterrupt if interrupted else RunFailed("No round was completed.")
-    return result, interrupted
-
-
-def exit_code(result: Comparison, fail_on: str | None) -> int:
-    """Return the exit code; only ``--fail-on`` makes a verdict fail."""
-    if any_failed(result):
-        return FAILED
-    outcomes = {contrast.outcome for contrast in result.contrasts}
-    if fail_on is None:
-        return OK
-    if ChangeVerdict.WORSE in outcomes:
-        return BROKEN
-    return UNDECIDED if ChangeVerdict.UNDECIDED in outcomes else OK
+    actions.compare.run(ctx, options)

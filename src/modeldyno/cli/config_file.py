@@ -6,7 +6,6 @@ are their options: ``[profile]``, ``max-time = "10s"``, ``set = ["threads=2"]``.
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +38,8 @@ def read_defaults(
     path = _find_file(directory or Path.cwd())
     if path is None:
         return {}
+    import tomllib  # noqa: PLC0415 - slow at start-up, and often there is no file
+
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -7,31 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import views
-from modeldyno.cli import compare_output, quantity_callback
+from modeldyno.cli import actions, defaults, quantity_callback
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.cli.output_options import (
-    OutputTargets,
-    limit_options,
-    requested_optimizer,
-    result_output_options,
-    verdict_line,
-)
-from modeldyno.cli.printing import ignore_broken_pipe, module_view_options, print_blocks, print_result
-from modeldyno.cli.progress import Progress
-from modeldyno.comparison.run import build_comparison
-from modeldyno.core.comparison.build import CompareOptions
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.spec.static_options import OPTIMIZERS, Mode
-from modeldyno.errors import RequestError
-from modeldyno.profiling import request
-from modeldyno.profiling.run import INTERRUPTED, run_request
+from modeldyno.cli.output_options import limit_options, module_view_options, result_output_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from modeldyno.profiling.run import JudgedResult
 
 _SIZES = re.compile(r"\w+=[\d.,]+")
 """A further word of ``--vary``; not a file name."""
@@ -60,11 +43,11 @@ def _repeat_vary(words: Iterable[str]) -> Iterator[str]:
 @click.command(name="inspect", cls=_Command)
 @click.argument("model")
 @click.option(
-    "--mode", type=click.Choice([str(mode) for mode in Mode]), default=str(Mode.INFERENCE), show_default=True,
+    "--mode", type=click.Choice(defaults.MODES), default="inference", show_default=True,
     help="Analyse one call, or a training step.",
 )  # fmt: skip
 @click.option(
-    "--optimizer", type=click.Choice(OPTIMIZERS), default="adamw", show_default=True,
+    "--optimizer", type=click.Choice(defaults.OPTIMIZERS), default="adamw", show_default=True,
     help="Optimizer whose state and step count in training.",
 )  # fmt: skip
 @click.option(
@@ -108,87 +91,4 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
     With --compare, a comparison is stored, and written by --json and -o, as by modeldyno compare.
     """
-    options["optimizer"] = requested_optimizer(ctx)
-    own_inputs = [options["baseline_input"], options["candidate_input"]]
-    if any(own_inputs) and options["other"] is None:
-        raise RequestError(
-            "--baseline-input and --candidate-input need two models; name the second one with --compare."
-        )
-    requests = [_request(options, options["model"], options["name"], own_inputs[0])]
-    if options["other"] is not None:
-        requests.append(_request(options, options["other"], None, own_inputs[1]))
-    targets = OutputTargets.of(options)
-    for model_request in requests:
-        model_request.job()  # find a mistake in the second before analysing the first
-    with Progress(quiet=options["quiet"]) as progress:
-        outcomes = list(_measure_all(requests, progress))
-    code = max(outcome.exit_code for outcome in outcomes)
-    if len(outcomes) > 1 and not options["table"]:
-        comparison_result = build_comparison([outcome.result for outcome in outcomes], CompareOptions())
-        compare_output.store_comparison(comparison_result, targets)
-        compare_output.report_comparison(
-            comparison_result,
-            targets,
-            everything=options["verbose"],
-            quiet=options["quiet"],
-            kept=targets.store,
-        )
-        ctx.exit(code)
-    problem = targets.keep(*outcomes)
-    with ignore_broken_pipe():
-        _print_outcomes(outcomes, targets, options)
-    if problem is not None:
-        raise problem
-    ctx.exit(code)
-
-
-def _request(
-    options: dict[str, Any], model: str, name: str | None, own_inputs: tuple[str, ...]
-) -> request.Request:
-    return request.Request(
-        model=model,
-        settings=request.parse_settings(options["settings"]),
-        inputs=(*options["inputs"], *own_inputs),
-        probes=("static",),
-        plan=Plan(timeout=options["timeout"], memory_limit=options["memory_limit"]),
-        inspection=request.make_inspection(
-            mode=options["mode"],
-            optimizer=options["optimizer"],
-            vary=options["vary"],
-            devices=options["devices"],
-            memory=options["memory"],
-        ),
-        name=name,
-        trust=options["trust"],
-    )
-
-
-def _measure_all(requests: Iterable[request.Request], progress: Progress) -> Iterator[JudgedResult]:
-    for model_request in requests:
-        outcome = run_request(model_request, watch=progress.watch)
-        yield outcome
-        if outcome.exit_code == INTERRUPTED:
-            return
-
-
-def _print_outcomes(
-    outcomes: Sequence[JudgedResult], targets: OutputTargets, options: dict[str, Any]
-) -> None:
-    """Print the verdict, the requested table, or the whole report."""
-    results = [outcome.result for outcome in outcomes]
-    if targets.silent:
-        return
-    if options["quiet"]:
-        click.echo("\n".join(map(verdict_line, outcomes)))
-        return
-    if options["table"]:
-        print_blocks(views.summary(results))
-    else:
-        view_options = views.ViewOptions(
-            depth=options["depth"],
-            sort=options["sort"],
-            filter=options["filter"],
-            verbose=options["verbose"],
-        )
-        print_result(results[0], look=view_options, verbose=options["verbose"])
-    targets.told()
+    actions.inspect.run(ctx, options)

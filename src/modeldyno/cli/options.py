@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from modeldyno.cli import quantity_callback
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.metric import canonical_statistic
-from modeldyno.errors import RequestError
-from modeldyno.profiling import request
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from modeldyno.cli import actions, defaults, quantity_callback
 
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
-_PLAN_DEFAULTS = {field.name: field.default for field in fields(Plan)}
 
 INPUTS = click.option(
     "--input", "inputs", multiple=True, metavar="INPUT",
@@ -64,11 +54,11 @@ def require_option(
 
 
 def _parse_cores(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
-    return request.parse_cores(value or "")
+    return actions.options.parse_cores(value or "")
 
 
 def _parse_statistic(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-    return canonical_statistic(value)
+    return actions.options.parse_statistic(value)
 
 
 def _option(flag: str, default: Any, sentence: str, **more: Any) -> Option:
@@ -135,25 +125,25 @@ def precision_options(*, min_time: str, precision: str) -> Option:
         ),
         _option(
             "--min-runs",
-            _PLAN_DEFAULTS["min_runs"],
+            defaults.MIN_RUNS,
             "Minimum number of samples after warm-up.",
             type=_POSITIVE,
         ),
         _option(
             "--max-runs",
-            _PLAN_DEFAULTS["max_runs"],
+            defaults.MAX_RUNS,
             "Maximum number of samples after warm-up.",
             type=_POSITIVE,
         ),
         _option(
             "--min-warmup",
-            _PLAN_DEFAULTS["min_warmup"],
+            defaults.MIN_WARMUP,
             "Minimum number of warm-up samples.",
             type=_NON_NEGATIVE,
         ),
         _option(
             "--target",
-            _PLAN_DEFAULTS["target"],
+            defaults.TARGET,
             "Statistic whose confidence interval --precision limits.",
             callback=_parse_statistic,
         ),
@@ -183,40 +173,3 @@ def combine_options(*options: Option) -> Option:
         return command
 
     return add
-
-
-def plan_from_options(options: Mapping[str, Any]) -> Plan:
-    """Build a Plan from the options.
-
-    Raises:
-        RequestError: the plan is invalid.
-    """
-    check_order(options, "min_runs", "max_runs")
-    try:
-        return Plan(**{name: options[name] for name in _PLAN_DEFAULTS if options.get(name) is not None})
-    except ValueError as error:
-        field, is_field, why = str(error).partition(" is ")
-        option = (
-            f"--{field.replace('_', '-')}: it is "
-            if is_field and field in _PLAN_DEFAULTS
-            else f"{field}{is_field}"
-        )
-        raise RequestError(f"{option}{why}.") from None
-
-
-def check_order(options: Mapping[str, Any], fewest: str, most: str) -> None:
-    """Check that a minimum that was given does not exceed its maximum; a default may.
-
-    Raises:
-        RequestError: it does.
-    """
-    ctx = click.get_current_context(silent=True)
-    was_given = ctx is not None and ctx.get_parameter_source(fewest) is not ParameterSource.DEFAULT
-    if was_given and options[fewest] > options[most]:
-        low, high = (f"--{name.replace('_', '-')} {options[name]}" for name in (fewest, most))
-        raise RequestError(f"{low} is more than {high}; lower the first or raise the second.")
-
-
-def split_names(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Split names that are separated by commas, and drop duplicates."""
-    return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",")))

@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from modeldyno.cli import gate_options
+from modeldyno.cli import actions, defaults, gate_options
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.hints import print_hint
-from modeldyno.cli.output_options import (
-    OutputTargets,
-    limit_options,
-    requested_optimizer,
-    result_output_options,
-    verdict_line,
-)
-from modeldyno.cli.printing import ignore_broken_pipe
-from modeldyno.cli.progress import Progress
-from modeldyno.comparison.gate import find_baseline
-from modeldyno.comparison.gate import run_gate as measure_gate
-from modeldyno.core.comparison.gate_report import GateReport
-from modeldyno.core.comparison.gate_rule import GateRule
-from modeldyno.core.comparison.schedule import PLAN
-from modeldyno.core.spec.probe_options import Observation, parse_token_counts
-from modeldyno.core.spec.static_options import OPTIMIZERS, Mode
-from modeldyno.errors import RequestError
-from modeldyno.profiling import request
-from modeldyno.profiling.run import INTERRUPTED, OK, JudgedResult, judge_result, run_request
-from modeldyno.runtime.session import open_run_session
-from modeldyno.views.text import format_rough_duration
+from modeldyno.cli.output_options import limit_options, result_output_options
 
 
 @click.command(name="profile", cls=gate_options.BoundsCommand)
@@ -49,14 +26,14 @@ from modeldyno.views.text import format_rough_duration
     "largest-batch, outputs, load.",
 )
 @click.option(
-    "--mode", default="inference", show_default=True, type=click.Choice([str(mode) for mode in Mode]),
+    "--mode", default="inference", show_default=True, type=click.Choice(defaults.MODES),
     help="Measure calls, or training steps.",
 )  # fmt: skip
 @click.option(
     "--optimizer",
     default="adamw",
     show_default=True,
-    type=click.Choice(OPTIMIZERS),
+    type=click.Choice(defaults.OPTIMIZERS),
     help="Optimizer for --mode train.",
 )
 @click.option("--layers", help="Only modules with one of these texts in path or class: attention,mlp.")
@@ -84,99 +61,4 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     MODEL is a path (model.onnx, a directory with config.json and safetensors) or scheme:locator, such as
     torch:file.py:factory, hf-config:DIR or call:package.module:function.
     """
-    model = gate_options.selected_model(options)
-    if options["baseline"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
-        options["max_time"] = PLAN.max_time
-    require, notes = gate_options.expand_bounds(options["require"])
-    model_request = request.Request(
-        model=model,
-        backend=options["backend"],
-        settings=request.parse_settings(options["settings"]),
-        inputs=options["inputs"],
-        probes=cli_options.split_names(options["probes"]),
-        require=require,
-        percentiles=options["percentiles"],
-        plan=cli_options.plan_from_options(options),
-        inspection=request.make_inspection(
-            mode=options["mode"], optimizer=requested_optimizer(ctx), modules=False
-        ),
-        observation=Observation(
-            layers=tuple(part.strip() for part in (options["layers"] or "").split(",") if part.strip()),
-            prompts=parse_token_counts(options["prompt"], "--prompt"),
-            generated=parse_token_counts(options["generate"], "--generate"),
-            trace=options["trace"] and str(Path(options["trace"]).absolute()),
-            outputs=options["outputs"] and str(Path(options["outputs"]).absolute()),
-        ),
-        name=options["name"],
-        trust=options["trust"],
-        beside=options["beside"],
-    )
-    gate_options.check_baseline(ctx)
-    gate_options.check_output_paths(options)
-    options["tags"] = (*options["tags"], *gate_options.baseline_tags(options))
-    targets = OutputTargets.of(options)
-    if options["baseline"] is not None:
-        ctx.exit(profile_against_baseline(model_request, targets, options, notes))
-    with Progress(quiet=options["quiet"]) as progress:
-        outcome = run_request(model_request, in_process=options["inline"], watch=progress.watch)
-    problem = targets.keep(outcome)
-    report = GateReport(result=outcome.result, judgements=outcome.judgements)
-    gate_options.write_verdict(report, options)
-    gate_options.write_output_dir(outcome, options)
-    print_outcome(outcome, targets, options, notes)
-    if problem is not None:
-        raise problem
-    ctx.exit(outcome.exit_code)
-
-
-def profile_against_baseline(
-    model_request: request.Request, targets: OutputTargets, options: dict[str, Any], notes: tuple[str, ...]
-) -> int:
-    """Measure against a baseline and report the verdict; return the exit code."""
-    if options["inline"]:
-        raise RequestError("A gate measures in fresh processes; drop --inline or --baseline.")
-    question, constraints, job = (
-        gate_options.compare_options_from(options),
-        model_request.constraints(),
-        model_request.job(),
-    )
-    names = (options["name"],) if options["name"] else gate_options.possible_names(job)
-    baseline = find_baseline(options["baseline"], *names)
-    with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch) as bench:
-        progress.announce(
-            f"Measuring rounds of both models, within {format_rough_duration(options['budget'])} (--budget)."
-        )
-        report = measure_gate(baseline, job, question, GateRule(), bench, max_time=options["budget"])
-    outcome = judge_result(report.result, constraints)
-    report = gate_options.with_judgements(report, outcome).with_notes(
-        *notes, *gate_options.error_rate_notes(report)
-    )
-    code = INTERRUPTED if bench.interrupted() else gate_options.exit_code(report)
-    problem = (targets if code == OK else gate_options.without_baseline_tags(targets)).keep(outcome)
-    gate_options.write_verdict(report, options)
-    gate_options.write_output_dir(outcome, options)
-    if not targets.silent:
-        gate_options.print_verdict(report, quiet=options["quiet"])
-        targets.told()
-    if problem is not None:
-        raise problem
-    return code
-
-
-def print_outcome(
-    outcome: JudgedResult, targets: OutputTargets, options: dict[str, Any], notes: tuple[str, ...] = ()
-) -> None:
-    """Print the report, unless standard output is reserved for the document."""
-    if targets.silent:
-        return
-    with ignore_broken_pipe():
-        for note in notes:
-            click.echo(f"{note}.")
-        if options["quiet"]:
-            click.echo(verdict_line(outcome))
-            return
-        from modeldyno.cli.printing import print_result  # noqa: PLC0415 - only printing needs rich
-
-        print_result(outcome.result, outcome.judgements, verbose=options["verbose"])
-        print_hint(outcome.result)
-        targets.told()
+    actions.profile.run(ctx, options)

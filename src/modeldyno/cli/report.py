@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
+from modeldyno.cli import actions
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.core.result.result import Result
-from modeldyno.documents.lookup import find_any
-from modeldyno.documents.write import write, write_several
-from modeldyno.errors import RequestError
 
 
 @click.command(name="report", cls=HelpCommand)
@@ -26,16 +21,4 @@ def command(documents: tuple[str, ...], output: str, require: tuple[str, ...]) -
     A document is a JSON file, the id or tag of a stored result, the name of a study, or the id of a
     comparison, a load curve or a search for the largest load.
     """
-    loaded = [find_any(document) for document in documents]
-    path = Path(output)
-    if len(loaded) > 1:
-        if require:
-            raise RequestError("--require applies to one result; write a report for each.")
-        write_several(loaded, path)
-    elif isinstance(loaded[0], Result):
-        write(loaded[0], path, [loaded[0].judge(bound) for bound in require])
-    elif require:
-        raise RequestError("--require applies to a result; studies and load series have bounds of their own.")
-    else:
-        write(loaded[0], path)
-    click.echo(f"Wrote {output}.")
+    actions.report.run(documents, output, require)

@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
-import builtins
-import os
-import sys
-from contextlib import suppress
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, NoReturn
-
 import click
 
-from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.regions.recorder import profiled
-
-if TYPE_CHECKING:
-    from types import CodeType
-
-_RAISED, _INTERRUPTED = 1, 130
-"""Exit codes of Python for a script that raised, or was ended by Ctrl-C."""
+from modeldyno.cli import actions
 
 
 @click.command(name="run", context_settings={"allow_interspersed_args": False})
@@ -32,68 +16,4 @@ def command(script: str, arguments: tuple[str, ...], json_path: str | None) -> N
 
     The script's own output, exit code and errors are unchanged; the tables go to standard error.
     """
-    path = Path(script)
-    if not path.is_file():
-        problem = f"'{script}' is a directory" if path.is_dir() else f"There is no file '{script}'"
-        raise RequestError(f"{problem}; give the path of a Python script.")
-    if json_path == "-":
-        raise RequestError("Standard output belongs to the script; give --json the path of a file.")
-    if json_path is not None and not Path(json_path).resolve().parent.is_dir():
-        raise RequestError(
-            f"Cannot write {json_path}: the directory {Path(json_path).parent} does not exist."
-        )
-    # Registered first, it runs last: after the threads and the exit functions of the script.
-    atexit.register(_print_summary, os.getpid(), None if json_path is None else Path(json_path).resolve())
-    profiled.enable()
-    _execute(path, [script, *arguments])
-
-
-def _execute(path: Path, words: list[str]) -> NoReturn:
-    """Run a script as ``__main__``, and exit with its code."""
-    module = ModuleType("__main__")
-    file = str(path.absolute())
-    module.__dict__.update(__file__=file, __builtins__=builtins, __cached__=None, __annotations__={})
-    sys.modules["__main__"] = module
-    sys.argv[:] = words
-    if not sys.flags.safe_path:
-        sys.path[0] = str(path.resolve().parent)
-    try:
-        exec(_compile_script(path, file), module.__dict__)  # noqa: S102 - the user's own script
-    except SystemExit:
-        raise
-    except BaseException as error:  # noqa: BLE001 - any error is shown as Python shows it
-        _drop_own_frames(error)
-        sys.excepthook(type(error), error, error.__traceback__)
-        sys.exit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else _RAISED)
-    sys.exit(0)
-
-
-def _drop_own_frames(error: BaseException) -> None:
-    """Remove the frames of this file from the traceback."""
-    while error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_filename == __file__:
-        error.__traceback__ = error.__traceback__.tb_next
-
-
-def _compile_script(path: Path, name: str) -> CodeType:
-    return compile(path.read_bytes(), name, "exec", dont_inherit=True)
-
-
-def _print_summary(process: int, json_path: Path | None) -> None:
-    """Print the tables and save the document, unless in a forked child of the script."""
-    if os.getpid() != process:
-        return
-    from modeldyno import codec  # noqa: PLC0415 - not before the script is over
-    from modeldyno.regions.summary import render_text  # noqa: PLC0415
-
-    profiled.disable()
-    result = profiled.result()
-    with suppress(ValueError, OSError):  # the script may have closed it
-        sys.stdout.flush()
-    click.echo(f"\n{render_text(result)}", err=True, nl=False)
-    if json_path is None:
-        return
-    try:
-        codec.write(json_path, codec.encode(result))
-        click.echo(f"\nSaved to {json_path}.", err=True)
-    except ModelDynoError as error:
-        click.echo(f"modeldyno: {error}", err=True)
+    actions.run.run(script, arguments, json_path)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from modeldyno import plugins
-from modeldyno.core.report.blocks import clean
+from modeldyno.cli import actions
 
 
 @click.command(name="tag")
@@ -14,6 +13,4 @@ from modeldyno.core.report.blocks import clean
 @click.option("--remove", is_flag=True, help="Remove the tags.")
 def command(result: str, tags: tuple[str, ...], remove: bool) -> None:
     """Add one or more TAGS to the stored RESULT (an id or its prefix)."""
-    with plugins.store() as store:
-        entry = store.tag(result, **{"remove" if remove else "add": tags})
-    click.echo(clean(f"{entry.id} {entry.name}: {', '.join(entry.tags) or 'no tags'}"))
+    actions.tag.run(result, tags, remove)

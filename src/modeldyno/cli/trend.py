@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import subprocess
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from modeldyno import codec
+from modeldyno.cli import actions, defaults, quantity_callback
 from modeldyno.cli import options as cli_options
-from modeldyno.cli import quantity_callback
 from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.cli.output_options import OutputTargets
-from modeldyno.cli.printing import ignore_broken_pipe, print_blocks
-from modeldyno.comparison.history import trend_of
-from modeldyno.core.comparison.trend import LONGEST
-from modeldyno.documents.write import check_format, write
-from modeldyno.errors import RequestError, RunFailed
-from modeldyno.profiling import request
-from modeldyno.profiling.run import BROKEN, OK
-from modeldyno.views.comparison.trend import sentence
-from modeldyno.views.comparison.trend import trend as trend_blocks
-
-if TYPE_CHECKING:
-    from modeldyno.core.comparison.trend import Trend
 
 
 @click.command(name="trend", cls=HelpCommand)
@@ -36,8 +18,8 @@ if TYPE_CHECKING:
 @cli_options.knob_options
 @click.option(
     "--limit",
-    type=click.IntRange(1, LONGEST),
-    default=LONGEST,
+    type=click.IntRange(1, defaults.LONGEST_TREND),
+    default=defaults.LONGEST_TREND,
     show_default=True,
     help="Number of newest results to use.",
 )
@@ -67,54 +49,4 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     MODEL is a name of `modeldyno list`. A step that coincides with a change of the environment is not counted
     as a regression of the model.
     """
-    if not 0 < options["smallest"] < 1:
-        raise RequestError("--smallest takes a fraction below 100%, such as 3%.")
-    hook = _split_command(options["hook"])
-    targets = OutputTargets(json=options["json_path"], store=False)
-    if options["output"]:
-        check_format(Path(options["output"]))
-    history = trend_of(
-        options["model"],
-        metric=options["metric"],
-        backend=options["backend"],
-        settings=request.parse_settings(options["settings"]),
-        limit=options["limit"],
-        smallest=options["smallest"],
-    )
-    document = codec.encode_document(history)
-    targets.write(document)
-    if options["output"]:
-        write(history, Path(options["output"]))
-    if not targets.silent:
-        with ignore_broken_pipe():
-            _print_trend(history, quiet=options["quiet"])
-            targets.told()
-    if history.regressions and hook:
-        _run_hook(hook, document, history)
-    ctx.exit(BROKEN if history.regressions and options["fail_on_regression"] else OK)
-
-
-def _print_trend(history: Trend, *, quiet: bool) -> None:
-    if quiet:
-        click.echo(sentence(history))
-    else:
-        print_blocks(*trend_blocks(history))
-
-
-def _split_command(text: str | None) -> list[str]:
-    """Split a command into words as a shell does, without running a shell."""
-    try:
-        return shlex.split(text or "")
-    except ValueError as error:
-        raise RequestError(f"--exec '{text}' is not a valid command: {error}.") from None
-
-
-def _run_hook(hook: list[str], document: bytes, history: Trend) -> None:
-    """Run the hook; its output goes to standard error, to keep standard output for the document."""
-    variables = {"MODELDYNO_TREND_MODEL": history.name, "MODELDYNO_TREND": sentence(history)}
-    try:
-        process = subprocess.run(hook, input=document, env=os.environ | variables, stdout=2, check=False)
-    except OSError as error:
-        raise RequestError(f"--exec cannot run {hook[0]}: {error.strerror}.") from None
-    if process.returncode:
-        raise RunFailed(f"The --exec command {hook[0]} failed with exit code {process.returncode}.")
+    actions.trend.run(ctx, options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from modeldyno.cli.printing import ignore_broken_pipe, print_blocks
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.core.load.load_curve import LoadPoint
 from modeldyno.core.load.replicas_and_cost import (
     Cost,

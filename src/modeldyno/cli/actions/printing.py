@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import TYPE_CHECKING
 
 from modeldyno import codec, plugins
 from modeldyno.cli import silence_stdout
 from modeldyno.core.study.ranking import ranking
-from modeldyno.views import PLAIN, SORTS, ViewOptions, blocks, numbers, overview
+from modeldyno.views import PLAIN, ViewOptions, blocks, numbers, overview
 from modeldyno.views.comparison import blocks as comparison_blocks
 from modeldyno.views.lists import drop_empty_columns
 from modeldyno.views.study.blocks import study as study_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from rich.console import Console
@@ -60,7 +58,7 @@ def print_comparison(comparison: Comparison, *, as_json: bool = False, everythin
 
 def print_document(data: bytes) -> None:
     """Print a document, with terminal control characters escaped."""
-    sys.stdout.buffer.write(plugins.resolve("reporter", "json").harmless(data))
+    sys.stdout.buffer.write(plugins.resolve("reporter", "json").escape_terminal_controls(data))
     sys.stdout.buffer.flush()
 
 
@@ -93,20 +91,6 @@ def print_blocks(*blocks: Block) -> None:
 def print_tables(*tables: Table) -> None:
     """Print tables."""
     print_blocks(*tables)
-
-
-def module_view_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that select the modules to show."""
-    options = (
-        click.option("--depth", type=click.IntRange(min=0), help="Levels of modules to show."),
-        click.option(
-            "--sort", type=click.Choice(SORTS), default="order", show_default=True, help="Order of modules."
-        ),
-        click.option("--filter", metavar="TEXT", default="", help="Only modules with TEXT in path or class."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 def _console() -> Console:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.cli.printing import print_blocks
+from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.core.advice.rules import findings
 from modeldyno.views.advice.findings import pointer
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from modeldyno import codec
-from modeldyno.cli.printing import ignore_broken_pipe, print_blocks
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.documents.write import write
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.views.comparison import blocks as comparison_blocks
 
 if TYPE_CHECKING:
-    from modeldyno.cli.output_options import OutputTargets
+    from modeldyno.cli.actions.output_options import OutputTargets
     from modeldyno.core.comparison.comparison import Comparison
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno import codec, plugins
-from modeldyno.cli import sweep_dry_run
-from modeldyno.cli.output_options import OutputTargets
-from modeldyno.cli.printing import ignore_broken_pipe, print_blocks
-from modeldyno.cli.progress import Progress
+from modeldyno.cli.actions import sweep_dry_run
+from modeldyno.cli.actions.output_options import OutputTargets
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
+from modeldyno.cli.actions.progress import Progress
 from modeldyno.core.load import multi_model
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import Notice, Severity

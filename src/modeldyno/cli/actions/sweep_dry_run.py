@@ -8,7 +8,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from modeldyno.cli.printing import ignore_broken_pipe, print_blocks
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.core.report.blocks import Align, Column, Notice, Severity, Table, shorten
 from modeldyno.core.study import trial_effort
 from modeldyno.core.study.default_baseline import MOST as DEFAULT_LOADS

@@ -1,0 +1,69 @@
+"""What ``modeldyno advise`` does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modeldyno import codec
+from modeldyno.cli.actions import options as cli_options
+from modeldyno.cli.actions.output_options import OutputTargets
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
+from modeldyno.cli.actions.progress import Progress
+from modeldyno.comparison.advise import AdviseOptions, advise
+from modeldyno.core.metrics.metric import Query
+from modeldyno.profiling import request
+from modeldyno.profiling.run import INTERRUPTED, OK
+from modeldyno.runtime.session import open_run_session
+from modeldyno.views.advice.blocks import advice, sentence
+from modeldyno.views.text import format_rough_duration
+
+if TYPE_CHECKING:
+    from modeldyno.core.advice.advice import Advice
+    from modeldyno.core.spec.job import Job
+
+
+def run(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Try optimizations of a model, and report them; exit with the code."""
+    advise_options = AdviseOptions(
+        query=Query.parse(options["metric"]),
+        max_time=options["max_time"],
+        tolerance=options["tolerance"],
+        space=not options["findings_only"],
+    )
+    model_request = request.Request(
+        model=options["model"],
+        backend=options["backend"],
+        settings=request.parse_settings(options["settings"]),
+        inputs=options["inputs"],
+        plan=cli_options.plan_from_options({**options, "max_time": options["run_time"]}),
+        name=options["name"],
+        trust=options["trust"],
+    )
+    targets = OutputTargets(json=options["json_path"], store=False)
+    result, interrupted = _run_advice(model_request.job(), advise_options, quiet=options["quiet"])
+    targets.write(codec.encode_document(result))
+    if not targets.silent:
+        with ignore_broken_pipe():
+            if options["quiet"]:
+                click.echo(sentence(result))
+            else:
+                print_blocks(*advice(result))
+            targets.told()
+            if interrupted:
+                click.echo("Interrupted; these are the measurements so far.")
+    ctx.exit(INTERRUPTED if interrupted else OK)
+
+
+def _run_advice(job: Job, advise_options: AdviseOptions, *, quiet: bool) -> tuple[Advice, bool]:
+    """Return the final Advice, and whether it was interrupted."""
+    result: Advice | None = None
+    with Progress(quiet=quiet) as progress, open_run_session(progress.watch) as bench:
+        progress.announce(
+            f"Trying optimizations, within {format_rough_duration(advise_options.max_time)} (--max-time)."
+        )
+        for result in advise(job, advise_options, bench):  # noqa: B007 - the last one is final
+            pass
+    assert result is not None
+    return result, bool(bench.interrupted())

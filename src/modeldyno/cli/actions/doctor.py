@@ -1,0 +1,94 @@
+"""What ``modeldyno doctor`` does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.cli.actions import gate_options
+from modeldyno.cli.actions.output_options import OutputTargets
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
+from modeldyno.cli.actions.progress import Progress
+from modeldyno.comparison.calibrate import (
+    FEWEST_PROCESSES,
+    PLAN,
+    SPECIMEN,
+    TAG,
+    describe_calibration,
+    rehearse_gate,
+    run_against_itself,
+    suggest_improvements,
+)
+from modeldyno.core.comparison.gate_rule import GateRule
+from modeldyno.core.report.blocks import Notice, Severity
+from modeldyno.profiling import request
+from modeldyno.profiling.run import JudgedResult
+from modeldyno.runtime.session import open_run_session
+from modeldyno.views.text import count, format_rough_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import click
+
+    from modeldyno.core.comparison.gate_calibration import Calibration
+    from modeldyno.core.report.blocks import Block
+    from modeldyno.core.result.result import Result
+
+_SIMULATED_GATES = 1000
+
+
+def run(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Run a model against itself, and report how often a gate errs here."""
+    smallest = gate_options.parse_regressions(options["regressions"])
+    job = request.Request(
+        model=options["model"] or SPECIMEN,
+        backend=options["backend"],
+        settings=request.parse_settings(options["settings"]),
+        inputs=options["inputs"],
+        probes=("latency",),
+        plan=PLAN,
+        name=options["name"],
+        trust=options["trust"],
+    ).job()
+    options["tags"] = (*options["tags"], TAG)
+    targets = OutputTargets.of(options)
+    with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch) as bench:
+        progress.announce(
+            f"Running it against itself for {format_rough_duration(options['budget'])} (--budget), in at least "
+            f"{FEWEST_PROCESSES} processes."
+        )
+        result = run_against_itself(job, bench, budget=options["budget"])
+    problem = targets.keep(JudgedResult(result=result))
+    rounds = result.processes // 2
+    calibrated = rehearse_gate(
+        result, GateRule(), rounds=rounds, comparisons=_SIMULATED_GATES, smallest=smallest
+    )
+    if not targets.silent:
+        verdict = f"{result.name} against itself, {count(result.processes, 'process', 'processes')}: "
+        head = Notice(
+            severity=Severity.VERDICT, text=verdict + describe_calibration(calibrated, rounds) + "."
+        )
+        with ignore_broken_pipe():
+            print_blocks(head, *([] if options["quiet"] else _blocks(result, calibrated)))
+            targets.told()
+    if problem is not None:
+        raise problem
+    ctx.exit(0)
+
+
+def _blocks(result: Result, calibrated: Calibration) -> Iterator[Block]:
+    passing = (
+        "no candidate as good as its baseline passes within the budget"
+        if calibrated.through is None
+        else f"a candidate as good as its baseline passed after {calibrated.through:.0f} rounds (median)"
+    )
+    yield Notice(
+        severity=Severity.NOTE,
+        text=f"{passing}; {calibrated.undecided / calibrated.comparisons:.1%} of such gates stay undecided; "
+        f"{calibrated.margin / calibrated.comparisons:.1%} pass a slowdown as large as allowed",
+    )
+    changes = list(suggest_improvements(result))
+    for change in changes:
+        yield Notice(severity=Severity.DOUBT, code=change.code, text=change.seen, advice=change.advice)
+    if not changes:
+        yield Notice(severity=Severity.NOTE, text="no change to this machine is advised")

@@ -1,0 +1,42 @@
+"""What ``modeldyno engine`` does."""
+
+from __future__ import annotations
+
+import shutil
+
+import click
+
+from modeldyno.core.stats.units import BYTES, format_quantity
+from modeldyno.servers import install
+from modeldyno.servers.triton import CONTAINERS, find_other_tritonserver
+
+
+def install_engine(name: str, options: tuple[str, ...]) -> None:
+    """Install an engine."""
+    engine = install.install_server(name, options, lambda line: click.echo(f"  {line}", err=True))
+    click.echo(f"{name}: {_format_versions(engine.versions)}")
+
+
+def list_engines() -> None:
+    """List the installed engines."""
+    for name, recipe in install.RECIPES.items():
+        engine = install.find_installed(name)
+        if engine is None:
+            click.echo(f"{name:<12}not installed; modeldyno engine install {name}")
+            continue
+        size = format_quantity(install.directory_size(engine.folder), BYTES, 3)
+        click.echo(f"{name:<12}{recipe.title}, {_format_versions(engine.versions)}; {size}")
+    if foreign := find_other_tritonserver():
+        click.echo(f"{'triton':<12}also {foreign}, not installed by modeldyno")
+    for program in CONTAINERS:
+        if found_at := shutil.which(program):
+            click.echo(f"{program:<12}{found_at}")
+
+
+def print_path(name: str) -> None:
+    """Print the directory of an engine."""
+    click.echo(install.require_installed(name).folder)
+
+
+def _format_versions(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())

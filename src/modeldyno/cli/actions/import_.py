@@ -1,0 +1,36 @@
+"""What ``modeldyno import`` does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from modeldyno.cli.actions.output_options import OutputTargets, verdict_line
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_result
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.documents import import_
+from modeldyno.profiling.run import judge_result
+
+
+def run(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Import the measurements of a file, and report them; exit with the code."""
+    constraints = tuple(map(Constraint.parse, options["require"]))
+    targets = OutputTargets.of(options)
+    outcomes = [
+        judge_result(result, constraints) for result in import_.read(options["file"], options["tool"])
+    ]
+    if len(outcomes) > 1:
+        targets.refuse_report(f"{options['file']} has {len(outcomes)} loads, and a report shows one")
+    problem = targets.keep(*outcomes)
+    if not targets.silent:
+        with ignore_broken_pipe():
+            if options["quiet"] or len(outcomes) > 1:
+                for outcome in outcomes:
+                    click.echo(f"{outcome.result.id}  {verdict_line(outcome)}")
+            else:
+                print_result(outcomes[0].result, outcomes[0].judgements)
+            targets.told()
+    if problem is not None:
+        raise problem
+    ctx.exit(max(outcome.exit_code for outcome in outcomes))

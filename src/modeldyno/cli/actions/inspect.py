@@ -1,0 +1,112 @@
+"""What ``modeldyno inspect`` does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modeldyno import views
+from modeldyno.cli.actions import compare_output
+from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, print_result
+from modeldyno.cli.actions.progress import Progress
+from modeldyno.comparison.run import build_comparison
+from modeldyno.core.comparison.build import CompareOptions
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.errors import RequestError
+from modeldyno.profiling import request
+from modeldyno.profiling.run import INTERRUPTED, run_request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.profiling.run import JudgedResult
+
+
+def run(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Analyse a model or two, and report it; exit with the code."""
+    options["optimizer"] = requested_optimizer(ctx)
+    own_inputs = [options["baseline_input"], options["candidate_input"]]
+    if any(own_inputs) and options["other"] is None:
+        raise RequestError(
+            "--baseline-input and --candidate-input need two models; name the second one with --compare."
+        )
+    requests = [_request(options, options["model"], options["name"], own_inputs[0])]
+    if options["other"] is not None:
+        requests.append(_request(options, options["other"], None, own_inputs[1]))
+    targets = OutputTargets.of(options)
+    for model_request in requests:
+        model_request.job()  # find a mistake in the second before analysing the first
+    with Progress(quiet=options["quiet"]) as progress:
+        outcomes = list(_measure_all(requests, progress))
+    code = max(outcome.exit_code for outcome in outcomes)
+    if len(outcomes) > 1 and not options["table"]:
+        comparison_result = build_comparison([outcome.result for outcome in outcomes], CompareOptions())
+        compare_output.store_comparison(comparison_result, targets)
+        compare_output.report_comparison(
+            comparison_result,
+            targets,
+            everything=options["verbose"],
+            quiet=options["quiet"],
+            kept=targets.store,
+        )
+        ctx.exit(code)
+    problem = targets.keep(*outcomes)
+    with ignore_broken_pipe():
+        _print_outcomes(outcomes, targets, options)
+    if problem is not None:
+        raise problem
+    ctx.exit(code)
+
+
+def _request(
+    options: dict[str, Any], model: str, name: str | None, own_inputs: tuple[str, ...]
+) -> request.Request:
+    return request.Request(
+        model=model,
+        settings=request.parse_settings(options["settings"]),
+        inputs=(*options["inputs"], *own_inputs),
+        probes=("static",),
+        plan=Plan(timeout=options["timeout"], memory_limit=options["memory_limit"]),
+        inspection=request.make_inspection(
+            mode=options["mode"],
+            optimizer=options["optimizer"],
+            vary=options["vary"],
+            devices=options["devices"],
+            memory=options["memory"],
+        ),
+        name=name,
+        trust=options["trust"],
+    )
+
+
+def _measure_all(requests: Iterable[request.Request], progress: Progress) -> Iterator[JudgedResult]:
+    for model_request in requests:
+        outcome = run_request(model_request, watch=progress.watch)
+        yield outcome
+        if outcome.exit_code == INTERRUPTED:
+            return
+
+
+def _print_outcomes(
+    outcomes: Sequence[JudgedResult], targets: OutputTargets, options: dict[str, Any]
+) -> None:
+    """Print the verdict, the requested table, or the whole report."""
+    results = [outcome.result for outcome in outcomes]
+    if targets.silent:
+        return
+    if options["quiet"]:
+        click.echo("\n".join(map(verdict_line, outcomes)))
+        return
+    if options["table"]:
+        print_blocks(views.summary(results))
+    else:
+        view_options = views.ViewOptions(
+            depth=options["depth"],
+            sort=options["sort"],
+            filter=options["filter"],
+            verbose=options["verbose"],
+        )
+        print_result(results[0], look=view_options, verbose=options["verbose"])
+    targets.told()

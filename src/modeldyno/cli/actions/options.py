@@ -1,0 +1,65 @@
+"""What the options of what to measure and how precisely mean."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.metrics.metric import canonical_statistic
+from modeldyno.errors import RequestError
+from modeldyno.profiling import request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+_PLAN_DEFAULTS = {field.name: field.default for field in fields(Plan)}
+
+
+def parse_cores(text: str) -> tuple[int, ...]:
+    """Parse the cores of ``--pin``."""
+    return request.parse_cores(text)
+
+
+def parse_statistic(text: str) -> str:
+    """Parse the statistic of ``--target``."""
+    return canonical_statistic(text)
+
+
+def plan_from_options(options: Mapping[str, Any]) -> Plan:
+    """Build a Plan from the options.
+
+    Raises:
+        RequestError: the plan is invalid.
+    """
+    check_order(options, "min_runs", "max_runs")
+    try:
+        return Plan(**{name: options[name] for name in _PLAN_DEFAULTS if options.get(name) is not None})
+    except ValueError as error:
+        field, is_field, why = str(error).partition(" is ")
+        option = (
+            f"--{field.replace('_', '-')}: it is "
+            if is_field and field in _PLAN_DEFAULTS
+            else f"{field}{is_field}"
+        )
+        raise RequestError(f"{option}{why}.") from None
+
+
+def check_order(options: Mapping[str, Any], fewest: str, most: str) -> None:
+    """Check that a minimum that was given does not exceed its maximum; a default may.
+
+    Raises:
+        RequestError: it does.
+    """
+    ctx = click.get_current_context(silent=True)
+    was_given = ctx is not None and ctx.get_parameter_source(fewest) is not ParameterSource.DEFAULT
+    if was_given and options[fewest] > options[most]:
+        low, high = (f"--{name.replace('_', '-')} {options[name]}" for name in (fewest, most))
+        raise RequestError(f"{low} is more than {high}; lower the first or raise the second.")
+
+
+def split_names(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Split names that are separated by commas, and drop duplicates."""
+    return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",")))

@@ -1,0 +1,156 @@
+"""How the output options (--json, -o, --tag, --no-store) are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+from click.core import ParameterSource
+
+from modeldyno import codec, plugins
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_document, write_report
+from modeldyno.core.spec.static_options import Mode
+from modeldyno.documents.lookup import store_results as keep_results
+from modeldyno.documents.write import write_several
+from modeldyno.errors import ModelDynoError, RequestError, StoreError
+from modeldyno.views import headline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.comparison.saved_kinds import SeriesDocument
+    from modeldyno.profiling.run import JudgedResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTargets:
+    """Where results are stored and written; checked before anything is measured."""
+
+    json: str | None = None
+    """A path, or ``-`` for standard output."""
+    report: str | None = None
+    store: bool = True
+    tags: tuple[str, ...] = ()
+    derived: Mapping[str, Any] = field(default_factory=dict)
+    """Derived data for the document of one Result, such as the replicas that a demand takes."""
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> Self:
+        """Read the options, and check before measuring that results can be stored and written."""
+        targets = cls(
+            json=options["json_path"],
+            report=options["output"],
+            store=not options["no_store"],
+            tags=tuple(options["tags"]),
+        )
+        for path in filter(None, (targets.json, targets.report)):
+            if path != "-":
+                codec.check_directory(Path(path))
+        if targets.report:
+            plugins.reporter_for(Path(targets.report))
+        if targets.store:
+            try:
+                keep_results(())
+            except StoreError as error:
+                if targets.tags:  # a tagged result is meant to be found again
+                    raise
+                warn_not_stored(error)
+                return replace(targets, store=False)
+        return targets
+
+    @property
+    def silent(self) -> bool:
+        """Whether standard output is reserved for the document."""
+        return self.json == "-"
+
+    def keep(self, *outcomes: JudgedResult) -> ModelDynoError | None:
+        """Save to every target, even if one fails; return the first error."""
+        problem: ModelDynoError | None = None
+        for save in (self._to_json, self._to_report, self._to_store):
+            try:
+                save(outcomes)
+            except ModelDynoError as error:
+                problem = problem or error
+        return problem
+
+    def refuse_report(self, why: str) -> None:
+        """Refuse ``-o`` before anything is measured, where there is no report."""
+        if self.report:
+            raise RequestError(f"{why}; drop -o {self.report}, and save the document with --json.")
+
+    def store_only(self, outcome: JudgedResult) -> None:
+        """Store one of several Outcomes; their common document is written at the end."""
+        self._to_store((outcome,))
+
+    def store_conclusion(self, conclusion: SeriesDocument, headline: str) -> None:
+        """Store a conclusion from several Results, which are stored already."""
+        if not self.store:
+            return
+        try:
+            with plugins.store() as store:
+                store.put_conclusion(conclusion, headline=headline)
+        except StoreError as error:
+            warn_not_stored(error)
+
+    def write(self, document: bytes) -> None:
+        """Write a JSON document to --json: a file or standard output."""
+        if self.json == "-":
+            with ignore_broken_pipe():
+                print_document(document)
+        elif self.json:
+            codec.write(Path(self.json), document)
+
+    def _to_json(self, outcomes: Sequence[JudgedResult]) -> None:
+        """Write one Result with its derived data, or several as an array."""
+        self.write(
+            codec.encode_several([outcome.result for outcome in outcomes])
+            if len(outcomes) > 1
+            else codec.encode(outcomes[0].result, **_judgements(outcomes[0]), **self.derived)
+        )
+
+    def _to_report(self, outcomes: Sequence[JudgedResult]) -> None:
+        if self.report and len(outcomes) == 1:
+            write_report(outcomes[0].result, Path(self.report), outcomes[0].judgements)
+        elif self.report:
+            write_several([outcome.result for outcome in outcomes], Path(self.report))
+
+    def _to_store(self, outcomes: Sequence[JudgedResult]) -> None:
+        if not self.store:
+            return
+        try:
+            keep_results([outcome.result for outcome in outcomes], self.tags)
+        except StoreError as error:
+            if self.tags:
+                raise
+            warn_not_stored(error)
+
+    def told(self) -> None:
+        """Print where the document was saved."""
+        if self.json:
+            click.echo(f"Saved to {self.json}.")
+
+
+def warn_not_stored(error: StoreError) -> None:
+    """Warn that results are printed and written, but not stored."""
+    text = f"the result is not stored. {error} To skip the store: --no-store"
+    click.echo(f"modeldyno: warning: {text}", err=True)
+
+
+def _judgements(outcome: JudgedResult) -> dict[str, Any]:
+    return {"judgements": outcome.judgements} if outcome.judgements else {}
+
+
+def requested_optimizer(ctx: click.Context) -> str | None:
+    """Return the requested optimizer; outside training, only if it was typed on the command line."""
+    typed = ctx.get_parameter_source("optimizer") is ParameterSource.COMMANDLINE
+    requested: str = ctx.params["optimizer"]
+    return requested if typed or ctx.params["mode"] == Mode.TRAIN else None
+
+
+def verdict_line(outcome: JudgedResult) -> str:
+    """Return the headline of an outcome in one line, with the codes of its doubts."""
+    doubts = ", ".join(dict.fromkeys(doubt.code for doubt in outcome.result.doubts))
+    return headline(outcome.result, outcome.judgements) + (f" Doubts: {doubts}." if doubts else "")

@@ -1,0 +1,145 @@
+"""What ``modeldyno show`` does."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modeldyno import codec, plugins
+from modeldyno.cli.actions.printing import (
+    ignore_broken_pipe,
+    print_blocks,
+    print_comparison,
+    print_document,
+    print_result,
+    print_study,
+)
+from modeldyno.cli.actions.replica_options import CostAnswer, CostOptions
+from modeldyno.codec import series as codec_series
+from modeldyno.core.comparison.comparison import Comparison
+from modeldyno.core.load.capacity_spec import RATE
+from modeldyno.core.load.load_curve import LoadCurve
+from modeldyno.core.metrics.constraints import Answer, Constraint
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.result import Result
+from modeldyno.core.study.study import Study
+from modeldyno.documents.lookup import find, find_any
+from modeldyno.errors import RequestError
+from modeldyno.profiling.run import judge_result
+from modeldyno.views import ViewOptions, memory_diff_blocks
+from modeldyno.views.advice.findings import findings_of
+from modeldyno.views.load import page as load_page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.comparison.saved_kinds import SeriesDocument
+    from modeldyno.core.load.capacity import Capacity
+
+
+def run(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Show a document or a part of it; exit with the code of its bounds."""
+    query = None if options["query"] is None else Query.parse(options["query"])
+    constraints = tuple(map(Constraint.parse, options["require"]))
+    if options["baseline"] is not None and (query or constraints or options["as_json"]):
+        raise RequestError("--baseline cannot be combined with --get, --require or --json; give one of them.")
+    document = find_any(options["result"])
+    planned = CostOptions.of(options)
+    if not isinstance(document, Result):
+        _print_other(document, planned, options)
+        return
+    if query is not None:
+        answer = document.ask(query)
+        click.echo(format_answer(answer))
+        if answer.value is None and query.part is None:
+            click.echo(f"modeldyno: {answer.why}", err=True)
+    elif options["as_json"]:
+        judgements = tuple(bound.judge(document.measurements) for bound in constraints)
+        provided = _cost_answer(document, planned, constraints)
+        derived = {"judgements": judgements} if judgements else {}
+        with ignore_broken_pipe():
+            print_document(codec.encode(document, **derived, **provided.derived()))
+    elif options["as_findings"]:
+        with ignore_broken_pipe():
+            print_blocks(*findings_of(document, plugins.knobs(document.job.backend)))
+    elif planned.asked:
+        _cost_answer(document, planned, constraints).tell()
+    elif options["baseline"] is not None:
+        changed = memory_diff_blocks(find(options["baseline"]), document)
+        with ignore_broken_pipe():
+            print_blocks(*changed)
+    else:
+        outcome = judge_result(document, constraints)
+        verbose = options["verbose"]
+        view_options = ViewOptions(
+            depth=options["depth"], sort=options["sort"], filter=options["filter"], verbose=verbose
+        )
+        with ignore_broken_pipe():
+            print_result(outcome.result, outcome.judgements, view_options, verbose=verbose)
+        ctx.exit(outcome.exit_code if constraints else 0)
+
+
+def _cost_answer(result: Result, planned: CostOptions, constraints: Sequence[Constraint]) -> CostAnswer:
+    """Compute replicas and costs of a result; raise if the number of replicas is unknown."""
+    cost_answer = planned.of_result(result, constraints)
+    if cost_answer.why:
+        raise RequestError(cost_answer.why)
+    return cost_answer
+
+
+def _print_other(document: Study | SeriesDocument, planned: CostOptions, options: dict[str, Any]) -> None:
+    """Print a study, a comparison or a load series."""
+    match document:
+        case Study():
+            _refuse(options, "a study; use modeldyno sweep --rerank, or show the result of a trial")
+            print_study(document, as_json=options["as_json"])
+        case Comparison():
+            _refuse(options, "a comparison; show one of its results")
+            print_comparison(document, as_json=options["as_json"], everything=options["verbose"])
+        case _:
+            _refuse(options, "a load series; show one of its results", planned=True)
+            _print_loads(document, planned, as_json=options["as_json"])
+
+
+def _print_loads(series: LoadCurve | Capacity, planned: CostOptions, *, as_json: bool) -> None:
+    """Print a load series, or its JSON document."""
+    knob = series.knob if isinstance(series, LoadCurve) else series.search.knob
+    provided = planned.of_several(series, closed=knob != RATE)
+    with ignore_broken_pipe():
+        if as_json:
+            print_document(codec_series.encode(series, **provided.derived()))
+        else:
+            print_blocks(*load_page.lines(series), *provided.blocks())
+
+
+def _refuse(options: dict[str, Any], kind: str, *, planned: bool = False) -> None:
+    """Refuse options that only apply to a result; load series accept a demand, too."""
+    values = {
+        "--get": options["query"],
+        "--require": options["require"],
+        "--baseline": options["baseline"],
+        "--findings": options["as_findings"],
+        "--demand": options["demand"] and not planned,
+        "--price": options["price"] and not planned,
+    }
+    if refused := [flag for flag, value in values.items() if value]:
+        raise RequestError(f"{', '.join(refused)} applies to a result, and this is {kind}.")
+
+
+def format_answer(answer: Answer) -> str:
+    """Format an answer for a script: a number, or the two ends of its interval; ``null`` for none."""
+    if answer.query.part == "ci":
+        interval = answer.interval or (
+            answer.bounds() if answer.exact else Interval(low=-math.inf, high=math.inf)
+        )
+        return f"{_format_number(interval.low)} {_format_number(interval.high)}"
+    return _format_number(answer.value)
+
+
+def _format_number(value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return "null"
+    return str(value) if isinstance(value, int) else f"{value:.12g}"

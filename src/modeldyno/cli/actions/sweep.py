@@ -1,0 +1,128 @@
+"""What ``modeldyno sweep`` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from click.core import ParameterSource
+
+from modeldyno.cli.actions import sweep_study
+from modeldyno.errors import RequestError
+from modeldyno.sweeps.schema import AIMS, GOALS
+from modeldyno.sweeps.value_parsers import CERTAIN, parse_certainty
+from modeldyno.sweeps.yaml_file import SUFFIXES, SweepConfig, Tree, read_sweep_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import click
+
+_SAME_NAME = ("backend", "name", "strategy", *GOALS)
+"""Options that have the same name in a sweep file."""
+_SECTIONS = {
+    "plan": {
+        "trial_time": "max_time", "min_time": "min_time", "min_runs": "min_runs", "max_runs": "max_runs",
+        "min_warmup": "min_warmup", "target": "target", "precision": "precision", "seed": "seed",
+        "pin": "pin", "timeout": "timeout", "memory_limit": "memory_limit",
+    },
+    "budget": {"max_time": "max_time", "max_trials": "max_trials", "until": "certain"},
+    "load": {
+        "concurrency": "concurrency", "rate": "rate", "duration": "duration", "requests": "requests",
+        "ramp": "ramp", "request_timeout": "timeout", "retries": "retries", "drivers": "drivers",
+    },
+}  # fmt: skip
+"""Options that have another name in a sweep file: section, option, name in the section."""
+
+
+def run(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Begin, resume or rerank a study; exit with its code."""
+    exclusive = [name for name in ("resume", "rerank") if options[name] is not None]
+    if len(exclusive) > 1 or (exclusive and options["dry_run"]):
+        raise RequestError("--resume, --rerank and --dry-run exclude each other; give one of them.")
+    if exclusive and options["model"] is not None:
+        raise RequestError(
+            f"--{exclusive[0]} uses a stored study, which has its model; drop {options['model']}."
+        )
+    typed = {name: value for name, value in options.items() if _is_typed(ctx, name)}
+    if options["rerank"] is not None:  # modeldyno.toml only applies to new sweeps
+        ctx.exit(sweep_study.rerank(merge_config(ctx, typed), options))
+    if options["resume"] is not None:
+        ctx.exit(sweep_study.resume(merge_config(ctx, typed), options))
+    if options["model"] is None:
+        raise RequestError("A sweep needs a MODEL or a file SWEEP.yaml; see modeldyno sweep --help.")
+    ctx.exit(sweep_study.begin(merge_config(ctx, options), options))
+
+
+def check_certainty(text: str) -> None:
+    """Check the text of ``--until``.
+
+    Raises:
+        RequestError: it is not a certainty between 0 and 1.
+    """
+    if not 0 < parse_certainty(text) < 1:
+        raise RequestError(f"--until '{text}': it must be {CERTAIN}.")
+
+
+def merge_config(ctx: click.Context, options: dict[str, Any]) -> SweepConfig:
+    """Merge the sweep file and the options: typed options override the file, defaults do not."""
+    path = Path(options.get("model") or "")
+    if path.suffix not in SUFFIXES:
+        tree = _to_tree(options, (name for name, value in options.items() if _is_given(ctx, name, value)))
+        return SweepConfig(tree={**({"model": options["model"]} if options.get("model") else {}), **tree})
+    file = read_sweep_file(path)
+    defaulted = (
+        name for name, value in options.items() if _is_given(ctx, name, value) and not _is_typed(ctx, name)
+    )
+    typed = [name for name, value in options.items() if _is_given(ctx, name, value) and _is_typed(ctx, name)]
+    tree = file.tree
+    if AIMS.keys() & set(typed):  # a typed aim replaces those of the file
+        tree = {name: value for name, value in tree.items() if name not in AIMS}
+    merged = SweepConfig(tree=tree, lines=file.lines, origin=file.origin).over(
+        SweepConfig(tree=_to_tree(options, defaulted))
+    )
+    return SweepConfig(tree=_to_tree(options, typed)).over(merged)
+
+
+def _is_given(ctx: click.Context, name: str, value: Any) -> bool:
+    """Check whether an option was given, rather than its default."""
+    return value not in (None, ()) and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+
+
+def _is_typed(ctx: click.Context, name: str) -> bool:
+    """Check whether an option was typed, rather than read from modeldyno.toml."""
+    return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP
+
+
+def _to_tree(options: dict[str, Any], names: Iterable[str]) -> Tree:
+    """Convert options to the tree of a sweep file."""
+    values = {name: options[name] for name in names}
+    tree: Tree = {name: _as_list(values[name]) for name in _SAME_NAME if name in values}
+    for title, renamed in _SECTIONS.items():
+        section = {file_name: values[name] for name, file_name in renamed.items() if name in values}
+        tree |= {title: section} if section else {}
+    tree |= {name: _as_list(values[option]) for option, name in _RENAMED.items() if option in values}
+    if "settings" in values:
+        tree["set"] = _parse_pairs("--set", values["settings"], "instances=2")
+    if "spaces" in values:
+        tree["space"] = _parse_pairs("--space", values["spaces"], "batch_size=1,2,4")
+    return tree
+
+
+_RENAMED = {"inputs": "input", "probes": "probe", "beside": "beside"}
+
+
+def _as_list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _parse_pairs(flag: str, texts: Iterable[str], example: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name.strip():
+            raise RequestError(f"{flag} '{text}' is not knob=value, such as {example}.")
+        if name.strip() in pairs:
+            raise RequestError(f"{flag} gives {name.strip()} twice; give all its values at once.")
+        pairs[name.strip()] = value
+    return pairs

@@ -1,0 +1,21 @@
+"""Defaults and choices that the help shows, as literals: those who own them are slow to import.
+
+``tests/cli/test_start_up.py`` compares each with its owner.
+"""
+
+from __future__ import annotations
+
+MODES = ("inference", "train")
+OPTIMIZERS = ("adamw", "adam", "sgd", "sgd-momentum", "adafactor", "none")
+SERVER_MODES = ("online", "offline")
+RANKS = ("best-load", "each-load")
+MODULE_ORDERS = ("order", "macs", "parameters", "flops", "weight_bytes", "bytes")
+SCHEMAS = ("result", "sweep")
+
+MIN_RUNS, MAX_RUNS, MIN_WARMUP, TARGET = 20, 1_000_000, 0, "p50"
+"""Of a measurement plan."""
+FEWEST_ROUNDS, MOST_ROUNDS = 5, 20
+"""Of a comparison."""
+TOLERANCE = "1%"
+"""Of the outputs, when optimizations are tried."""
+LONGEST_TREND = 1000

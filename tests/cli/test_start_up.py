@@ -1,0 +1,71 @@
+"""The help of a command imports little, and its literals are what the owners of the values have."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from modeldyno.cli import COMMANDS, defaults
+from modeldyno.cli.actions import schema
+from modeldyno.comparison.advise import TOLERANCE
+from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS
+from modeldyno.core.comparison.trend import LONGEST
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.static_options import OPTIMIZERS, Mode
+from modeldyno.sweeps.schema import KEYS
+from modeldyno.views import SORTS
+
+HEAVY = ("msgspec", "numpy", "psutil", "rich", "sqlalchemy", "yaml", "torch", "onnx", "onnxruntime")
+OWN_MODULES = (
+    "modeldyno.cli",
+    "modeldyno.core",
+    "modeldyno.core.result",
+    "modeldyno.core.result.presentation",
+    "modeldyno.errors",
+    "modeldyno.runtime",
+    "modeldyno.runtime.interrupts",
+)
+"""What a help may import of the package, besides the declarations in ``modeldyno.cli``."""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_imports_little(command: str) -> None:
+    """No heavy package, no action, and of the package only the declarations."""
+    code = (
+        "import sys\nfrom modeldyno.cli import main\n"
+        f"try: main([{command!r}, '--help'])\n"
+        "finally: print('LOADED', *sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.rpartition("LOADED ")[2].split()
+    own = [name for name in loaded if name.startswith("modeldyno.")]
+
+    assert [name for name in loaded if name in HEAVY] == []
+    assert [name for name in own if name.startswith("modeldyno.cli.actions.")] == []
+    assert [name for name in own if name not in OWN_MODULES and not name.startswith("modeldyno.cli.")] == []
+
+
+def test_the_choices_that_the_help_shows_are_those_of_their_owners() -> None:
+    """They are literals, because their owners are slow to import."""
+    assert tuple(map(str, Mode)) == defaults.MODES
+    assert defaults.OPTIMIZERS == OPTIMIZERS
+    assert list(defaults.SERVER_MODES) == KEYS["mode"]["enum"]
+    assert list(defaults.RANKS) == KEYS["rank"]["enum"]
+    assert defaults.MODULE_ORDERS == SORTS
+    assert tuple(schema.SCHEMAS) == defaults.SCHEMAS
+
+
+def test_the_defaults_that_the_help_shows_are_those_of_their_owners() -> None:
+    """They are literals, because their owners are slow to import."""
+    plan = {field.name: field.default for field in fields(Plan)}
+
+    assert plan["min_runs"] == defaults.MIN_RUNS
+    assert plan["max_runs"] == defaults.MAX_RUNS
+    assert plan["min_warmup"] == defaults.MIN_WARMUP
+    assert plan["target"] == defaults.TARGET
+    assert (defaults.FEWEST_ROUNDS, defaults.MOST_ROUNDS) == (FEWEST_ROUNDS, MOST_ROUNDS)
+    assert f"{TOLERANCE:.0%}" == defaults.TOLERANCE
+    assert defaults.LONGEST_TREND == LONGEST
