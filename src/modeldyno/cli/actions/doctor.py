@@ -54,8 +54,8 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     targets = OutputTargets.of(options)
     with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch) as bench:
         progress.announce(
-            f"Running it against itself for {format_rough_duration(options['budget'])} (--budget), in at least "
-            f"{FEWEST_PROCESSES} processes."
+            f"Running it against itself for {format_rough_duration(options['budget'])} (--budget), in "
+            f"at least {FEWEST_PROCESSES} processes."
         )
         result = run_against_itself(job, bench, budget=options["budget"])
     problem = targets.keep(JudgedResult(result=result))
