@@ -73,7 +73,7 @@ class UnreadableDocument(RequestError):
 
 
 class TrustRequired(RequestError):
-    """The file holds a pickle, which runs code when it is loaded, and `--trust` was not given."""
+    """The file holds a pickle, which runs code when it is loaded, and `trust` was not given."""
 
 
 class SizesRefused(RequestError):

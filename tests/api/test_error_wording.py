@@ -11,7 +11,8 @@ def test_a_live_object_is_told_of_its_example() -> None:
     output = reword_for_python("give it by --input.", live=True)
 
     assert output == "give it by inputs=. A live object also takes its inputs as example=."
-    assert reword_for_python("give it by --vary.", live=True) == "give it by vary=."
+    assert reword_for_python("give it, as `inputs=x=1x3`.", live=True).endswith("as example=.")
+    assert reword_for_python("give it by `vary`.", live=True) == "give it by vary=."
 
 
 def test_help_shows_types_as_they_are_written() -> None:

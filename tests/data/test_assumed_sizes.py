@@ -61,13 +61,13 @@ def test_sizes_that_only_the_runtime_refuses_are_tried_until_one_is_taken(tmp_pa
     assert result["input_bytes"] == 4 * 3 * 320 * 320
     (doubt,) = [item for item in result.doubts if item.code == "assumed-sizes"]
     assert "height 320, width 320 was assumed" in doubt.seen
-    assert "--input x=1x3x320x320" in doubt.advice
+    assert "`inputs=x=1x3x320x320`" in doubt.advice
 
 
 def test_a_network_that_takes_no_guess_says_what_is_missing(tmp_path: Path) -> None:
     """When the runtime rejects one guess after the other, the error asks for the sizes."""
     with pytest.raises(
-        RequestError, match=r"Sizes are missing: height, width .* --input x=1x3x224x224"
+        RequestError, match=r"Sizes are missing: height, width .* `inputs=x=1x3x224x224`"
     ) as error:
         profiled(picks_column(tmp_path, 9_999))
     assert "INVALID_ARGUMENT" in str(error.value)

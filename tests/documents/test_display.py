@@ -13,7 +13,9 @@ from modeldyno.testing.sample_results import a_result
 if TYPE_CHECKING:
     from pathlib import Path
 
-SLOW = Doubt(code="time-limit", seen="it took long", advice="give it more time with --max-time")
+SLOW = Doubt(code="time-limit", seen="it took long", advice="give it more time with `max_time`")
+EARLIER = Doubt(code="time-limit", seen="it took long", advice="give it more time with --max-time")
+"""As a document has it that an earlier version wrote."""
 INLINE = Doubt(code="not-isolated", seen="it ran inside the calling process", advice="save it")
 
 
@@ -26,14 +28,15 @@ def test_printing_a_result_prints_its_report() -> None:
     assert not shown.endswith("\n")
 
 
-def test_advice_is_given_in_the_words_of_python() -> None:
-    """Advice names Python arguments instead of options; the document is unchanged."""
-    result = a_result(doubts=(SLOW,))
+@pytest.mark.parametrize("doubt", [SLOW, EARLIER])
+def test_advice_is_given_in_the_words_of_python(doubt: Doubt) -> None:
+    """Advice names Python arguments, also that of an earlier version; the document is unchanged."""
+    result = a_result(doubts=(doubt,))
 
     for shown in (str(result), result._repr_html_(), result.to_html()):
-        assert "max_time=" in shown
+        assert "with max_time=" in shown
         assert "--max-time" not in shown
-    assert result.doubts == (SLOW,)
+    assert result.doubts == (doubt,)
 
 
 def test_what_the_caller_knows_is_no_warning() -> None:

@@ -50,7 +50,7 @@ def test_an_inspection_is_part_of_the_job() -> None:
 
     assert asked(inspection=wanted).job().inspection == wanted
     assert asked().job().inspection == Inspection()
-    with pytest.raises(RequestError, match="--memory"):
+    with pytest.raises(RequestError, match="`memory`"):
         asked(inspection=Inspection(memory=0)).job()
 
 

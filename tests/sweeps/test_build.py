@@ -248,7 +248,7 @@ def test_a_study_has_the_name_of_its_model() -> None:
         ("budget:\n  max_trials: 0", "line 3: max_trials is 0, but must be 1 or more"),
         ("strategy: quik", "line 2: .*did you mean 'quick'"),
         ("backend: onnxruntim", "line 2: .*did you mean 'onnxruntime'"),
-        ("backend: triton\nload:\n  rate: fast", "line 4: --rate 'fast' is not a rate"),
+        ("backend: triton\nload:\n  rate: fast", "line 4: `rate` 'fast' is not a rate"),
         ("backend: triton\nload:\n  arrivals: closed", "line 4: There is no value of arrivals"),
         ("backend: triton\nload:\n  arrivals: poisson", "line 4: .*need a rate"),
         ("set:\n  batch_size: 2\n  batch: 4", "line 4: The knob batch_size is set twice"),

@@ -22,12 +22,13 @@ from modeldyno.views.python_wording import translate_doubts, use_python_words
         ("ask for fewer (--set threads=1): they", "ask for fewer (threads=1): they"),
         ("with --set precision=fp16.", "with precision='fp16'."),
         ("choose another with --backend triton.", "choose another with backend='triton'."),
+        ("drop `pin`, or --inline", "drop pin=, or inline=True"),
         ("drop --no-store", "drop store=False"),
         ("a model--with dashes -- stays.", "a model--with dashes -- stays."),
     ],
 )  # fmt: skip
 def test_options_are_written_as_arguments(text: str, written: str) -> None:
-    """Each option of the command line is called as Python calls it; other text stays as it is."""
+    """Each field and each option is called as Python calls it; other text stays as it is."""
     assert use_python_words(text) == written
 
 

@@ -1,7 +1,8 @@
-"""Rewords error messages for Python: arguments instead of command-line options."""
+"""Rewords error messages for Python: arguments instead of fields and command-line options."""
 
 from __future__ import annotations
 
+import re
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_INPUTS = re.compile(r"--input|`inputs[`=]")
 _EXAMPLE_HINT = "A live object also takes its inputs as example=."
 
 
@@ -62,6 +64,6 @@ def readable_signature(function: Callable[..., Any]) -> Signature:
 
 
 def reword_for_python(text: str, *, live: bool) -> str:
-    """Write options as arguments (``--vary`` as ``vary=``); mention ``example=`` for a live object."""
+    """Name arguments (``vary=`` for `vary`); mention ``example=`` for a live object."""
     reworded = use_python_words(text)
-    return f"{reworded} {_EXAMPLE_HINT}" if live and "--input" in text else reworded
+    return f"{reworded} {_EXAMPLE_HINT}" if live and _INPUTS.search(text) else reworded

@@ -15,6 +15,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from modeldyno.errors import ModelDynoError
+
 COMMANDS = {
     "inspect": "Count what a model costs without running it: parameters, MACs, memory.",
     "profile": "Measure a model in a process: latency, throughput, memory.",
@@ -191,7 +193,7 @@ def _print_error(error: Exception, words: Sequence[str] = ()) -> int:
 
     match error:
         case ModelDynoError():
-            text, code = str(error), error.exit_code
+            text, code = _error_text(error), error.exit_code
         case click.exceptions.NoArgsIsHelpError():
             error.show()
             return 0
@@ -222,6 +224,14 @@ def _print_error(error: Exception, words: Sequence[str] = ()) -> int:
 
     click.echo(f"modeldyno: {clean(' '.join(text.split()))}", err=True)
     return code
+
+
+def _error_text(error: ModelDynoError) -> str:
+    """Return the message of an error; one about the request itself names fields, which are options here."""
+    from modeldyno.errors import RequestError  # noqa: PLC0415 - only on errors
+    from modeldyno.option_spelling import spell_for_command_line  # noqa: PLC0415
+
+    return spell_for_command_line(str(error)) if isinstance(error, RequestError) else str(error)
 
 
 _FOREIGN_COMMANDS = {

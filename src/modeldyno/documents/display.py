@@ -1,6 +1,6 @@
 """Presentation of a Result in Python: as text, HTML, a table or a file.
 
-Its advice names Python arguments, even where the document has command-line options.
+Its advice names Python arguments for the fields that the document names.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Executes(StrEnum):
     NAMED = "the code that the user names"
     """`torch:` and `call:` run the referenced code, in the child process."""
     PICKLE = "pickles"
-    """Loading may run code from the file: only in the child process, only with `--trust`."""
+    """Loading may run code from the file: only in the child process, only with `trust`."""
 
 
 class Form:

@@ -97,12 +97,12 @@ def full_result() -> Result:
             Doubt(
                 code="few-samples",
                 seen="latency.p99.9 lacks 4,236 effective samples (it has 2,400 of 2,400 taken)",
-                advice="let it run longer with --max-time, or read latency.p99.9.raw as a hint only",
+                advice="let it run longer with `max_time`, or read latency.p99.9.raw as a hint only",
             ),
             Doubt(
                 code="interference",
                 seen="other processes kept 12% of a core busy on the cores that were measured",
-                advice="stop them, or give the run cores of its own with --pin",
+                advice="stop them, or give the run cores of its own with `pin`",
             ),
         ),
     )

@@ -1,10 +1,15 @@
-"""Rewrite sentences that name command-line options so that they name arguments of the Python API."""
+"""Write messages for a reader of Python: fields and options of the command line as arguments.
+
+Options are in messages of adapters and use cases, and in documents that earlier versions wrote.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from modeldyno.option_spelling import spell_for_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,15 +36,15 @@ _ARGUMENTS = {
 
 
 def use_python_words(text: str) -> str:
-    """Replace options by arguments: ``--vary`` by ``vary=``, ``--processes 5`` by ``processes=5``."""
-    text = _SHAPE.sub(r"inputs='\g<shape>'", text)
+    """Name arguments: ``vary=`` for `vary` and ``--vary``, ``processes=5`` for ``--processes 5``."""
+    text = _SHAPE.sub(r"inputs='\g<shape>'", spell_for_python(text))
     for pattern in (_KNOB, _SECONDS, _NUMBER, _WORD):
         text = pattern.sub(_valued, text)
     return _OPTION.sub(_argument, text)
 
 
 def translate_doubts(doubts: Iterable[Doubt]) -> tuple[Doubt, ...]:
-    """Return the doubts with advice that names Python arguments instead of options."""
+    """Return the doubts with advice that names Python arguments."""
     return tuple(
         replace(doubt, seen=use_python_words(doubt.seen), advice=use_python_words(doubt.advice))
         for doubt in doubts

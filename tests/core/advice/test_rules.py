@@ -419,7 +419,7 @@ class TestServed:
     def test_an_overload_is_offered_a_search(self) -> None:
         """For the load that holds."""
         (found,) = of("saturated", served(doubts={"saturated": "the queue grew"}), TRITON)
-        assert "--find-load" in found.do
+        assert "`find_load`" in found.do
 
 
 class TestBottleneck:

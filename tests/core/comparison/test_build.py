@@ -97,7 +97,7 @@ def test_unlike_hardware_is_refused_in_one_sentence() -> None:
     here = replace(BEFORE, environment=Environment(hardware=MACHINE))
     there = replace(AFTER, environment=Environment(hardware={**MACHINE, "cores": 8, "devices": "a card"}))
 
-    with pytest.raises(RequestError, match=r"cores 2 and 8, devices not told and a card.*--force"):
+    with pytest.raises(RequestError, match=r"cores 2 and 8, devices not told and a card.*`force`"):
         compare_results(here, there, PLAIN)
     forced = compare_results(here, there, CompareOptions(force=True))
 
@@ -254,14 +254,14 @@ def test_as_many_other_cores_are_a_doubt() -> None:
 
 
 def test_one_machine_with_other_pins_is_named_by_them() -> None:
-    """The sentence tells of --pin, and not of unlike hardware; other hardware is told as before."""
+    """The sentence tells of `pin`, and not of unlike hardware; other hardware is told as before."""
     here, there = ({**MACHINE, "cores_allowed": cores, "cpu_quota": 2.0} for cores in (1, 2))
     before = replace(BEFORE, environment=Environment(hardware=here))
     pinned = replace(before, job=replace(before.job, plan=replace(before.job.plan, pin=(0, 1))))
     free = replace(AFTER, environment=Environment(hardware=there))
 
     with pytest.raises(
-        RequestError, match=r"pinned to cores 0, 1 \(--pin\) and .* not pinned; .* same --pin"
+        RequestError, match=r"pinned to cores 0, 1 \(`pin`\) and .* not pinned; .* same `pin`"
     ):
         compare_results(pinned, free, CompareOptions())
     with pytest.raises(RequestError, match="unlike hardware"):

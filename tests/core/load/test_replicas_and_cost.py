@@ -133,7 +133,7 @@ class TestProvision:
     @pytest.mark.parametrize("text", ["0/s", "-3/s", "50ms", "much"])
     def test_what_is_no_demand_is_refused(self, text: str) -> None:
         """In one sentence that names the option."""
-        with pytest.raises(RequestError, match="--demand"):
+        with pytest.raises(RequestError, match="`demand`"):
             parse_demand(text)
 
 

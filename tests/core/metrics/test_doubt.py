@@ -82,7 +82,7 @@ def test_what_other_processes_explain_says_so() -> None:
     assert alone == ["watch fewer"]
     assert one == [doubt._DISTURBED_ADVICE, noise.advice]
     assert several == [doubt._FEWER_THREADS_ADVICE]
-    assert "--set threads=1" in several[0]
+    assert "`threads=1`" in several[0]
 
 
 def test_doubts_of_processes_are_told_once() -> None:

@@ -165,7 +165,7 @@ def test_a_rank_that_differs_is_refused() -> None:
 
 def test_a_dimension_without_meaning_must_be_given() -> None:
     """A free height is asked for, with an example to type."""
-    with pytest.raises(RequestError, match="--input image=1x3x1x1"):
+    with pytest.raises(RequestError, match="`inputs=image=1x3x1x1`"):
         bind_dimensions((IMAGE,), (), None)
 
 
@@ -175,14 +175,14 @@ def test_an_input_without_a_shape_is_a_scalar() -> None:
 
 
 def test_all_that_is_missing_is_said_at_once() -> None:
-    """One sentence names every free size of every input, and the options that give them."""
+    """One sentence names every free size of every input, and the field that gives them."""
     other = InputSpec(name="boxes", shape=("batch", "boxes", 4))
 
     with pytest.raises(RequestError) as error:
         bind_dimensions((IMAGE, other), (parse_input("image=2x3x32x32"),), None)
     assert str(error.value) == (
         "Sizes are missing: boxes of the input 'boxes' [batch, boxes, 4]; "
-        "give it, such as --input boxes=2x1x4."
+        "give it, such as `inputs=boxes=2x1x4`."
     )
     with pytest.raises(
         RequestError, match=r"height, width, boxes of the inputs 'image' .* and 'boxes' .* give them"
@@ -203,5 +203,5 @@ def test_an_option_gives_an_input_its_sizes() -> None:
     """What is written can be read; a number without dimensions is a scalar."""
     spec = InputSpec(name="serving:0", shape=("batch", "n", 3))
 
-    assert parse_input(write_option(spec, {"n": 4}).removeprefix("--input ")).shape == (1, 4, 3)
-    assert write_option(InputSpec(name="rate", shape=()), {}) == "--input rate=scalar"
+    assert parse_input(write_option(spec, {"n": 4}).strip("`").removeprefix("inputs=")).shape == (1, 4, 3)
+    assert write_option(InputSpec(name="rate", shape=()), {}) == "`inputs=rate=scalar`"

@@ -28,7 +28,7 @@ def test_a_rate_is_read(text: str, rate: float, kind: str, burst: int) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("fast", "--rate 'fast' is not a rate; write 100, 100:poisson or 100:burst=8."),
+        ("fast", "`rate` 'fast' is not a rate; write 100, 100:poisson or 100:burst=8."),
         ("5:poison", "did you mean 'poisson'"),
         ("5:closed", "kind of arrivals 'closed'"),
     ],

@@ -29,9 +29,9 @@ def test_sizes_are_read(texts: tuple[str, ...], sizes: dict[str, tuple[int, ...]
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("batch", "--vary 'batch' is not dimension=sizes"),
-        ("=8", "--vary '=8' is not dimension=sizes"),
-        ("batch=", "--vary 'batch=': '' is not a size"),
+        ("batch", "`vary` 'batch' is not dimension=sizes"),
+        ("=8", "`vary` '=8' is not dimension=sizes"),
+        ("batch=", "`vary` 'batch=': '' is not a size"),
         ("batch=a", "'a' is not a size; write whole numbers from 1"),
         ("batch=0", "'0' is not a size"),
         ("batch=-1", "'-1' is not a size"),
@@ -46,7 +46,7 @@ def test_sizes_are_read(texts: tuple[str, ...], sizes: dict[str, tuple[int, ...]
 )
 def test_what_are_no_sizes_is_refused(text: str, says: str) -> None:
     """The sentence quotes the part that is wrong and says what to write."""
-    with pytest.raises(RequestError, match="--vary") as caught:
+    with pytest.raises(RequestError, match="`vary`") as caught:
         parse_vary([text])
 
     assert says in str(caught.value)
@@ -63,10 +63,10 @@ def test_an_inspection_is_checked() -> None:
     ("wrong", "says"),
     [
         (Inspection(optimizer="adamax"), "no optimizer 'adamax'; did you mean 'adam"),
-        (Inspection(vary={"batch": tuple(range(1001)), "seq": (1, 2)}), "--vary asks for 2,002 combinations"),
+        (Inspection(vary={"batch": tuple(range(1001)), "seq": (1, 2)}), "`vary` asks for 2,002 combinations"),
         (Inspection(devices=("here", "a1000")), "no device 'a1000' in the table; known: h100, h100-pcie,"),
-        (Inspection(memory=0), "--memory takes an amount such as 24GiB, not 0"),
-        (Inspection(memory=-(2**30)), "--memory takes an amount such as 24GiB, not -1 GiB"),
+        (Inspection(memory=0), "`memory` takes an amount such as 24GiB, not 0"),
+        (Inspection(memory=-(2**30)), "`memory` takes an amount such as 24GiB, not -1 GiB"),
     ],
 )
 def test_an_inspection_that_cannot_be_carried_out_is_refused(wrong: Inspection, says: str) -> None:

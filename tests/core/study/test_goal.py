@@ -42,7 +42,7 @@ class TestParse:
             ("latency.p99.ci", "is not an objective; drop the .ci"),
             ("latency.p99.raw", "is not an objective; drop the .raw"),
             ("latency", "is a distribution; name a statistic"),
-            ("trainable_parameters", "has no better direction; say --maximize or --minimize"),
+            ("trainable_parameters", "has no better direction; say `maximize` or `minimize="),
             ("throughput:0", "weight of throughput is 0, but must be positive"),
         ],
     )
@@ -55,7 +55,7 @@ class TestParse:
         ("text", "maximize", "message"),
         [
             ("latency.p99:5", True, r"is better the lower it is.* objectives: \{latency.p99: 5\}"),
-            ("latency.p99", True, r"write minimize: latency.p99 \(--minimize latency.p99\)"),
+            ("latency.p99", True, r"write minimize: latency.p99 \(`minimize=latency.p99`\)"),
             ("throughput", False, "throughput is better the higher it is.* write maximize: throughput "),
         ],
     )  # fmt: skip

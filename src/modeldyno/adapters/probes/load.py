@@ -198,15 +198,16 @@ def _start_load(
 def _latency_doubts(latency: object, paced: StopRuleResult, plan: Plan, load: Load) -> Iterator[Doubt]:
     """Yield the doubts of the latency: of its stability and of its distribution.
 
-    If the load sets its own length, the advice names that option instead of ``--max-time``.
+    If the load sets its own length, the advice names that field instead of ``max_time``.
     """
-    option = "--duration" if load.duration is not None else "--requests" if load.requests is not None else ""
+    field = (
+        "duration" if load.duration is not None else "requests" if load.requests is not None else "max_time"
+    )
     doubts = list(timing_loop.stability_doubts("latency", paced))
     if isinstance(latency, Distribution):
         doubts += distribution_doubts("latency", latency, plan.percentiles)
     for entry in doubts:
-        advice = entry.advice.replace("--max-time", option) if option else entry.advice
-        yield replace(entry, advice=advice)
+        yield replace(entry, advice=entry.advice.replace("`max_time`", f"`{field}`"))
 
 
 def _client_time(window: SteadyWindow) -> Iterator[Measurement]:

@@ -180,11 +180,11 @@ def stability_doubts(metric: str, result: StopRuleResult) -> Iterator[Doubt]:
         yield Doubt(
             code="drift",
             seen=f"{metric}: a {result.drift.kind} of {result.drift.size:+.1%} was seen after the warm-up",
-            advice="look for throttling, a noisy neighbour or a growing cache; run it longer with --max-time",
+            advice="look for throttling, a noisy neighbour or a growing cache; run it longer with `max_time`",
         )
     if not result.settled:
         yield Doubt(
             code="unsettled",
             seen=f"{metric}: the times had not settled when the warm-up's share of the time was used up",
-            advice="give it more time with --max-time",
+            advice="give it more time with `max_time`",
         )

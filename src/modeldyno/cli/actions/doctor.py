@@ -20,6 +20,7 @@ from modeldyno.comparison.calibrate import (
 )
 from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.report.blocks import Notice, Severity
+from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.profiling import request
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.runtime.session import open_run_session
@@ -89,6 +90,7 @@ def _blocks(result: Result, calibrated: Calibration) -> Iterator[Block]:
     )
     changes = list(suggest_improvements(result))
     for change in changes:
-        yield Notice(severity=Severity.DOUBT, code=change.code, text=change.seen, advice=change.advice)
+        seen, advice = spell_for_command_line(change.seen), spell_for_command_line(change.advice)
+        yield Notice(severity=Severity.DOUBT, code=change.code, text=seen, advice=advice)
     if not changes:
         yield Notice(severity=Severity.NOTE, text="no change to this machine is advised")

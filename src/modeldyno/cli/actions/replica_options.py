@@ -21,6 +21,7 @@ from modeldyno.core.load.replicas_and_cost import (
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.report.blocks import Notice, Severity
 from modeldyno.errors import RequestError
+from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.load import replicas as views
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class CostAnswer:
     def blocks(self) -> Iterator[Block]:
         """Yield the report blocks; none if nothing was requested."""
         if self.why:
-            yield Notice(severity=Severity.UNDECIDED, code="demand", text=self.why)
+            yield Notice(severity=Severity.UNDECIDED, code="demand", text=spell_for_command_line(self.why))
         if self.provision is not None:
             yield from views.provision(self.provision, self.price, self.bounds)
         if self.costs is not None and self.price is not None:

@@ -14,6 +14,7 @@ from modeldyno.core.study import trial_effort
 from modeldyno.core.study.default_baseline import MOST as DEFAULT_LOADS
 from modeldyno.core.study.verification import RIVALS, ROUNDS
 from modeldyno.errors import RequestError
+from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.runtime.engine import serves
 from modeldyno.sweeps.loop import check_study
 from modeldyno.sweeps.point_to_job import job_at_point
@@ -106,7 +107,7 @@ def _count_refused(study: Study) -> tuple[int, Counter[str]]:
         try:
             job_at_point(study, candidate)
         except RequestError as error:
-            reasons[shorten(str(error), _REASON)] += 1
+            reasons[shorten(spell_for_command_line(str(error)), _REASON)] += 1
         if time.monotonic() - start > _PATIENCE:
             break
     return checked, reasons

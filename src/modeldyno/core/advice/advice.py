@@ -206,7 +206,7 @@ def with_outputs(tried: TriedSetting, outputs: tuple[Agreement, ...], unlike: st
 
 
 def format_settings(settings: Mapping[str, KnobValue]) -> str:
-    """Write settings in the syntax of ``--set``."""
+    """Write settings as the command line takes them: ``threads=2 compile=on``."""
     return " ".join(f"{name}={_format_value(value)}" for name, value in settings.items())
 
 

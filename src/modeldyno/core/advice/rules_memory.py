@@ -95,7 +95,7 @@ def checkpointing(case: Case) -> Iterator[Finding]:
             high=part_of(activations, total) * (1 - remaining),
             basis=f"2 of every sqrt({blocks}) blocks' activations stay (Chen et al. 2016)",
         ),
-        do="wrap the blocks in torch.utils.checkpoint.checkpoint, and inspect it with --mode train",
+        do="wrap the blocks in torch.utils.checkpoint.checkpoint, and inspect it with `mode=train`",
         metric="memory_peak",
     )
 

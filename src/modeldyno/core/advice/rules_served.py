@@ -95,7 +95,7 @@ def saturated(case: Case) -> Iterator[Finding]:
     yield Finding(
         seen=seen,
         why="the queue grows as long as the load lasts, so that no latency is a property of the server",
-        do=f"modeldyno load {case.result.job.model} --find-load --require 'latency.p99 <= 100ms', with a "
+        do=f"modeldyno load {case.result.job.model} `find_load` `require=latency.p99 <= 100ms`, with a "
         "bound of yours",
     )
 

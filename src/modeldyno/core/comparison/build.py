@@ -85,12 +85,12 @@ def compare_results(
             raise RequestError(
                 f"{_name_both(baseline, candidate)} were not given the same cores: "
                 f"{_describe_pin(baseline)} and {_describe_pin(candidate)}; measure both with the same "
-                "--pin, or add --force to compare them anyway."
+                "`pin`, or add `force` to compare them anyway."
             )
         raise RequestError(
             f"{_name_both(baseline, candidate)} were measured on unlike hardware "
             f"({_describe_differences(hardware)}), which cannot be compared; measure both on one machine, "
-            "or add --force to compare them anyway."
+            "or add `force` to compare them anyway."
         )
     queries = selected_queries(question.metrics, baseline, candidate)
     judged = queries or headline_queries(baseline, candidate)
@@ -159,10 +159,10 @@ def parse_smallest_effects(texts: Iterable[str]) -> dict[str, float]:
         if separator:
             name = str(Query.parse(name))
         elif size.partition(".")[0] in METRICS:
-            raise RequestError(f"--smallest '{text}' gives no size; write {text}=5%.")
+            raise RequestError(f"`smallest` '{text}' gives no size; write {text}=5%.")
         value = parse_quantity(size, FRACTION)
         if not 0 <= value < 1:
-            raise RequestError(f"--smallest '{text}' is not a share below 1; write 5%, or latency=5%.")
+            raise RequestError(f"`smallest` '{text}' is not a share below 1; write 5%, or latency=5%.")
         effects[name if separator else ALL] = value
     return effects if ALL in effects else {**SMALLEST, **effects}
 
@@ -242,7 +242,7 @@ def _doubts(
             code="unlike-cores",
             seen=f"{_describe_pin(baseline)}, {_describe_pin(candidate)}: the cores of a processor "
             "need not be alike",
-            advice="measure both with the same --pin",
+            advice="measure both with the same `pin`",
         )
     imported = [result for result in (baseline, candidate) if result.job.backend == BACKEND]
     if imported and not hardware:
@@ -255,13 +255,13 @@ def _doubts(
         yield Doubt(
             code="not-in-turns",
             seen="the two were measured at different times, so changes of the machine count, too",
-            advice="compare the models, or add --run, to measure both in turns",
+            advice="compare the models, or add `run`, to measure both in turns",
         )
     if baseline.inputs and candidate.inputs and _input_shapes(baseline) != _input_shapes(candidate):
         yield Doubt(
             code="unlike-inputs",
             seen="the two had different inputs: they differ in shape or in dtype",
-            advice="give both the same --input and batch_size",
+            advice="give both the same `inputs` and batch_size",
         )
 
 
@@ -294,7 +294,7 @@ def _describe_pin(result: Result) -> str:
     if not pin:
         return f"{result.name} was not pinned"
     cores = f"core{'s' if len(pin) > 1 else ''} {', '.join(map(str, pin))}"
-    return f"{result.name} was pinned to {cores} (--pin)"
+    return f"{result.name} was pinned to {cores} (`pin`)"
 
 
 def _name_both(baseline: Result, candidate: Result) -> str:

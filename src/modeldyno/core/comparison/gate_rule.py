@@ -222,5 +222,5 @@ def check_directions(queries: tuple[Query, ...]) -> None:
     for query in queries:
         if METRICS[query.metric].better is Better.NEITHER:
             raise RequestError(
-                f"{query.metric} has no better direction, so a gate cannot fail on it; use --require."
+                f"{query.metric} has no better direction, so a gate cannot fail on it; use `require`."
             )

@@ -65,7 +65,7 @@ def parse_endpoint(url: str) -> tuple[Endpoint, Transport]:
     if parts.username is not None or parts.password is not None:
         raise RequestError(
             f"The URL of {host} contains a user or password, which would be stored with every result; "
-            f"send an Authorization header instead: {HEADERS_VARIABLE} or --header."
+            f"send an Authorization header instead: {HEADERS_VARIABLE} or `headers`."
         )
     name, settings = _parse_fragment(parts.fragment)
     model, _, version = name.rpartition("@") if "@" in name[1:] else (name, "", "")

@@ -189,7 +189,7 @@ def doubts(window: SteadyWindow, said: str = "") -> Iterator[Doubt]:
         yield Doubt(
             code=SATURATED,
             seen=f"{growth}: latency rises as long as the load lasts, and has no steady value",
-            advice="lower the rate; find the largest load that holds with --find-load",
+            advice="lower the rate; find the largest load that holds with `find_load`",
         )
     if not limits:
         yield from _late_sends(window)
@@ -210,7 +210,7 @@ def doubts(window: SteadyWindow, said: str = "") -> Iterator[Doubt]:
             code="thinned",
             seen=f"there were too many requests to keep all their times: one of every {each} was drawn at "
             "random, plus the slowest",
-            advice="counts are of all requests; write all times to a file with --records",
+            advice="counts are of all requests; write all times to a file with `records`",
         )
 
 
@@ -388,5 +388,5 @@ def _client_limited(seen: str) -> Doubt:
     return Doubt(
         code=CLIENT_LIMITED,
         seen=f"{seen}: what was measured is the client, and tells nothing of the server",
-        advice="add processes with --drivers, give the client its own cores, or lower the load",
+        advice="add processes with `drivers`, give the client its own cores, or lower the load",
     )

@@ -54,22 +54,22 @@ class CoHostedModelSpec:
             model, *words = shlex.split(text)
         except ValueError:
             raise RequestError(
-                f"--beside '{text}' names no model; write 'model.onnx concurrency=4'."
+                f"`beside` '{text}' names no model; write 'model.onnx concurrency=4'."
             ) from None
         values_by_name: dict[str, list[str]] = {}
         for word in words:
             name, separator, value = word.partition("=")
             if not (name and separator):
-                raise RequestError(f"--beside '{text}': '{word}' is not name=value, such as concurrency=4.")
+                raise RequestError(f"`beside` '{text}': '{word}' is not name=value, such as concurrency=4.")
             values_by_name.setdefault(name, []).append(value)
         inputs = tuple(values_by_name.pop("input", ()))
         for name, values in values_by_name.items():
             if len(values) > 1:
-                raise RequestError(f"--beside '{text}' gives {name} twice: {values[0]} and {values[1]}.")
+                raise RequestError(f"`beside` '{text}' gives {name} twice: {values[0]} and {values[1]}.")
         settings = {name: values[0] for name, values in values_by_name.items()}
         explicit_name, slots = settings.pop("name", None), settings.pop("concurrency", None)
         if slots is not None and not slots.isdigit():
-            raise RequestError(f"--beside '{text}': concurrency={slots} is not a whole number.")
+            raise RequestError(f"`beside` '{text}': concurrency={slots} is not a whole number.")
         return cls(
             model=model,
             name=_validated_name(explicit_name) if explicit_name is not None else default_model_name(model),
@@ -86,7 +86,7 @@ class CoHostedModelSpec:
             RequestError: a co-hosted model cannot have this load.
         """
         if first.arrivals is Arrivals.TRACE:
-            raise RequestError("A trace is for one model alone, because it ends by itself; drop --beside.")
+            raise RequestError("A trace is for one model alone, because it ends by itself; drop `beside`.")
         usual = replace(first, requests=None, drivers=1)
         if self.rate is not None:
             rate, arrivals, burst = parse_rate(self.rate)
@@ -126,7 +126,7 @@ def check_names(own: str, others: Sequence[CoHostedModelSpec]) -> None:
         if model.name in seen:
             raise RequestError(
                 f"Two models are called '{model.name}'; give one another name: "
-                f"--beside '{model.model} name=another'."
+                f"`beside={model.model} name=another`."
             )
         seen.add(model.name)
 

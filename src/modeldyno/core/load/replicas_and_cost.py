@@ -49,7 +49,7 @@ class Price:
         """
         match = _PRICE.fullmatch(text)
         if match is None or (match["before"] and match["after"]):
-            raise RequestError(f"--price '{text}' is not a price; write 1.20/h, $1.20/h or 876 EUR/month.")
+            raise RequestError(f"`price` '{text}' is not a price; write 1.20/h, $1.20/h or 876 EUR/month.")
         amount = float(match["amount"]) / _HOURS[match["per"] or "h"]
         return cls(per_hour=amount, currency=match["before"] or match["after"])
 
@@ -152,9 +152,9 @@ def parse_demand(text: str) -> float:
     try:
         demand = parse_quantity(text, RATE)
     except RequestError as error:
-        raise RequestError(f"--demand: {error}") from None
+        raise RequestError(f"`demand`: {error}") from None
     if not 0 < demand < math.inf:
-        raise RequestError(f"--demand '{text}' must be positive; write 1000/s.")
+        raise RequestError(f"`demand` '{text}' must be positive; write 1000/s.")
     return demand
 
 
@@ -210,9 +210,7 @@ def largest_holding_load(series: LoadCurve | Capacity) -> LoadPoint:
             )
         return best
     if not any(rung.judgements for rung in series.rungs):
-        raise RequestError(
-            "--demand needs a bound for each replica to hold: --require 'latency.p99 <= 50ms'."
-        )
+        raise RequestError("`demand` needs a bound for each replica to hold: `require=latency.p99 <= 50ms`.")
     held = [
         rung
         for rung in series.by_load

@@ -1,6 +1,6 @@
 """Answers to queries, and constraints judged by intervals.
 
-The same Constraint serves ``--require``, sweeps and gates.
+The same Constraint serves ``require``, sweeps and gates.
 """
 
 from __future__ import annotations

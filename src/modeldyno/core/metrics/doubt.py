@@ -126,9 +126,9 @@ class Doubt:
 
 
 _STOPS = {
-    "time limit": ("time-limit", "give it more time with --max-time, or ask for less with --precision"),
-    "noise floor": ("noise-floor", "quieten the machine, or pool fresh processes with --processes 5"),
-    "sample limit": ("sample-limit", "raise --max-runs, or ask for less with --precision"),
+    "time limit": ("time-limit", "give it more time with `max_time`, or ask for less with `precision`"),
+    "noise floor": ("noise-floor", "quieten the machine, or pool fresh processes with `processes=5`"),
+    "sample limit": ("sample-limit", "raise `max_runs`, or ask for less with `precision`"),
     "interrupted": ("interrupted", "run it again to the end before claiming anything from it"),
 }
 
@@ -160,7 +160,7 @@ def missing_percentile_doubts(
                 code="few-samples",
                 seen=f"{metric}.{name} lacks {missing:,} effective samples (it has "
                 f"{distribution.effective_size(name):,.0f} of {len(distribution):,} taken)",
-                advice=f"let it run longer with --max-time, or read {metric}.{name}.raw as a hint only",
+                advice=f"let it run longer with `max_time`, or read {metric}.{name}.raw as a hint only",
             )
 
 
@@ -176,13 +176,13 @@ def noise_doubts(foreign: float, steal: float) -> Iterator[Doubt]:
         yield Doubt(
             code="interference",
             seen=f"other processes kept {format_quantity(foreign, CORES, 2)} busy of the measured ones",
-            advice="stop them, or give the run cores of its own with --pin",
+            advice="stop them, or give the run cores of its own with `pin`",
         )
     if steal > STEAL_LIMIT:
         yield Doubt(
             code="steal",
             seen=f"the hypervisor took {format_quantity(steal, CORES, 2)} away",
-            advice="use a machine that is not shared, or pool fresh processes with --processes 5",
+            advice="use a machine that is not shared, or pool fresh processes with `processes=5`",
         )
 
 
@@ -211,11 +211,11 @@ def adjust_advice(doubts: Iterable[Doubt], *, several: bool) -> Iterator[Doubt]:
 
 _DISTURBED_ADVICE = (
     "measure on a quieter machine first: other processes disturb traced and plain calls unequally; "
-    "then trace fewer modules with --layers, or use a larger batch"
+    "then trace fewer modules with `layers`, or use a larger batch"
 )
 _FEWER_THREADS_ADVICE = (
-    "stop them, give the run cores of its own with --pin, or, if the model runs several threads, use "
-    "fewer (--set threads=1): threads that wait for one without a core spin meanwhile"
+    "stop them, give the run cores of its own with `pin`, or, if the model runs several threads, use "
+    "fewer (`threads=1`): threads that wait for one without a core spin meanwhile"
 )
 
 
@@ -250,13 +250,13 @@ def process_count_doubts(count: int, *, claimed: bool) -> Iterator[Doubt]:
         yield Doubt(
             code="one-process",
             seen="the verdict rests on one process; the variation between starts is not measured",
-            advice="replicate over fresh processes with --processes 5",
+            advice="replicate over fresh processes with `processes=5`",
         )
     if 1 < count < FEW_PROCESSES:
         yield Doubt(
             code="few-processes",
             seen=f"with {count} processes the interval only joins the intervals of each",
-            advice="use --processes 5 or more for a claim",
+            advice="use `processes=5` or more for a claim",
         )
 
 
@@ -286,7 +286,7 @@ def observation_doubts(observed: Sequence[str]) -> Iterator[Doubt]:
         yield Doubt(
             code="no-interval",
             seen=f"the verdict on {', '.join(observed)} rests on single observations; there is no interval",
-            advice="replicate over fresh processes with --processes 5, or bound the mean or a percentile",
+            advice="replicate over fresh processes with `processes=5`, or bound the mean or a percentile",
         )
 
 
@@ -306,5 +306,5 @@ def thread_doubts(asked: Iterable[int], cores: int) -> Iterator[Doubt]:
         yield Doubt(
             code="oversubscribed",
             seen=f"{thread_count} threads share {cores} cores",
-            advice=f"set threads to {cores} or fewer, or allow more cores with --pin",
+            advice=f"set threads to {cores} or fewer, or allow more cores with `pin`",
         )

@@ -2,7 +2,7 @@
 
 A query is ``metric[:statistic][.ci|.raw][@scope]``; the statistic may also follow a dot: ``latency.p99``,
 ``latency:p99.ci``, ``latency.p50@encoder.layer.3``. Metric names hold no dots, scopes may. The same grammar
-serves ``show --get``, ``--require`` and ``result[...]``.
+serves ``show``, ``require`` and ``result[...]``.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class InputSpec:
 
 
 def parse_input(text: str) -> InputSpec:
-    """Read one ``--input``: ``[name=]8x128[:int64[:0..30521]]`` or ``[name=]file.npz|.jsonl|.txt``.
+    """Read one of ``inputs``: ``[name=]8x128[:int64[:0..30521]]`` or ``[name=]file.npz|.jsonl|.txt``.
 
     A shape may be ``scalar``, a range a single value: ``rate=scalar:int64:16000``.
 
@@ -65,13 +65,13 @@ def parse_input(text: str) -> InputSpec:
         name, separator, path = text.partition("=")
         name, path = (name, path) if separator and "/" not in name else ("", text)
         if not path:
-            raise RequestError(f"--input '{text}' is empty; write name=8x128:int64:0..30521, or a file.")
+            raise RequestError(f"`inputs` '{text}' is empty; write name=8x128:int64:0..30521, or a file.")
         return InputSpec(name=name, source=path)
     if match["dtype"] is not None and match["dtype"] not in DTYPES:
-        raise RequestError(f"--input '{text}': '{match['dtype']}' is not one of {', '.join(DTYPES)}.")
+        raise RequestError(f"`inputs` '{text}': '{match['dtype']}' is not one of {', '.join(DTYPES)}.")
     low, high = _parse_number(text, match["low"]), _parse_number(text, match["high"] or match["low"])
     if low is not None and high is not None and low > high:
-        raise RequestError(f"--input '{text}': the range {match['low']}..{match['high']} is empty.")
+        raise RequestError(f"`inputs` '{text}': the range {match['low']}..{match['high']} is empty.")
     return InputSpec(
         name=match["name"] or "", shape=_parse_shape(match["shape"]), dtype=match["dtype"], low=low, high=high
     )
@@ -155,9 +155,9 @@ def explain_missing(
 
 
 def write_option(spec: InputSpec, bound: Mapping[str, int]) -> str:
-    """Write the option that gives an input its sizes; unknown ones are 1."""
+    """Name the field that gives an input its sizes; unknown ones are 1."""
     shape = "x".join(str(d if isinstance(d, int) else bound.get(d, 1)) for d in spec.shape or ())
-    return f"--input {spec.name}={shape or 'scalar'}"
+    return f"`inputs={spec.name}={shape or 'scalar'}`"
 
 
 def is_sequence(name: str) -> bool:
@@ -255,4 +255,4 @@ def _parse_number(text: str, part: str | None) -> float | None:
     try:
         return None if part is None else float(part)
     except ValueError:
-        raise RequestError(f"--input '{text}': '{part}' is not a number.") from None
+        raise RequestError(f"`inputs` '{text}': '{part}' is not a number.") from None

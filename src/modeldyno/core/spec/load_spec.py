@@ -113,7 +113,7 @@ def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
         "drivers": load.drivers,
     }  # fmt: skip
     return (
-        (paced and load.rate is None, f"{load.arrivals} arrivals need a rate, such as --rate 100"),
+        (paced and load.rate is None, f"{load.arrivals} arrivals need a rate, such as `rate=100`"),
         (load.closed and load.rate is not None, "A closed loop has no rate: its server sets the pace"),
         (load.arrivals is Arrivals.TRACE and not load.trace, "Arrivals from a trace need its file"),
         *(
@@ -139,7 +139,7 @@ def parse_rate(text: str) -> tuple[float, Arrivals, int]:
     """
     match = _RATE.fullmatch(text.strip())
     if match is None:
-        raise RequestError(f"--rate '{text}' is not a rate; write 100, 100:poisson or 100:burst=8.")
+        raise RequestError(f"`rate` '{text}' is not a rate; write 100, 100:poisson or 100:burst=8.")
     kinds = [Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST]
     kind = match["kind"] or Arrivals.CONSTANT
     if kind not in kinds:

@@ -57,11 +57,11 @@ class Inspection:
                 find_device(device)
         if (points := prod(map(len, self.vary.values()))) > MOST_POINTS:
             raise RequestError(
-                f"--vary asks for {points:,} combinations of sizes; ask for at most {MOST_POINTS:,}."
+                f"`vary` asks for {points:,} combinations of sizes; ask for at most {MOST_POINTS:,}."
             )
         if self.memory is not None and self.memory <= 0:
             amount = format_quantity(self.memory, BYTES, None)
-            raise RequestError(f"--memory takes an amount such as 24GiB, not {amount}.")
+            raise RequestError(f"`memory` takes an amount such as 24GiB, not {amount}.")
         return self
 
 
@@ -75,7 +75,7 @@ _SIZES = re.compile(r"(?P<low>[1-9]\d*)(?:\.\.(?P<high>[1-9]\d*))?")
 
 
 def parse_vary(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Read ``--vary``: ``batch=1..256 seq=128,512``; each text may hold several ``dimension=sizes``.
+    """Read ``vary``: ``batch=1..256 seq=128,512``; each text may hold several ``dimension=sizes``.
 
     ``1..256`` doubles from its first number up to its last: 1, 2, 4 and so on to 256.
 
@@ -86,9 +86,9 @@ def parse_vary(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     for part in (part for text in texts for part in text.split()):
         name, separator, sizes = part.partition("=")
         if not separator or not name:
-            raise RequestError(f"--vary '{part}' is not dimension=sizes, such as batch=1..256.")
+            raise RequestError(f"`vary` '{part}' is not dimension=sizes, such as batch=1..256.")
         if name in sizes_by_name:
-            raise RequestError(f"--vary gives the dimension {name} twice; write its sizes in one list.")
+            raise RequestError(f"`vary` gives the dimension {name} twice; write its sizes in one list.")
         sizes_by_name[name] = tuple(
             sorted({size for item in sizes.split(",") for size in _parse_sizes(part, item)})
         )
@@ -99,16 +99,16 @@ def _parse_sizes(part: str, text: str) -> list[int]:
     match = _SIZES.fullmatch(text)
     if match is None:
         raise RequestError(
-            f"--vary '{part}': '{text}' is not a size; write whole numbers from 1, such as 128,512, or "
+            f"`vary` '{part}': '{text}' is not a size; write whole numbers from 1, such as 128,512, or "
             "1..256, which doubles."
         )
     if max(map(len, filter(None, match.groups()))) > _MOST_DIGITS:
         raise RequestError(
-            f"--vary '{part[:40]}': this is too large; a size has {_MOST_DIGITS} digits at most."
+            f"`vary` '{part[:40]}': this is too large; a size has {_MOST_DIGITS} digits at most."
         )
     low, high = int(match["low"]), int(match["high"] or match["low"])
     if low > high:
-        raise RequestError(f"--vary '{part}': the range {text} is empty; write the smaller number first.")
+        raise RequestError(f"`vary` '{part}': the range {text} is empty; write the smaller number first.")
     doubled = [low]
     while doubled[-1] * 2 < high:
         doubled.append(doubled[-1] * 2)

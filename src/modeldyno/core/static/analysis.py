@@ -376,7 +376,7 @@ def _largest_batch(batch: SizeExtrapolator, memory: int) -> Iterator[Measurement
     if answer == LARGEST:
         yield _no_largest_batch(
             f"a batch of {LARGEST:,} fits {limit}, and none larger is tried",
-            "the memory is no limit in practice; --memory with less of it finds one",
+            "the memory is no limit in practice; `memory` with less of it finds one",
         )
         return
     yield _exact("largest_batch", answer)

@@ -41,7 +41,7 @@ def winner(study: Study, find_result: Callable[[str], Result | None]) -> Result:
     doubt = Doubt(
         code="study-winner",
         seen=f"it is the best of {len(study.candidates)} points of the study {name}, chosen for its figures",
-        advice="add --run to measure the winners in turns, in fresh processes",
+        advice="add `run` to measure the winners in turns, in fresh processes",
     )
     pooled = merge(results)
     return replace(pooled, doubts=(*pooled.doubts, doubt))

@@ -61,13 +61,13 @@ class Objective:
         better = METRICS[query.metric].better
         if maximize is None and better is Better.NEITHER:
             raise RequestError(
-                f"{query.metric} has no better direction; say --maximize or --minimize {query.metric}."
+                f"{query.metric} has no better direction; say `maximize` or `minimize={query.metric}`."
             )
         if maximize is not None and better is (Better.LOWER if maximize else Better.HIGHER):
             asked, meant = ("maximize", "minimize") if maximize else ("minimize", "maximize")
             raise RequestError(
                 f"{query.metric} is better the {better} it is, so there is nothing to {asked}; "
-                f"write {meant}: {head} (--{meant} {text}), or objectives: {{{head}: {weight:g}}}, "
+                f"write {meant}: {head} (`{meant}={text}`), or objectives: {{{head}: {weight:g}}}, "
                 "which takes the direction of each metric from the table of metrics."
             )
         return cls(
@@ -114,7 +114,7 @@ class Goal:
     def __post_init__(self) -> None:
         """Refuse an invalid goal with one sentence."""
         if not self.objectives:
-            raise RequestError("A sweep needs an objective, such as --maximize throughput.")
+            raise RequestError("A sweep needs an objective, such as `maximize=throughput`.")
         queries = [objective.query for objective in self.objectives]
         if len(set(queries)) < len(queries):
             raise RequestError("An objective is given twice; give it one weight.")

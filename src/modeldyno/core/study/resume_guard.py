@@ -76,7 +76,7 @@ class StudyConsistencyGuard:
     def _reject_or_doubt(self, code: str, seen: str) -> None:
         if not self.force:
             raise StaleStudy(
-                f"The study cannot be resumed: {seen}. Begin a new one, or resume it anyway with --force."
+                f"The study cannot be resumed: {seen}. Begin a new one, or resume it anyway with `force`."
             )
         self._raise_doubt(
             Doubt(code=code, seen=seen, advice="compare only trials with the same model and machine")

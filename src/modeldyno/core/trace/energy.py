@@ -171,7 +171,7 @@ def _idle_power_doubt(devices: list[str], above: _Ends) -> Doubt:
     return Doubt(
         code="at-idle-power",
         seen=f"{', '.join(devices)} drew {low} to {high} more in the timed pass than before loading",
-        advice="quieten the machine, or measure longer with --min-time; a small model may draw too little",
+        advice="quieten the machine, or measure longer with `min_time`; a small model may draw too little",
     )
 
 
@@ -182,7 +182,7 @@ def short_window_doubt(device: str, drawn: PowerDraw, meter: EnergyMeter) -> Dou
         code="short-window",
         seen=f"{device} was sampled during {format_quantity(drawn.seconds, SECONDS, 2)} of calls, "
         f"and {needed} are needed to determine its power",
-        advice="measure longer with --min-time",
+        advice="measure longer with `min_time`",
     )
 
 
@@ -191,5 +191,5 @@ def sampled_power_doubt(device: str) -> Doubt:
     return Doubt(
         code="sampled-power",
         seen=f"{device} has no energy counter; its power was sampled and integrated over time",
-        advice="read its energy as an estimate, and measure longer with --min-time",
+        advice="read its energy as an estimate, and measure longer with `min_time`",
     )

@@ -239,7 +239,7 @@ def attribution_doubts(
             code="parts-differ",
             seen=f"the layers add up to {1 + attribution.missed:.1%} of the {time} that a call takes "
             "without hooks, and three in four pairs of calls agree that they differ",
-            advice="hook fewer modules with --layers, use a larger batch or a quieter machine",
+            advice="hook fewer modules with `layers`, use a larger batch or a quieter machine",
         )
     if everything and len(attribution.parts) > 1 and attribution.unattributed > UNATTRIBUTED_LIMIT:
         yield Doubt(

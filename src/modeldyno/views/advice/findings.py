@@ -11,6 +11,7 @@ from modeldyno.core.advice.finding import Case
 from modeldyno.core.advice.rules import findings
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
+from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.rerun_command import rerun_command_line
 from modeldyno.views.text import TEXT_LIMIT
 
@@ -102,11 +103,11 @@ def command_for_job(result: Result, job: Job, knobs: Iterable[Knob] = ()) -> str
 def finding_notice(result: Result, item: Finding, knobs: Iterable[Knob] = ()) -> Notice:
     """Return a notice of one finding, with the command or the change that tries it."""
     parts = (_sentence(item.seen), _sentence(item.why), describe_saving(item.saving))
-    how = item.do if item.job is None else command_for_job(result, item.job, knobs)
+    how = spell_for_command_line(item.do) if item.job is None else command_for_job(result, item.job, knobs)
     return Notice(
         severity=Severity.NOTE,
         code=item.code,
-        text=shorten(clean(" ".join(filter(None, parts))), TEXT_LIMIT),
+        text=shorten(clean(spell_for_command_line(" ".join(filter(None, parts)))), TEXT_LIMIT),
         advice=shorten(clean(how), TEXT_LIMIT),
     )
 

@@ -9,6 +9,7 @@ from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import FRACTION, format_quantity
+from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.comparison.causes import explain_cause
 from modeldyno.views.comparison.changes import (
     change_tables,
@@ -162,7 +163,8 @@ def _failures(results: Sequence[Result], names: Sequence[str]) -> Iterator[Notic
 def _doubts(baseline: Result, contrast: CandidateComparison, names: tuple[str, str]) -> Iterator[Notice]:
     """Yield the doubts about the comparison, and the codes of the doubts about its two Results."""
     for doubt in contrast.doubts:
-        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=doubt.seen, advice=doubt.advice)
+        seen, advice = spell_for_command_line(doubt.seen), spell_for_command_line(doubt.advice)
+        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=seen, advice=advice)
     for result, name in zip((baseline, contrast.candidate), names, strict=True):
         codes = list(dict.fromkeys(doubt.code for doubt in result.doubts))
         for code in codes[:_DOUBTS]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.comparison.gate_report import CHANGE
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.provenance import join_facts
 from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, interruption_prefix
 
@@ -81,7 +82,8 @@ def _notes(report: GateReport) -> Iterator[Notice]:
     for note in report.notes:
         yield Notice(severity=Severity.NOTE, text=note)
     for doubt in dict.fromkeys(report.doubts):
-        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=shorten(clean(doubt.seen), _LINE))
+        seen = clean(spell_for_command_line(doubt.seen))
+        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=shorten(seen, _LINE))
     codes = tuple(dict.fromkeys(doubt.code for doubt in report.result.doubts))
     if codes:
         text = f"{', '.join(codes)}; modeldyno show RESULT explains them"

@@ -12,6 +12,7 @@ from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
 from modeldyno.core.report.charts import AxisScale, Bins, ReferenceLine
 from modeldyno.core.result.failure_kinds import KINDS
 from modeldyno.core.stats.units import format_quantity
+from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.devices import devices
 from modeldyno.views.result.headline import verdict
 from modeldyno.views.result.layers import layers
@@ -68,8 +69,8 @@ def doubts(result: Result) -> Iterator[Notice]:
         yield Notice(
             severity=Severity.DOUBT,
             code=shorten(doubt.code, NAME_LIMIT),
-            text=shorten(clean(doubt.seen), TEXT_LIMIT),
-            advice=shorten(clean(doubt.advice), TEXT_LIMIT),
+            text=shorten(clean(spell_for_command_line(doubt.seen)), TEXT_LIMIT),
+            advice=shorten(clean(spell_for_command_line(doubt.advice)), TEXT_LIMIT),
         )
 
 

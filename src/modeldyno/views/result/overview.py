@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, shorten
+from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.blocks import blocks, failures, verdicts
 from modeldyno.views.result.headline import verdict
 from modeldyno.views.result.layers import layers
@@ -80,6 +81,6 @@ def _doubts(result: Result) -> Iterator[Notice]:
         yield Notice(
             severity=Severity.DOUBT,
             code=shorten(doubt.code, NAME_LIMIT),
-            text=shorten(clean(doubt.seen), _DOUBT),
+            text=shorten(clean(spell_for_command_line(doubt.seen)), _DOUBT),
             advice="-v shows what to do about it, and all figures" if last else "",
         )

@@ -19,6 +19,7 @@ from modeldyno.views.study.rows import (
     failure_tables,
     format_miss,
     format_point,
+    trial_failure,
 )
 from modeldyno.views.text import TEXT_LIMIT, count, join_nonempty
 
@@ -235,7 +236,7 @@ def _why_nothing(study: Study) -> str:
     if not study.skipped:
         return ""
     first = next(iter(study.skipped.values()))
-    return f": none of the configurations is possible ({shorten(clean(first.failure), TEXT_LIMIT)})"
+    return f": none of the configurations is possible ({shorten(clean(trial_failure(first)), TEXT_LIMIT)})"
 
 
 def _first_failure(ranked: Ranking) -> str:

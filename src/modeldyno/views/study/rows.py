@@ -14,6 +14,7 @@ from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.pooled_estimate import estimate as estimated
 from modeldyno.core.study.pooled_estimate import judge_trial
 from modeldyno.core.study.study import TrialState
+from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.text import count, estimate, join_nonempty
 
 if TYPE_CHECKING:
@@ -254,9 +255,9 @@ def failure_tables(study: Study) -> Iterator[Table]:
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in study.trials:
         if trial.state is not TrialState.DONE:
-            groups.setdefault((_failure_kind(trial), shorten(clean(trial.failure), _REASON)), []).append(
-                trial
-            )
+            groups.setdefault(
+                (_failure_kind(trial), shorten(clean(trial_failure(trial)), _REASON)), []
+            ).append(trial)
     rows = [
         (str(len(trials)), how, f"{why} ({'such as' if len(trials) > 1 else 'at'} {_trial_point(trials[0])})")
         for (how, why), trials in sorted(groups.items(), key=lambda item: -len(item[1]))
@@ -266,6 +267,11 @@ def failure_tables(study: Study) -> Iterator[Table]:
         rows[_REASONS:] = [(str(rest), "others", "--json FILE, or -o FILE.csv, has them all")]
     if rows:
         yield Table(title=UNMEASURED, columns=_columns("", "<", "why<"), rows=tuple(rows))
+
+
+def trial_failure(trial: Trial) -> str:
+    """Return why a trial has no measurement; only the reason for skipping it is a text of our own."""
+    return spell_for_command_line(trial.failure) if trial.state is TrialState.SKIPPED else trial.failure
 
 
 def _failure_kind(trial: Trial) -> str:

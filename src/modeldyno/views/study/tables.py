@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
 from modeldyno.core.study.search_space import key
-from modeldyno.views.study.rows import format_knob_value
+from modeldyno.views.study.rows import format_knob_value, trial_failure
 from modeldyno.views.text import format_utc, shorten_ids
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def trials(study: Study, ranked: Ranking) -> Table:
                 *(_verdict(trial, bound) for bound in study.goal.constraints),
                 *_place(places.get(key(trial.point))),
                 *(_number(trial.seconds), " ".join(trial.doubts), trial.kind),
-                *(shorten(trial.failure, _REASON), trial.result),
+                *(shorten(trial_failure(trial), _REASON), trial.result),
             )
             for trial in study.trials
         ),

@@ -1,0 +1,60 @@
+"""Spell the fields that a message names as a reader types them: options, or arguments of Python.
+
+Messages of the core name a field in backticks by its name in Python, with a value where it helps:
+"pool fresh processes with `processes=5`". Documents keep that text; whoever shows it spells it.
+"""
+
+from __future__ import annotations
+
+import re
+
+FIELDS = frozenset(
+    {
+        "beside", "demand", "drivers", "duration", "find_load", "force", "headers", "inputs", "layers",
+        "max_runs", "max_time", "maximize", "memory", "min_time", "minimize", "mode", "pin", "precision",
+        "price", "processes", "rate", "records", "requests", "require", "run", "smallest", "vary",
+    }
+)  # fmt: skip
+"""The fields that messages name; other words in backticks stay as they are."""
+KNOBS = frozenset({"threads"})
+"""Knobs of a backend that messages name with a value."""
+
+_FIELD = re.compile(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]+))?`")
+_OPTIONS = {"headers": "header", "inputs": "input"}
+"""Fields whose option has another name."""
+_SWITCHES = frozenset({"force", "run"})
+"""Fields that are given without a value."""
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def spell_for_command_line(text: str) -> str:
+    """Write fields as options: `max_time` as ``--max-time``, `threads=1` as ``--set threads=1``."""
+    return _FIELD.sub(_option, text)
+
+
+def spell_for_python(text: str) -> str:
+    """Write fields as arguments: `max_time` as ``max_time=``, `mode=train` as ``mode='train'``."""
+    return _FIELD.sub(_argument, text)
+
+
+def _option(match: re.Match[str]) -> str:
+    name, value = match["name"], match["value"]
+    if name in KNOBS and value is not None:
+        return f"--set {name}={value}"
+    if name not in FIELDS:
+        return match[0]
+    option = f"--{_OPTIONS.get(name, name).replace('_', '-')}"
+    return option if value is None else f"{option} {_quote(value) if ' ' in value else value}"
+
+
+def _argument(match: re.Match[str]) -> str:
+    name, value = match["name"], match["value"]
+    if name not in FIELDS and (name not in KNOBS or value is None):
+        return match[0]
+    if value is None:
+        return f"{name}=True" if name in _SWITCHES else f"{name}="
+    return f"{name}={value if _NUMBER.fullmatch(value) else _quote(value)}"
+
+
+def _quote(value: str) -> str:
+    return f"'{value}'"
