@@ -71,8 +71,8 @@ def test_a_script_can_have_it_fail(stored: Callable[..., Any]) -> None:
 
 def test_what_matters_can_be_told(stored: Callable[..., Any]) -> None:
     """The threshold applies to all metrics, or to one."""
-    assert "does the same" in stored("compare", OLD, NEW, "--smallest", "30%").out
-    assert "does the same" in stored("compare", OLD, NEW, "--smallest", "latency=30%").out
+    assert "performs the same" in stored("compare", OLD, NEW, "--smallest", "30%").out
+    assert "performs the same" in stored("compare", OLD, NEW, "--smallest", "latency=30%").out
     wrong = stored("compare", OLD, NEW, "--smallest", "quick=1%")
     assert (wrong.code, "quick" in wrong.err) == (2, True)
 
