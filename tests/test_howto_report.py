@@ -40,11 +40,12 @@ def test_the_variable_is_the_one_that_is_read() -> None:
 
 
 def test_what_is_done_from_python_works(here: Path) -> None:
-    """The example writes two pages, the second without pictures."""
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(compile(code, "report.md", "exec"), {})
+    """The first example writes two pages, the second without pictures; the other one writes any documents."""
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(compile(code, "report.md", "exec"), {})
     whole, short = ((here / name).read_text(encoding="ascii") for name in ("out.html", "short.html"))
 
+    assert all((here / name).is_file() for name in ("digits.html", "week.html"))
     assert "<figure data-picture" in whole
     assert "<figure" not in short
     assert len(short) < 100_000 < len(whole)

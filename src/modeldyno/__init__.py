@@ -15,7 +15,22 @@ if TYPE_CHECKING:
     from modeldyno.api.benchmark import Benchmark
     from modeldyno.api.compare import compare, read_comparison, save_comparison
     from modeldyno.api.decorators import Profiled, profiled
-    from modeldyno.api.gate import Regressions, detect_regressions, gate, load_baseline
+    from modeldyno.api.documents import (
+        comment,
+        export,
+        findings,
+        import_results,
+        list_plugins,
+        list_results,
+        replicas,
+        report,
+        rm,
+        save_verdict,
+        schema,
+        show,
+        tag,
+    )
+    from modeldyno.api.gate import Regressions, check, detect_regressions, doctor, gate, load_baseline
     from modeldyno.api.inspectors import (
         BaseModelInspector,
         OpenAIInspector,
@@ -26,13 +41,17 @@ if TYPE_CHECKING:
         TritonGrpcInspector,
         TritonInspector,
     )
-    from modeldyno.api.load import load
+    from modeldyno.api.load import find_load, load, load_curve
     from modeldyno.api.model_profiler import ModelProfiler
     from modeldyno.api.profile import BoundBroken, inspect, profile, read, read_all, save, store
     from modeldyno.api.result_dict import Figures
     from modeldyno.api.server_profiler import Diagnosis, Profiler
-    from modeldyno.api.sweep import read_study, sweep
+    from modeldyno.api.sweep import export_configs, read_study, rerank, sweep
     from modeldyno.core.comparison.comparison import Comparison
+    from modeldyno.core.comparison.gate_report import GateReport
+    from modeldyno.core.comparison.trend import Trend
+    from modeldyno.core.load.capacity import Capacity
+    from modeldyno.core.load.load_curve import LoadCurve
     from modeldyno.core.metrics.constraints import Constraint, Verdict
     from modeldyno.core.metrics.measurement import Distribution
     from modeldyno.core.metrics.measurement_plan import Plan
@@ -42,17 +61,22 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
     from modeldyno.core.trace.memory_diff import MemoryChange, memory_change
     from modeldyno.errors import ModelDynoError, NotStoredWarning, UncertifiedWarning, UndecidedWarning
+    from modeldyno.loadtest.replicas import CostAnswer
 
 _HOMES = {
     "BaseModelInspector": "modeldyno.api.inspectors",
     "Benchmark": "modeldyno.api.benchmark",
     "BoundBroken": "modeldyno.api.profile",
+    "Capacity": "modeldyno.core.load.capacity",
     "Comparison": "modeldyno.core.comparison.comparison",
     "Constraint": "modeldyno.core.metrics.constraints",
+    "CostAnswer": "modeldyno.loadtest.replicas",
     "Diagnosis": "modeldyno.api.server_profiler",
     "Distribution": "modeldyno.core.metrics.measurement",
     "Figures": "modeldyno.api.result_dict",
+    "GateReport": "modeldyno.core.comparison.gate_report",
     "InputSpec": "modeldyno.core.spec.input_spec",
+    "LoadCurve": "modeldyno.core.load.load_curve",
     "MemoryChange": "modeldyno.core.trace.memory_diff",
     "ModelDynoError": "modeldyno.errors",
     "ModelProfiler": "modeldyno.api.model_profiler",
@@ -68,19 +92,31 @@ _HOMES = {
     "TensorFlowGrpcInspector": "modeldyno.api.inspectors",
     "TensorFlowInspector": "modeldyno.api.inspectors",
     "TorchServeInspector": "modeldyno.api.inspectors",
+    "Trend": "modeldyno.core.comparison.trend",
     "TritonGrpcInspector": "modeldyno.api.inspectors",
     "TritonInspector": "modeldyno.api.inspectors",
     "UncertifiedWarning": "modeldyno.errors",
     "UndecidedWarning": "modeldyno.errors",
     "Verdict": "modeldyno.core.metrics.constraints",
     "advise": "modeldyno.api.advise",
+    "check": "modeldyno.api.gate",
+    "comment": "modeldyno.api.documents",
     "compare": "modeldyno.api.compare",
+    "compare_peak_memory": "modeldyno.core.trace.memory_diff",
     "detect_regressions": "modeldyno.api.gate",
+    "doctor": "modeldyno.api.gate",
+    "export": "modeldyno.api.documents",
+    "export_configs": "modeldyno.api.sweep",
+    "find_load": "modeldyno.api.load",
+    "findings": "modeldyno.api.documents",
     "gate": "modeldyno.api.gate",
+    "import_results": "modeldyno.api.documents",
     "inspect": "modeldyno.api.profile",
+    "list_plugins": "modeldyno.api.documents",
+    "list_results": "modeldyno.api.documents",
     "load": "modeldyno.api.load",
     "load_baseline": "modeldyno.api.gate",
-    "memory_change": "modeldyno.core.trace.memory_diff",
+    "load_curve": "modeldyno.api.load",
     "profile": "modeldyno.api.profile",
     "profiled": "modeldyno.api.decorators",
     "ranking": "modeldyno.core.study.ranking",
@@ -88,10 +124,18 @@ _HOMES = {
     "read_all": "modeldyno.api.profile",
     "read_comparison": "modeldyno.api.compare",
     "read_study": "modeldyno.api.sweep",
+    "replicas": "modeldyno.api.documents",
+    "report": "modeldyno.api.documents",
+    "rerank": "modeldyno.api.sweep",
+    "rm": "modeldyno.api.documents",
     "save": "modeldyno.api.profile",
     "save_comparison": "modeldyno.api.compare",
+    "save_verdict": "modeldyno.api.documents",
+    "schema": "modeldyno.api.documents",
+    "show": "modeldyno.api.documents",
     "store": "modeldyno.api.profile",
     "sweep": "modeldyno.api.sweep",
+    "tag": "modeldyno.api.documents",
     "trend": "modeldyno.api.advise",
 }
 
@@ -99,12 +143,16 @@ __all__ = [
     "BaseModelInspector",
     "Benchmark",
     "BoundBroken",
+    "Capacity",
     "Comparison",
     "Constraint",
+    "CostAnswer",
     "Diagnosis",
     "Distribution",
     "Figures",
+    "GateReport",
     "InputSpec",
+    "LoadCurve",
     "MemoryChange",
     "ModelDynoError",
     "ModelProfiler",
@@ -120,18 +168,30 @@ __all__ = [
     "TensorFlowGrpcInspector",
     "TensorFlowInspector",
     "TorchServeInspector",
+    "Trend",
     "TritonGrpcInspector",
     "TritonInspector",
     "UncertifiedWarning",
     "UndecidedWarning",
     "Verdict",
     "advise",
+    "check",
+    "comment",
     "compare",
     "detect_regressions",
+    "doctor",
+    "export",
+    "export_configs",
+    "find_load",
+    "findings",
     "gate",
+    "import_results",
     "inspect",
+    "list_plugins",
+    "list_results",
     "load",
     "load_baseline",
+    "load_curve",
     "memory_change",
     "profile",
     "profiled",
@@ -140,10 +200,18 @@ __all__ = [
     "read_all",
     "read_comparison",
     "read_study",
+    "replicas",
+    "report",
+    "rerank",
+    "rm",
     "save",
     "save_comparison",
+    "save_verdict",
+    "schema",
+    "show",
     "store",
     "sweep",
+    "tag",
     "trend",
 ]
 

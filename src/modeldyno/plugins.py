@@ -10,22 +10,23 @@ import os
 import shlex
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.spec.knob import Knob
 from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, UnknownName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from importlib.metadata import EntryPoint
     from pathlib import Path
 
     from modeldyno import interfaces
     from modeldyno.core.metrics.metric import Metric
-    from modeldyno.core.spec.knob import Knob
     from modeldyno.core.static.flops import Formula
 
 KINDS = (
@@ -232,3 +233,66 @@ def plural(kind: str) -> str:
 
 
 _IRREGULAR_PLURALS = {"strategy": "strategies"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPlugin:
+    """A plugin, a knob of a backend, or a metric, in a list of them."""
+
+    kind: str
+    """``knob``, ``metric``, or the kind of plugin."""
+    name: str
+    sentences: tuple[str, ...]
+    """What it is; of a plugin also what it lacks here, and the names of its knobs."""
+    knob: Knob | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What it is."""
+        return self.sentences[0]
+
+
+def list_plugins(name: str | None = None) -> tuple[ListedPlugin, ...]:
+    """List the plugins of a kind, named in the plural, the knobs of a backend, or all ``metrics``.
+
+    Raises:
+        UnknownName: there is no backend or kind of plugin of this name.
+    """
+    kinds = {plural(kind): kind for kind in KINDS}
+    backends = names("backend")
+    if name is None or name in kinds:
+        chosen = KINDS if name is None else (kinds[name],)
+        return tuple(
+            ListedPlugin(kind=kind, name=found, sentences=tuple(_describe_state(kind, found)))
+            for kind in chosen
+            for found in names(kind)
+        )
+    if name == _METRICS:
+        METRICS.complete()
+        return tuple(
+            ListedPlugin(kind="metric", name=row.name, sentences=(row.sentence,)) for row in METRICS.values()
+        )
+    if name in backends:
+        return tuple(
+            ListedPlugin(kind="knob", name=knob.name, sentences=(knob.sentence,), knob=knob)
+            for knob in backend(name).knobs
+        )
+    raise UnknownName.among("backend or kind of plugin", name, (*backends, *kinds, _METRICS))
+
+
+_METRICS = "metrics"
+
+
+def _describe_state(kind: str, name: str) -> Iterator[str]:
+    """Describe a plugin: its summary, the packages it lacks, and the knobs of a backend."""
+    try:
+        plugin = resolve(kind, name)
+        yield describe(kind, name)
+    except MissingExtra as error:
+        yield str(error)
+        return
+    missing = tuple(module for module in getattr(plugin, "requires", ()) if find_spec(module) is None)
+    if missing:
+        yield f"Not usable yet: {install_command(missing)}"
+    if kind == "backend" and plugin.knobs:
+        yield f"knobs: {', '.join(knob.name for knob in plugin.knobs)}"

@@ -79,8 +79,11 @@ def test_live_functions_are_compared_inside_this_process() -> None:
         max_rounds=3,
         metrics="latency",
         plan=QUICK,
+        tags="turns",
     )
 
+    assert modeldyno.show(comparison.id) == comparison
+    assert len(modeldyno.list_results(tag="turns")) == 2
     assert comparison.contrasts[0].outcome is ChangeVerdict.WORSE
     assert comparison.sequence == (0, 1, 1, 0, 0, 1)
     assert comparison.contrasts[0].outputs[0].largest == 0.0

@@ -143,3 +143,48 @@ def test_a_gate_measures_from_python() -> None:
     assert report.verdict is Verdict.BROKEN
     assert [check.kind for check in report.of(Verdict.BROKEN)] == ["bound", "change"]
     assert report.result.processes == 10
+
+
+STEADY = "call:modeldyno.testing.known_latency:steady"
+BRIEF = Plan(max_time=0.2, min_time=0.02, min_runs=5, precision=0.5)
+
+
+def test_a_gate_keeps_its_result_as_a_baseline_if_it_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The measured Result is in the store with its tags; one that fails a bound is no baseline."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    baseline = modeldyno.profile(STEADY, plan=BRIEF, probes="latency")
+    report = gate(
+        STEADY, baseline, plan=BRIEF, probes="latency", budget=1.0, tags="look", save_as_baseline="main",
+        require="latency.p50 <= 1us",
+    )  # fmt: skip
+
+    assert report.verdict is Verdict.BROKEN
+    assert modeldyno.read("look").id == report.result.id
+    with pytest.raises(RequestError, match="no baseline @main"):
+        load_baseline("@main")
+    with pytest.raises(RequestError, match="kept in the store"):
+        gate(STEADY, baseline, store=False, save_as_baseline="main")
+
+
+def test_the_doctor_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its figures are those of the rehearsals, and the Result has the tag doctor."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    monkeypatch.setattr("modeldyno.api.gate.run_against_itself", lambda *_words, **_more: twelve())
+    checkup = modeldyno.doctor(budget=1.0, max_regression="5%", tags="mine")
+
+    assert checkup.rounds == 6
+    assert checkup.calibration.comparisons == 1000
+    assert "against itself, 12 processes" in checkup.sentence
+    assert modeldyno.read("doctor").id == modeldyno.read("mine").id == checkup.result.id
+
+
+def twelve() -> Result:
+    """Make a Result of twelve processes that differ by chance."""
+    runs = [
+        [0.01 * (1 + 1e-4 * (17 * n % 40) + 1e-3 * (7 * process % 12)) for n in range(40)]
+        for process in range(12)
+    ]
+    made = a_small_result(measurements=(Measurement(metric="latency", value=Distribution.of(*runs)),))
+    return replace(made, job=replace(made.job, plan=replace(made.job.plan, processes=12)))

@@ -62,6 +62,40 @@ def test_headers_are_gone_after_the_load(
     assert "Bearer" not in repr(result.job)
 
 
+def test_several_loads_are_a_curve(url: str) -> None:
+    """Each load is a stored Result, and the curve is stored and found by its id."""
+    curve = modeldyno.load_curve(
+        url, concurrency=(1, 2), inputs="x=1x4", plan=PLAN, require="latency.p50 <= 1s", tags="ladder"
+    )
+
+    assert [point.load for point in curve.rungs] == [1, 2]
+    assert [entry.id for entry in modeldyno.list_results(tag="ladder")] == [
+        point.result for point in reversed(curve.rungs)
+    ]
+    assert modeldyno.show(curve.id) == curve
+    needed = modeldyno.replicas(curve.id, demand="1000/s", price="1.20/h")
+    assert needed.provision is not None
+    assert needed.provision.replicas >= 1
+    with pytest.raises(RequestError, match="a load series has bounds of its own"):
+        modeldyno.replicas(curve, demand=1000, require="latency.p50 <= 1s")
+
+
+def test_the_largest_load_is_found(url: str) -> None:
+    """The answer is a document; a search needs a bound."""
+    found = modeldyno.find_load(
+        url, most=2, measurements=2, inputs="x=1x4", plan=PLAN, require="latency.p50 <= 1s", store=False
+    )
+
+    assert found.search.most == 2
+    assert found.passed is None or found.passed <= 2
+    with pytest.raises(RequestError, match=f"no .*{found.id}|There is no|The store has no"):
+        modeldyno.show(found.id)
+    with pytest.raises(RequestError, match="find_load= needs a bound"):
+        modeldyno.find_load(url, inputs="x=1x4")
+    with pytest.raises(RequestError, match="is not a ladder"):
+        modeldyno.load_curve(url, concurrency=(4, 2), inputs="x=1x4")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

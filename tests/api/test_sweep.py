@@ -107,6 +107,55 @@ def test_a_study_is_resumed_with_another_budget(bench: SimulatedTrials) -> None:
     assert modeldyno.read_study(begun.id) == ended
 
 
+def test_a_study_is_resumed_with_another_goal(bench: SimulatedTrials) -> None:
+    """It goes on as a new study that has all trials of the first, which stays as it is."""
+    begun = modeldyno.sweep(DIGITS, space="batch_size=1,2,4", max_trials=2)
+    further = modeldyno.sweep(resume=begun, minimize="latency.p50", max_trials=4)
+
+    assert further.id != begun.id
+    assert [trial.point for trial in further.trials[:2]] == [trial.point for trial in begun.trials]
+    assert str(further.goal.objectives[0].query) == "latency.p50"
+    assert len(bench.jobs) == len(further.trials)
+    assert modeldyno.read_study(begun.id) == begun
+
+
+def test_a_study_is_ranked_by_another_goal_without_measuring(bench: SimulatedTrials) -> None:
+    """What is not named stays as it was; the stored study keeps its goal."""
+    study = modeldyno.sweep(DIGITS, space="batch_size=1,2,4", max_trials=3, require="throughput >= 1/s")
+    measured = len(bench.jobs)
+    ranked = modeldyno.rerank(study.id[:8], minimize="latency.p50")
+
+    assert len(bench.jobs) == measured
+    assert [str(aim.query) for aim in ranked.goal.objectives] == ["latency.p50"]
+    assert ranked.goal.constraints == study.goal.constraints
+    assert modeldyno.read_study(study.id) == study
+    assert modeldyno.rerank(study) == study
+    with pytest.raises(RequestError, match="no metric 'speed'"):
+        modeldyno.rerank(study, maximize="speed")
+
+
+def test_a_dry_run_measures_and_stores_nothing(bench: SimulatedTrials) -> None:
+    """It returns the study without trials, and refuses what the sweep would refuse."""
+    study = modeldyno.sweep(DIGITS, space="batch_size=1,2,4", dry_run=True)
+
+    assert study.space.size == 3
+    assert (study.trials, bench.jobs) == ((), [])
+    assert modeldyno.list_results() == ()
+
+
+def test_configurations_without_files_are_not_exported(bench: SimulatedTrials, tmp_path: Path) -> None:
+    """A backend within a process has none, and a directory that is not empty is refused."""
+    study = modeldyno.sweep(DIGITS, space="batch_size=1,2", max_trials=1)
+
+    assert len(bench.jobs) == 1
+    with pytest.raises(RequestError, match="There are no files to export"):
+        modeldyno.export_configs(study, tmp_path / "out")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(RequestError, match="is not empty"):
+        modeldyno.export_configs(study, tmp_path / "full")
+
+
 def test_a_study_is_read_from_a_file(bench: SimulatedTrials, tmp_path: Path) -> None:
     """A file that holds a study is read like one from the store."""
     study = modeldyno.sweep(DIGITS, space="batch_size=1,2", max_trials=1, store=False)
@@ -146,7 +195,9 @@ def test_an_interruption_gives_the_study_so_far(bench: SimulatedTrials) -> None:
             "leave out processes",
         ),
         ({"model": DIGITS, "resume": "abc"}, "cannot change model"),
-        ({"resume": "abc", "maximize": "throughput"}, "cannot change maximize"),
+        ({"resume": "abc", "dry_run": True}, "give one of resume and dry_run"),
+        ({"resume": "abc", "backend": "torch"}, "A resumed study cannot change backend"),
+        ({"resume": "abc", "maximize": "throughput"}, "no study whose id begins with 'abc'"),
         ({"resume": "abc"}, "no study whose id begins with 'abc'"),
     ],
 )

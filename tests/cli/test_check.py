@@ -206,7 +206,7 @@ def test_the_doctor_judges_this_machine(
 ) -> None:
     """It reports how often a gate would be wrong here, and stores its runs for the gate."""
     monkeypatch.setattr("modeldyno.comparison.calibrate.FEWEST_PROCESSES", 8)
-    monkeypatch.setattr("modeldyno.cli.actions.doctor._SIMULATED_GATES", 100)
+    monkeypatch.setattr("modeldyno.comparison.calibrate.REHEARSALS", 100)
     result = modeldyno("doctor", "--budget", "1ms")
     assert result.code == 0, result.err
     assert result.err.startswith("Running it against itself for 0 s (--budget), in at least ")

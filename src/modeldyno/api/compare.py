@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins
 from modeldyno.api.error_wording import reword_errors
-from modeldyno.api.profile import as_tuple, check_settings
+from modeldyno.api.profile import as_tuple, check_settings, store_conclusion_if, store_if
 from modeldyno.comparison.explain import run_comparison
 from modeldyno.comparison.operands import resolve_operands
 from modeldyno.comparison.run import build_comparison
@@ -61,7 +61,10 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     run: bool = False,
     force: bool = False,
     plan: Plan | None = None,
+    percentiles: str | Sequence[str] = (),
     trust: bool = False,
+    store: bool = True,
+    tags: str | Sequence[str] = (),
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
     **settings: KnobValue,
@@ -93,7 +96,11 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         run: measure the jobs of given results again, in turns.
         force: compare even if the hardware differs.
         plan: time and precision of each process; by default at most five seconds per probe.
+        percentiles: percentiles to measure until certified, such as ``"p99"``.
         trust: allow files that run code when loaded (in the child process).
+        store: keep what was measured, the Results and the Comparison, in the store; if the store cannot be
+            written, it warns.
+        tags: names by which `read` and the command line find the Results again.
         progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event while it runs.
         settings: knobs of the backend for both sides, such as ``batch_size=8``.
@@ -115,6 +122,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         settings={},
         inputs=as_tuple(inputs, "inputs"),
         probes=as_tuple(probes, "probes"),
+        percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan or PLAN,
         inspection=make_inspection(mode=mode, optimizer=optimizer, modules=False),
         trust=trust,
@@ -161,6 +169,9 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         )
     if result is None:
         raise RunFailed("It was interrupted before anything could be compared.")
+    for measured in (result.baseline, *(contrast.candidate for contrast in result.contrasts)):
+        store_if(measured, wanted=store, tags=tags)
+    store_conclusion_if(result, wanted=store)
     return result
 
 

@@ -3,33 +3,52 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.api.error_wording import reword_errors
-from modeldyno.api.profile import as_tuple, check_settings
+from modeldyno.api.profile import as_tuple, check_settings, store_if
 from modeldyno.api.result_dict import Figures
-from modeldyno.comparison.gate import check_stored, find_baseline, run_gate
+from modeldyno.comparison.calibrate import BUDGET, SPECIMEN, TAG, check_machine, run_against_itself
+from modeldyno.comparison.calibrate import PLAN as CALIBRATION_PLAN
+from modeldyno.comparison.gate import (
+    check_result,
+    check_stored,
+    find_baseline,
+    find_result,
+    possible_names,
+    run_gate,
+)
 from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.comparison.comparison import Change
 from modeldyno.core.comparison.default_metrics import ALL, SMALLEST
 from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.comparison.schedule import PLAN
-from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.metrics.doubt import FEW_PROCESSES
-from modeldyno.errors import RunFailed, UndecidedWarning
-from modeldyno.profiling.request import Request
+from modeldyno.core.stats.units import FRACTION, parse_quantity
+from modeldyno.documents.catalog import BRANCH
+from modeldyno.errors import RequestError, RunFailed, UndecidedWarning
+from modeldyno.profiling.request import Request, make_inspection
 from modeldyno.profiling.run import judge_result
+from modeldyno.progress import showing_progress
 from modeldyno.runtime.session import open_run_session
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
+    from modeldyno.comparison.calibrate import MachineCheckup
     from modeldyno.core.comparison.gate_report import GateReport
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.core.result.result import Result
+    from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.knob import KnobValue
+
+
+Regression = float | str | Mapping[str, float | str] | None
+"""A largest allowed regression: a fraction, text such as ``"5%"``, or a mapping by metric."""
 
 
 @reword_errors
@@ -88,7 +107,7 @@ def detect_regressions(
     baseline: Result | Figures | str | Path,
     current: Result | Figures | str | Path,
     *,
-    max_regression: float | Mapping[str, float] | None = None,
+    max_regression: Regression = None,
     metrics: Sequence[str] = (),
     force: bool = False,
 ) -> Regressions:
@@ -102,7 +121,7 @@ def detect_regressions(
     Args:
         baseline: the reference: a Result, the return value of a `ModelProfiler`, a file, an id or a tag.
         current: what is judged, likewise.
-        max_regression: largest allowed regression: ``0.05``, or by metric, ``{"latency": 0.1}``.
+        max_regression: largest allowed regression: ``0.05``, ``"5%"``, or by metric, ``{"latency": 0.1}``.
         metrics: metrics that must not get worse; by default latency and memory.
         force: judge even if the hardware or the inputs differ.
 
@@ -145,14 +164,22 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
     probes: Sequence[str] = (),
-    require: Sequence[str] = (),
-    max_regression: float | Mapping[str, float] | None = None,
-    metrics: Sequence[str] = (),
+    mode: str = "inference",
+    optimizer: str | None = None,
+    require: str | Sequence[str] = (),
+    percentiles: str | Sequence[str] = (),
+    max_regression: Regression = None,
+    metrics: str | Sequence[str] = (),
     budget: float = 600.0,
     force: bool = False,
     plan: Plan | None = None,
     name: str | None = None,
     trust: bool = False,
+    save_as_baseline: str | None = None,
+    store: bool = True,
+    tags: str | Sequence[str] = (),
+    progress: bool = True,
+    watch: Callable[[Event], None] | None = None,
     **settings: KnobValue,
 ) -> GateReport:
     """Measure a model against a baseline, as ``modeldyno profile --baseline`` does.
@@ -163,14 +190,22 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
         backend: what runs it; by default the one for the model's format.
         inputs: shapes or files, as ``--input`` takes them.
         probes: what to measure; by default as `profile` does.
+        mode: ``"inference"`` for calls, ``"train"`` for training steps.
+        optimizer: optimizer of the training steps.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
-        max_regression: largest allowed regression: ``0.05``, or by metric, ``{"latency": 0.1}``.
+        percentiles: percentiles to measure until certified, such as ``"p99"``.
+        max_regression: largest allowed regression: ``0.05``, ``"5%"``, or by metric, ``{"latency": 0.1}``.
         metrics: metrics that must not get worse; by default latency and memory.
         budget: seconds after which no further round begins.
         force: judge even if the hardware or the inputs differ.
         plan: time and precision of each process; by default at most five seconds per probe.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
+        save_as_baseline: a branch, such as ``"main"``: keep the Result as its baseline if it passes.
+        store: keep the Result in the store; if the store cannot be written, it warns.
+        tags: names by which `read` and the command line find it again.
+        progress: show progress on standard error after two seconds, in a terminal or a notebook.
+        watch: called with every event.
         settings: the backend's knobs, such as ``batch_size=8``.
 
     Returns:
@@ -181,6 +216,8 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
         RequestError: the request is invalid, or the hardware differs.
     """
     check_settings(settings)
+    if save_as_baseline and not store:
+        raise RequestError("A baseline is kept in the store; drop store=False.")
     request = Request(
         model=str(model),
         backend=backend,
@@ -188,27 +225,134 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
         inputs=as_tuple(inputs, "inputs"),
         probes=as_tuple(probes, "probes"),
         require=as_tuple(require, "require"),
+        percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan or PLAN,
+        inspection=make_inspection(mode=mode, optimizer=optimizer, modules=False),
         name=name,
         trust=trust,
     )
     question = CompareOptions(
         metrics=as_tuple(metrics, "metrics"), smallest=_parse_max_regression(max_regression), force=force
     )
-    constraints, job, before = request.constraints(), request.job(), _resolve_result(baseline)
-    with open_run_session() as bench:
+    constraints, job = request.constraints(), request.job()
+    before = _resolve_result(baseline, *((name,) if name else possible_names(job)))
+    with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event) as bench:
         report = run_gate(before, job, question, GateRule(), bench, max_time=budget)
-    return report.with_bounds(judge_result(report.result, constraints).judgements)
+    outcome = judge_result(report.result, constraints)
+    report = replace(report.with_bounds(outcome.judgements), result=outcome.result)
+    branch = BRANCH + save_as_baseline.removeprefix(BRANCH) if save_as_baseline else None
+    passed = report.verdict is Verdict.HELD and not report.result.failures
+    kept = (*as_tuple(tags, "tags"), *((branch,) if branch and passed else ()))
+    store_if(report.result, wanted=store, tags=kept)
+    return report
 
 
-def _resolve_result(source: Result | Figures | str | Path) -> Result:
+@reword_errors
+def check(
+    result: Result | Figures | str | Path,
+    *,
+    require: str | Sequence[str] = (),
+    baseline: Result | Figures | str | Path | None = None,
+    max_regression: Regression = None,
+    metrics: str | Sequence[str] = (),
+    force: bool = False,
+) -> GateReport:
+    """Check a saved Result against bounds and a baseline without measuring, as ``modeldyno check`` does.
+
+    Args:
+        result: a Result, the return value of a `ModelProfiler`, a file, an id or a tag.
+        require: bounds, such as ``"latency.p99 <= 50ms"``.
+        baseline: the reference, likewise, or ``"@main"``.
+        max_regression: largest allowed regression: ``0.05``, ``"5%"``, or by metric, ``{"latency": 0.1}``.
+        metrics: metrics that must not get worse; by default latency and memory.
+        force: judge even if the hardware or the inputs differ.
+
+    Returns:
+        The report: ``.verdict`` is held, broken or undecided, ``.checks`` has each check. `save_verdict`
+        writes it, and `comment` posts it.
+
+    Raises:
+        RequestError: there is nothing to check, or the hardware differs.
+        RunFailed: the model failed when one of them was measured.
+    """
+    if baseline is None and (metrics or max_regression is not None):
+        raise RequestError("metrics and max_regression need a baseline to compare with; give baseline=.")
+    constraints = tuple(map(Constraint.parse, as_tuple(require, "require")))
+    question = CompareOptions(
+        metrics=as_tuple(metrics, "metrics"), smallest=_parse_max_regression(max_regression), force=force
+    )
+    candidate = find_result(str(result)) if isinstance(result, str | Path) else _resolve_result(result)
+    before = None if baseline is None else _resolve_result(baseline, candidate.name)
+    return check_result(candidate, constraints, question, before)
+
+
+@reword_errors
+def doctor(  # noqa: PLR0913 - one function per command, one parameter per option
+    model: str | Path | None = None,
+    *,
+    budget: float = BUDGET,
+    max_regression: Regression = None,
+    backend: str | None = None,
+    inputs: str | Sequence[str | InputSpec] = (),
+    name: str | None = None,
+    trust: bool = False,
+    store: bool = True,
+    tags: str | Sequence[str] = (),
+    progress: bool = True,
+    watch: Callable[[Event], None] | None = None,
+    **settings: KnobValue,
+) -> MachineCheckup:
+    """Measure how often a gate would be wrong on this machine, as ``modeldyno doctor`` does.
+
+    Args:
+        model: a path or a reference, which runs against itself in fresh processes; by default a small
+            built-in network.
+        budget: seconds of a gate; at least twelve processes are run.
+        max_regression: largest allowed regression: ``0.05``, ``"5%"``, or by metric, ``{"latency": 0.1}``.
+        backend: what runs it; by default the one for the model's format.
+        inputs: shapes or files, as ``--input`` takes them.
+        name: name of the model in the results.
+        trust: allow files that run code when loaded (in the child process).
+        store: keep the Result with the tag ``doctor``, so that a gate quotes its figures.
+        tags: further tags.
+        progress: show progress on standard error after two seconds, in a terminal or a notebook.
+        watch: called with every event.
+        settings: the backend's knobs, such as ``batch_size=8``.
+
+    Returns:
+        The checkup: ``.sentence`` is the verdict, ``.calibration`` has the false alarms and the smallest
+        slowdown that is detected (a fraction), ``.improvements`` what to change on the machine.
+
+    Raises:
+        RequestError: the request is invalid.
+        RunFailed: the model failed, or there were too few processes before an interruption.
+    """
+    check_settings(settings)
+    smallest = _parse_max_regression(max_regression)
+    job = Request(
+        model=SPECIMEN if model is None else str(model),
+        backend=backend,
+        settings=settings,
+        inputs=as_tuple(inputs, "inputs"),
+        probes=("latency",),
+        plan=CALIBRATION_PLAN,
+        name=name,
+        trust=trust,
+    ).job()
+    with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event) as bench:
+        result = run_against_itself(job, bench, budget=budget)
+    store_if(result, wanted=store, tags=(*as_tuple(tags, "tags"), TAG))
+    return check_machine(result, smallest=smallest)
+
+
+def _resolve_result(source: Result | Figures | str | Path, *names: str) -> Result:
     """Return the Result of a document, an id or Figures.
 
     Raises:
         RequestError: there is none.
         RunFailed: the model failed.
     """
-    result = find_baseline(str(source)) if isinstance(source, str | Path) else source
+    result = find_baseline(str(source), *names) if isinstance(source, str | Path) else source
     if isinstance(result, Figures):
         if result.result is None:
             raise RunFailed(f"Nothing was measured that could be compared: {result.failure}")
@@ -219,9 +363,18 @@ def _resolve_result(source: Result | Figures | str | Path) -> Result:
     return result
 
 
-def _parse_max_regression(max_regression: float | Mapping[str, float] | None) -> Mapping[str, float]:
+def _parse_max_regression(max_regression: Regression) -> Mapping[str, float]:
+    """Parse the largest allowed regression of all metrics, or by metric.
+
+    Raises:
+        RequestError: it is not a fraction between 0 and 1, or a metric is unknown.
+    """
     if max_regression is None:
         return SMALLEST
-    return (
-        {ALL: max_regression} if isinstance(max_regression, int | float) else {**SMALLEST, **max_regression}
-    )
+    if isinstance(max_regression, Mapping):
+        return {**SMALLEST, **{name: _fraction(size) for name, size in max_regression.items()}}
+    return {ALL: _fraction(max_regression)}
+
+
+def _fraction(size: float | str) -> float:
+    return parse_quantity(size, FRACTION) if isinstance(size, str) else size

@@ -1,4 +1,4 @@
-"""``modeldyno.load``: load-test a model behind a server."""
+"""Load-test a model behind a server: one load, a load curve, or the largest load within bounds."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.error_wording import reword_errors
-from modeldyno.api.profile import as_tuple, result_or_raise, split_plan, store_if
+from modeldyno.api.profile import as_tuple, result_or_raise, split_plan, store_conclusion_if, store_if
+from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE
+from modeldyno.core.load.load_curve import LoadCurve, parse_ladder
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, RunFailed
+from modeldyno.loadtest.series import capacity_search, run_load_ladder, search_capacity
 from modeldyno.profiling.request import Request, server_for
 from modeldyno.profiling.run import run_request
 from modeldyno.progress import showing_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.profiling.run import JudgedResult
 
 
 @reword_errors
@@ -47,6 +51,7 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
     require: str | Sequence[str] = (),
     percentiles: str | Sequence[str] = (),
     plan: Plan | None = None,
+    beside: str | Sequence[str] = (),
     name: str | None = None,
     trust: bool = False,
     store: bool = True,
@@ -79,6 +84,7 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         require: bounds, such as ``"latency.p99 <= 50ms"``.
         percentiles: percentiles to measure until certified, such as ``"p99"``.
         plan: time and precision of the measurement.
+        beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
         store: keep the Result in the store; if the store cannot be written, it warns.
@@ -96,15 +102,9 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         MissingExtra: the server is not installed.
         BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``.
     """
-    reference = _check_reference(model)
-    plan, settings = split_plan(plan, settings)
-    request = Request(
-        model=reference,
-        backend=backend or server_for(reference),
-        settings=settings,
-        inputs=as_tuple(inputs, "inputs"),
-        probes=tuple(probes),
-        load=Load(
+    request = _request(
+        model,
+        Load(
             **_arrivals(rate, replay),
             concurrency=concurrency,
             requests=requests,
@@ -114,17 +114,277 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
             retries=retries,
             drivers=drivers,
         ),
+        plan,
+        settings,
+        backend=backend,
+        inputs=inputs,
+        probes=probes,
+        require=require,
+        percentiles=percentiles,
+        beside=beside,
+        name=name,
+        trust=trust,
+        records=records,
+    )
+    with _headers_in_environment(headers or {}), showing_progress(watch, progress=progress) as on_event:
+        outcome = run_request(request, watch=on_event)
+    store_if(outcome.result, wanted=store, tags=tags)
+    return result_or_raise(outcome)
+
+
+@reword_errors
+def load_curve(  # noqa: PLR0913 - one parameter per option
+    model: str | Path,
+    *,
+    concurrency: str | Sequence[int] = "1:64",
+    duration: float | None = None,
+    requests: int | None = None,
+    ramp: float = 0.0,
+    request_timeout: float = 60.0,
+    retries: int = 0,
+    drivers: int = 1,
+    backend: str | None = None,
+    inputs: Sequence[str | InputSpec] = (),
+    headers: Mapping[str, str] | None = None,
+    probes: Sequence[str] = (),
+    require: str | Sequence[str] = (),
+    percentiles: str | Sequence[str] = (),
+    plan: Plan | None = None,
+    beside: str | Sequence[str] = (),
+    name: str | None = None,
+    trust: bool = False,
+    store: bool = True,
+    tags: str | Sequence[str] = (),
+    progress: bool = True,
+    watch: Callable[[Event], None] | None = None,
+    **settings: KnobValue,
+) -> LoadCurve:
+    """Measure one concurrency after another on one server, as ``modeldyno load -c 1,2,4`` does.
+
+    Args:
+        model: a path or reference as for `profile`, served during the measurement, or the URL of a running
+            server.
+        concurrency: rising numbers of concurrent requests, ``(1, 2, 4)`` or ``"1,2,4"``, or ``"1:64"`` to
+            double from 1 to 64 until more load brings no more throughput.
+        duration: seconds of the steady window of each load; if None, measure until the plan is met.
+        requests: number of requests to measure at each load, after the warm-up.
+        ramp: seconds of ramp-up to the full load.
+        request_timeout: timeout of a request in seconds.
+        retries: retries of a request that the server did not answer.
+        drivers: number of processes that send.
+        backend: what serves the model; ``"triton"`` by default.
+        inputs: shapes, ranges or files, as ``--input`` takes them.
+        headers: sent with every request; not stored in the Results.
+        probes: what to measure; by default static analysis and the load.
+        require: bounds, which are judged at each load, such as ``"latency.p99 <= 50ms"``.
+        percentiles: percentiles to measure until certified, such as ``"p99"``.
+        plan: time and precision of each measurement.
+        beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
+        name: name of the model in the results.
+        trust: allow files that run code when loaded (in the child process).
+        store: keep the Result of each load in the store before the next, and in the end the LoadCurve.
+        tags: names by which `read` and the command line find the Results again.
+        progress: show progress on standard error after two seconds, in a terminal or a notebook.
+        watch: called with every event while it runs.
+        settings: the server's knobs, such as ``instances=2``, and fields of `plan`, such as ``max_time=5``
+            (seconds).
+
+    Returns:
+        The LoadCurve: ``.rungs`` has a measurement for each load, ``.knee`` the one beyond which more load
+        mainly adds waiting. After an interruption (Ctrl-C), the curve so far.
+
+    Raises:
+        RequestError: the request is invalid; nothing was measured.
+        MissingExtra: the server is not installed.
+        RunFailed: it was interrupted before anything was measured.
+    """
+    text = concurrency if isinstance(concurrency, str) else ",".join(map(str, concurrency))
+    loads = parse_ladder(text)
+    request = _request(
+        model,
+        Load(
+            concurrency=loads[0],
+            requests=requests,
+            duration=duration,
+            ramp=ramp,
+            timeout=request_timeout,
+            retries=retries,
+            drivers=drivers,
+        ),
+        plan,
+        settings,
+        backend=backend,
+        inputs=inputs,
+        probes=probes,
+        require=require,
+        percentiles=percentiles,
+        beside=beside,
+        name=name,
+        trust=trust,
+    )
+    with _headers_in_environment(headers or {}), showing_progress(watch, progress=progress) as on_event:
+        curve = _store_series(
+            run_load_ladder(request, loads, all_of_them=":" not in text, watch=on_event),
+            store=store,
+            tags=tags,
+        )
+    assert isinstance(curve, LoadCurve)
+    return curve
+
+
+@reword_errors
+def find_load(  # noqa: PLR0913 - one parameter per option
+    model: str | Path,
+    *,
+    most: float | None = None,
+    measurements: int | None = None,
+    concurrency: int | None = None,
+    rate: float | str | None = None,
+    duration: float | None = None,
+    requests: int | None = None,
+    ramp: float = 0.0,
+    request_timeout: float = 60.0,
+    retries: int = 0,
+    drivers: int = 1,
+    backend: str | None = None,
+    inputs: Sequence[str | InputSpec] = (),
+    headers: Mapping[str, str] | None = None,
+    probes: Sequence[str] = (),
+    require: str | Sequence[str] = (),
+    percentiles: str | Sequence[str] = (),
+    plan: Plan | None = None,
+    beside: str | Sequence[str] = (),
+    name: str | None = None,
+    trust: bool = False,
+    store: bool = True,
+    tags: str | Sequence[str] = (),
+    progress: bool = True,
+    watch: Callable[[Event], None] | None = None,
+    **settings: KnobValue,
+) -> Capacity:
+    """Find the largest load that holds every bound, as ``modeldyno load --find-load`` does.
+
+    Args:
+        model: a path or reference as for `profile`, served during the measurement, or the URL of a running
+            server.
+        most: the largest load to try; 1024 by default, or 1024 times the rate.
+        measurements: maximum number of loads to measure; 10 by default.
+        concurrency: the concurrency to begin with; with a rate, the maximum concurrency.
+        rate: search the rate of an open loop from here: requests per second, or text such as
+            ``"100:poisson"``; by default the concurrency is searched.
+        duration: seconds of the steady window of each load; if None, measure until the plan is met.
+        requests: number of requests to measure at each load, after the warm-up.
+        ramp: seconds of ramp-up to the full load.
+        request_timeout: timeout of a request in seconds.
+        retries: retries of a request that the server did not answer.
+        drivers: number of processes that send.
+        backend: what serves the model; ``"triton"`` by default.
+        inputs: shapes, ranges or files, as ``--input`` takes them.
+        headers: sent with every request; not stored in the Results.
+        probes: what to measure; by default static analysis and the load.
+        require: the bounds to hold, such as ``"latency.p99 <= 50ms"``; at least one.
+        percentiles: percentiles to measure until certified, such as ``"p99"``.
+        plan: time and precision of each measurement.
+        beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
+        name: name of the model in the results.
+        trust: allow files that run code when loaded (in the child process).
+        store: keep the Result of each load in the store before the next, and in the end the Capacity.
+        tags: names by which `read` and the command line find the Results again.
+        progress: show progress on standard error after two seconds, in a terminal or a notebook.
+        watch: called with every event while it runs.
+        settings: the server's knobs, such as ``instances=2``, and fields of `plan`, such as ``max_time=5``
+            (seconds).
+
+    Returns:
+        The Capacity: ``.passed`` is the largest load that holds, ``.failed`` the smallest that does not (None
+        for none), ``.verdict`` whether a load holds, ``.verified`` its repetition on a fresh server. After
+        an interruption (Ctrl-C), the answer so far.
+
+    Raises:
+        RequestError: the request is invalid, or has no bound; nothing was measured.
+        MissingExtra: the server is not installed.
+        RunFailed: it was interrupted before anything was measured.
+    """
+    request = _request(
+        model,
+        Load(
+            **_arrivals(rate, None),
+            concurrency=concurrency,
+            requests=requests,
+            duration=duration,
+            ramp=ramp,
+            timeout=request_timeout,
+            retries=retries,
+            drivers=drivers,
+        ),
+        plan,
+        settings,
+        backend=backend,
+        inputs=inputs,
+        probes=probes,
+        require=require,
+        percentiles=percentiles,
+        beside=beside,
+        name=name,
+        trust=trust,
+    )
+    search = capacity_search(request, most=most, measurements=measurements)
+    with _headers_in_environment(headers or {}), showing_progress(watch, progress=progress) as on_event:
+        capacity = _store_series(search_capacity(request, search, watch=on_event), store=store, tags=tags)
+    assert isinstance(capacity, Capacity)
+    return capacity
+
+
+def _store_series(
+    series: Iterable[tuple[JudgedResult, LoadCurve | Capacity | None]],
+    *,
+    store: bool,
+    tags: str | Sequence[str],
+) -> LoadCurve | Capacity:
+    """Measure a series, storing each Result before the next, and then what follows from all of them."""
+    latest: LoadCurve | Capacity | None = None
+    for outcome, document in series:
+        store_if(outcome.result, wanted=store, tags=tags)
+        latest = latest if document is None else document
+    if latest is None:
+        raise RunFailed("No measurement was completed.")
+    store_conclusion_if(latest, wanted=store)
+    return latest
+
+
+def _request(  # noqa: PLR0913 - the words of a load
+    model: Any,
+    load: Load,
+    plan: Plan | None,
+    settings: Mapping[str, Any],
+    *,
+    backend: str | None,
+    inputs: Sequence[str | InputSpec],
+    probes: Sequence[str],
+    require: str | Sequence[str],
+    percentiles: str | Sequence[str],
+    beside: str | Sequence[str],
+    name: str | None,
+    trust: bool,
+    records: str | Path | None = None,
+) -> Request:
+    reference = _check_reference(model)
+    plan, knobs = split_plan(plan, settings)
+    return Request(
+        model=reference,
+        backend=backend or server_for(reference),
+        settings=knobs,
+        inputs=as_tuple(inputs, "inputs"),
+        probes=tuple(probes),
+        load=load,
         require=as_tuple(require, "require"),
         percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan,
         observation=Observation(records=None if records is None else str(Path(records).absolute())),
         name=name,
         trust=trust,
+        beside=as_tuple(beside, "beside"),
     )
-    with _headers_in_environment(headers or {}), showing_progress(watch, progress=progress) as on_event:
-        outcome = run_request(request, watch=on_event)
-    store_if(outcome.result, wanted=store, tags=tags)
-    return result_or_raise(outcome)
 
 
 def _check_reference(model: Any) -> str:

@@ -15,6 +15,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.probe_options import Observation, parse_token_counts
 from modeldyno.documents import lookup as documents_lookup
+from modeldyno.documents.catalog import store_conclusion
 from modeldyno.errors import NotStoredWarning, RequestError, RunFailed, StoreError
 from modeldyno.profiling.request import Request, make_inspection
 from modeldyno.profiling.run import JudgedResult, run_request
@@ -23,6 +24,7 @@ from modeldyno.progress import showing_progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from modeldyno.core.comparison.saved_kinds import SeriesDocument
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.knob import KnobValue
 
@@ -151,6 +153,7 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
     tags: str | Sequence[str] = (),
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
+    **settings: KnobValue,
 ) -> Result:
     """Count what a model costs without running it, as ``modeldyno inspect`` does.
 
@@ -178,6 +181,7 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         tags: names by which `read` and the command line find it again.
         progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event.
+        settings: further knobs that change what is computed, as ``--set`` takes them.
 
     Returns:
         The Result; ``result["macs"]`` is a count, ``result["macs@encoder.layer.0"]`` that of a module.
@@ -186,7 +190,8 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         RequestError: the request is invalid.
         MissingExtra: an optional package is not installed.
     """
-    settings: dict[str, KnobValue] = {} if batch_size is None else {"batch_size": batch_size}
+    check_settings(settings)
+    settings |= {} if batch_size is None else {"batch_size": batch_size}
     example, settings = with_batches(model, example, settings, mode)
     request = Request(
         model="",
@@ -320,8 +325,22 @@ def store_if(result: Result, *, wanted: bool, tags: str | Sequence[str] = ()) ->
     except StoreError as error:
         if tags:
             raise
-        text = f"The result is not stored. {error} To skip the store: store=False"
-        warnings.warn(text, NotStoredWarning, stacklevel=4)
+        _warn_not_stored(error)
+
+
+def store_conclusion_if(document: SeriesDocument, *, wanted: bool) -> None:
+    """Store a comparison or a load series if `wanted`; if the store cannot be written, warn."""
+    if not wanted:
+        return
+    try:
+        store_conclusion(document)
+    except StoreError as error:
+        _warn_not_stored(error)
+
+
+def _warn_not_stored(error: StoreError) -> None:
+    text = f"The result is not stored. {error} To skip the store: store=False"
+    warnings.warn(text, NotStoredWarning, stacklevel=5)
 
 
 def read(source: str | Path) -> Result:

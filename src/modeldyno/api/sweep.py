@@ -7,14 +7,19 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import codec, plugins
+from modeldyno import plugins
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import check_settings
+from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Study
+from modeldyno.documents.lookup import find_study
 from modeldyno.errors import RequestError
 from modeldyno.progress import showing_progress
 from modeldyno.runtime.inline import run_inline
 from modeldyno.sweeps import build
+from modeldyno.sweeps.export_configs import ExportedConfigurations, check_folder, export_configurations
+from modeldyno.sweeps.loop import check_study
+from modeldyno.sweeps.resume import check_resume, rerank_stored, resume_study
 from modeldyno.sweeps.run import run_study
 from modeldyno.sweeps.schema import KEYS
 from modeldyno.sweeps.yaml_file import SweepConfig
@@ -41,6 +46,9 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     maximize: Aims = (),
     minimize: Aims = (),
     require: str | Sequence[str] = (),
+    mode: str | None = None,
+    latency_budget: float | str | None = None,
+    min_throughput: float | str | None = None,
     rank: str | None = None,
     strategy: str | None = None,
     max_time: float | str | None = None,
@@ -57,6 +65,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     trust: bool = False,
     resume: str | Path | Study | None = None,
     force: bool = False,
+    dry_run: bool = False,
     store: bool = True,
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
@@ -73,6 +82,9 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         maximize: metrics to maximize, such as ``"throughput"``.
         minimize: metrics to minimize, such as ``"latency.p99"``.
         require: bounds, such as ``"latency.p99 <= 10ms"``.
+        mode: a preset, ``"online"`` or ``"offline"``: maximum throughput of a server.
+        latency_budget: seconds, or text such as ``"10ms"``; the same as the bound ``"latency.p99 <= 10ms"``.
+        min_throughput: per second; the same as the bound ``"throughput >= 500/s"``.
         rank: ``"best-load"`` ranks configurations at their best load, ``"each-load"`` every load separately.
         strategy: search strategy: quick (if None), grid, ladder or optuna.
         max_time: time limit in seconds, or text such as ``"10m"``; None: until nothing more can be learned.
@@ -87,8 +99,11 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
         name: name of the model and the study.
         trust: allow files that run code when loaded (in the child process).
-        resume: continue a study: its id or name in the store, or a Study; only the budget can change.
+        resume: continue a study: its id or name in the store (``""`` is the newest), or a Study; only the
+            budget and the goal can change. With another goal it continues as a new study that has all trials
+            of the first.
         force: resume even if the model or the machine has changed.
+        dry_run: measure nothing, and return the study without trials: ``study.space`` has its axes.
         store: keep the study in the store, and the Result of each trial before the next starts.
         progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event while it runs.
@@ -106,21 +121,31 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     check_settings(settings)
     options = {
         "objectives": objectives, "maximize": maximize, "minimize": minimize, "require": require,
-        "rank": rank, "strategy": strategy,
+        "mode": mode, "latency_budget": latency_budget, "min_throughput": min_throughput, "rank": rank,
+        "strategy": strategy,
         "backend": backend, "input": inputs, "probe": probes, "name": name, "set": settings, "load": load,
         "beside": beside,
         "space": _parse_space(space), "plan": _plan_fields(plan),
         "budget": _drop_none(max_time=max_time, max_trials=max_trials, certain=certain),
     }  # fmt: skip
-    tree = {key: _as_list(value) for key, value in options.items() if value not in (None, (), "", {}, [])}
+    tree = _to_tree(options)
     if resume is not None:
-        study = _study_to_resume(model, resume, SweepConfig(tree=tree))
+        if model is not None:
+            raise RequestError("A resumed study has its model, so model cannot change; drop it.")
+        if dry_run:
+            raise RequestError("A resumed study is measured; give one of resume and dry_run.")
+        config = SweepConfig(tree=tree)
+        check_resume(config)
+        study = resume_study(config, _find_study(resume))
         with showing_progress(watch, progress=progress) as on_event:
             return run_study(study, store=store, watch=on_event, force=force)[0]
     if model is None:
         raise RequestError("A sweep needs a model, or resume= with the id or name of a study.")
     if isinstance(model, str | Path):
         study, _ = build.build_study(SweepConfig(tree={**tree, "model": str(model)}), trust=trust)
+        if dry_run:
+            check_study(study)
+            return _with_plan(study, plan)
         with showing_progress(watch, progress=progress) as on_event:
             return run_study(_with_plan(study, plan), store=store, watch=on_event, force=force)[0]
     objects = plugins.resolve("loader", "object")
@@ -128,6 +153,9 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     live = {"backend": objects.backend_of(model), **tree, "model": str(ref)}
     try:
         study, _ = build.build_study(SweepConfig(tree=live), trust=trust)
+        if dry_run:
+            check_study(study)
+            return _with_plan(study, plan)
         with showing_progress(watch, progress=progress) as on_event:
             return run_study(_with_plan(study, plan), store=store, watch=on_event, rooms=_inline_executor)[0]
     finally:
@@ -140,16 +168,77 @@ def _inline_executor(job: Job, *, fresh: bool) -> Executor:
     return run_inline
 
 
-def _study_to_resume(model: Any, resume: str | Path | Study, config: SweepConfig) -> Study:
-    """Return the study to resume, with the new budget."""
-    unchangeable = sorted(({"model"} if model is not None else set()) | (config.tree.keys() - {"budget"}))
-    if unchangeable:
-        raise RequestError(
-            f"A resumed study cannot change {', '.join(unchangeable)}; only max_time, max_trials and "
-            "certain can change."
-        )
-    study = resume if isinstance(resume, Study) else read_study(resume)
-    return replace(study, budget=build.read_budget(config, study.budget))
+@reword_errors
+def rerank(  # noqa: PLR0913 - one parameter per option
+    study: str | Path | Study,
+    *,
+    objectives: Aims = (),
+    maximize: Aims = (),
+    minimize: Aims = (),
+    require: str | Sequence[str] = (),
+    mode: str | None = None,
+    latency_budget: float | str | None = None,
+    min_throughput: float | str | None = None,
+    rank: str | None = None,
+) -> Study:
+    """Rank a study by another goal without measuring, as ``modeldyno sweep --rerank`` does.
+
+    Args:
+        study: a Study, a file, or its id or name in the store; ``""`` is the newest.
+        objectives: as in `sweep`; what is not given stays as it was.
+        maximize: metrics to maximize.
+        minimize: metrics to minimize.
+        require: bounds, such as ``"latency.p99 <= 10ms"``.
+        mode: a preset, ``"online"`` or ``"offline"``.
+        latency_budget: seconds, or text such as ``"10ms"``.
+        min_throughput: per second.
+        rank: ``"best-load"`` or ``"each-load"``.
+
+    Returns:
+        The Study under the goal, for `ranking`. It is not stored; ``sweep(resume=..., minimize=...)``
+        continues the search by the goal. A trial whose Result has been removed, or that did not measure a
+        metric of the goal, is ranked without it.
+
+    Raises:
+        RequestError: there is no such study, or the goal is invalid.
+    """
+    goals = {
+        "objectives": objectives, "maximize": maximize, "minimize": minimize, "require": require,
+        "mode": mode, "latency_budget": latency_budget, "min_throughput": min_throughput, "rank": rank,
+    }  # fmt: skip
+    return rerank_stored(_find_study(study), SweepConfig(tree=_to_tree(goals)))[0]
+
+
+@reword_errors
+def export_configs(
+    study: str | Path | Study, folder: str | Path, *, top: int = 5, overwrite: bool = False
+) -> ExportedConfigurations:
+    """Write the best configurations for a server, as ``modeldyno sweep --export-configs`` does.
+
+    Args:
+        study: a Study, a file, or its id or name in the store; its trials must be stored.
+        folder: the directory; each configuration gets a directory in it, with ``config.pbtxt`` and the model.
+        top: number of configurations; the default is added.
+        overwrite: allow a directory that is not empty.
+
+    Returns:
+        The written ``paths``, and a ``note`` about the model beside them.
+
+    Raises:
+        RequestError: the directory is not empty, or there is nothing to write.
+    """
+    found = _find_study(study)
+    check_folder(Path(folder), overwrite=overwrite)
+    return export_configurations(found, ranking(found), Path(folder), top)
+
+
+def _to_tree(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given options as the tree of a sweep file."""
+    return {key: _as_list(value) for key, value in options.items() if value not in (None, (), "", {}, [])}
+
+
+def _find_study(study: str | Path | Study) -> Study:
+    return study if isinstance(study, Study) else find_study(str(study))
 
 
 def read_study(source: str | Path) -> Study:
@@ -158,11 +247,7 @@ def read_study(source: str | Path) -> Study:
     Raises:
         RequestError: there is none, or it cannot be read.
     """
-    path = Path(source)
-    if path.is_file():
-        return codec.read_study(path)
-    with plugins.store() as store:
-        return store.study(str(source))
+    return find_study(str(source))
 
 
 def _parse_space(space: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:

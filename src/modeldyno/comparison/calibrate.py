@@ -7,7 +7,7 @@ a gate may take. The gate is rehearsed on these runs: every alarm that it raises
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.change_test import process_numbers
@@ -16,17 +16,17 @@ from modeldyno.core.comparison.gate_calibration import POWER, Calibration, calib
 from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.result import Progressed, merge
+from modeldyno.core.result.result import Progressed, Result, merge
 from modeldyno.core.stats.statistics import share_interval
 from modeldyno.errors import ModelDynoError, RequestError, RunFailed
 from modeldyno.runtime.engine import INTERRUPTED
 from modeldyno.runtime.session import ignore_event
+from modeldyno.views.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from modeldyno.core.metrics.metric import Query
-    from modeldyno.core.result.result import Result
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces import Store
     from modeldyno.runtime.session import RunSession
@@ -37,6 +37,10 @@ SPECIMEN = "call:modeldyno.testing.sample_network:network"
 """Model with which a machine is judged unless another is given."""
 PLAN = Plan(min_time=0.5, max_time=1.0)
 FEWEST_PROCESSES, _MOST_PROCESSES = 12, 400
+REHEARSALS = 1000
+"""Number of gates that are rehearsed."""
+BUDGET = 120.0
+"""Seconds of a gate unless another budget is given."""
 _REHEARSAL_COUNT, _STORED_LIMIT, _SIDES = 400, 20, 2
 _BUSY_LOAD = 0.5
 """Load average per core above which the machine counts as busy with something else."""
@@ -81,6 +85,43 @@ def _completed(result: Result | ModelDynoError) -> Result | None:
         failure = result.failures[0]
         raise RunFailed(f"The model failed in {failure.where}: {failure.message}.")
     return None if any(doubt.code == INTERRUPTED.code for doubt in result.doubts) else result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineCheckup:
+    """How often a gate would be wrong on this machine, and what it detects."""
+
+    result: Result
+    """The model run against itself; its processes in order, pooled."""
+    rounds: int
+    """Rounds of a gate within the budget."""
+    calibration: Calibration
+    """False alarms, undecided gates and the smallest detectable slowdown of the rehearsals."""
+
+    @property
+    def improvements(self) -> tuple[Doubt, ...]:
+        """What to change on the machine, so that the gate detects smaller changes."""
+        return tuple(suggest_improvements(self.result))
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in a sentence."""
+        runs = count(self.result.processes, "process", "processes")
+        return (
+            f"{self.result.name} against itself, {runs}: "
+            f"{describe_calibration(self.calibration, self.rounds)}."
+        )
+
+
+def check_machine(result: Result, *, smallest: Mapping[str, float] = SMALLEST) -> MachineCheckup:
+    """Rehearse a gate on a model that was run against itself.
+
+    Raises:
+        RequestError: it has too few processes, or no metric that a gate could judge.
+    """
+    rounds = result.processes // _SIDES
+    calibration = rehearse_gate(result, GateRule(), rounds=rounds, comparisons=REHEARSALS, smallest=smallest)
+    return MachineCheckup(result=result, rounds=rounds, calibration=calibration)
 
 
 def rehearse_gate(

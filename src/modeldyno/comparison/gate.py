@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
@@ -28,18 +29,19 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Result, merge
 from modeldyno.core.spec.job import Job
+from modeldyno.documents.catalog import BRANCH
 from modeldyno.documents.lookup import find
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.profiling.resolve_model import refers_to_model
+from modeldyno.profiling.run import judge_result
 from modeldyno.runtime.engine import INTERRUPTED
 from modeldyno.runtime.session import RunSession
 from modeldyno.views.text import count
 
 if TYPE_CHECKING:
     from modeldyno.core.comparison.comparison import Change
+    from modeldyno.core.metrics.constraints import Constraint
 
-BRANCH = "@"
-"""First character of baseline names kept by branch: tags of the store."""
 _SIDES = 2
 _SEARCH_LIMIT, _LISTED_NAMES = 500, 6
 """Baselines of a branch that are searched, and names listed in an error."""
@@ -72,6 +74,14 @@ def find_baseline(word: str, *names: str) -> Result:
         f"The store has no baseline {word}; save one with modeldyno profile MODEL --save-as-baseline "
         f"{word.removeprefix(BRANCH)}."
     )
+
+
+def possible_names(job: Job) -> tuple[str, ...]:
+    """List the names that an unnamed model may have, before it is loaded."""
+    path, _, attribute = job.model.locator.rpartition(":")
+    module = Path(path).stem if path.endswith(".py") else path.rpartition(".")[2]
+    model_path = Path(job.model.locator)
+    return (f"{module}.{attribute}", attribute, model_path.stem, model_path.name)
 
 
 def find_result(word: str) -> Result:
@@ -120,6 +130,26 @@ def check_stored(
     return GateReport(
         result=candidate, baseline=baseline, ruling=ruling, notes=(note,), doubts=compared.doubts
     )
+
+
+def check_result(
+    candidate: Result,
+    constraints: tuple[Constraint, ...],
+    question: CompareOptions,
+    baseline: Result | None = None,
+) -> GateReport:
+    """Judge a stored Result by bounds, and by a baseline if there is one, without measuring.
+
+    Raises:
+        RequestError: there is nothing to check, the hardware differs, or a metric cannot be judged.
+    """
+    if not constraints and baseline is None:
+        raise RequestError("Nothing to check; give bounds with --require, or a result with --baseline.")
+    outcome = judge_result(candidate, constraints)
+    report = GateReport(result=outcome.result)
+    if baseline is not None:
+        report = replace(check_stored(baseline, candidate, question), result=outcome.result)
+    return report.with_bounds(outcome.judgements)
 
 
 def _queries(baseline: Result, candidate: Result, question: CompareOptions) -> tuple[Query, ...]:

@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.core.comparison.saved_kinds import kind_of
+from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
+from modeldyno.documents.lookup import stored_result
 from modeldyno.errors import RequestError
 from modeldyno.interfaces import ExportsStudies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.core.comparison.saved_kinds import SeriesDocument
     from modeldyno.interfaces import Exporter
+
+    Document = Result | Study | SeriesDocument
 
 
 def export(document: Result | Study, to: str, results: Callable[[str], Result | None]) -> str:
@@ -40,6 +45,27 @@ def export(document: Result | Study, to: str, results: Callable[[str], Result | 
             f"The store has no results of study {document.id} any more, so there is nothing to export."
         )
     return exporter.export_study(document, stored, target)
+
+
+def export_to(document: Document, places: Sequence[str], name: str = "") -> Iterator[str]:
+    """Export a document to each place, and yield where it is; all places are checked before the first.
+
+    Args:
+        document: the Result or Study; its trials are taken from the store.
+        places: ``EXPORTER:TARGET`` for each.
+        name: the user's name for the document, for an error.
+
+    Raises:
+        RequestError: it is of another kind, or as `export` does.
+        MissingExtra: the package of a tool is not installed.
+    """
+    for place in places:
+        resolve_target(place)
+    if not isinstance(document, Result | Study):
+        named = name or getattr(document, "id", "") or "it"
+        raise RequestError(f"'{named}' is a {kind_of(document)}; export its results by their ids.")
+    for place in places:
+        yield export(document, place, stored_result)
 
 
 def resolve_target(to: str) -> tuple[Exporter, str]:

@@ -80,6 +80,28 @@ def write_several(documents: Sequence[Document], path: Path) -> None:
         )
 
 
+def write_report(documents: Sequence[Document], path: Path, require: Sequence[str] = ()) -> None:
+    """Write one document, or several into one file; judge a Result by the bounds of `require`.
+
+    Raises:
+        RequestError: there is no document, bounds are given for something other than one Result, or as
+            `write` and `write_several` do.
+        MissingExtra: the format needs a program that is not installed.
+    """
+    if not documents:
+        raise RequestError("A report needs a document; name a result, a study or a comparison.")
+    if len(documents) > 1:
+        if require:
+            raise RequestError("--require applies to one result; write a report for each.")
+        write_several(documents, path)
+        return
+    (document,) = documents
+    if require and not isinstance(document, Result):
+        raise RequestError("--require applies to a result; studies and load series have bounds of their own.")
+    judgements = [document.judge(bound) for bound in require] if isinstance(document, Result) else []
+    write(document, path, judgements)
+
+
 def check_format(path: Path) -> None:
     """Check before measuring that documents other than Results can be written in the format of `path`.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.load import request_log
 from modeldyno.core.load.capacity import Capacity, answer_so_far, load_at, propose, scaled_plan
@@ -63,6 +63,33 @@ def run_load_ladder(
                 return
             if not (all_of_them or worth_climbing(ladder)):
                 return
+
+
+def capacity_search(
+    request: Request, *, most: float | None = None, measurements: int | None = None
+) -> CapacitySearch:
+    """Return the search for the largest load that holds the bounds of a request, from its load upwards.
+
+    Args:
+        request: with a rate, the rate is searched, otherwise the concurrency.
+        most: the largest load to try; by default 1024, or 1024 times the rate.
+        measurements: the maximum number of loads to measure.
+
+    Raises:
+        RequestError: there is no bound, or the limits contradict each other.
+    """
+    bounds = request.constraints()
+    if not bounds:
+        raise RequestError("--find-load needs a bound, such as --require 'latency.p99 <= 50ms'.")
+    limits = {"most": most, "measurements": measurements}
+    set_limits: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
+    load = request.load
+    if load is not None and load.rate:
+        return CapacitySearch(
+            bounds=bounds, knob=RATE, start=load.rate, **{"most": 1024 * load.rate, **set_limits}
+        )
+    start = float(load.concurrency or 1) if load is not None else 1.0
+    return CapacitySearch(bounds=bounds, start=start, **set_limits)
 
 
 def search_capacity(

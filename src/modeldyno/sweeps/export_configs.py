@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, plugins
@@ -14,7 +15,6 @@ from modeldyno.views.study.rows import format_point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from modeldyno.core.result.result import Artifact
     from modeldyno.core.spec.job import Job
@@ -45,12 +45,25 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         )
 
 
-def export_configurations(study: Study, ranked: Ranking, folder: Path, top: int) -> list[str]:
-    """Write the files of the best, the safe and the default configurations; return a line for each.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedConfigurations:
+    """Files that were written for the best configurations of a study."""
+
+    paths: tuple[Path, ...]
+    note: str
+    """Whether the model is beside them, or why not; empty where there is no model to write."""
+
+    def lines(self) -> tuple[str, ...]:
+        """Say in a line each what was written."""
+        return (*(f"Wrote {path}" for path in self.paths), *((self.note,) if self.note else ()))
+
+
+def export_configurations(study: Study, ranked: Ranking, folder: Path, top: int) -> ExportedConfigurations:
+    """Write the files of the best, the safe and the default configurations.
 
     A directory is named for the model and the number of its configuration in the study's log, which does not
     change when the study is resumed or ranked again. If the model cannot be written beside a configuration,
-    a line says so; the configuration stays.
+    the note says so; the configuration stays.
 
     Raises:
         RequestError: the study has no such files, or they cannot be written.
@@ -80,23 +93,23 @@ def export_configurations(study: Study, ranked: Ranking, folder: Path, top: int)
             "There are no files to export: the trials ran on no server that is configured by files, or "
             "their results are no longer in the store."
         )
-    lines = [f"Wrote {path}" for path in written]
-    return [*lines, *_deploy_models(study, written, list(models.values()))]
+    note = _deploy_models(study, written, list(models.values()))
+    return ExportedConfigurations(paths=tuple(written), note=note)
 
 
-def _deploy_models(study: Study, texts: dict[Path, str], models: list[tuple[Job, list[Path]]]) -> list[str]:
-    """Write each model beside its configurations; return a line that says so, or why it failed."""
+def _deploy_models(study: Study, texts: dict[Path, str], models: list[tuple[Job, list[Path]]]) -> str:
+    """Write each model beside its configurations; return a sentence that says so, or why it failed."""
     for job, paths in models:
         measured = study.model if job.model == study.job.model else None
         digest = "" if measured is None else measured.digest
         try:
             write_deployments(job, {path.parent: texts[path] for path in paths}, digest)
         except RequestError as error:
-            return [f"The model could not be written beside them, so Triton cannot load them yet: {error}"]
+            return f"The model could not be written beside them, so Triton cannot load them yet: {error}"
     if not models:
-        return []
+        return ""
     folder = models[0][1][0].parent.parent
-    return [f"The model is beside each configuration, so Triton can serve {folder} as it is."]
+    return f"The model is beside each configuration, so Triton can serve {folder} as it is."
 
 
 def export_hint(study: Study, name: str) -> Iterator[str]:

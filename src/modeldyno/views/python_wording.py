@@ -31,6 +31,8 @@ _ARGUMENTS = {
     "device": "devices=",
     "probe": "probes=",
     "percentile": "percentiles=",
+    "objective": "objectives=",
+    "until": "certain=",
 }
 """Options whose Python argument is not simply ``name=``."""
 

@@ -13,29 +13,24 @@ from modeldyno.comparison.calibrate import (
     PLAN,
     SPECIMEN,
     TAG,
-    describe_calibration,
-    rehearse_gate,
+    check_machine,
     run_against_itself,
-    suggest_improvements,
 )
-from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.report.blocks import Notice, Severity
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.profiling import request
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.runtime.session import open_run_session
-from modeldyno.views.text import count, format_rough_duration
+from modeldyno.views.text import format_rough_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import click
 
-    from modeldyno.core.comparison.gate_calibration import Calibration
+    from modeldyno.comparison.calibrate import MachineCheckup
     from modeldyno.core.report.blocks import Block
-    from modeldyno.core.result.result import Result
 
-_SIMULATED_GATES = 1000
 
 
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
@@ -60,24 +55,19 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         )
         result = run_against_itself(job, bench, budget=options["budget"])
     problem = targets.keep(JudgedResult(result=result))
-    rounds = result.processes // 2
-    calibrated = rehearse_gate(
-        result, GateRule(), rounds=rounds, comparisons=_SIMULATED_GATES, smallest=smallest
-    )
+    checkup = check_machine(result, smallest=smallest)
     if not targets.silent:
-        verdict = f"{result.name} against itself, {count(result.processes, 'process', 'processes')}: "
-        head = Notice(
-            severity=Severity.VERDICT, text=verdict + describe_calibration(calibrated, rounds) + "."
-        )
+        head = Notice(severity=Severity.VERDICT, text=checkup.sentence)
         with ignore_broken_pipe():
-            print_blocks(head, *([] if options["quiet"] else _blocks(result, calibrated)))
+            print_blocks(head, *([] if options["quiet"] else _blocks(checkup)))
             targets.told()
     if problem is not None:
         raise problem
     ctx.exit(0)
 
 
-def _blocks(result: Result, calibrated: Calibration) -> Iterator[Block]:
+def _blocks(checkup: MachineCheckup) -> Iterator[Block]:
+    calibrated = checkup.calibration
     passing = (
         "no candidate as good as its baseline passes within the budget"
         if calibrated.through is None
@@ -88,7 +78,7 @@ def _blocks(result: Result, calibrated: Calibration) -> Iterator[Block]:
         text=f"{passing}; {calibrated.undecided / calibrated.comparisons:.1%} of such gates stay undecided; "
         f"{calibrated.margin / calibrated.comparisons:.1%} pass a slowdown as large as allowed",
     )
-    changes = list(suggest_improvements(result))
+    changes = checkup.improvements
     for change in changes:
         seen, advice = spell_for_command_line(change.seen), spell_for_command_line(change.advice)
         yield Notice(severity=Severity.DOUBT, code=change.code, text=seen, advice=advice)

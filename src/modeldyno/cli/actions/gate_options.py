@@ -15,22 +15,22 @@ from modeldyno import codec, plugins
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, write_report
 from modeldyno.comparison.calibrate import describe_stored_calibration, find_calibration_run
-from modeldyno.comparison.gate import BRANCH
 from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.comparison.default_metrics import ALL, SMALLEST
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.stats.units import BYTES, FRACTION, parse_quantity
+from modeldyno.documents.catalog import BRANCH
+from modeldyno.documents.verdict import FORMATS, render_comment
 from modeldyno.errors import RequestError
 from modeldyno.profiling.run import BROKEN, FAILED, OK, UNDECIDED
 from modeldyno.views.comparison import ci_formats, gate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from modeldyno.cli.actions.output_options import OutputTargets
     from modeldyno.core.comparison.gate_report import GateReport
-    from modeldyno.core.spec.job import Job
     from modeldyno.profiling.run import JudgedResult
 
 CODES = {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}
@@ -135,12 +135,7 @@ def check_output_paths(options: Mapping[str, Any]) -> None:
 
 def write_verdict(report: GateReport, options: Mapping[str, Any]) -> None:
     """Write the verdict to the files that were asked for."""
-    formats: dict[str, Callable[[GateReport], str]] = {
-        "junit": ci_formats.junit,
-        "sarif": ci_formats.sarif,
-        "markdown": render_comment,
-    }
-    for flag, render in formats.items():
+    for flag, render in FORMATS.items():
         if options[flag]:
             codec.write(Path(options[flag]), render(report).encode())
     if options["github"]:
@@ -150,12 +145,6 @@ def write_verdict(report: GateReport, options: Mapping[str, Any]) -> None:
         if summary:
             with Path(summary).open("a", encoding="utf-8") as stream:
                 stream.write(render_comment(report))
-
-
-def render_comment(report: GateReport) -> str:
-    """Render a comment; a later run finds and replaces it by its first line."""
-    body = plugins.resolve("reporter", "markdown").lay_out(gate.comment(report), title=report.result.name)
-    return f"{gate.comment_marker(report)}\n{body}"
 
 
 def print_verdict(report: GateReport, *, quiet: bool) -> None:
@@ -203,14 +192,6 @@ def baseline_tags(options: Mapping[str, Any]) -> tuple[str, ...]:
 def without_baseline_tags(targets: OutputTargets) -> OutputTargets:
     """Drop the baseline tags: a result that fails the gate is stored, but not as a baseline."""
     return replace(targets, tags=tuple(tag for tag in targets.tags if not tag.startswith(BRANCH)))
-
-
-def possible_names(job: Job) -> tuple[str, ...]:
-    """List the names that an unnamed model may have, before it is loaded."""
-    path, _, attribute = job.model.locator.rpartition(":")
-    module = Path(path).stem if path.endswith(".py") else path.rpartition(".")[2]
-    model_path = Path(job.model.locator)
-    return (f"{module}.{attribute}", attribute, model_path.stem, model_path.name)
 
 
 def error_rate_notes(report: GateReport) -> tuple[str, ...]:

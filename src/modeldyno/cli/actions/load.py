@@ -12,13 +12,11 @@ import click
 
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.cli.actions.printing import ignore_broken_pipe
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_costs
 from modeldyno.cli.actions.profile import print_outcome
 from modeldyno.cli.actions.progress import Progress
-from modeldyno.cli.actions.replica_options import CostAnswer, CostOptions
 from modeldyno.codec import series as codec_series
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
 from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE, parse_headers
 from modeldyno.core.load.load_curve import parse_ladder
 from modeldyno.core.metrics.constraints import Verdict
@@ -27,6 +25,7 @@ from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.documents.write import check_format, write
 from modeldyno.errors import RequestError
+from modeldyno.loadtest.replicas import CostAnswer, CostOptions
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, JudgedResult, run_request
 from modeldyno.views.load import page as load_page
@@ -35,6 +34,7 @@ from modeldyno.views.text import count, format_rough_duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from modeldyno.core.load.capacity_spec import CapacitySearch
     from modeldyno.core.load.load_curve import LoadCurve
     from modeldyno.core.report.blocks import Block
 
@@ -44,7 +44,7 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
     """Load-test a model at one load or several, and report it; exit with the code."""
     targets = OutputTargets.of(options)
-    planned = CostOptions.of(options)
+    planned = CostOptions.parse(options["demand"], options["price"])
     steps = _parse_concurrency(options["concurrency"])
     model_request = _request(options, steps[0] if steps else None)
     if len(steps) > 1 and options["find_load"]:
@@ -64,7 +64,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     problem = replace(targets, derived=provided.derived()).keep(outcome)
     print_outcome(outcome, targets, options)
     if not (targets.silent or options["quiet"]):
-        provided.tell()
+        print_costs(provided)
     if problem is not None:
         raise problem
     ctx.exit(outcome.exit_code)
@@ -147,19 +147,9 @@ def _is_verdict(block: Block) -> bool:
 
 
 def _search(options: dict[str, Any], model_request: request.Request) -> CapacitySearch:
-    bounds = model_request.constraints()
-    if not bounds:
-        raise RequestError("--find-load needs a bound, such as --require 'latency.p99 <= 50ms'.")
-    rate = options["rate"] and parse_rate(options["rate"])[0]
-    limits = {"most": options["most"], "measurements": options["measurements"]}
-    set_limits = {name: value for name, value in limits.items() if value is not None}
-    if rate:
-        return CapacitySearch(bounds=bounds, knob=RATE, start=rate, **{"most": 1024 * rate, **set_limits})
-    return CapacitySearch(
-        bounds=bounds,
-        start=float(model_request.load.concurrency or 1) if model_request.load else 1.0,
-        **set_limits,
-    )
+    from modeldyno.loadtest.series import capacity_search  # noqa: PLC0415 - one load needs none of it
+
+    return capacity_search(model_request, most=options["most"], measurements=options["measurements"])
 
 
 def _parse_concurrency(text: str | None) -> tuple[int, ...]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
 
 from modeldyno import plugins
-from modeldyno.core.metrics.metric import METRICS
-from modeldyno.errors import MissingExtra, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,45 +31,17 @@ _NARROWEST, _WIDEST = 60, 110
 
 def run(name: str | None) -> None:
     """List plugins, the knobs of a backend, or the metrics."""
-    kinds = {plugins.plural(kind): kind for kind in plugins.KINDS}
-    backends = plugins.names("backend")
-    if name is None:
-        for index, kind in enumerate(plugins.KINDS):
-            click.echo("\n" * bool(index), nl=False)
-            _list_kind(kind)
-    elif name in kinds:
-        _list_kind(kinds[name])
-    elif name == _METRICS:
-        METRICS.complete()
-        for row in METRICS.values():
-            _write_entry(row.name, (row.sentence,))
-    elif name in backends:
-        for knob in plugins.backend(name).knobs:
-            _write_knob(knob)
-    else:
-        raise UnknownName.among("backend or kind of plugin", name, (*backends, *kinds, _METRICS))
-
-
-def _list_kind(kind: str) -> None:
-    use = _USES.get(kind, "")
-    click.echo(plugins.plural(kind) + (f"  ({use})" if use else ""))
-    for name in plugins.names(kind):
-        _write_entry(name, _describe(kind, name))
-
-
-def _describe(kind: str, name: str) -> Iterable[str]:
-    """Describe a plugin: its summary, the packages it lacks, and the knobs of a backend."""
-    try:
-        plugin = plugins.resolve(kind, name)
-        yield plugins.describe(kind, name)
-    except MissingExtra as error:
-        yield str(error)
-        return
-    missing = tuple(module for module in getattr(plugin, "requires", ()) if find_spec(module) is None)
-    if missing:
-        yield f"Not usable yet: {plugins.install_command(missing)}"
-    if kind == "backend" and plugin.knobs:
-        yield f"knobs: {', '.join(knob.name for knob in plugin.knobs)}"
+    kind = ""
+    for row in plugins.list_plugins(name):
+        if row.kind in plugins.KINDS and row.kind != kind:
+            click.echo("\n" * bool(kind), nl=False)
+            kind = row.kind
+            use = _USES.get(kind, "")
+            click.echo(plugins.plural(kind) + (f"  ({use})" if use else ""))
+        if row.knob is None:
+            _write_entry(row.name, row.sentences)
+        else:
+            _write_knob(row.knob)
 
 
 _INDENT = 18

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from modeldyno.core.report.blocks import Block, Table
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
+    from modeldyno.loadtest.replicas import CostAnswer
 
 
 def print_study(study: Study, *, as_json: bool = False) -> None:
@@ -54,6 +55,12 @@ def print_comparison(comparison: Comparison, *, as_json: bool = False, everythin
             print_document(codec.encode_comparison(comparison))
         else:
             print_blocks(*comparison_blocks.comparison_blocks(comparison, everything=everything))
+
+
+def print_costs(answer: CostAnswer) -> None:
+    """Print replicas and costs."""
+    with ignore_broken_pipe():
+        print_blocks(*answer.blocks())
 
 
 def print_document(data: bytes) -> None:

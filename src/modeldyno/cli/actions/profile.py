@@ -14,7 +14,7 @@ from modeldyno.cli.actions.hints import print_hint
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
 from modeldyno.cli.actions.printing import ignore_broken_pipe
 from modeldyno.cli.actions.progress import Progress
-from modeldyno.comparison.gate import find_baseline
+from modeldyno.comparison.gate import find_baseline, possible_names
 from modeldyno.comparison.gate import run_gate as measure_gate
 from modeldyno.core.comparison.gate_report import GateReport
 from modeldyno.core.comparison.gate_rule import GateRule
@@ -85,7 +85,7 @@ def profile_against_baseline(
         model_request.constraints(),
         model_request.job(),
     )
-    names = (options["name"],) if options["name"] else gate_options.possible_names(job)
+    names = (options["name"],) if options["name"] else possible_names(job)
     baseline = find_baseline(options["baseline"], *names)
     with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch) as bench:
         progress.announce(

@@ -12,15 +12,13 @@ from modeldyno.cli.actions.printing import (
     ignore_broken_pipe,
     print_blocks,
     print_comparison,
+    print_costs,
     print_document,
     print_result,
     print_study,
 )
-from modeldyno.cli.actions.replica_options import CostAnswer, CostOptions
 from modeldyno.codec import series as codec_series
 from modeldyno.core.comparison.comparison import Comparison
-from modeldyno.core.load.capacity_spec import RATE
-from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
@@ -28,6 +26,7 @@ from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import find, find_any
 from modeldyno.errors import RequestError
+from modeldyno.loadtest.replicas import CostAnswer, CostOptions
 from modeldyno.profiling.run import judge_result
 from modeldyno.views import ViewOptions, memory_diff_blocks
 from modeldyno.views.advice.findings import findings_of
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.comparison.saved_kinds import SeriesDocument
     from modeldyno.core.load.capacity import Capacity
+    from modeldyno.core.load.load_curve import LoadCurve
 
 
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     if options["baseline"] is not None and (query or constraints or options["as_json"]):
         raise RequestError("--baseline cannot be combined with --get, --require or --json; give one of them.")
     document = find_any(options["result"])
-    planned = CostOptions.of(options)
+    planned = CostOptions.parse(options["demand"], options["price"])
     if not isinstance(document, Result):
         _print_other(document, planned, options)
         return
@@ -66,7 +66,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         with ignore_broken_pipe():
             print_blocks(*findings_of(document, plugins.knobs(document.job.backend)))
     elif planned.asked:
-        _cost_answer(document, planned, constraints).tell()
+        print_costs(_cost_answer(document, planned, constraints))
     elif options["baseline"] is not None:
         changed = memory_diff_blocks(find(options["baseline"]), document)
         with ignore_broken_pipe():
@@ -106,8 +106,7 @@ def _print_other(document: Study | SeriesDocument, planned: CostOptions, options
 
 def _print_loads(series: LoadCurve | Capacity, planned: CostOptions, *, as_json: bool) -> None:
     """Print a load series, or its JSON document."""
-    knob = series.knob if isinstance(series, LoadCurve) else series.search.knob
-    provided = planned.of_several(series, closed=knob != RATE)
+    provided = planned.of_document(series)
     with ignore_broken_pipe():
         if as_json:
             print_document(codec_series.encode(series, **provided.derived()))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 import shlex
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,22 +21,19 @@ from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study import resume_guard
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import Ranking, ranking
-from modeldyno.core.study.rerank import rerank_study
-from modeldyno.core.study.study import TrialState
 from modeldyno.documents.lookup import find_study
 from modeldyno.documents.write import check_format, write
-from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.errors import RequestError
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
 from modeldyno.sweeps import build, export_configs, loop
+from modeldyno.sweeps.resume import check_rerank, check_resume, rerank_stored, resume_study
 from modeldyno.sweeps.run import run_study
-from modeldyno.sweeps.schema import GOALS
 from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.text import count, format_rough_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.result.result import Result
     from modeldyno.core.study.search_space import Axis
     from modeldyno.core.study.study import Budget, Study
     from modeldyno.sweeps.yaml_file import SweepConfig
@@ -68,37 +63,16 @@ def resume(config: SweepConfig, options: dict[str, Any]) -> int:
     targets = _check_targets(options)
     if not targets.store:
         raise RequestError("--resume continues a study in the store; drop --no-store.")
-    unchangeable = config.tree.keys() - {"budget", *GOALS}
-    if unchangeable:
-        raise RequestError(
-            f"A resumed study cannot change {', '.join(sorted(unchangeable))}; only the goal, --max-time, "
-            "--max-trials and --until can change."
-        )
-    study = find_study(options["resume"])
-    if config.tree.keys() & GOALS:
-        study, unknown = _rerank_stored(study, config)
-        if unknown and unknown == sum(trial.state is TrialState.DONE for trial in study.measured):
-            raise RequestError(
-                f"No trial of study {study.id[:6]} measured {', '.join(map(str, study.goal.queries))}; "
-                "start a new sweep."
-            )
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        study = replace(study, id=secrets.token_hex(6), created=now)
-    budget = build.read_budget(config, study.budget)
-    return _run_study(replace(study, budget=budget), targets, options)
+    check_resume(config)
+    return _run_study(resume_study(config, find_study(options["resume"])), targets, options)
 
 
 def rerank(config: SweepConfig, options: dict[str, Any]) -> int:
     """Rank a stored study by other goals without measuring; return the exit code."""
     targets = _check_targets(options)
-    unused = config.tree.keys() - GOALS
-    if unused:
-        raise RequestError(
-            f"--rerank measures nothing, so {', '.join(sorted(unused))} would have no effect; "
-            "it takes goals: --objective, --maximize, --minimize, --require, --rank."
-        )
+    check_rerank(config)
     stored = find_study(options["rerank"])
-    study, unknown = _rerank_stored(stored, config)
+    study, unknown = rerank_stored(stored, config)
     code = _report_study(study, targets, options)
     best = ranking(study).best
     if config.tree and best is not None and not best.verified and not targets.silent:
@@ -111,20 +85,6 @@ def rerank(config: SweepConfig, options: dict[str, Any]) -> int:
             "the store, or it was not measured.",
         )
     return code
-
-
-def _rerank_stored(stored: Study, config: SweepConfig) -> tuple[Study, int]:
-    """Rank a study by another goal; return it, and how many trials lack a metric of the goal."""
-    goal = build.override_goal(config, stored.goal, stored.job)
-    with plugins.store() as store:
-
-        def load_result(identifier: str) -> Result | None:
-            try:
-                return store.get(identifier)
-            except ModelDynoError:
-                return None
-
-        return rerank_study(stored, goal, load_result)
 
 
 # --- running ----------------------------------------------------------------------------------
@@ -157,7 +117,7 @@ def _report_study(study: Study, targets: OutputTargets, options: dict[str, Any])
     written = (
         export_configs.export_configurations(
             study, study_ranking, Path(options["export_configs"]), options["top"]
-        )
+        ).lines()
         if options["export_configs"]
         else ()
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import click
 
-from modeldyno import plugins
 from modeldyno.core.report.blocks import clean
+from modeldyno.documents.catalog import change_tags
 
 
 def run(result: str, tags: tuple[str, ...], remove: bool) -> None:
     """Add or remove tags of a stored result."""
-    with plugins.store() as store:
-        entry = store.tag(result, **{"remove" if remove else "add": tags})
+    entry = change_tags(result, tags, remove=remove)
     click.echo(clean(f"{entry.id} {entry.name}: {', '.join(entry.tags) or 'no tags'}"))

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.cli.actions.replica_options import CostOptions
 from modeldyno.core.load.load_curve import CLIENT_LIMITED
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement import SATURATED, Distribution, Measurement, observed_number
 from modeldyno.core.spec.load_spec import Load
+from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.testing.sample_results import a_job, a_small_result
 
 if TYPE_CHECKING:
-    from modeldyno.cli.actions.replica_options import CostAnswer
+    from modeldyno.loadtest.replicas import CostAnswer
 
 
 def planned(bound: str, void: str = "") -> CostAnswer:

@@ -1,12 +1,13 @@
-"""Options ``--demand`` and ``--price``: how many replicas a demand takes, and what they cost."""
+"""How many replicas a demand takes, and what they cost: for one Result, or for a load series."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.core.load.load_curve import LoadPoint
+from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.capacity_spec import RATE
+from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.load.replicas_and_cost import (
     Cost,
     Price,
@@ -27,8 +28,6 @@ from modeldyno.views.load import replicas as views
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.load.capacity import Capacity
-    from modeldyno.core.load.load_curve import LoadCurve
     from modeldyno.core.report.blocks import Block
     from modeldyno.core.result.result import Result
 
@@ -66,24 +65,22 @@ class CostAnswer:
             data["costs"] = [{**asdict(cost), "currency": self.price.currency} for cost in self.costs]
         return data
 
-    def tell(self) -> None:
-        """Print the blocks."""
-        with ignore_broken_pipe():
-            print_blocks(*self.blocks())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostOptions:
-    """The values of ``--demand`` and ``--price``; parsed before anything is measured."""
+    """A demand and a price; parsed before anything is measured."""
 
     demand: float | None = None
     """Requests per second."""
     price: Price | None = None
 
     @classmethod
-    def of(cls, options: dict[str, Any]) -> Self:
-        """Parse the options."""
-        demand, price = options["demand"], options["price"]
+    def parse(cls, demand: str | None, price: str | None) -> Self:
+        """Parse a demand, such as ``1000/s``, and the price of a replica, such as ``1.20/h``.
+
+        Raises:
+            RequestError: one of them is neither.
+        """
         return cls(
             demand=None if demand is None else parse_demand(demand),
             price=None if price is None else Price.parse(price),
@@ -137,6 +134,20 @@ class CostOptions:
         except RequestError as error:  # the measurements are reported anyway
             return CostAnswer(why=str(error))
         return self._provide(rung, bounds_of(curve), closed=closed)
+
+    def of_document(
+        self, document: Result | LoadCurve | Capacity, bounds: Sequence[Constraint] = ()
+    ) -> CostAnswer:
+        """Compute replicas and costs for a Result within bounds, or for a load series within its own.
+
+        Raises:
+            RequestError: a demand is given for a Result that was not measured under load.
+        """
+        if isinstance(document, LoadCurve):
+            return self.of_several(document, closed=document.knob != RATE)
+        if isinstance(document, Capacity):
+            return self.of_several(document, closed=document.search.knob != RATE)
+        return self.of_result(document, bounds)
 
     def _provide(self, rung: LoadPoint, bounds: tuple[Constraint, ...], *, closed: bool) -> CostAnswer:
         assert self.demand is not None

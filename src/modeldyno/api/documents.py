@@ -1,0 +1,346 @@
+"""Documents from Python: show, report, export, import, list, tag and remove them, and what a result says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import codec
+from modeldyno import plugins as installed
+from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.profile import as_tuple, result_or_raise, store_if
+from modeldyno.comparison import pr_comment
+from modeldyno.core.advice.rules import findings as find_findings
+from modeldyno.core.comparison.comparison import Comparison
+from modeldyno.core.comparison.trend import Trend
+from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.load_curve import LoadCurve
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.result.result import Result
+from modeldyno.core.study.study import Study
+from modeldyno.documents import catalog
+from modeldyno.documents import export as documents_export
+from modeldyno.documents import import_ as documents_import
+from modeldyno.documents.lookup import find_any
+from modeldyno.documents.verdict import render_comment, write_verdict
+from modeldyno.documents.write import write_report
+from modeldyno.errors import RequestError
+from modeldyno.loadtest.replicas import CostAnswer, CostOptions
+from modeldyno.profiling.run import judge_result
+from modeldyno.sweeps import schema as sweep_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.advice.finding import Finding
+    from modeldyno.core.comparison.gate_report import GateReport
+    from modeldyno.documents.catalog import RemovedDocument
+    from modeldyno.interfaces import ConclusionEntry, Entry, StudyEntry
+    from modeldyno.plugins import ListedPlugin
+
+Stored = Result | Study | Comparison | LoadCurve | Capacity
+"""What a file or the store holds."""
+
+_SCHEMAS = {"result": codec.schema, "sweep": sweep_schema.schema}
+
+
+@reword_errors
+def show(result: str | Path) -> Stored:
+    """Return any saved document, as ``modeldyno show`` shows it.
+
+    Args:
+        result: a file, or an id, the beginning of one, a tag or a name of the store.
+
+    Returns:
+        The Result, Study, Comparison, LoadCurve or Capacity. Of a Result, ``result["latency.p99"]`` is a
+        number in base units, ``result.ask("latency.p99")`` has its interval, ``result.judge`` takes a bound.
+
+    Raises:
+        RequestError: there is none, or it cannot be read.
+    """
+    return find_any(str(result))
+
+
+@reword_errors
+def report(
+    documents: Stored | Trend | str | Path | Sequence[Stored | Trend | str | Path],
+    output: str | Path,
+    *,
+    require: str | Sequence[str] = (),
+) -> Path:
+    """Write documents as a report, as ``modeldyno report`` does.
+
+    Args:
+        documents: one document or several: what a function of ModelDyno returned, a file, or an id, tag or
+            name of the store. Several go into one file.
+        output: the file; its suffix is the format: .html .pdf .md, or only the numbers: .csv .json
+        require: bounds to judge one Result by, such as ``"latency.p99 <= 50ms"``.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        RequestError: a document is not there, or the format cannot hold it.
+        MissingExtra: the format needs a program that is not installed.
+    """
+    given = [documents] if isinstance(documents, Stored | Trend | str | Path) else list(documents)
+    write_report([_find(document) for document in given], Path(output), as_tuple(require, "require"))
+    return Path(output)
+
+
+@reword_errors
+def export(document: Result | Study | str | Path, to: str | Sequence[str]) -> tuple[str, ...]:
+    """Export a document to other tools, as ``modeldyno export`` does.
+
+    Args:
+        document: a Result or a Study; a file, or an id, tag or name of the store. The trials of a study come
+            from the store.
+        to: ``TOOL:TARGET`` once or several times: ``"mlflow:URI"``, ``"tensorboard:DIR"``, ``"wandb:DIR"``,
+            ``"perfetto:FILE"``, ``"prometheus:FILE"``. All are checked before the first is written.
+
+    Returns:
+        Where it is, for each target.
+
+    Raises:
+        RequestError: there is no such document or tool, or it cannot be written there.
+        MissingExtra: the package of the tool is not installed.
+    """
+    places = as_tuple(to, "to")
+    for place in places:
+        documents_export.resolve_target(place)  # a mistake here is told before one in the document
+    name = str(document) if isinstance(document, str | Path) else ""
+    found = find_any(name) if name else document
+    assert not isinstance(found, str | Path)
+    return tuple(documents_export.export_to(found, places, name))
+
+
+@reword_errors
+def import_results(
+    file: str | Path,
+    *,
+    tool: str | None = None,
+    require: str | Sequence[str] = (),
+    store: bool = True,
+    tags: str | Sequence[str] = (),
+) -> tuple[Result, ...]:
+    """Import measurements of another load generator, as ``modeldyno import`` does.
+
+    Args:
+        file: written by AIPerf, GuideLLM, perf_analyzer or vLLM's bench.
+        tool: the tool that wrote it, ``--from``: aiperf, guidellm, perf_analyzer or vllm; by default it is
+            detected.
+        require: bounds, such as ``"latency.p99 <= 50ms"``.
+        store: keep the Results in the store.
+        tags: names by which `read` and the command line find them again.
+
+    Returns:
+        A Result for each load in the file; the same file gives the same ids.
+
+    Raises:
+        RequestError: the file cannot be read, or no known tool wrote it.
+        BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``.
+    """
+    constraints = tuple(map(Constraint.parse, as_tuple(require, "require")))
+    outcomes = [judge_result(result, constraints) for result in documents_import.read(Path(file), tool)]
+    for outcome in outcomes:
+        store_if(outcome.result, wanted=store, tags=tags)
+    return tuple(result_or_raise(outcome) for outcome in outcomes)
+
+
+@reword_errors
+def list_results(
+    *, name: str | None = None, tag: str | None = None, limit: int = catalog.LISTED
+) -> tuple[Entry | StudyEntry | ConclusionEntry, ...]:
+    """List stored documents, as ``modeldyno list`` does.
+
+    Args:
+        name: only models of this name.
+        tag: only Results with this tag.
+        limit: maximum number of each kind.
+
+    Returns:
+        Entries with ``id``, ``name``, ``created`` (ISO 8601, UTC) and ``headline``: first the Results, then
+        the studies, then comparisons and load series, each newest first. `show` returns a document by its id.
+
+    Raises:
+        RequestError: the limit is below 1.
+        StoreError: the store cannot be read.
+    """
+    return catalog.list_documents(name=name, tag=tag, limit=limit).entries
+
+
+@reword_errors
+def tag(result: str | Result, tags: str | Sequence[str], *, remove: bool = False) -> Entry:
+    """Give a stored Result tags by which it is found, as ``modeldyno tag`` does.
+
+    Args:
+        result: an id or its beginning, a tag, or a stored Result.
+        tags: one tag or several.
+        remove: remove the tags instead.
+
+    Returns:
+        The entry of the Result with all its ``tags``.
+
+    Raises:
+        RequestError: there is no such Result.
+    """
+    return catalog.change_tags(_name_of(result), as_tuple(tags, "tags"), remove=remove)
+
+
+@reword_errors
+def rm(results: Stored | str | Sequence[Stored | str]) -> tuple[RemovedDocument, ...]:
+    """Remove documents from the store, as ``modeldyno rm`` does; with a study, also its trials.
+
+    Args:
+        results: ids or their beginnings, tags of one Result, names of studies, or stored documents. All are
+            looked up before the first is removed. With a comparison or a load series, its Results stay.
+
+    Returns:
+        For each its ``id``, and the branches whose baseline it was as ``baselines``.
+
+    Raises:
+        RequestError: one of them is not there, or a tag belongs to several Results.
+    """
+    given = [results] if isinstance(results, Stored | str) else list(results)
+    return tuple(catalog.remove_documents([_name_of(item) for item in given]))
+
+
+@reword_errors
+def comment(file: str | Path | GateReport) -> str:
+    """Post the verdict of a gate on a pull or merge request, as ``modeldyno comment`` does.
+
+    The request is that of this pipeline; the comment of an earlier run is replaced. It needs
+    GITHUB_TOKEN or GITLAB_TOKEN in the environment.
+
+    Args:
+        file: what `gate` or `check` returned, or a file written by `save_verdict` or ``--markdown``.
+
+    Returns:
+        What was done, with the address of the comment.
+
+    Raises:
+        RequestError: the file cannot be read, or this is no pipeline of a pull or merge request.
+        RunFailed: the server refused it.
+    """
+    text = (
+        codec.read_document_bytes(Path(file)).decode("utf-8", "replace")
+        if isinstance(file, str | Path)
+        else render_comment(file)
+    )
+    return pr_comment.post_comment(text, pr_comment.CommentThread.of(os.environ))
+
+
+@reword_errors
+def save_verdict(report: GateReport, path: str | Path) -> None:
+    """Write the verdict of `gate` or `check`, as ``--junit``, ``--sarif`` and ``--markdown`` do.
+
+    Args:
+        report: the report of the gate.
+        path: the file; its suffix is the format: .xml for JUnit, .sarif for SARIF, .md for a comment.
+
+    Raises:
+        RequestError: the suffix is none of these, or the file cannot be written.
+    """
+    write_verdict(report, Path(path))
+
+
+@reword_errors
+def findings(result: Result | str | Path) -> tuple[Finding, ...]:
+    """Return what may make a model faster or smaller, as ``modeldyno show --findings`` does.
+
+    Args:
+        result: a Result, a file, or an id or tag of the store.
+
+    Returns:
+        The findings, each with its evidence, estimated saving and what to try; empty if there is none.
+
+    Raises:
+        RequestError: there is no such Result.
+    """
+    found = _result(result)
+    return find_findings(found, installed.knobs(found.job.backend))
+
+
+@reword_errors
+def replicas(
+    result: Result | LoadCurve | Capacity | str | Path,
+    *,
+    demand: float | str | None = None,
+    price: str | None = None,
+    require: str | Sequence[str] = (),
+) -> CostAnswer:
+    """Compute how many replicas a demand takes and what they cost, as ``--demand`` and ``--price`` do.
+
+    Args:
+        result: a Result of `load`, a LoadCurve, a Capacity; a file, or an id or tag of the store.
+        demand: requests per second, or text such as ``"1000/s"``.
+        price: price of a replica, such as ``"1.20/h"`` or ``"876 EUR/month"``.
+        require: bounds that each replica must hold, for a Result; a load series has its own.
+
+    Returns:
+        The answer: ``.provision`` has the number of replicas and the rate of each, ``.costs`` what the work
+        costs; ``.why`` says why the number is unknown.
+
+    Raises:
+        RequestError: neither a demand nor a price is given, one of them is wrong, or the Result was not
+            measured under load.
+    """
+    options = CostOptions.parse(None if demand is None else str(demand), price)
+    if not options.asked:
+        raise RequestError("Nothing to compute; give a demand, such as '1000/s', or a price.")
+    bounds = tuple(map(Constraint.parse, as_tuple(require, "require")))
+    found = _find(result)
+    if not isinstance(found, Result | LoadCurve | Capacity):
+        raise RequestError("Replicas follow from a result of a load, a load curve or the largest load.")
+    if bounds and not isinstance(found, Result):
+        raise RequestError("--require applies to a result; a load series has bounds of its own.")
+    return options.of_document(found, bounds)
+
+
+@reword_errors
+def list_plugins(name: str | None = None) -> tuple[ListedPlugin, ...]:
+    """List plugins, the knobs of a backend, or all metrics, as ``modeldyno plugins`` does.
+
+    Args:
+        name: a kind of plugin (``"probes"``), a backend (``"onnxruntime"``) or ``"metrics"``; all kinds if
+            None.
+
+    Returns:
+        Entries with ``kind``, ``name`` and ``sentence``; those of a backend have the ``knob``.
+
+    Raises:
+        RequestError: there is no backend or kind of plugin of this name.
+    """
+    return installed.list_plugins(name)
+
+
+@reword_errors
+def schema(document: str = "result") -> dict[str, Any]:
+    """Return a JSON Schema, as ``modeldyno schema`` prints it.
+
+    Args:
+        document: ``"result"``, or ``"sweep"`` for a sweep file.
+
+    Raises:
+        RequestError: there is no schema of this name.
+    """
+    if document not in _SCHEMAS:
+        raise RequestError(f"There is no schema of '{document}'; it is one of {', '.join(_SCHEMAS)}.")
+    return _SCHEMAS[document]()
+
+
+def _find(document: Any) -> Any:
+    """Return a document, or the one of a file or a name."""
+    return find_any(str(document)) if isinstance(document, str | Path) else document
+
+
+def _result(document: Result | str | Path) -> Result:
+    found = _find(document)
+    if not isinstance(found, Result):
+        raise RequestError(f"'{document}' is no result; give the id of one.")
+    return found
+
+
+def _name_of(document: Stored | str) -> str:
+    return document if isinstance(document, str) else document.id

@@ -1,0 +1,137 @@
+"""The store as a catalog: list what it has, tag it and remove it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.core.comparison.comparison import Comparison
+from modeldyno.errors import RequestError
+from modeldyno.interfaces import ConclusionEntry, Entry, StudyEntry
+from modeldyno.views.comparison import blocks as comparison_blocks
+from modeldyno.views.load import page as load_page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from modeldyno.core.comparison.saved_kinds import SeriesDocument
+    from modeldyno.interfaces import Store
+
+BRANCH = "@"
+"""First character of baseline names kept by branch: tags of the store."""
+LISTED = 20
+"""Number of documents of a kind that are listed unless another is asked for."""
+_MOST_TAGGED = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What the store has, newest first."""
+
+    results: tuple[Entry, ...]
+    studies: tuple[StudyEntry, ...]
+    conclusions: tuple[ConclusionEntry, ...]
+    """Comparisons, load curves and load searches."""
+    more: bool
+    """Whether there are older ones beyond the limit."""
+
+    @property
+    def entries(self) -> tuple[Entry | StudyEntry | ConclusionEntry, ...]:
+        """Every entry: results, then studies, then conclusions."""
+        return (*self.results, *self.studies, *self.conclusions)
+
+
+def list_documents(*, name: str | None = None, tag: str | None = None, limit: int = LISTED) -> Listing:
+    """List stored documents, at most `limit` of each kind; only Results have tags.
+
+    Raises:
+        RequestError: the limit is below 1.
+    """
+    if limit < 1:
+        raise RequestError(f"A list of {limit} documents shows nothing; give a limit of 1 or more.")
+    fetch_limit = limit + 1  # one more shows whether there are others
+    with plugins.store() as store:
+        results = store.find(name=name, tag=tag, limit=fetch_limit)
+        studies = () if tag else store.studies(name=name, limit=fetch_limit)
+        conclusions = () if tag else store.conclusions(name=name, limit=fetch_limit)
+    return Listing(
+        results=tuple(results[:limit]),
+        studies=tuple(studies[:limit]),
+        conclusions=tuple(conclusions[:limit]),
+        more=max(map(len, (results, studies, conclusions))) > limit,
+    )
+
+
+def store_conclusion(document: SeriesDocument) -> None:
+    """Store a comparison or a load series, with its headline.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    headline = (
+        comparison_blocks.headline(document)
+        if isinstance(document, Comparison)
+        else load_page.brief(document)
+    )
+    with plugins.store() as store:
+        store.put_conclusion(document, headline=headline)
+
+
+def change_tags(result: str, tags: Sequence[str], *, remove: bool = False) -> Entry:
+    """Add tags to a stored Result, or remove them; return its entry.
+
+    Raises:
+        RequestError: there is no such Result.
+    """
+    with plugins.store() as store:
+        return store.tag(result, **{"remove" if remove else "add": tuple(tags)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedDocument:
+    """A document that was removed from the store."""
+
+    id: str
+    baselines: tuple[str, ...] = ()
+    """The branches whose baseline it was, such as ``@main``."""
+
+
+def remove_documents(names: Sequence[str]) -> Iterator[RemovedDocument]:
+    """Remove documents by id, prefix, tag or name; yield each once it is removed.
+
+    All names are checked before the first document is removed.
+
+    Raises:
+        RequestError: a name stands for no document, or for several.
+    """
+    with plugins.store() as store:
+        for identifier, remove in [_resolve(store, name) for name in names]:
+            branches = _baseline_branches(store, identifier)
+            yield RemovedDocument(id=remove(identifier), baselines=branches)
+
+
+def _baseline_branches(store: Store, identifier: str) -> tuple[str, ...]:
+    """Return the branches whose baseline a result is."""
+    with suppress(RequestError):
+        return tuple(tag for tag in store.tag(identifier).tags if tag.startswith(BRANCH))
+    return ()
+
+
+def _resolve(store: Store, name: str) -> tuple[str, Callable[[str], str]]:
+    """Return the id of the named document, and the function that removes it."""
+    tagged = store.find(tag=name, limit=_MOST_TAGGED)
+    if len(tagged) > 1:
+        number = f"{len(tagged)} results" if len(tagged) < _MOST_TAGGED else f"{_MOST_TAGGED} results or more"
+        raise RequestError(
+            f"{number} have the tag '{name}'; give their ids; modeldyno list --tag {name} shows them."
+        )
+    try:
+        return store.get(name).id, store.remove
+    except RequestError:
+        with suppress(RequestError):
+            return store.study(name).id, store.remove_study
+        with suppress(RequestError):
+            return store.conclusion(name).id, store.remove_conclusion
+        raise

@@ -1,0 +1,175 @@
+"""Documents from Python: what the commands on saved documents do, as functions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import modeldyno
+from modeldyno.comparison import pr_comment
+from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.errors import RequestError
+from modeldyno.testing.sample_results import a_job, a_small_result
+
+if TYPE_CHECKING:
+    from modeldyno.core.result.result import Result
+
+FOREIGN = Path(__file__).parents[1] / "adapters" / "importers" / "golden"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a separate store."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path / 'store.db'}")
+
+
+def measured(seconds: float = 0.005, identifier: str = "abc123def456") -> Result:
+    """Make a Result of a load of 200/s."""
+    runs = [[seconds * (1 + 1e-4 * (17 * n % 40)) for n in range(200)]] * 5
+    found = (
+        Measurement(metric="latency", value=Distribution.of(*runs)),
+        observed_number("request_rate", 200.0),
+    )
+    job = replace(a_job(), load=Load(concurrency=1, duration=5.0))
+    return a_small_result(id=identifier, job=job, measurements=found)
+
+
+def test_what_is_stored_is_listed_tagged_shown_and_removed() -> None:
+    """A Result or its id stands for it; what is removed is not found any more."""
+    result = measured()
+    modeldyno.store(result)
+
+    assert modeldyno.tag(result, ["@main", "look"]).tags == ("@main", "look")
+    assert [entry.id for entry in modeldyno.list_results(tag="look")] == [result.id]
+    assert modeldyno.tag(result.id[:6], "look", remove=True).tags == ("@main",)
+    assert modeldyno.list_results(name="another") == ()
+    assert modeldyno.show("@main") == result
+    (removed,) = modeldyno.rm(result.id)
+    assert (removed.id, removed.baselines) == (result.id, ("@main",))
+    assert modeldyno.list_results() == ()
+    with pytest.raises(RequestError, match="limit of 1 or more"):
+        modeldyno.list_results(limit=0)
+
+
+def test_nothing_is_removed_if_one_name_is_wrong() -> None:
+    """All names are looked up first."""
+    modeldyno.store(measured())
+
+    with pytest.raises(RequestError):
+        modeldyno.rm(["abc123", "absent"])
+
+    assert len(modeldyno.list_results()) == 1
+
+
+def test_a_report_takes_documents_files_and_ids(tmp_path: Path) -> None:
+    """One document or several; bounds are those of one Result."""
+    first, second = measured(), measured(0.006, "fed654cba321")
+    modeldyno.store(first)
+    modeldyno.save(second, tmp_path / "second.json")
+
+    assert modeldyno.report(first, tmp_path / "a.html", require="latency.p50 <= 1ms") == tmp_path / "a.html"
+    modeldyno.report([first.id, tmp_path / "second.json"], tmp_path / "both.json")
+
+    assert "latency.p50 &lt;= 1 ms" in (tmp_path / "a.html").read_text()
+    assert [row["id"] for row in json.loads((tmp_path / "both.json").read_text())] == [first.id, second.id]
+    with pytest.raises(RequestError, match="require= applies to one result"):
+        modeldyno.report([first, second], tmp_path / "b.html", require="latency.p50 <= 1ms")
+    with pytest.raises(RequestError, match="A report needs a document"):
+        modeldyno.report([], tmp_path / "b.html")
+
+
+def test_an_export_checks_every_place_first(tmp_path: Path) -> None:
+    """A Result or its id goes to each place; a wrong place leaves nothing written."""
+    modeldyno.store(measured())
+    good = f"prometheus:{tmp_path / 'a.prom'}"
+
+    with pytest.raises(RequestError, match="absent"):
+        modeldyno.export(measured(), [good, "absent:b"])
+    assert not (tmp_path / "a.prom").exists()
+    assert len(modeldyno.export("abc123", good)) == 1
+    assert "modeldyno_latency_seconds" in (tmp_path / "a.prom").read_text()
+    comparison = modeldyno.compare(measured(), measured(0.006, "fed654cba321"))
+    with pytest.raises(RequestError, match="is a comparison"):
+        modeldyno.export(comparison, good)  # type: ignore[arg-type]
+
+
+def test_measurements_of_other_tools_are_imported() -> None:
+    """They are stored with their tags, and the same file gives the same ids."""
+    file = FOREIGN / "vllm_plain.json"
+    results = modeldyno.import_results(file, tags="foreign")
+
+    assert results == modeldyno.import_results(file, tool="vllm", store=False)
+    assert {entry.id for entry in modeldyno.list_results(tag="foreign")} == {result.id for result in results}
+    with pytest.raises(RequestError, match="is not a file of aiperf"):
+        modeldyno.import_results(file, tool="aiperf")
+
+
+def test_replicas_of_a_result_hold_its_bounds() -> None:
+    """A thousand requests take five of 200/s; a broken bound says why the number is unknown."""
+    answer = modeldyno.replicas(measured(), demand="1000/s", price="1.20/h", require="latency.p50 <= 6ms")
+    unknown = modeldyno.replicas(measured(), demand=1000, require="latency.p50 <= 1ms")
+
+    assert answer.provision is not None
+    assert answer.provision.replicas == 5
+    assert unknown.provision is None
+    assert "is unknown" in unknown.why
+    with pytest.raises(RequestError, match="Nothing to compute"):
+        modeldyno.replicas(measured())
+
+
+def test_a_check_judges_bounds_and_a_baseline(tmp_path: Path) -> None:
+    """The report has the verdict, and is written in the formats of pipelines."""
+    modeldyno.store(measured(), tags="@main")
+    slow = measured(0.010, "fed654cba321")
+
+    assert modeldyno.check(slow, require="latency.p50 <= 20ms").verdict is Verdict.HELD
+    assert modeldyno.check(slow, require="latency.p50 <= 1ms").verdict is Verdict.BROKEN
+    report = modeldyno.check(slow, baseline="@main", max_regression="5%", metrics="latency.p50")
+    assert report.verdict is Verdict.BROKEN
+    for name, begin in (("a.xml", "<?xml"), ("a.sarif", "{"), ("a.md", "<!--")):
+        modeldyno.save_verdict(report, tmp_path / name)
+        assert (tmp_path / name).read_text().startswith(begin)
+    with pytest.raises(RequestError, match="No verdict is written as"):
+        modeldyno.save_verdict(report, tmp_path / "a.html")
+    with pytest.raises(RequestError, match="Nothing to check"):
+        modeldyno.check(slow)
+    with pytest.raises(RequestError, match="need a baseline"):
+        modeldyno.check(slow, require="latency.p50 <= 1ms", metrics="latency")
+
+
+def test_a_comment_takes_a_report_or_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both post the same text."""
+    posted: list[str] = []
+
+    def keep(text: str, _thread: object) -> str:
+        posted.append(text)
+        return "posted it"
+
+    monkeypatch.setattr(pr_comment.CommentThread, "of", lambda _environment: None)
+    monkeypatch.setattr(pr_comment, "post_comment", keep)
+    report = modeldyno.check(measured(), require="latency.p50 <= 20ms")
+    modeldyno.save_verdict(report, tmp_path / "comment.md")
+
+    assert modeldyno.comment(report) == modeldyno.comment(tmp_path / "comment.md") == "posted it"
+    assert posted[0] == posted[1]
+
+
+def test_plugins_schemas_and_findings_are_values() -> None:
+    """What the commands print is returned."""
+    assert {row.kind for row in modeldyno.list_plugins()} >= {"loader", "backend", "probe"}
+    assert {row.kind for row in modeldyno.list_plugins("probes")} == {"probe"}
+    assert all(row.knob is not None for row in modeldyno.list_plugins("onnxruntime"))
+    assert "latency" in {row.name for row in modeldyno.list_plugins("metrics")}
+    with pytest.raises(RequestError, match="probs"):
+        modeldyno.list_plugins("probs")
+    assert "$defs" in modeldyno.schema()
+    assert "properties" in modeldyno.schema("sweep")
+    with pytest.raises(RequestError, match="no schema of 'study'"):
+        modeldyno.schema("study")
+    assert isinstance(modeldyno.findings(measured()), tuple)

@@ -1,0 +1,296 @@
+"""The command line and the Python API are equal: this test walks both.
+
+Each command has a function, and each option a parameter of the same name: ``--max-time`` is ``max_time``.
+An option that may be repeated may be in the plural. Whatever differs stands in one of the tables below, with
+where it is in Python or why it is nowhere. A new option without a parameter fails here, and so does a new
+parameter without an option; so does an entry of a table that is not needed any more.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+import modeldyno
+from modeldyno.cli import COMMANDS, cli
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+@dataclass(frozen=True)
+class At:
+    """Where an option is in Python: a parameter of a function or method."""
+
+    function: str
+    parameter: str
+
+
+@dataclass(frozen=True)
+class Nowhere:
+    """Why there is no counterpart."""
+
+    why: str
+
+
+FUNCTIONS: dict[str, str | Nowhere] = {
+    "import": "import_results",  # a keyword of Python
+    "list": "list_results",  # `from modeldyno import *` would hide the built-in
+    "plugins": "list_plugins",  # the module modeldyno.plugins has the name
+    "run": Nowhere("a script that runs in Python decorates with @profiled and reads profiled.result()"),
+    "engine": Nowhere("installs programs on a machine, once, before anything is measured"),
+    "help": Nowhere("Python has help()"),
+}
+"""Commands whose function has another name, or that have none."""
+
+COMPANIONS = {
+    "gate": "profile",
+    "load_curve": "load",
+    "find_load": "load",
+    "rerank": "sweep",
+    "export_configs": "sweep",
+    "findings": "show",
+    "replicas": "show",
+}
+"""Functions that are part of a command."""
+
+PRINTING = Nowhere("chooses what is printed; a function returns everything")
+WRITING = At("report", "output")
+EXIT_CODE = Nowhere("only sets the exit code; the returned document has the verdict")
+
+EVERYWHERE: dict[str, At | Nowhere] = {
+    "--quiet": PRINTING,
+    "--verbose": PRINTING,
+    "--help-all": PRINTING,
+    "--depth": PRINTING,
+    "--sort": PRINTING,
+    "--filter": PRINTING,
+    "--json": WRITING,
+    "--output": WRITING,
+}
+"""Options that mean the same for any command."""
+
+OPTIONS: dict[tuple[str, str], At | Nowhere] = {
+    ("inspect", "--compare"): At("compare", "candidate"),
+    ("inspect", "--baseline-input"): At("compare", "baseline_inputs"),
+    ("inspect", "--candidate-input"): At("compare", "candidate_inputs"),
+    ("inspect", "--table"): PRINTING,
+    ("profile", "--model-path"): At("profile", "model"),
+    ("profile", "--baseline"): At("gate", "baseline"),
+    ("profile", "--max-regression"): At("gate", "max_regression"),
+    ("profile", "--metric"): At("gate", "metrics"),
+    ("profile", "--force"): At("gate", "force"),
+    ("profile", "--budget"): At("gate", "budget"),
+    ("profile", "--save-as-baseline"): At("gate", "save_as_baseline"),
+    ("profile", "--junit"): At("save_verdict", "path"),
+    ("profile", "--sarif"): At("save_verdict", "path"),
+    ("profile", "--markdown"): At("save_verdict", "path"),
+    ("profile", "--github"): Nowhere("annotations belong into the log of a step of GitHub Actions"),
+    ("profile", "--output-dir"): WRITING,
+    ("check", "--junit"): At("save_verdict", "path"),
+    ("check", "--sarif"): At("save_verdict", "path"),
+    ("check", "--markdown"): At("save_verdict", "path"),
+    ("check", "--github"): Nowhere("annotations belong into the log of a step of GitHub Actions"),
+    ("load", "--find-load"): At("find_load", "model"),
+    ("load", "--most"): At("find_load", "most"),
+    ("load", "--measurements"): At("find_load", "measurements"),
+    ("load", "--demand"): At("replicas", "demand"),
+    ("load", "--price"): At("replicas", "price"),
+    ("sweep", "--until"): At("sweep", "certain"),
+    ("sweep", "--rerank"): At("rerank", "study"),
+    ("sweep", "--export-configs"): At("export_configs", "folder"),
+    ("sweep", "--overwrite"): At("export_configs", "overwrite"),
+    ("sweep", "--top"): At("export_configs", "top"),
+    ("sweep", "--trial-time"): At("sweep", "plan"),
+    ("sweep", "--concurrency"): At("sweep", "load"),
+    ("sweep", "--rate"): At("sweep", "load"),
+    ("sweep", "--duration"): At("sweep", "load"),
+    ("sweep", "--requests"): At("sweep", "load"),
+    ("sweep", "--ramp"): At("sweep", "load"),
+    ("sweep", "--request-timeout"): At("sweep", "load"),
+    ("sweep", "--retries"): At("sweep", "load"),
+    ("sweep", "--drivers"): At("sweep", "load"),
+    ("sweep", "--tag"): Nowhere("is refused: a study has a name and no tags"),
+    ("compare", "--baseline-set"): At("compare", "baseline_settings"),
+    ("compare", "--candidate-set"): At("compare", "candidate_settings"),
+    ("compare", "--run-time"): At("compare", "plan"),
+    ("compare", "--all"): PRINTING,
+    ("compare", "--fail-on"): EXIT_CODE,
+    ("advise", "--run-time"): At("advise", "plan"),
+    ("trend", "--fail-on-regression"): EXIT_CODE,
+    ("trend", "--exec"): Nowhere("a program that has the Trend calls whatever it wants to"),
+    ("show", "--get"): At("Result.ask", "query"),
+    ("show", "--require"): At("Result.judge", "bound"),
+    ("show", "--baseline"): At("compare_peak_memory", "baseline"),
+    ("show", "--findings"): At("findings", "result"),
+    ("show", "--demand"): At("replicas", "demand"),
+    ("show", "--price"): At("replicas", "price"),
+}
+"""Options that are elsewhere in Python, or nowhere."""
+
+ONLY_PYTHON = {
+    "example": "the inputs of a live object, which a command line cannot name",
+    "watch": "a function that is called with every event",
+    "progress": "the command line shows progress in a terminal and hides it with --quiet",
+    "plan": "holds the options of time, precision and limits in one value",
+    "inline": "analyses a referenced model in this process, for a debugger",
+}
+"""Parameters that no option names."""
+
+MORE_FUNCTIONS = {
+    "compare_peak_memory": "show --baseline, of two Results",
+    "detect_regressions": "check --baseline, as a list of the changes for the worse",
+    "load_baseline": "the argument of --baseline, as a Result",
+    "ranking": "the table that sweep prints, of a Study",
+    "read": "the argument RESULT, as a Result",
+    "read_all": "every Result of a file that holds several",
+    "read_comparison": "the argument of report, as a Comparison",
+    "read_study": "the argument of --resume, as a Study",
+    "save": "-o and --json, of one Result",
+    "save_comparison": "--json of compare",
+    "save_verdict": "--junit, --sarif and --markdown",
+    "store": "what is done without --no-store",
+}
+"""Public functions that are no command."""
+
+
+@cache
+def command(name: str) -> click.Command:
+    """Return a command by its name."""
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    return found
+
+
+@cache
+def parameters(function: str) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a public function or method."""
+    found: Any = modeldyno
+    for part in function.split("."):
+        found = getattr(found, part)
+    return inspect.signature(found).parameters
+
+
+def function_of(name: str) -> str:
+    """Return the name of a command's function; empty if it has none."""
+    found = FUNCTIONS.get(name, name)
+    return found if isinstance(found, str) else ""
+
+
+def words(option: click.Parameter) -> set[str]:
+    """Return the names that an option may have as a parameter."""
+    flags = {flag.lstrip("-").replace("-", "_") for flag in option.opts}
+    negated = {flag.removeprefix("no_") for flag in flags if flag.startswith("no_")}
+    return {str(option.name), *flags, *negated, *(f"{flag}s" for flag in flags)}
+
+
+def flag_of(option: click.Parameter) -> str:
+    """Return the long flag of an option, or the name of an argument."""
+    return next((flag for flag in option.opts if flag.startswith("--")), str(option.name))
+
+
+PLANNED = {field.name for field in fields(modeldyno.Plan)}
+
+
+def counterparts(name: str, option: click.Parameter) -> Iterator[At | Nowhere]:
+    """Yield where an option of a command is in Python, or why it is nowhere."""
+    function, flag = function_of(name), flag_of(option)
+    known = parameters(function)
+    named = words(option) & set(known)
+    if (name, flag) in OPTIONS:
+        yield OPTIONS[name, flag]
+    elif named:
+        yield from (At(function, parameter) for parameter in named)
+    elif words(option) & PLANNED and "plan" in known:
+        yield At(function, "plan")
+    elif flag in {"--set", "--batch-size"} and "settings" in known:
+        yield At(function, "settings")
+    elif flag in EVERYWHERE:
+        yield EVERYWHERE[flag]
+
+
+def compared_commands() -> list[str]:
+    """Return the commands that have a function."""
+    return [name for name in COMMANDS if function_of(name)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_function(name: str) -> None:
+    """It is public, and says in its docstring which command it is; or the table says why there is none."""
+    function = function_of(name)
+    if not function:
+        assert FUNCTIONS[name] != Nowhere("")
+        return
+
+    assert function in modeldyno.__all__
+    assert f"``modeldyno {name}" in (getattr(modeldyno, function).__doc__ or "")
+
+
+@pytest.mark.parametrize("name", compared_commands())
+def test_every_option_has_a_parameter(name: str) -> None:
+    """Each option and argument is a parameter of the same name, or the table says where it is."""
+    lacking = [flag_of(option) for option in command(name).params if not list(counterparts(name, option))]
+
+    assert lacking == []
+
+
+@pytest.mark.parametrize("name", compared_commands())
+def test_what_the_table_names_is_there(name: str) -> None:
+    """A function or parameter that the table points to exists."""
+    for option in command(name).params:
+        for found in counterparts(name, option):
+            if isinstance(found, At):
+                assert found.parameter in parameters(found.function), (flag_of(option), found)
+                assert found.function.partition(".")[0] in modeldyno.__all__
+
+
+@pytest.mark.parametrize("function", [*map(function_of, compared_commands()), *COMPANIONS])
+def test_every_parameter_has_an_option(function: str) -> None:
+    """A function asks for nothing that the command line cannot say, but for what the table names."""
+    homes = {function_of(name): name for name in compared_commands()} | COMPANIONS
+    name = homes[function]
+    said = {"settings"} if any(flag_of(option) == "--set" for option in command(name).params) else set()
+    for option in command(name).params:
+        said |= words(option)
+        found = (at for at in counterparts(name, option) if isinstance(at, At))
+        said |= {at.parameter for at in found if at.function == function or function in COMPANIONS}
+
+    assert sorted(set(parameters(function)) - said - ONLY_PYTHON.keys()) == []
+
+
+def test_every_public_function_is_known() -> None:
+    """It is that of a command, a part of one, or the table says what it is."""
+    public = {name for name in modeldyno.__all__ if inspect.isfunction(getattr(modeldyno, name))}
+    known = {*map(function_of, compared_commands()), *COMPANIONS, *MORE_FUNCTIONS}
+
+    assert public - known == set()
+    assert known - public == set()
+
+
+def test_no_entry_of_the_tables_is_left_over() -> None:
+    """Each names a command and an option that exist."""
+    existing = {(name, flag_of(option)) for name in COMMANDS for option in command(name).params}
+
+    assert FUNCTIONS.keys() - COMMANDS.keys() == set()
+    assert OPTIONS.keys() - existing == set()
+    assert EVERYWHERE.keys() - {flag for _, flag in existing} == set()
+    assert ONLY_PYTHON.keys() - {p for name in modeldyno.__all__ for p in parameters_or_none(name)} == set()
+
+
+def parameters_or_none(name: str) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a public name that is a function; none of a class."""
+    return parameters(name) if inspect.isfunction(getattr(modeldyno, name)) else {}
+
+
+@pytest.mark.parametrize(
+    ("add", "lacking"),
+    [(click.Option(["--new-word"]), True), (click.Option(["--metric"]), False)],
+)
+def test_a_new_option_without_a_parameter_is_seen(add: click.Option, lacking: bool) -> None:
+    """The walk finds an option that was added to a command alone."""
+    assert (not list(counterparts("trend", add))) is lacking
