@@ -40,7 +40,7 @@ from modeldyno.core.static.flops.registry import formulas
 from modeldyno.data import random_arrays
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Tracing
+from modeldyno.interfaces.loader import Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -19,12 +19,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from scipy.signal import lfilter
 from scipy.stats import gamma
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.support import queueing_theory as queueing
+from tests.support.simulated_load import simulate
 
 from modeldyno.core.load import load_analysis
 from modeldyno.core.load.capacity import Capacity, propose
@@ -37,9 +43,7 @@ from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.summary import UNDER_LOAD, summary_answers
 from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.testing import queueing
 from modeldyno.testing.service_model import Durations, Service, exponential, lognormal
-from modeldyno.testing.simulation import simulate
 
 MOST = 256
 WARM = 0.1

@@ -22,11 +22,11 @@ import modeldyno
 from modeldyno import Plan, plugins
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.interfaces import CanSend
+from modeldyno.interfaces.session import CanSend
 from modeldyno.loadgen.driver_pool import send_once
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 ENGINES = ("triton", "torchserve", "mlserver")
 TOLERANCE = 1e-4

@@ -32,7 +32,8 @@ from transformers.generation.streamers import BaseStreamer
 
 from modeldyno import plugins
 from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.interfaces import CanGenerate, Form, Model
+from modeldyno.interfaces.loader import Form, Model
+from modeldyno.interfaces.session import CanGenerate
 
 Stamp = tuple[int, int]
 """Nanoseconds by the clock and of the thread's processor time."""

@@ -34,7 +34,8 @@ from modeldyno.adapters.probes.layers import interleave_calls
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.trace.layer_times import attribute_module_times, lower_quartile
-from modeldyno.interfaces import Form, HasLayers, Model
+from modeldyno.interfaces.loader import Form, Model
+from modeldyno.interfaces.session import HasLayers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

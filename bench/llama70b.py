@@ -26,13 +26,13 @@ from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.other_sizes import SizeExtrapolator, TraceCache
 from modeldyno.core.static.totals import cost_by_module
-from modeldyno.interfaces import Tracing
+from modeldyno.interfaces.loader import Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from modeldyno.core.static.graph import Graph
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8192,

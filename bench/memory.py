@@ -1,6 +1,6 @@
 """What calls and training steps hold at their peak: measured by the probe `memory`, beside three others.
 
-The record is torch's own: the memory events of the profiler, added up by modeldyno.testing.allocations, which
+The record is torch's own: the memory events of the profiler, added up by tests.support.torch_allocator, which
 shares no code with the product. The count is independent of the profiler: a dispatch mode that sees every
 operator and follows each storage until it is gone; what a kernel takes and gives back within itself it
 cannot see, so its figure is held against ours without workspace. The prediction is that of the probe
@@ -14,10 +14,15 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import static
 import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.support.torch_allocator import recorded_peak
 from tests.zoo import models, truths
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
@@ -28,7 +33,6 @@ from modeldyno.adapters.backends.torch import backend
 from modeldyno.adapters.loaders import live_object as objects
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.trace.allocations import find_allocated_peak, pair_memory_blocks
-from modeldyno.testing.allocations import recorded_peak
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,13 +11,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import peers
 import torch
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.support.operator_cases import CASES, OperatorCase
+
 import modeldyno
-from modeldyno.testing.operators import CASES, OperatorCase
 
 if TYPE_CHECKING:
     from torch import nn

@@ -24,7 +24,8 @@ from modeldyno import plugins
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.interfaces import Form, Model, Subject
+from modeldyno.interfaces.loader import Form, Model
+from modeldyno.interfaces.probe import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

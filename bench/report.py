@@ -10,14 +10,18 @@ seen through Playwright: pip install playwright, and any Chromium (see docs/howt
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.support.sample_reports import a_large_study
+
 from modeldyno.adapters.reporters import html, pdf
 from modeldyno.core.study.ranking import ranking
-from modeldyno.testing.reports import a_large_study
 from modeldyno.views.study import page as study_page
 
 WATCH = """

@@ -30,6 +30,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.support.random_surfaces import FAMILIES
+
 from modeldyno.adapters.strategies import bayesian, grid, optuna
 from modeldyno.adapters.strategies.study_history import (
     open_points,
@@ -41,9 +45,7 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import LOADS, Study, TrialPurpose, TrialRequest, TrialState
-from modeldyno.testing.strategies import add_done_trial, plain_values
-from modeldyno.testing.studies import a_study
-from modeldyno.testing.surfaces import (
+from modeldyno.testing.recorded_surfaces import (
     Surface,
     count_starts,
     make_goal,
@@ -52,7 +54,8 @@ from modeldyno.testing.surfaces import (
     study_of,
     verify_best,
 )
-from modeldyno.testing.synthetic import FAMILIES
+from modeldyno.testing.sample_studies import a_study
+from modeldyno.testing.strategies import add_done_trial, plain_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

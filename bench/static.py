@@ -1,7 +1,7 @@
 """What architectures cost and hold: ours and other tools, beside the truth, as shares of it in %.
 
 MACs: the truth is derived from the sizes (tests/zoo/truths.py). Memory: it is what torch's allocator recorded
-of one call (modeldyno.testing.allocations), and of one step of training with AdamW: what the call made, which
+of one call (tests.support.torch_allocator), and of one step of training with AdamW: what the call made, which
 in training are activations and gradients, and everything, with weights, inputs and the optimiser's state.
 
     python bench/static.py [--only bert] [--attention eager] [--skip macs] [--skip memory]
@@ -26,13 +26,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import peers
 import torch
 from operators import OURS, ask, ours
+from tests.support.operator_cases import CASES
+from tests.support.torch_allocator import recorded_peak
 from tests.zoo import models, truths
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import modeldyno
-from modeldyno.testing.allocations import recorded_peak
-from modeldyno.testing.operators import CASES
 
 Inputs = Mapping[str, Any]
 LARGEST = 1_000_000_000

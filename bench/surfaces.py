@@ -35,7 +35,7 @@ from modeldyno.errors import ModelDynoError
 from modeldyno.profiling.request import Request
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.warm_worker import warm_executor
-from modeldyno.testing.surfaces import clearest_bound
+from modeldyno.testing.recorded_surfaces import clearest_bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.fake_forge import TOKEN, serve_forge
 
 from modeldyno.cli.profile import command
-from modeldyno.testing.forge import TOKEN, serve_forge
 
 ROOT = Path(__file__).parent.parent
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))

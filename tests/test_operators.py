@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from tests.support.operator_cases import CASES, OperatorCase
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 import modeldyno
-from modeldyno.testing.operators import CASES, OperatorCase
 
 if TYPE_CHECKING:
     from collections.abc import Callable

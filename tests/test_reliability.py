@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.support import tiny_onnx as models
 
 from modeldyno import codec, plugins
 from modeldyno.adapters.backends.python import Session
@@ -23,7 +24,6 @@ from modeldyno.errors import RequestError
 from modeldyno.runtime.events import RunStage
 from modeldyno.runtime.output_checks import check_outputs
 from modeldyno.runtime.session_setup import first_call
-from modeldyno.testing import models
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.server import serve_in_subprocess
 

@@ -48,7 +48,7 @@ from modeldyno.testing.loaders import is_one_sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.interfaces import Loader
+    from modeldyno.interfaces.loader import Loader
 
 FILES = ("torchscript", "exported", "hf", "hf-config", "safetensors", "onnx")
 """Schemes whose locator is a file or a directory; the others name code, which the user trusts."""

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support import queueing_theory as queueing
+from tests.support.simulated_load import simulate
 
 from modeldyno.adapters.probes import load as probe
 from modeldyno.adapters.probes import load_monitor
@@ -27,19 +29,17 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats import statistics
-from modeldyno.interfaces import Subject
+from modeldyno.interfaces.probe import Subject
 from modeldyno.loadgen import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.loadgen.driver_pool import run_load_drivers
-from modeldyno.testing import queueing
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.server import serve_in_subprocess
 from modeldyno.testing.service_model import Service, Stall, constant, exponential
-from modeldyno.testing.simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.testing.queueing import Sojourn
+    from tests.support.queueing_theory import Sojourn
 
 CALL = 0.010
 SLACK = 3.3

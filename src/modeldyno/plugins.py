@@ -25,9 +25,17 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from pathlib import Path
 
-    from modeldyno import interfaces
     from modeldyno.core.metrics.metric import Metric
     from modeldyno.core.static.flops import Formula
+    from modeldyno.interfaces.backend import Backend
+    from modeldyno.interfaces.client import Client
+    from modeldyno.interfaces.exchange import Exporter, Importer
+    from modeldyno.interfaces.loader import Loader
+    from modeldyno.interfaces.probe import Probe
+    from modeldyno.interfaces.reporter import Reporter
+    from modeldyno.interfaces.sampler import Sampler
+    from modeldyno.interfaces.store import Store
+    from modeldyno.interfaces.strategy import Strategy
 
 KINDS = (
     "loader",
@@ -124,14 +132,14 @@ def install_command(modules: Iterable[str]) -> str:
     return f"pip install {shlex.join(dict.fromkeys(packages))}"
 
 
-def loader(name: str) -> interfaces.Loader:
+def loader(name: str) -> Loader:
     """Return a loader by its scheme."""
-    return cast("interfaces.Loader", resolve("loader", name))
+    return cast("Loader", resolve("loader", name))
 
 
-def backend(name: str) -> interfaces.Backend:
+def backend(name: str) -> Backend:
     """Return a backend by its name."""
-    return cast("interfaces.Backend", resolve("backend", name))
+    return cast("Backend", resolve("backend", name))
 
 
 def knobs(name: str) -> tuple[Knob, ...]:
@@ -141,32 +149,32 @@ def knobs(name: str) -> tuple[Knob, ...]:
     return ()
 
 
-def client(name: str) -> interfaces.Client:
+def client(name: str) -> Client:
     """Return the client of a protocol by its name."""
-    return cast("interfaces.Client", resolve("client", name))
+    return cast("Client", resolve("client", name))
 
 
-def probe(name: str) -> interfaces.Probe:
+def probe(name: str) -> Probe:
     """Return a probe by its name."""
-    return cast("interfaces.Probe", resolve("probe", name))
+    return cast("Probe", resolve("probe", name))
 
 
-def sampler(name: str) -> interfaces.Sampler:
+def sampler(name: str) -> Sampler:
     """Return a sampler by its name."""
-    return cast("interfaces.Sampler", resolve("sampler", name))
+    return cast("Sampler", resolve("sampler", name))
 
 
-def strategy(name: str) -> interfaces.Strategy:
+def strategy(name: str) -> Strategy:
     """Return a strategy by its name."""
-    return cast("interfaces.Strategy", resolve("strategy", name))
+    return cast("Strategy", resolve("strategy", name))
 
 
-def reporter(name: str) -> interfaces.Reporter:
+def reporter(name: str) -> Reporter:
     """Return a reporter by its name."""
-    return cast("interfaces.Reporter", resolve("reporter", name))
+    return cast("Reporter", resolve("reporter", name))
 
 
-def reporter_for(path: Path) -> interfaces.Reporter:
+def reporter_for(path: Path) -> Reporter:
     """Return the reporter that writes files with the suffix of `path`.
 
     Raises:
@@ -178,14 +186,14 @@ def reporter_for(path: Path) -> interfaces.Reporter:
     return reporter(formats[path.suffix])
 
 
-def exporter(name: str) -> interfaces.Exporter:
+def exporter(name: str) -> Exporter:
     """Return an exporter by the name of its tool."""
-    return cast("interfaces.Exporter", resolve("exporter", name))
+    return cast("Exporter", resolve("exporter", name))
 
 
-def importer(name: str) -> interfaces.Importer:
+def importer(name: str) -> Importer:
     """Return an importer by the name of its tool."""
-    return cast("interfaces.Importer", resolve("importer", name))
+    return cast("Importer", resolve("importer", name))
 
 
 def formulas() -> dict[str, Formula]:
@@ -201,7 +209,7 @@ def metrics() -> dict[str, Metric]:
 METRICS.complete_from(metrics)
 
 
-def store(url: str | None = None) -> interfaces.Store:
+def store(url: str | None = None) -> Store:
     """Open the store named by `url` or MODELDYNO_STORE; by default an SQLite file.
 
     Raises:
@@ -216,7 +224,7 @@ def store(url: str | None = None) -> interfaces.Store:
             f"The store '{address}' is not a URL; for a file, write {STORE_VARIABLE}=sqlite:///{address}"
         )
     plugin = resolve("store", scheme)
-    return cast("interfaces.Store", plugin.open(address or plugin.default_url()))
+    return cast("Store", plugin.open(address or plugin.default_url()))
 
 
 @lru_cache(maxsize=len(KINDS) + 2)

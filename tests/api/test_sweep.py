@@ -16,7 +16,7 @@ from modeldyno.core.study.study import Budget, TrialPurpose, TrialState
 from modeldyno.core.study.trial_effort import LONGEST
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.sweeps import loop
-from modeldyno.testing.studies import SimulatedTrials
+from modeldyno.testing.sample_studies import SimulatedTrials
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Event

@@ -3,14 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from modeldyno.adapters.reporters import html, pdf
-from modeldyno.core.report.blocks import Align, Column, Table
-from modeldyno.core.report.charts import Picture
-from modeldyno.core.study.ranking import ranking
-from modeldyno.testing.conclusions import a_capacity, a_ladder, a_trend
-from modeldyno.testing.reporters import full_result, hostile_result
-from modeldyno.testing.reports import (
+from tests.support.sample_reports import (
     PAYLOADS,
     a_large_study,
     a_measured_comparison,
@@ -19,7 +12,14 @@ from modeldyno.testing.reports import (
     hostile_study,
     payloads,
 )
+
+from modeldyno.adapters.reporters import html, pdf
+from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.core.report.charts import Picture
+from modeldyno.core.study.ranking import ranking
+from modeldyno.testing.reporters import full_result, hostile_result
 from modeldyno.testing.sample_results import an_inspection
+from modeldyno.testing.sample_series import a_capacity, a_ladder, a_trend
 from modeldyno.views import page
 from modeldyno.views.combined_page import Page, combine_pages
 from modeldyno.views.comparison import page as comparison_page

@@ -159,7 +159,7 @@ def test_one_model_is_compared_with_itself_at_other_knobs(
 ) -> None:
     """Both are run in turns; their outputs agree; the results are in the store."""
     pytest.importorskip("onnxruntime")
-    from modeldyno.testing.models import mlp
+    from tests.support.tiny_onnx import mlp
 
     path = str(mlp(tmp_path))
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.sample_reports import a_large_study, a_measured_comparison
 
 from modeldyno import codec, plugins
 from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.reporters import full_result
-from modeldyno.testing.reports import a_large_study, a_measured_comparison
 
 if TYPE_CHECKING:
     from collections.abc import Callable

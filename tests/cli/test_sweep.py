@@ -22,7 +22,7 @@ from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import ranking
 from modeldyno.sweeps import export_configs, loop
 from modeldyno.sweeps.schema import KEYS
-from modeldyno.testing.studies import SimulatedTrials
+from modeldyno.testing.sample_studies import SimulatedTrials
 
 if TYPE_CHECKING:
     from collections.abc import Callable

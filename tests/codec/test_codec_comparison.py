@@ -25,7 +25,7 @@ from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.testing.sample_results import a_result, an_inspection
-from modeldyno.testing.studies import a_study
+from modeldyno.testing.sample_studies import a_study
 
 if TYPE_CHECKING:
     from pathlib import Path

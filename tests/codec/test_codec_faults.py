@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.disk_faults import largest_file
 
 from modeldyno import codec
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.errors import DiskFull, RequestError, UnreadableDocument
-from modeldyno.testing.faults import largest_file
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.study.study import SCHEMA, Budget, Study, Trial, TrialState
 from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.testing.sample_results import a_result
+from modeldyno.testing.sample_studies import a_served_study, a_study
 from modeldyno.testing.stores import TRIALS, add_sample_trial
-from modeldyno.testing.studies import a_served_study, a_study
 
 if TYPE_CHECKING:
     from pathlib import Path

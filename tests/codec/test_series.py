@@ -11,7 +11,7 @@ import pytest
 from modeldyno.codec import series as codec_series
 from modeldyno.core.comparison.saved_kinds import SeriesDocument, kind_of, name_of
 from modeldyno.errors import RequestError, UnreadableDocument
-from modeldyno.testing.conclusions import a_capacity, a_comparison, a_ladder
+from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
 
 if TYPE_CHECKING:
     from pathlib import Path

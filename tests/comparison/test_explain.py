@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.support.fake_comparisons import SimulatedRuns, a_side
 
 from modeldyno.comparison.explain import run_comparison
 from modeldyno.core.comparison.build import CompareOptions
@@ -21,7 +22,6 @@ from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.data import outputs
 from modeldyno.errors import RequestError
 from modeldyno.runtime.session import RunSession
-from modeldyno.testing.comparisons import SimulatedRuns, a_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.sample_trials import a_trial, add_trials, an_answer
+from tests.support.tiny_onnx import mlp
 
 from modeldyno import codec, plugins
 from modeldyno.comparison.operands import names_model, rerun_job, resolve_operands
@@ -18,10 +20,8 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.documents.lookup import find_any, stored_result
 from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
-from modeldyno.testing.models import mlp
 from modeldyno.testing.sample_results import a_job, a_result
-from modeldyno.testing.studies import a_study
-from modeldyno.testing.trials import a_trial, add_trials, an_answer
+from modeldyno.testing.sample_studies import a_study
 
 if TYPE_CHECKING:
     from pathlib import Path

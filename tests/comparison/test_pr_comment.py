@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.fake_forge import TOKEN, Forge, serve_forge
 
 from modeldyno.cli import main
 from modeldyno.comparison.pr_comment import CommentThread, post_comment
 from modeldyno.errors import RequestError, RunFailed
-from modeldyno.testing.forge import TOKEN, Forge, serve_forge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

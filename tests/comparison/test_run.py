@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.fake_comparisons import SimulatedRuns, a_side
 
 from modeldyno.comparison.run import any_failed, build_comparison, is_decided, run_rounds
 from modeldyno.core.comparison.build import CompareOptions
@@ -14,7 +15,6 @@ from modeldyno.core.result.result import Doubted, Failure, FailureKind, Progress
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.runtime.engine import INTERRUPTED
 from modeldyno.runtime.session import RunSession
-from modeldyno.testing.comparisons import SimulatedRuns, a_side
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.support import tiny_onnx as models
 
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.input_spec import parse_input
@@ -14,7 +15,6 @@ from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError
 from modeldyno.runtime.engine import run
-from modeldyno.testing import models
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from modeldyno.core.spec.input_spec import DTYPES, InputSpec, parse_input
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.data import batches as feeds
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.interfaces import Feed, Form, Model
+from modeldyno.interfaces.loader import Feed, Form, Model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,7 +25,7 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.spec.probe_options import Observation
-from modeldyno.interfaces import Subject
+from modeldyno.interfaces.probe import Subject
 from modeldyno.loadgen import LoadEnd, LoadProgress, driver_pool
 from modeldyno.testing.fakes import a_model
 

@@ -25,7 +25,7 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Inspection
 from modeldyno.data import outputs
 from modeldyno.errors import RequestError, Unloadable
-from modeldyno.interfaces import Model, Pass, Subject
+from modeldyno.interfaces.probe import Pass, Subject
 from modeldyno.runtime.engine import empty_result, run
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.inline import run_inline
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.static_data import StaticReport
     from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.interfaces.loader import Model
 
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.fake_comparisons import SimulatedRuns, a_side
 
 from modeldyno.core.comparison.schedule import ALTERNATING, INTERLEAVED
 from modeldyno.core.metrics.measurement import Distribution
@@ -24,7 +25,6 @@ from modeldyno.runtime import turn_token
 from modeldyno.runtime.interleaved import InterleavedRunner, can_share
 from modeldyno.runtime.session import RunSession, open_run_session
 from modeldyno.runtime.turn_token import SLICE, TurnGranter, TurnWaiter
-from modeldyno.testing.comparisons import SimulatedRuns, a_side
 from modeldyno.testing.sample_results import a_failed_result, a_result
 
 if TYPE_CHECKING:

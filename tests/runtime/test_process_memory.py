@@ -18,7 +18,7 @@ from modeldyno.runtime.warm_worker import warm_executor
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
-    from modeldyno.interfaces import Executor
+    from modeldyno.interfaces.executor import Executor
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 HELD = 256 << 20

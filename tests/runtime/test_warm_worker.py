@@ -22,7 +22,9 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.environment import machine
 from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import CanSend, Form, Pass
+from modeldyno.interfaces.loader import Form
+from modeldyno.interfaces.probe import Pass
+from modeldyno.interfaces.session import CanSend
 from modeldyno.runtime import engine as runtime_engine
 from modeldyno.runtime import session_setup
 from modeldyno.runtime.child_process import subprocess_executor
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces import Executor, Model, Subject
+    from modeldyno.interfaces.executor import Executor
+    from modeldyno.interfaces.loader import Model
+    from modeldyno.interfaces.probe import Subject
 
 QUICK = Plan(min_time=0.02, min_runs=5, max_time=2.0)
 SOURCE = '''

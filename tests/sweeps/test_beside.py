@@ -19,7 +19,7 @@ from modeldyno.sweeps import build as words_of
 from modeldyno.sweeps.loop import run_trials
 from modeldyno.sweeps.point_to_job import job_at_point
 from modeldyno.sweeps.yaml_file import SweepConfig, parse_sweep_text
-from modeldyno.testing.studies import SimulatedTrials
+from modeldyno.testing.sample_studies import SimulatedTrials
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Event

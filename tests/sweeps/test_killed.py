@@ -19,7 +19,7 @@ from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Budget, Study, Trial
 from modeldyno.sweeps.loop import run_trials
-from modeldyno.testing.studies import SimulatedTrials, a_study
+from modeldyno.testing.sample_studies import SimulatedTrials, a_study
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ SWEEPER = """
 import os, sys, time
 from modeldyno.adapters.stores import sql
 from modeldyno.sweeps.loop import run_trials, save_steps
-from modeldyno.testing.studies import SimulatedTrials
+from modeldyno.testing.sample_studies import SimulatedTrials
 
 url, study_id, begun = sys.argv[1:]
 bench = SimulatedTrials(rate=lambda p: 100 * p.get("batch_size", 1) / p.get("intra_threads", 1), noise=0.05)

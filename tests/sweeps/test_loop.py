@@ -20,7 +20,7 @@ from modeldyno.core.study.study import Budget, TrialPurpose, TrialRequest, Trial
 from modeldyno.core.study.trial_effort import LONGEST
 from modeldyno.errors import RequestError, RunFailed, StaleStudy, UnknownName, Unloadable
 from modeldyno.sweeps.loop import check_study, next_trial, run_trials, save_steps
-from modeldyno.testing.studies import SimulatedTrials, a_served_study, a_study
+from modeldyno.testing.sample_studies import SimulatedTrials, a_served_study, a_study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.study.search_space import Axis, Space
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
 from modeldyno.sweeps.point_to_job import backends, check_axes, check_dimensions, job_at_point, knob_of
-from modeldyno.testing.studies import a_served_study, a_study
+from modeldyno.testing.sample_studies import a_served_study, a_study
 
 
 def test_a_knob_is_set_over_what_the_user_set() -> None:

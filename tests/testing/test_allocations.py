@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-
-from modeldyno.testing.allocations import recorded_peak
+from tests.support.torch_allocator import recorded_peak
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support import queueing_theory as queueing
+from tests.support.simulated_load import Served, simulate
 
 from modeldyno.core.load.request_log import COLUMNS, RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats import statistics
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.testing import queueing
 from modeldyno.testing.service_model import (
     Durations,
     Service,
@@ -31,12 +32,11 @@ from modeldyno.testing.service_model import (
     recorded_times,
     work_done_by,
 )
-from modeldyno.testing.simulation import Served, simulate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.testing.queueing import Sojourn
+    from tests.support.queueing_theory import Sojourn
 
 CALL = 0.010
 REQUESTS = 400_000

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support.random_surfaces import FAMILIES
 
 from modeldyno.adapters.strategies import grid
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.study import TrialPurpose, TrialRequest, TrialState
-from modeldyno.testing.surfaces import (
+from modeldyno.testing.recorded_surfaces import (
     LOOK,
     Surface,
     count_starts,
@@ -19,7 +20,6 @@ from modeldyno.testing.surfaces import (
     study_of,
     verify_best,
 )
-from modeldyno.testing.synthetic import FAMILIES
 
 if TYPE_CHECKING:
     from pathlib import Path

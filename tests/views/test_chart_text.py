@@ -3,6 +3,7 @@ from __future__ import annotations
 from math import inf, nan
 
 import pytest
+from tests.support.sample_reports import hostile_blocks
 
 from modeldyno.core.report.charts import (
     AxisScale,
@@ -19,7 +20,6 @@ from modeldyno.core.report.charts import (
     Tree,
     TreeNode,
 )
-from modeldyno.testing.reports import hostile_blocks
 from modeldyno.views.chart_text import chart_numbers, describe_chart, format_on_axis
 
 TIME = AxisScale(label="latency", unit="s")

@@ -5,6 +5,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.sample_reports import a_large_study, a_measured_comparison
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table
@@ -12,7 +13,6 @@ from modeldyno.core.report.charts import Bins, Forest, Parallel, Picture, Plot, 
 from modeldyno.core.spec.knob import Knob
 from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.reporters import DOCUMENTS, full_result, sample_judgements
-from modeldyno.testing.reports import a_large_study, a_measured_comparison
 from modeldyno.testing.sample_results import a_result, an_activity
 from modeldyno.views import page
 from modeldyno.views.combined_page import Page, combine_pages

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.sample_trials import a_trial, add_trials, an_answer
 
 from modeldyno.adapters.reporters import terminal
 from modeldyno.core.metrics.constraints import Constraint
@@ -19,8 +20,7 @@ from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
 from modeldyno.errors import RunFailed
 from modeldyno.sweeps.loop import run_trials
-from modeldyno.testing.studies import SimulatedTrials, a_served_study, a_study
-from modeldyno.testing.trials import a_trial, add_trials, an_answer
+from modeldyno.testing.sample_studies import SimulatedTrials, a_served_study, a_study
 from modeldyno.views.study.blocks import brief, sentence, study
 from modeldyno.views.study.charts import charts
 from modeldyno.views.study.rows import configuration_load_table

@@ -14,7 +14,7 @@ from modeldyno.core.report.blocks import Block, Notice, Severity, Table
 from modeldyno.core.report.charts import Bins
 from modeldyno.core.result.result import Failure, FailureKind, Result
 from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.interfaces import Entry
+from modeldyno.interfaces.store import Entry
 from modeldyno.testing.reporters import (
     HOSTILE,
     call_times,

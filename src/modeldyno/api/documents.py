@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from modeldyno.core.advice.finding import Finding
     from modeldyno.core.comparison.gate_report import GateReport
     from modeldyno.documents.catalog import RemovedDocument
-    from modeldyno.interfaces import ConclusionEntry, Entry, StudyEntry
+    from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
     from modeldyno.plugins import ListedPlugin
 
 Stored = Result | Study | Comparison | LoadCurve | Capacity

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Event
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces import Executor
+    from modeldyno.interfaces.executor import Executor
 
 Aims = str | Sequence[str] | Mapping[str, float]
 """One metric, several, or a mapping from metric to weight."""

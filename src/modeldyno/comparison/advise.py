@@ -38,7 +38,7 @@ from modeldyno.core.spec.static_options import HERE, Mode
 from modeldyno.core.study.search_space import parse_axis
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError, RunFailed
-from modeldyno.interfaces import HasSpace
+from modeldyno.interfaces.backend import HasSpace
 from modeldyno.runtime.engine import serves
 from modeldyno.views.advice.findings import command_for_job
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.metric import Query
     from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces import Store
+    from modeldyno.interfaces.store import Store
     from modeldyno.runtime.session import RunSession
 
 TAG = "doctor"

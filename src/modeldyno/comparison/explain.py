@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
     from modeldyno.runtime.session import RunSession
 
 _WATCH_PROBES = (("static", "layers", "ops", "memory"), ("static", "layers", "ops"), ("static",), ())

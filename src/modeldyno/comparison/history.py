@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.history_noise import Scatter
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces import Entry, Store
+    from modeldyno.interfaces.store import Entry, Store
 
 
 def trend_of(

@@ -18,13 +18,13 @@ from modeldyno.core.spec.input_spec import (
 )
 from modeldyno.data.batches import given_sizes
 from modeldyno.errors import RequestError, SizesRefused
-from modeldyno.interfaces import Tracing
+from modeldyno.interfaces.loader import Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
 
 Sizes = Mapping[str, int]
 

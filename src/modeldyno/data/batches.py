@@ -25,14 +25,14 @@ from modeldyno.core.spec.input_spec import (
 )
 from modeldyno.data import data_files, random_arrays
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.interfaces import Feed, Form, Tracing
+from modeldyno.interfaces.loader import Feed, Form, Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy import ndarray
 
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
 
 _IDS = re.compile(r"ids?$|token", re.IGNORECASE)
 _MASK = "attention_mask"

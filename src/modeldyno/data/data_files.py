@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 _MAX_BYTES = 2 * 2**30
 """Maximum unpacked bytes that are read into memory."""

@@ -7,7 +7,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import Agreement
-from modeldyno.interfaces import Feed
+from modeldyno.interfaces.loader import Feed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

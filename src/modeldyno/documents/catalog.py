@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import ConclusionEntry, Entry, StudyEntry
+from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
 from modeldyno.views.comparison import blocks as comparison_blocks
 from modeldyno.views.load import page as load_page
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.core.comparison.saved_kinds import SeriesDocument
-    from modeldyno.interfaces import Store
+    from modeldyno.interfaces.store import Store
 
 BRANCH = "@"
 """First character of baseline names kept by branch: tags of the store."""

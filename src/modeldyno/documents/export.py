@@ -10,13 +10,13 @@ from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import stored_result
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import ExportsStudies
+from modeldyno.interfaces.exchange import ExportsStudies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.core.comparison.saved_kinds import SeriesDocument
-    from modeldyno.interfaces import Exporter
+    from modeldyno.interfaces.exchange import Exporter
 
     Document = Result | Study | SeriesDocument
 

@@ -14,7 +14,7 @@ from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import stored_result
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import LaysOut, Tabulates
+from modeldyno.interfaces.reporter import LaysOut, Tabulates
 from modeldyno.views import headline, numbers, page
 from modeldyno.views.combined_page import Page, combine_pages
 from modeldyno.views.comparison import blocks as comparison_blocks
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.report.blocks import Table
-    from modeldyno.interfaces import Reporter
+    from modeldyno.interfaces.reporter import Reporter
 
 Document = Result | Study | SeriesDocument | Trend
 

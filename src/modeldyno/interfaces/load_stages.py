@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from modeldyno.interfaces import WatchStage
+from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

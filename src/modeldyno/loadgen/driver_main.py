@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from modeldyno.core.load.request_target import Target
-    from modeldyno.interfaces import Client
+    from modeldyno.interfaces.client import Client
     from modeldyno.loadgen.driver_protocol import DriverCommand
     from modeldyno.loadgen.request import Carrier
 

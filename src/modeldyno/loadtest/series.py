@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.load_spec import Load
-    from modeldyno.interfaces import Executor
+    from modeldyno.interfaces.executor import Executor
     from modeldyno.profiling.request import Request
 
 

@@ -21,7 +21,7 @@ from modeldyno.core.spec.probe_options import RECORD_FORMATS, Observation
 from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_vary
 from modeldyno.core.stats.units import BYTES, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.interfaces import ServesSeveral
+from modeldyno.interfaces.backend import ServesSeveral
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.runtime.engine import serves
 

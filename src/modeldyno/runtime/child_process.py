@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces import Executor
+    from modeldyno.interfaces.executor import Executor
     from modeldyno.runtime.turn_token import TurnGranter
 
 _MODULE = "modeldyno.runtime.worker"

@@ -9,7 +9,8 @@ from modeldyno import plugins
 from modeldyno.core.load.multi_model import with_model_scope
 from modeldyno.core.result.result import Doubted, Event, Failed, Found, Located
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import CanHost, Subject
+from modeldyno.interfaces.backend import CanHost
+from modeldyno.interfaces.probe import Subject
 from modeldyno.runtime.session_setup import (
     assume_input_sizes,
     first_call,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Environment
     from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces import Session
+    from modeldyno.interfaces.session import Session
     from modeldyno.runtime.events import RunStage
 
 _SHOWN = 19

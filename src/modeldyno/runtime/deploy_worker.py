@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import codec, plugins
 from modeldyno.environment.process_tree import end_with_parent
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.interfaces import CanDeploy
+from modeldyno.interfaces.backend import CanDeploy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

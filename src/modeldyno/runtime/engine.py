@@ -35,8 +35,10 @@ from modeldyno.data.random_arrays import DEFAULT_DTYPE
 from modeldyno.environment import machine
 from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.interfaces import NO_TURNS, Pass, Subject, TakesOtherInputs, WatchStage
+from modeldyno.interfaces.backend import TakesOtherInputs
 from modeldyno.interfaces.load_stages import loading
+from modeldyno.interfaces.probe import NO_TURNS, Pass, Subject
+from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.runtime.cohosted import CoHostedModels, load_cohosted
 from modeldyno.runtime.events import RunStage, event_of, record_measurements
 from modeldyno.runtime.failures import failure_of
@@ -70,7 +72,8 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces import Probe, TurnToken, Watch
+    from modeldyno.interfaces.probe import Probe, TurnToken
+    from modeldyno.interfaces.sampler import Watch
 
 
 def needs_session(probes: Iterable[str]) -> bool:

@@ -26,13 +26,13 @@ from modeldyno.core.result.result import (
 from modeldyno.core.result.static_data import StaticReport
 from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import WatchStage
+from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.runtime import forked_analysis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.interfaces import ProbeOutput
+    from modeldyno.interfaces.probe import ProbeOutput
 
 
 @dataclass(slots=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 from modeldyno.core.result.result import Event
 from modeldyno.data import Payload
-from modeldyno.interfaces import Model, Session
+from modeldyno.interfaces.loader import Model
+from modeldyno.interfaces.session import Session
 from modeldyno.runtime.output_watch import OutputChecks
 
 

@@ -10,14 +10,15 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Doubted, Event, Failed, Failure, FailureKind, Found
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import CanCall, HasAllocator, Session
+from modeldyno.interfaces.session import CanCall, HasAllocator, Session
 from modeldyno.runtime.output_watch import LOOKS, OutputChecks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces import Model, Probe, Subject
+    from modeldyno.interfaces.loader import Model
+    from modeldyno.interfaces.probe import Probe, Subject
     from modeldyno.runtime.events import RunStage
     from modeldyno.runtime.opened_model import OpenedModel
 

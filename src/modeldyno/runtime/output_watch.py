@@ -17,7 +17,7 @@ from modeldyno.data import outputs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 LOOKS = 60
 """Calls whose outputs are checked after the timed pass, if they are short."""

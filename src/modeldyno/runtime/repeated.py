@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces import Executor
+    from modeldyno.interfaces.executor import Executor
 
 
 def run_replicated(execute: Executor, job: Job, *, watch: Callable[[Event], None]) -> Result:

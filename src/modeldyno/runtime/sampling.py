@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.environment.process_tree import ancestors, release_free_memory
-from modeldyno.interfaces import CanCall, Session, Watch, WatchStage
+from modeldyno.interfaces.sampler import Watch, WatchStage
+from modeldyno.interfaces.session import CanCall, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

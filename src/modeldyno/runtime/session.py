@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.result.result import Event, Progressed, Result
 from modeldyno.errors import ModelDynoError
-from modeldyno.interfaces import Executor
+from modeldyno.interfaces.executor import Executor
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.interleaved import InterleavedRunner, is_over
 from modeldyno.runtime.interrupts import ForcedInterrupts, counted_interrupts

@@ -20,20 +20,19 @@ from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.environment import machine
 from modeldyno.errors import ModelDynoError, RequestError, Unloadable
-from modeldyno.interfaces import (
+from modeldyno.interfaces.backend import TakesOtherInputs
+from modeldyno.interfaces.client import CountsPrompts
+from modeldyno.interfaces.sampler import WatchStage
+from modeldyno.interfaces.session import (
     CanCall,
     CanDrive,
-    CountsPrompts,
     HasConverted,
     HasDevice,
     HasDoubts,
     HasFiles,
     HasSoftware,
     HasThreads,
-    Model,
     Session,
-    TakesOtherInputs,
-    WatchStage,
 )
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.opened_model import OpenedModel
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.model_ref import ModelIdentity
     from modeldyno.data import Payload
-    from modeldyno.interfaces import Backend
+    from modeldyno.interfaces.backend import Backend
+    from modeldyno.interfaces.loader import Model
     from modeldyno.runtime.events import RunStage
 
 

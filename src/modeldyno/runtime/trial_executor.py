@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces import Executor
+    from modeldyno.interfaces.executor import Executor
 
 
 class TrialExecutor(Protocol):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from time import monotonic, perf_counter, process_time, sleep
 from typing import TYPE_CHECKING, Self
 
-from modeldyno.interfaces import WatchStage
+from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:
     from modeldyno.core.metrics.stop_rule import Phase
@@ -99,7 +99,7 @@ class TurnGranter:
 
 @dataclass(slots=True, kw_only=True)
 class TurnWaiter:
-    """The child's end of the token pipes: a `modeldyno.interfaces.TurnToken`."""
+    """The child's end of the token pipes: a `modeldyno.interfaces.probe.TurnToken`."""
 
     granted: int
     asked: int

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from modeldyno.core.result.result import Event, Result
-    from modeldyno.interfaces import Executor
+    from modeldyno.interfaces.executor import Executor
 
 
 @contextmanager

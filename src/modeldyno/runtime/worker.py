@@ -22,7 +22,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import Doubted, Ended, Failed, Progressed, Refused
 from modeldyno.environment.process_tree import end_with_parent
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.interfaces import NO_TURNS
+from modeldyno.interfaces.probe import NO_TURNS
 from modeldyno.loadgen.driver_process import prestarting_drivers
 from modeldyno.runtime.engine import OpenSession, events
 from modeldyno.runtime.exit_cause import UNTOLD
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Event
     from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces import TurnToken
+    from modeldyno.interfaces.probe import TurnToken
 
 
 def main(descriptor: int, *, warm: bool = False, seat: tuple[int, int] | None = None) -> None:

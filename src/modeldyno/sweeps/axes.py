@@ -13,7 +13,7 @@ from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue, find_knob
 from modeldyno.core.study.search_space import Axis, Point, Space, axis, parse_axis
 from modeldyno.core.study.study import LOADS
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.interfaces import HasSpace
+from modeldyno.interfaces.backend import HasSpace
 from modeldyno.profiling.request import SERVER
 from modeldyno.sweeps.point_to_job import BACKEND, knob_of
 from modeldyno.sweeps.schema import AXIS

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
     from modeldyno.core.study.ranking import RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study
-    from modeldyno.interfaces import Store
+    from modeldyno.interfaces.store import Store
 
 TRITON = "config.pbtxt"
 _REPOSITORY = "repository"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.job import Job
     from modeldyno.core.study.study import Study, TrialRequest
-    from modeldyno.interfaces import Store
+    from modeldyno.interfaces.store import Store
     from modeldyno.runtime.trial_executor import TrialExecutor
 
 Step = tuple["Study", "Trial", "Result | None"]

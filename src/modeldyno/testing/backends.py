@@ -31,10 +31,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pytest
 
-from modeldyno import interfaces, plugins
+from modeldyno import plugins
 from modeldyno.core.spec.knob import configure
 from modeldyno.environment.process_tree import list_process_tree
 from modeldyno.errors import RequestError, UnknownName
+from modeldyno.interfaces.session import CanCall, CanSend, HasServerStats
 from modeldyno.loadgen.single_request import send_once
 from modeldyno.testing.loaders import imported_frameworks
 
@@ -43,18 +44,18 @@ if TYPE_CHECKING:
 
     from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.knob import Knob, KnobValue
+    from modeldyno.interfaces.backend import Backend
+    from modeldyno.interfaces.loader import Feed, Model
 
 _SETTLING_TIME = 0.2
 """Seconds after which a server has counted the requests that it has answered."""
 
 
 @contextmanager
-def open_local_session(
-    backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
-) -> Iterator[interfaces.CanCall]:
+def open_local_session(backend: Backend, model: Model, config: dict[str, KnobValue]) -> Iterator[CanCall]:
     """Open a session of a local runtime."""
     with backend.open(model, config) as session:
-        assert isinstance(session, interfaces.CanCall)
+        assert isinstance(session, CanCall)
         yield session
 
 
@@ -67,17 +68,17 @@ class DeclaredSuite:
     """Knobs to run the model with."""
 
     @pytest.fixture
-    def model(self) -> interfaces.Model:
+    def model(self) -> Model:
         """Return a small model that the backend accepts."""
         raise NotImplementedError
 
     @pytest.fixture
-    def backend(self) -> interfaces.Backend:
+    def backend(self) -> Backend:
         """Return the plugin, by its entry point."""
         return plugins.backend(self.name)
 
     @pytest.fixture
-    def config(self, backend: interfaces.Backend) -> dict[str, KnobValue]:
+    def config(self, backend: Backend) -> dict[str, KnobValue]:
         """Return the complete configuration."""
         return configure(backend.knobs, self.settings)
 
@@ -85,16 +86,14 @@ class DeclaredSuite:
         """Importing the plugin imports no framework."""
         assert imported_frameworks("backend", self.name) == []
 
-    def test_says_what_it_needs_and_accepts(
-        self, backend: interfaces.Backend, model: interfaces.Model
-    ) -> None:
+    def test_says_what_it_needs_and_accepts(self, backend: Backend, model: Model) -> None:
         """A backend names its modules and the forms that it accepts, and the model is of one of them."""
         assert all(isinstance(name, str) for name in backend.requires)
         assert isinstance(backend.accepts, frozenset)
         assert model.form in backend.accepts
         assert "no such form" not in backend.accepts
 
-    def test_knobs_are_declared(self, backend: interfaces.Backend) -> None:
+    def test_knobs_are_declared(self, backend: Backend) -> None:
         """Each knob has a name of its own, a sentence, and a default that it takes itself."""
         names = [name for knob in backend.knobs for name in (knob.name, *knob.aliases)]
         assert len(set(names)) == len(names)
@@ -102,19 +101,19 @@ class DeclaredSuite:
             assert knob.sentence.endswith(".")
             assert knob.default is None or knob.parse(knob.default) == knob.default
 
-    def test_misspelt_knob_gets_a_suggestion(self, backend: interfaces.Backend) -> None:
+    def test_misspelt_knob_gets_a_suggestion(self, backend: Backend) -> None:
         """A knob that is misspelt is refused with the right name."""
         for knob in backend.knobs:
             with pytest.raises(UnknownName, match=f"did you mean '{knob.name}'"):
                 configure(backend.knobs, {knob.name + "x": 1})
 
-    def test_value_out_of_range_is_refused(self, backend: interfaces.Backend) -> None:
+    def test_value_out_of_range_is_refused(self, backend: Backend) -> None:
         """A value that a knob does not take is refused before anything is opened."""
         for knob, value in _bad_values(backend.knobs):
             with pytest.raises(RequestError):
                 configure(backend.knobs, {knob.name: value})
 
-    def test_defaults_pass_the_check(self, backend: interfaces.Backend, config: dict[str, KnobValue]) -> None:
+    def test_defaults_pass_the_check(self, backend: Backend, config: dict[str, KnobValue]) -> None:
         """The default configuration, and the one under test, exclude nothing."""
         backend.check(configure(backend.knobs, {}))
         backend.check(config)
@@ -128,7 +127,7 @@ class BackendSuite(DeclaredSuite):
     tolerance: ClassVar[float] = 1e-6
     """Largest difference between two calls on the same payload, absolute and relative."""
 
-    def feed(self, batch_size: int) -> interfaces.Feed:
+    def feed(self, batch_size: int) -> Feed:
         """Return inputs for the model; the same each time."""
         raise NotImplementedError
 
@@ -137,11 +136,11 @@ class BackendSuite(DeclaredSuite):
         return None
 
     def test_a_call_can_be_repeated(
-        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
+        self, backend: Backend, model: Model, config: dict[str, KnobValue]
     ) -> None:
         """A prepared call gives the same named numpy arrays each time that it is made."""
         with open_local_session(backend, model, config) as session:
-            assert isinstance(session, interfaces.CanCall)
+            assert isinstance(session, CanCall)
             call = session.prepare(self.feed(2))
             first, second = (session.arrays(call()) for _ in range(2))
         assert first
@@ -149,7 +148,7 @@ class BackendSuite(DeclaredSuite):
         self.assert_same(first, second)
 
     def test_prepared_calls_keep_their_payloads(
-        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
+        self, backend: Backend, model: Model, config: dict[str, KnobValue]
     ) -> None:
         """Two prepared calls can be cycled through: each goes on with its own payload."""
         feed = self.feed(2)
@@ -162,7 +161,7 @@ class BackendSuite(DeclaredSuite):
             self.assert_same(one, other)
 
     def test_the_payload_is_left_as_it_was(
-        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
+        self, backend: Backend, model: Model, config: dict[str, KnobValue]
     ) -> None:
         """Preparing and calling do not change the feed."""
         feed = self.feed(2)
@@ -171,9 +170,7 @@ class BackendSuite(DeclaredSuite):
             session.prepare(feed)()
         assert all(np.array_equal(feed[name], copies[name]) for name in copies)
 
-    def test_other_batch_sizes(
-        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
-    ) -> None:
+    def test_other_batch_sizes(self, backend: Backend, model: Model, config: dict[str, KnobValue]) -> None:
         """A dynamic model takes another batch size in the same session."""
         if not self.dynamic:
             pytest.skip("this model has one batch size")
@@ -186,7 +183,7 @@ class BackendSuite(DeclaredSuite):
         assert shapes[0] != shapes[1]
 
     def test_closing_restores_the_process(
-        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
+        self, backend: Backend, model: Model, config: dict[str, KnobValue]
     ) -> None:
         """What a session changes for the whole process is as before when it closes, even by an error."""
         before = self.state()
@@ -197,9 +194,7 @@ class BackendSuite(DeclaredSuite):
             raise ZeroDivisionError
         assert self.state() == before
 
-    def test_opens_again(
-        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
-    ) -> None:
+    def test_opens_again(self, backend: Backend, model: Model, config: dict[str, KnobValue]) -> None:
         """A model that was opened and closed can be opened again and gives the same outputs."""
         outputs = []
         for _ in range(2):
@@ -208,7 +203,7 @@ class BackendSuite(DeclaredSuite):
         self.assert_same(*outputs)
 
     def test_a_borrowed_model_is_left_as_found(
-        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
+        self, backend: Backend, model: Model, config: dict[str, KnobValue]
     ) -> None:
         """A session leaves the weights of a borrowed model alone."""
         if model.weights is None:
@@ -219,7 +214,7 @@ class BackendSuite(DeclaredSuite):
             session.prepare(self.feed(2))()
         assert tuple(model.weights()) == before
 
-    def assert_same(self, first: interfaces.Feed, second: interfaces.Feed) -> None:
+    def assert_same(self, first: Feed, second: Feed) -> None:
         """Assert that two outputs have the same names, shapes and values, within `tolerance`."""
         assert list(first) == list(second)
         for name, array in first.items():
@@ -236,23 +231,23 @@ class ServingSuite(DeclaredSuite):
     local: ClassVar[str] = "onnxruntime"
     """A local backend with the same outputs."""
 
-    def feed(self, batch_size: int) -> interfaces.Feed:
+    def feed(self, batch_size: int) -> Feed:
         """Return inputs for the model; the same each time."""
         raise NotImplementedError
 
     def test_answers_are_those_of_the_model(
-        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
+        self, backend: Backend, model: Model, config: dict[str, KnobValue]
     ) -> None:
         """Each payload is a request, and its answer what a local runtime gives for it."""
         feeds = [self.feed(2), {name: array[::-1].copy() for name, array in self.feed(2).items()}]
         local = plugins.backend(self.local)
         with backend.open(model, {**config, "batch_size": 2}) as session:
-            assert isinstance(session, interfaces.CanSend)
+            assert isinstance(session, CanSend)
             target = session.target(feeds)
             assert len(target.messages) == len(feeds)
             answers = [session.arrays(send_once(target, number)) for number in range(len(feeds))]
         with local.open(model, configure(local.knobs, {})) as own:
-            assert isinstance(own, interfaces.CanCall)
+            assert isinstance(own, CanCall)
             expected = [own.arrays(own.prepare(feed)()) for feed in feeds]
         for answer, right in zip(answers, expected, strict=True):
             assert answer.keys() == right.keys()
@@ -261,12 +256,12 @@ class ServingSuite(DeclaredSuite):
                 np.testing.assert_allclose(answer[name], array, rtol=self.tolerance, atol=self.tolerance)
 
     def test_requests_at_the_same_time_get_their_own_answers(
-        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
+        self, backend: Backend, model: Model, config: dict[str, KnobValue]
     ) -> None:
         """However the server gathers requests, each gets the answer to its own payload."""
         feeds = [{name: array * (number + 1) for name, array in self.feed(1).items()} for number in range(8)]
         with backend.open(model, config) as session:
-            assert isinstance(session, interfaces.CanSend)
+            assert isinstance(session, CanSend)
             target = session.target(feeds)
             alone = [session.arrays(send_once(target, number)) for number in range(len(feeds))]
             with ThreadPoolExecutor(len(feeds)) as pool:
@@ -278,12 +273,12 @@ class ServingSuite(DeclaredSuite):
                 np.testing.assert_allclose(array, other[name], rtol=self.tolerance, atol=self.tolerance)
 
     def test_the_account_counts_requests(
-        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
+        self, backend: Backend, model: Model, config: dict[str, KnobValue]
     ) -> None:
         """Between two looks there are as many requests as were sent, and their stages took time."""
         with backend.open(model, config) as session:
-            assert isinstance(session, interfaces.CanSend)
-            if not isinstance(session, interfaces.HasServerStats):
+            assert isinstance(session, CanSend)
+            if not isinstance(session, HasServerStats):
                 pytest.skip("this server tells nothing of its work")
             target = session.target([self.feed(1)])
             send_once(target)
@@ -295,14 +290,12 @@ class ServingSuite(DeclaredSuite):
         assert counters.compute is None or counters.compute > 0
         assert not counters.batches or sum(counters.batches.values()) == counters.executions
 
-    def test_nothing_is_left(
-        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
-    ) -> None:
+    def test_nothing_is_left(self, backend: Backend, model: Model, config: dict[str, KnobValue]) -> None:
         """When a session is closed, even by an error, none of its processes is left."""
         family: list[int] = []
 
         def break_off(session: object) -> None:
-            assert isinstance(session, interfaces.CanSend)
+            assert isinstance(session, CanSend)
             family.extend([] if session.pid is None else list_process_tree(session.pid))
             raise ZeroDivisionError
 
@@ -311,7 +304,7 @@ class ServingSuite(DeclaredSuite):
         assert not any(Path(f"/proc/{pid}").exists() for pid in family)
 
 
-def _settled_counters(session: interfaces.HasServerStats) -> ServerCounters:
+def _settled_counters(session: HasServerStats) -> ServerCounters:
     """Read the counters until they stop changing: a server may count a request after answering it."""
     counters = session.account()
     while True:

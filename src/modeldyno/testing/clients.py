@@ -22,14 +22,17 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pytest
 
-from modeldyno import interfaces, plugins
+from modeldyno import plugins
 from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo, Target, Transport
 from modeldyno.core.spec.input_spec import DTYPES, InputSpec
 from modeldyno.errors import RequestError
+from modeldyno.interfaces.client import Client, CountsWork
 from modeldyno.testing.loaders import imported_frameworks, is_one_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from modeldyno.interfaces.loader import Feed
 
 SECRET = "Bearer s3cr3t"
 _DAMAGED = 200
@@ -50,12 +53,12 @@ class ClientSuite:
     numbers: ClassVar[bool] = True
     """Whether it accepts numbers of the usual dtypes by name."""
 
-    def feed(self, seed: int) -> interfaces.Feed:
+    def feed(self, seed: int) -> Feed:
         """Return a payload that depends on the seed."""
         raise NotImplementedError
 
     @pytest.fixture
-    def client(self) -> interfaces.Client:
+    def client(self) -> Client:
         """Return the plugin, by its entry point."""
         return plugins.client(self.name)
 
@@ -78,13 +81,13 @@ class ClientSuite:
         """Importing the plugin imports no framework."""
         assert imported_frameworks("client", self.name) == []
 
-    def test_says_what_it_is(self, client: interfaces.Client) -> None:
+    def test_says_what_it_is(self, client: Client) -> None:
         """A client names its modules and its transport, and tells both of what counts work, or neither."""
         assert all(isinstance(name, str) for name in client.requires)
         assert client.transport in set(Transport)
-        assert isinstance(client, interfaces.CountsWork) == hasattr(client, "account")
+        assert isinstance(client, CountsWork) == hasattr(client, "account")
 
-    def test_each_payload_is_a_request(self, client: interfaces.Client, endpoint: Endpoint) -> None:
+    def test_each_payload_is_a_request(self, client: Client, endpoint: Endpoint) -> None:
         """There is a message for each payload, in their order; unlike payloads have unlike messages."""
         feeds = [self.feed(0), self.feed(1), self.feed(0)]
         made = client.target(feeds, endpoint)
@@ -94,7 +97,7 @@ class ClientSuite:
         assert made.messages[0] == made.messages[2] != made.messages[1]
         assert made == client.target(feeds, endpoint)
 
-    def test_messages_are_ready_for_the_wire(self, client: interfaces.Client, endpoint: Endpoint) -> None:
+    def test_messages_are_ready_for_the_wire(self, client: Client, endpoint: Endpoint) -> None:
         """Over HTTP a message has a head and a body of the length that it says; over gRPC it has a method."""
         for asked in _all_requests(client, endpoint, self.feed(0)):
             if asked.transport is Transport.GRPC:
@@ -110,14 +113,14 @@ class ClientSuite:
                 assert fields["host"] == "model.example:8123"
                 assert int(fields.get("content-length", "0")) == len(body)
 
-    def test_the_payload_is_left_as_it_was(self, client: interfaces.Client, endpoint: Endpoint) -> None:
+    def test_the_payload_is_left_as_it_was(self, client: Client, endpoint: Endpoint) -> None:
         """Writing a request changes no array, whatever lies between its rows."""
         feed = self.feed(0)
         strided = {name: np.repeat(array, 2, axis=0)[::2] for name, array in feed.items()}
         assert client.target([strided], endpoint).messages == client.target([feed], endpoint).messages
         assert all(np.array_equal(feed[name], array) for name, array in self.feed(0).items())
 
-    def test_headers_are_sent_with_every_request(self, client: interfaces.Client, endpoint: Endpoint) -> None:
+    def test_headers_are_sent_with_every_request(self, client: Client, endpoint: Endpoint) -> None:
         """A header of the endpoint goes with each request, and nothing else of the target shows it."""
         secret = replace(endpoint, headers=(("Authorization", SECRET),))
         for asked in _all_requests(client, secret, self.feed(0)):
@@ -132,7 +135,7 @@ class ClientSuite:
 
     @pytest.mark.parametrize("header", [("X", f"{SECRET}\r\nHost: b"), ("X\r\nY", SECRET), ("", SECRET)])
     def test_headers_that_end_a_line_are_refused(
-        self, client: interfaces.Client, endpoint: Endpoint, header: tuple[str, str]
+        self, client: Client, endpoint: Endpoint, header: tuple[str, str]
     ) -> None:
         """A header that would begin another line is refused in a sentence that does not tell its value."""
         with pytest.raises(RequestError) as caught:
@@ -140,14 +143,14 @@ class ClientSuite:
         assert is_one_sentence(str(caught.value))
         assert SECRET not in str(caught.value)
 
-    def test_what_it_cannot_carry_is_refused(self, client: interfaces.Client, endpoint: Endpoint) -> None:
+    def test_what_it_cannot_carry_is_refused(self, client: Client, endpoint: Endpoint) -> None:
         """Complex numbers are refused in one sentence that names the input."""
         with pytest.raises(RequestError) as caught:
             client.target([{"odd": np.zeros((2, 2), "complex64")}], endpoint)
         assert is_one_sentence(str(caught.value))
         assert not self.numbers or "odd" in str(caught.value)
 
-    def test_an_answer_is_read(self, client: interfaces.Client) -> None:
+    def test_an_answer_is_read(self, client: Client) -> None:
         """A real answer gives named arrays of numpy, the same each time."""
         first, second = client.arrays(self.answer), client.arrays(self.answer)
         assert first
@@ -155,7 +158,7 @@ class ClientSuite:
         assert all(np.array_equal(array, second[name]) for name, array in first.items())
         assert client.tokens(self.answer) >= -1
 
-    def test_failures_are_told_in_a_phrase(self, client: interfaces.Client) -> None:
+    def test_failures_are_told_in_a_phrase(self, client: Client) -> None:
         """A status that tells of a failure is a ValueError that names it, in a phrase."""
         statuses = (13, 5, 99) if client.transport is Transport.GRPC else (500, 404, 302, 429)
         for status in statuses:
@@ -165,7 +168,7 @@ class ClientSuite:
                 assert str(caught.value).isprintable()
                 assert not str(caught.value).endswith(".")
 
-    def test_damage_is_told_in_a_phrase(self, client: interfaces.Client, endpoint: Endpoint) -> None:
+    def test_damage_is_told_in_a_phrase(self, client: Client, endpoint: Endpoint) -> None:
         """Whatever an answer holds, it is read, or it is a ValueError."""
         for reply in _damaged(self.answer):
             _allow_value_error(lambda reply=reply: client.arrays(reply))  # type: ignore[misc]
@@ -174,13 +177,13 @@ class ClientSuite:
         for reply in _damaged(self.description) if self.description else ():
             _allow_value_error(lambda reply=reply: client.inputs(reply, endpoint))  # type: ignore[misc]
 
-    def test_other_servers_are_not_recognised(self, client: interfaces.Client) -> None:
+    def test_other_servers_are_not_recognised(self, client: Client) -> None:
         """An answer that says nothing of the protocol is not taken for one of it."""
         for body in _FOREIGN:
             status = 12 if client.transport is Transport.GRPC else 200
             assert client.recognised(Reply(message=0, status=status, head=b"", body=body)) is None
 
-    def test_inputs_are_declared(self, client: interfaces.Client, endpoint: Endpoint) -> None:
+    def test_inputs_are_declared(self, client: Client, endpoint: Endpoint) -> None:
         """What a model takes is read from a real description, or is what the protocol says."""
         assert (client.described(endpoint) is None) == (self.description is None)
         for spec in client.inputs(self.description, endpoint):
@@ -190,11 +193,11 @@ class ClientSuite:
             assert all(isinstance(d, str) or d > 0 for d in spec.shape or ())
 
 
-def _all_requests(client: interfaces.Client, endpoint: Endpoint, feed: interfaces.Feed) -> Iterator[Target]:
+def _all_requests(client: Client, endpoint: Endpoint, feed: Feed) -> Iterator[Target]:
     """Yield all requests that a client makes."""
     yield client.target([feed], endpoint)
     yield from filter(None, (client.greeting(endpoint), client.described(endpoint)))
-    if isinstance(client, interfaces.CountsWork):
+    if isinstance(client, CountsWork):
         yield client.statistics(endpoint)
 
 

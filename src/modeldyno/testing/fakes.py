@@ -8,7 +8,7 @@ from typing import Any
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.static.weights import Weight
-from modeldyno.interfaces import Form, Model
+from modeldyno.interfaces.loader import Form, Model
 
 _WEIGHT = Weight(name="w", shape=(2, 3), dtype="float32", size=6, bytes=24, trainable=True)
 

@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from modeldyno import interfaces, plugins
+from modeldyno import plugins
 from modeldyno.core.spec.input_spec import DTYPES
 from modeldyno.core.static.weights import Weight
 from modeldyno.errors import RequestError, TrustRequired
+from modeldyno.interfaces.loader import Executes, Form, Loader, Model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 FRAMEWORKS = ("torch", "onnx", "onnxruntime", "transformers", "tensorflow", "jax", "torchao")
 """Frameworks that importing a plugin must not import."""
 
-_FORMS = {interfaces.Form.ONNX, interfaces.Form.TORCH, interfaces.Form.CALLABLE}
+_FORMS = {Form.ONNX, Form.TORCH, Form.CALLABLE}
 
 
 class LoaderSuite:
@@ -82,62 +83,60 @@ class LoaderSuite:
         return path
 
     @pytest.fixture
-    def loader(self) -> interfaces.Loader:
+    def loader(self) -> Loader:
         """Return the plugin, by its entry point."""
         return plugins.loader(self.scheme)
 
     @pytest.fixture
-    def model(self, loader: interfaces.Loader, ref: ModelRef) -> interfaces.Model:
+    def model(self, loader: Loader, ref: ModelRef) -> Model:
         """Return the loaded model."""
         return loader.load(ref, seed=0, trust=True)
 
-    def test_says_what_it_needs_and_executes(self, loader: interfaces.Loader) -> None:
+    def test_says_what_it_needs_and_executes(self, loader: Loader) -> None:
         """A loader names its modules, what it executes, and its default backend."""
         assert isinstance(loader.requires, tuple)
         assert all(isinstance(name, str) for name in loader.requires)
-        assert isinstance(loader.executes, interfaces.Executes)
+        assert isinstance(loader.executes, Executes)
         assert loader.backend in plugins.names("backend")
 
     def test_importing_it_is_cheap(self) -> None:
         """Importing the plugin imports no framework."""
         assert imported_frameworks("loader", self.scheme) == []
 
-    def test_unknown_path_is_not_claimed(self, loader: interfaces.Loader, unclaimed: Path) -> None:
+    def test_unknown_path_is_not_claimed(self, loader: Loader, unclaimed: Path) -> None:
         """A path of another kind is not claimed, nor is one that does not exist."""
         assert not loader.claims(unclaimed)
         assert not loader.claims(unclaimed.with_name("absent.bin"))
 
-    def test_its_own_path_is_claimed(self, loader: interfaces.Loader, claimed: Path | None) -> None:
+    def test_its_own_path_is_claimed(self, loader: Loader, claimed: Path | None) -> None:
         """A path of its kind is claimed."""
         if claimed is None:
             pytest.skip("this loader claims no path")
         assert loader.claims(claimed)
 
-    def test_identity(self, model: interfaces.Model) -> None:
+    def test_identity(self, model: Model) -> None:
         """The identity has a name for people, a sha256 digest and a framework."""
         assert model.identity.name.strip()
         assert model.identity.digest.startswith("sha256:")
         assert len(model.identity.digest) == len("sha256:") + 64
         assert model.identity.framework
 
-    def test_form(self, model: interfaces.Model) -> None:
+    def test_form(self, model: Model) -> None:
         """The model is of a known form, and a backend that exists accepts it."""
         assert model.form in self.forms
         assert model.value is not None
 
-    def test_digest_is_stable(self, loader: interfaces.Loader, ref: ModelRef) -> None:
+    def test_digest_is_stable(self, loader: Loader, ref: ModelRef) -> None:
         """Loading the same thing twice gives the same digest and name."""
         first, second = (loader.load(ref, seed=0, trust=True).identity for _ in range(2))
         assert first == second
 
-    def test_digest_tells_contents_apart(
-        self, loader: interfaces.Loader, ref: ModelRef, other: ModelRef
-    ) -> None:
+    def test_digest_tells_contents_apart(self, loader: Loader, ref: ModelRef, other: ModelRef) -> None:
         """Other content has another digest."""
         digests = {loader.load(r, seed=0, trust=True).identity.digest for r in (ref, other)}
         assert len(digests) == 2
 
-    def test_inputs(self, model: interfaces.Model) -> None:
+    def test_inputs(self, model: Model) -> None:
         """Every input has a name, once; one whose shape is known has a known dtype and sound bounds."""
         names = [spec.name for spec in model.inputs]
         assert all(names)
@@ -147,12 +146,12 @@ class LoaderSuite:
             assert spec.low is None or spec.high is None or spec.low <= spec.high
             assert all(isinstance(d, str) or d > 0 for d in spec.shape or ())
 
-    def test_example(self, model: interfaces.Model) -> None:
+    def test_example(self, model: Model) -> None:
         """An example that comes with the model has exactly its inputs, by name."""
         if model.example is not None:
             assert set(model.example) == {spec.name for spec in model.inputs}
 
-    def test_weights(self, model: interfaces.Model) -> None:
+    def test_weights(self, model: Model) -> None:
         """The weights have names, sizes that fit their shapes, and bytes; and can be asked for twice."""
         if not self.has_weights:
             assert model.weights is None
@@ -165,19 +164,19 @@ class LoaderSuite:
         assert sum(weight.bytes for weight in weights) > 0
         assert tuple(model.weights()) == weights
 
-    def test_file_bytes(self, model: interfaces.Model) -> None:
+    def test_file_bytes(self, model: Model) -> None:
         """The size of its files is positive, or None when it has none."""
         assert model.file_bytes is None or model.file_bytes > 0
 
-    def test_pickles_need_trust(self, loader: interfaces.Loader, ref: ModelRef) -> None:
+    def test_pickles_need_trust(self, loader: Loader, ref: ModelRef) -> None:
         """A loader of pickles raises TrustRequired without trust, in one line that names --trust."""
-        if loader.executes is not interfaces.Executes.PICKLE:
+        if loader.executes is not Executes.PICKLE:
             pytest.skip("this loader unpickles nothing")
         with pytest.raises(TrustRequired, match="--trust") as caught:
             loader.load(ref, seed=0, trust=False)
         assert is_one_sentence(str(caught.value))
 
-    def test_damage_is_a_request_error(self, loader: interfaces.Loader, damaged: ModelRef | None) -> None:
+    def test_damage_is_a_request_error(self, loader: Loader, damaged: ModelRef | None) -> None:
         """Damage is reported as a RequestError of one line."""
         if damaged is None:
             pytest.skip("nothing of this loader can be damaged")

@@ -21,12 +21,13 @@ from typing import ClassVar
 
 import pytest
 
-from modeldyno import interfaces, plugins
+from modeldyno import plugins
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Event, Found, Progressed
+from modeldyno.interfaces.probe import Pass, Probe, Subject
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.known_latency import Spinner
 from modeldyno.testing.loaders import imported_frameworks
@@ -41,27 +42,25 @@ class ProbeSuite:
     """Plan of the measurements in these tests."""
 
     @pytest.fixture
-    def probe(self) -> interfaces.Probe:
+    def probe(self) -> Probe:
         """Return the plugin, by its entry point."""
         return plugins.probe(self.name)
 
     @pytest.fixture
-    def subject(self) -> interfaces.Subject:
+    def subject(self) -> Subject:
         """Return a model with one weight and calls of one and two milliseconds."""
-        return interfaces.Subject(model=a_model(), calls=(Spinner(0.001), Spinner(0.002)), samples=4)
+        return Subject(model=a_model(), calls=(Spinner(0.001), Spinner(0.002)), samples=4)
 
-    def test_it_says_what_it_needs_and_when_it_runs(self, probe: interfaces.Probe) -> None:
+    def test_it_says_what_it_needs_and_when_it_runs(self, probe: Probe) -> None:
         """The probe declares a capability or none, and the timed or the second pass."""
         assert probe.needs is None or isinstance(probe.needs, type)
-        assert isinstance(probe.pass_, interfaces.Pass)
+        assert isinstance(probe.pass_, Pass)
 
     def test_importing_it_imports_no_framework(self) -> None:
         """The parent process can import the probe cheaply."""
         assert imported_frameworks("probe", self.name) == []
 
-    def test_it_measures_metrics_of_the_table(
-        self, probe: interfaces.Probe, subject: interfaces.Subject
-    ) -> None:
+    def test_it_measures_metrics_of_the_table(self, probe: Probe, subject: Subject) -> None:
         """Every measurement has a row in the table of metrics, once for each scope, and is a number."""
         measurements = self._measure(probe, subject)
 
@@ -73,17 +72,13 @@ class ProbeSuite:
             numbers = value.samples() if isinstance(value, Distribution) else [value]
             assert all(map(math.isfinite, numbers))
 
-    def test_a_number_lies_in_its_interval(
-        self, probe: interfaces.Probe, subject: interfaces.Subject
-    ) -> None:
+    def test_a_number_lies_in_its_interval(self, probe: Probe, subject: Subject) -> None:
         """An interval contains its value."""
         for measurement in self._measure(probe, subject):
             if measurement.interval is not None and not isinstance(measurement.value, Distribution):
                 assert measurement.interval.low <= measurement.value <= measurement.interval.high
 
-    def test_its_doubts_say_what_was_seen_and_what_to_do(
-        self, probe: interfaces.Probe, subject: interfaces.Subject
-    ) -> None:
+    def test_its_doubts_say_what_was_seen_and_what_to_do(self, probe: Probe, subject: Subject) -> None:
         """A doubt has a short code and two sentences."""
         for doubt in probe.measure(subject, self.plan):
             if isinstance(doubt, Doubt):
@@ -92,18 +87,14 @@ class ProbeSuite:
                 assert doubt.seen
                 assert doubt.advice
 
-    def test_it_tells_progress_and_nothing_final(
-        self, probe: interfaces.Probe, subject: interfaces.Subject
-    ) -> None:
+    def test_it_tells_progress_and_nothing_final(self, probe: Probe, subject: Subject) -> None:
         """Progress reports contain only progress and provisional measurements."""
         events: list[Event] = []
         list(probe.measure(replace(subject, watch=events.append), self.plan))
 
         assert all(isinstance(event, Progressed | Found) for event in events)
 
-    def test_it_ends_soon_when_interrupted(
-        self, probe: interfaces.Probe, subject: interfaces.Subject
-    ) -> None:
+    def test_it_ends_soon_when_interrupted(self, probe: Probe, subject: Subject) -> None:
         """An interruption does not wait for the end of a long plan."""
         plan = replace(self.plan, min_time=60.0, max_time=120.0)
         begin = perf_counter()
@@ -111,5 +102,5 @@ class ProbeSuite:
 
         assert perf_counter() - begin < 20
 
-    def _measure(self, probe: interfaces.Probe, subject: interfaces.Subject) -> list[Measurement]:
+    def _measure(self, probe: Probe, subject: Subject) -> list[Measurement]:
         return [m for m in probe.measure(subject, self.plan) if isinstance(m, Measurement)]

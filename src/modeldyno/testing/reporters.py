@@ -33,8 +33,8 @@ from modeldyno.testing.sample_results import a_job, a_result, an_inspection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno import interfaces
     from modeldyno.core.metrics.constraints import Judgement
+    from modeldyno.interfaces.reporter import Reporter
 
 HOSTILE = (
     "<script>alert(1)</script><img src=x onerror=alert(1)>",
@@ -216,35 +216,35 @@ class ReporterSuite:
     """The name of the reporter's entry point."""
 
     @pytest.fixture
-    def reporter(self) -> interfaces.Reporter:
+    def reporter(self) -> Reporter:
         """Return the reporter."""
         return plugins.reporter(self.name)
 
-    def test_its_suffix_names_a_kind_of_file(self, reporter: interfaces.Reporter) -> None:
+    def test_its_suffix_names_a_kind_of_file(self, reporter: Reporter) -> None:
         """A suffix begins with a dot and goes on in letters and digits."""
         assert re.fullmatch(r"\.[a-z0-9]+", reporter.suffix)
 
     @pytest.mark.parametrize("kind", DOCUMENTS)
-    def test_it_renders_every_kind_of_result(self, reporter: interfaces.Reporter, kind: str) -> None:
+    def test_it_renders_every_kind_of_result(self, reporter: Reporter, kind: str) -> None:
         """Whatever a run gave, something is written."""
         assert _text(reporter, DOCUMENTS[kind]()).strip()
 
     @pytest.mark.parametrize("kind", DOCUMENTS)
-    def test_it_is_deterministic(self, reporter: interfaces.Reporter, kind: str) -> None:
+    def test_it_is_deterministic(self, reporter: Reporter, kind: str) -> None:
         """The same Result gives the same bytes."""
         assert reporter.render(DOCUMENTS[kind]()) == reporter.render(DOCUMENTS[kind]())
 
-    def test_it_takes_judgements(self, reporter: interfaces.Reporter) -> None:
+    def test_it_takes_judgements(self, reporter: Reporter) -> None:
         """Bounds that were judged do not stop it from writing."""
         document = full_result()
         assert reporter.render(document, judgements=sample_judgements(document))
 
     @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-    def test_names_do_not_act(self, reporter: interfaces.Reporter, text: str) -> None:
+    def test_names_do_not_act(self, reporter: Reporter, text: str) -> None:
         """Names come out as text that can be written and that moves no cursor."""
         assert not _ACTIVE.search(_text(reporter, hostile_result(text)))
 
-    def test_numbers_may_be_extreme(self, reporter: interfaces.Reporter) -> None:
+    def test_numbers_may_be_extreme(self, reporter: Reporter) -> None:
         """Numbers that are zero, tiny, huge or not finite are written as well."""
         extremes = (0.0, 5e-324, 1e-12, 1e300, math.inf, math.nan)
         measurements = tuple(
@@ -256,7 +256,7 @@ class ReporterSuite:
         assert _text(reporter, replace(full_result(), measurements=(*measurements, constant)))
 
 
-def _text(reporter: interfaces.Reporter, document: Result) -> str:
+def _text(reporter: Reporter, document: Result) -> str:
     written = reporter.render(document)
     text = written.decode("utf-8") if isinstance(written, bytes) else written
     text.encode("utf-8")

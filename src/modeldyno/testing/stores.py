@@ -21,15 +21,15 @@ from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.study.study import Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.testing.sample_results import a_failed_result, a_result, a_small_result
+from modeldyno.testing.sample_studies import a_study
 from modeldyno.testing.stores_series import ODD_NAMES, ConclusionSuite
-from modeldyno.testing.studies import a_study
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
-    from modeldyno.interfaces import Entry, Store
+    from modeldyno.interfaces.store import Entry, Store
 
 
 def ids(entries: Sequence[Entry]) -> list[str]:

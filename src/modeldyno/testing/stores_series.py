@@ -11,11 +11,11 @@ import pytest
 
 from modeldyno.core.load.load_curve import LoadPoint
 from modeldyno.errors import RequestError
-from modeldyno.testing.conclusions import a_capacity, a_comparison, a_ladder
 from modeldyno.testing.sample_results import a_result
+from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces import Store
+    from modeldyno.interfaces.store import Store
 
 _ALPHABET = string.ascii_letters + string.digits
 ODD_NAMES = {

@@ -24,15 +24,15 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.search_space import Space, key
 from modeldyno.core.study.study import Study, Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.errors import RequestError
-from modeldyno.testing.studies import a_study
-from modeldyno.testing.surfaces import make_goal
+from modeldyno.testing.recorded_surfaces import make_goal
+from modeldyno.testing.sample_studies import a_study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno import interfaces
     from modeldyno.core.study.goal import Goal
     from modeldyno.core.study.search_space import Point
+    from modeldyno.interfaces.strategy import Strategy
 
 _HEAVY = ("numpy", "scipy", "torch", "optuna")
 RATE, LATE = Query.parse("throughput"), Query.parse("latency.p99")
@@ -103,7 +103,7 @@ class StrategySuite:
     """A space that it can search."""
 
     @pytest.fixture
-    def strategy(self) -> interfaces.Strategy:
+    def strategy(self) -> Strategy:
         """Return the plugin, by its entry point; skip if its requirements are not installed."""
         plugin = plugins.strategy(self.name)
         for module in plugin.requires:
@@ -116,7 +116,7 @@ class StrategySuite:
 
     @pytest.mark.parametrize("goal", GOALS)
     def test_it_asks_for_points_of_the_space_each_once_and_comes_to_an_end(
-        self, strategy: interfaces.Strategy, goal: str
+        self, strategy: Strategy, goal: str
     ) -> None:
         """Whatever is asked for, every point is one of the space that was not measured before."""
         studies = list(_search(strategy, self.study(GOALS[goal]), plain_values))
@@ -126,19 +126,19 @@ class StrategySuite:
         assert len({key(trial.point) for trial in last.trials}) == len(last.trials) >= 1
         assert strategy.propose(last) is None
 
-    def test_it_is_a_function_of_the_study(self, strategy: interfaces.Strategy) -> None:
+    def test_it_is_a_function_of_the_study(self, strategy: Strategy) -> None:
         """The same study gives the same proposal, on the way as at the beginning."""
         for study in _search(strategy, self.study(), plain_values):
             assert strategy.propose(study) == strategy.propose(replace(study))
 
-    def test_it_searches(self, strategy: interfaces.Strategy) -> None:
+    def test_it_searches(self, strategy: Strategy) -> None:
         """What it asks for is no default, and verifies nothing."""
         ask = strategy.propose(self.study())
 
         assert ask is not None
         assert ask.stage is TrialPurpose.SEARCH
 
-    def test_what_cannot_be_is_not_asked_for_again(self, strategy: interfaces.Strategy) -> None:
+    def test_what_cannot_be_is_not_asked_for_again(self, strategy: Strategy) -> None:
         """Where no point can be, each is asked for once at most, and then there is nothing left."""
         study = self.study(None, *self.axes[:2])
         seen = set()
@@ -149,7 +149,7 @@ class StrategySuite:
 
         assert len(seen) == study.space.size
 
-    def test_failures_do_not_stop_it(self, strategy: interfaces.Strategy) -> None:
+    def test_failures_do_not_stop_it(self, strategy: Strategy) -> None:
         """Where every point fails, it comes to an end without an error."""
         study = self.study()
         while (ask := strategy.propose(study)) is not None:
@@ -158,9 +158,7 @@ class StrategySuite:
 
         assert study.trials
 
-    def test_what_takes_more_memory_than_what_ran_out_of_it_is_left_out(
-        self, strategy: interfaces.Strategy
-    ) -> None:
+    def test_what_takes_more_memory_than_what_ran_out_of_it_is_left_out(self, strategy: Strategy) -> None:
         """After a batch that did not fit, no larger one is tried with all else the same."""
         study = self.study()
         while (ask := strategy.propose(study)) is not None:
@@ -175,7 +173,7 @@ class StrategySuite:
 
         assert any(_batch(trial.point) <= 4 for trial in study.trials)
 
-    def test_it_takes_up_what_others_have_measured(self, strategy: interfaces.Strategy) -> None:
+    def test_it_takes_up_what_others_have_measured(self, strategy: Strategy) -> None:
         """A default that is no point of the space, and trials that verified some, do not disturb it."""
         study = self.study()
         study = add_done_trial(
@@ -194,7 +192,7 @@ class StrategySuite:
         assert ask.point != first
 
     def test_it_does_not_walk_through_a_large_space(
-        self, strategy: interfaces.Strategy, monkeypatch: pytest.MonkeyPatch
+        self, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Of a million points no more are looked at than the history and a few thousand others."""
         enumerated = 0
@@ -241,7 +239,7 @@ class LadderSuite(StrategySuite):
         """Return a new study of as many points as an axis may have."""
         return self.study(None, "batch_size=1..10000")
 
-    def test_it_refuses_a_space_of_several_axes(self, strategy: interfaces.Strategy) -> None:
+    def test_it_refuses_a_space_of_several_axes(self, strategy: Strategy) -> None:
         """The sentence names the axes."""
         with pytest.raises(RequestError, match="batch_size, threads"):
             strategy.propose(self.study(None, "batch_size=1,2", "threads=1,2"))
@@ -252,7 +250,7 @@ def _batch(point: Point) -> float:
 
 
 def _search(
-    strategy: interfaces.Strategy, study: Study, gives: Callable[[Point], dict[Query, float]]
+    strategy: Strategy, study: Study, gives: Callable[[Point], dict[Query, float]]
 ) -> Iterator[Study]:
     """Search; yield the study after each trial."""
     while (ask := strategy.propose(study)) is not None:

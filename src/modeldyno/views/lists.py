@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.result.result import Result
-    from modeldyno.interfaces import ConclusionEntry, Entry
+    from modeldyno.interfaces.store import ConclusionEntry, Entry
 
 _FIELDS = ("metric", "scope", "statistic", "value", "low", "high", "unit", "n", "note")
 _MODEL, _SIZES = "model", "sizes"

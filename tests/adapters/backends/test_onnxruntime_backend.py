@@ -4,32 +4,32 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.support import tiny_onnx as models
 
 from modeldyno.adapters.backends.onnxruntime import backend
 from modeldyno.adapters.loaders import onnx as loader
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.testing import models
 from modeldyno.testing.backends import BackendSuite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from modeldyno import interfaces
     from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.interfaces.loader import Feed, Model
 
 
-def load(path: Path) -> interfaces.Model:
+def load(path: Path) -> Model:
     return loader.load(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
 
 
-def rows(batch_size: int) -> interfaces.Feed:
+def rows(batch_size: int) -> Feed:
     return {"x": np.random.default_rng(0).standard_normal((batch_size, 4), np.float32)}
 
 
-def outputs(path: Path, feed: interfaces.Feed, **settings: KnobValue) -> interfaces.Feed:
+def outputs(path: Path, feed: Feed, **settings: KnobValue) -> Feed:
     with backend.open(load(path), configure(backend.knobs, settings)) as session:
         return session.arrays(session.prepare(feed)())
 
@@ -38,11 +38,11 @@ class TestSuite(BackendSuite):
     name = "onnxruntime"
 
     @pytest.fixture
-    def model(self, tmp_path: Path) -> interfaces.Model:
+    def model(self, tmp_path: Path) -> Model:
         """Give a network of two layers."""
         return load(models.mlp(tmp_path))
 
-    def feed(self, batch_size: int) -> interfaces.Feed:
+    def feed(self, batch_size: int) -> Feed:
         """Give rows of four numbers."""
         return rows(batch_size)
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support import tiny_onnx as models
 
 from modeldyno.adapters.backends.onnxruntime import backend
 from modeldyno.adapters.backends.onnxruntime import layers as onnxruntime_layers
 from modeldyno.adapters.loaders import onnx as loader
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.interfaces import HasLayers
-from modeldyno.testing import models
+from modeldyno.interfaces.session import HasLayers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.trace_data import Span
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces import Feed, Layers
+    from modeldyno.interfaces.loader import Feed
+    from modeldyno.interfaces.session import Layers
 
 
 def everything(_path: str, _kind: str) -> bool:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support import tiny_onnx as models
 
 from modeldyno.adapters.backends.onnxruntime import backend, operators
 from modeldyno.adapters.loaders import onnx as loader
 from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.interfaces import HasFlow, HasOperators
-from modeldyno.testing import models
+from modeldyno.interfaces.session import HasFlow, HasOperators
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from modeldyno.testing.backends import BackendSuite
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from modeldyno.interfaces import Feed, Model
+    from modeldyno.interfaces.loader import Feed, Model
 
 
 def lent(function: Callable[..., Any]) -> Model:

@@ -17,7 +17,8 @@ from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import CanCall, CanSend, Form, HasServerStats, Model
+from modeldyno.interfaces.loader import Form, Model
+from modeldyno.interfaces.session import CanCall, CanSend, HasServerStats
 from modeldyno.loadgen.driver_pool import send_once
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.testing.server import serve_in_subprocess

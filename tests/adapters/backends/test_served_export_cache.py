@@ -17,7 +17,7 @@ from modeldyno.servers.inside_server import runner
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
 
 torch = pytest.importorskip("torch")
 CODE = """

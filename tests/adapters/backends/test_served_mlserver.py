@@ -17,7 +17,7 @@ from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.testing.backends import DeclaredSuite, ServingSuite
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces import Feed, Model
+    from modeldyno.interfaces.loader import Feed, Model
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
 FREE = InputSpec(name="x", shape=("batch", 4), dtype="float32")

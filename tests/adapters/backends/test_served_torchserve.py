@@ -18,7 +18,7 @@ from modeldyno.servers import install
 from modeldyno.testing.backends import DeclaredSuite, ServingSuite
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces import Feed, Model
+    from modeldyno.interfaces.loader import Feed, Model
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
 SPEC = InputSpec(name="x", shape=("batch", 4), dtype="float32")

@@ -23,7 +23,7 @@ from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
-from modeldyno.interfaces import CanSend, Feed, HasServerStats, Model
+from modeldyno.interfaces.session import CanSend, HasServerStats
 from modeldyno.loadgen.single_request import send_once
 from modeldyno.servers import triton as engine
 from modeldyno.servers.server_process import ServerFailed, http_ready
@@ -31,6 +31,8 @@ from modeldyno.testing.backends import DeclaredSuite, ServingSuite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from modeldyno.interfaces.loader import Feed, Model
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
 

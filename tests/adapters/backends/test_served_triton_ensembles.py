@@ -23,7 +23,7 @@ from modeldyno.servers import pbtxt, triton, triton_config, triton_repository_re
 from modeldyno.testing.loaders import LoaderSuite
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
 
 TENSORS = """
 input [ { name: "X" data_type: TYPE_FP32 dims: [ 2 ] } ]

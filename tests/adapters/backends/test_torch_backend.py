@@ -19,7 +19,7 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.static.weights import weight_measurements
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import MissingExtra, RequestError
-from modeldyno.interfaces import Feed, HasAllocator, Model
+from modeldyno.interfaces.session import HasAllocator
 from modeldyno.testing.backends import BackendSuite
 from modeldyno.testing.loaders import is_one_sentence
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import nn
+
+    from modeldyno.interfaces.loader import Feed, Model
 
 
 def lent(module: nn.Module) -> Model:

@@ -24,7 +24,7 @@ from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import CanGenerate
+from modeldyno.interfaces.session import CanGenerate
 from modeldyno.runtime.engine import run
 from modeldyno.testing.loaders import is_one_sentence
 

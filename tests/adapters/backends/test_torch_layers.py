@@ -22,7 +22,7 @@ from modeldyno.adapters.loaders import live_object as objects
 from modeldyno.core.result.trace_data import Span
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.trace.layer_times import HookOverhead, attribute_module_times
-from modeldyno.interfaces import HasLayers
+from modeldyno.interfaces.session import HasLayers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from tests.support.torch_allocator import recorded_peak
 from tests.zoo import models
 from torch import Tensor, nn
 
@@ -20,11 +21,12 @@ from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.trace import allocations
 from modeldyno.core.trace.allocations import AllocationRecord, Category
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import HasMemory, Model
-from modeldyno.testing.allocations import recorded_peak
+from modeldyno.interfaces.session import HasMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from modeldyno.interfaces.loader import Model
 
 WIDE = 256
 ONE = WIDE * WIDE * 4

@@ -24,7 +24,7 @@ from modeldyno.adapters.loaders import live_object as objects
 from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.trace.redundant_ops import find_redundant_ops
-from modeldyno.interfaces import HasFlow, HasOperators
+from modeldyno.interfaces.session import HasFlow, HasOperators
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from tests.support.torch_allocator import recorded_peak
 from tests.zoo import models
 from torch import Tensor, nn
 
@@ -21,12 +22,13 @@ from modeldyno.core.spec.static_options import OPTIMIZERS
 from modeldyno.core.trace import allocations
 from modeldyno.core.trace.allocations import Category
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import CanTrain, Model
-from modeldyno.testing.allocations import recorded_peak
+from modeldyno.interfaces.session import CanTrain
 from modeldyno.testing.loaders import is_one_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from modeldyno.interfaces.loader import Model
 
 FEED = {"x": np.random.default_rng(0).standard_normal((8, 16)).astype("float32")}
 

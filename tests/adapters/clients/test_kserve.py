@@ -20,7 +20,7 @@ from modeldyno.errors import RequestError
 from modeldyno.testing.clients import ClientSuite
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 NET = Endpoint(host="h", port=8000, model="net", version="2")
 DTYPES = (

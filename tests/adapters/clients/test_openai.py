@@ -13,11 +13,11 @@ from modeldyno.adapters.clients import openai
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import BrokenStream, Endpoint, ServerInfo
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.interfaces import Streams
+from modeldyno.interfaces.client import Streams
 from modeldyno.testing.clients import ClientSuite
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 STREAM = b"Content-Type: text/event-stream; charset=utf-8"
 PROMPT = {"prompt": np.array(["hello"], object)}

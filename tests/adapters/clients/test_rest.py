@@ -16,7 +16,7 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.testing.clients import ClientSuite
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 NET = Endpoint(host="h", port=8080, model="net")
 RAW = Endpoint(host="h", port=8080, model="net", options={"content": "raw"})

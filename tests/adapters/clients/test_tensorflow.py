@@ -16,7 +16,7 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.testing.clients import ClientSuite
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 NET = Endpoint(host="h", port=8500, model="net", version="3")
 TWO = {"x": np.arange(4, dtype="float32").reshape(2, 2), "t": np.array(["a", b"\xff"], object)}

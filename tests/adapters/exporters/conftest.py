@@ -7,7 +7,7 @@ import pytest
 
 from modeldyno.core.study.study import Trial, TrialState
 from modeldyno.testing.sample_results import a_result
-from modeldyno.testing.studies import a_study
+from modeldyno.testing.sample_studies import a_study
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result

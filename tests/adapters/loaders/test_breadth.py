@@ -24,7 +24,7 @@ from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.data import random_arrays
 from modeldyno.data.torch_signature import Forward
-from modeldyno.interfaces import Tracing
+from modeldyno.interfaces.loader import Tracing
 
 ROOT = Path(__file__).parents[3]
 LENGTH = 16

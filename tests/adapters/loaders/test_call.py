@@ -14,7 +14,7 @@ from modeldyno.errors import RequestError
 from modeldyno.testing.loaders import LoaderSuite
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
 
 ZOO = Path(callables.__file__)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
 
 
 @pytest.fixture(autouse=True)

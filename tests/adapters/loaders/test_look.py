@@ -27,7 +27,7 @@ from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.graph import Role
 from modeldyno.core.static.weights import weight_measurements
 from modeldyno.errors import RequestError, TrustRequired
-from modeldyno.interfaces import Model, Tracing
+from modeldyno.interfaces.loader import Model, Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

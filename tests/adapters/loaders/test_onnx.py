@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support import tiny_onnx as models
 
 from modeldyno import data as modeldyno_data
-from modeldyno import interfaces
 from modeldyno.adapters.loaders import onnx as loader
 from modeldyno.core.spec.input_spec import parse_input
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.static.weights import module_weight_measurements, weight_measurements
 from modeldyno.errors import RequestError
-from modeldyno.testing import models
+from modeldyno.interfaces.loader import Form, Model
 from modeldyno.testing.loaders import LoaderSuite
 
 if TYPE_CHECKING:
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
 
 
-def load(path: Path) -> interfaces.Model:
+def load(path: Path) -> Model:
     return loader.load(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
 
 
-def shapes(model: interfaces.Model) -> dict[str, tuple[int | str, ...] | None]:
+def shapes(model: Model) -> dict[str, tuple[int | str, ...] | None]:
     return {spec.name: spec.shape for spec in model.inputs}
 
 
 class TestSuite(LoaderSuite):
     scheme = "onnx"
-    forms = frozenset({interfaces.Form.ONNX})
+    forms = frozenset({Form.ONNX})
 
     @pytest.fixture
     def ref(self, tmp_path: Path) -> ModelRef:

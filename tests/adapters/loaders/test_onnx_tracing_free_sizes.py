@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support import tiny_onnx as models
 
 from modeldyno import data
 from modeldyno.adapters.loaders import onnx as loader
@@ -11,21 +12,20 @@ from modeldyno.adapters.loaders.onnx_tracing.free_sizes import compared_constant
 from modeldyno.core.spec.input_spec import parse_input
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError, SizesRefused
-from modeldyno.interfaces import Tracing
-from modeldyno.testing import models
+from modeldyno.interfaces.loader import Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from modeldyno import interfaces
     from modeldyno.core.static.graph import Graph
+    from modeldyno.interfaces.loader import Model
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper  # noqa: E402 - optional
 
 
-def look(path: Path) -> interfaces.Model:
+def look(path: Path) -> Model:
     return loader.look(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support import tiny_onnx as models
 
 from modeldyno import plugins
 from modeldyno.adapters.loaders import onnx as loader
@@ -24,13 +25,12 @@ from modeldyno.core.static.flops.onnx import ONNX
 from modeldyno.core.static.graph import Graph, Op, Role, Tensor
 from modeldyno.core.static.totals import sum_totals
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Tracing
-from modeldyno.testing import models
+from modeldyno.interfaces.loader import Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from modeldyno import interfaces
+    from modeldyno.interfaces.loader import Model
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402 - optional
@@ -39,11 +39,11 @@ FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 Shape = "Sequence[int | str]"
 
 
-def look(path: Path) -> interfaces.Model:
+def look(path: Path) -> Model:
     return loader.look(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
 
 
-def at(model: interfaces.Model, **sizes: int) -> Graph:
+def at(model: Model, **sizes: int) -> Graph:
     """Analyse a model at some sizes; dimensions without one are 2."""
     bound = {d: sizes.get(d, 2) for spec in model.inputs for d in spec.shape or () if isinstance(d, str)}
     inputs = tuple(

@@ -11,12 +11,12 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.static.flops import count_op
 from modeldyno.core.static.flops.onnx import ONNX
 from modeldyno.core.static.weights import weight_measurements
-from modeldyno.interfaces import Tracing
+from modeldyno.interfaces.loader import Tracing
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno import interfaces
+    from modeldyno.interfaces.loader import Model
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -74,7 +74,7 @@ def saved(folder: Path, nodes: list[Any], outputs: list[str], weights: dict[str,
     return path
 
 
-def look(path: Path) -> interfaces.Model:
+def look(path: Path) -> Model:
     return loader.look(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
 
 

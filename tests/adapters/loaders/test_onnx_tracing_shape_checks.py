@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support import tiny_onnx as models
 
 from modeldyno.adapters.loaders import onnx as loader
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import SizesRefused
-from modeldyno.interfaces import Tracing
-from modeldyno.testing import models
+from modeldyno.interfaces.loader import Tracing
 
 if TYPE_CHECKING:
     from pathlib import Path

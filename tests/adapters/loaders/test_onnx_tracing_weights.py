@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support import tiny_onnx as models
 
 from modeldyno.adapters.loaders import onnx as loader
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.static.weights import weight_measurements
-from modeldyno.testing import models
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.testing.loaders import LoaderSuite, is_one_sentence
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
 
 ZOO = Path(modules.__file__)
 

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from tests.support.torch_allocator import recorded_peak
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
 from torch.utils.checkpoint import checkpoint
@@ -30,8 +31,7 @@ from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.graph import Graph, Role
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Tracing
-from modeldyno.testing.allocations import recorded_peak
+from modeldyno.interfaces.loader import Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

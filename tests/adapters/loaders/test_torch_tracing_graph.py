@@ -13,6 +13,7 @@ pytest.importorskip("transformers")
 
 import numpy as np
 import torch
+from tests.support.torch_allocator import recorded_peak
 from tests.zoo import modules
 from tests.zoo.models import MODELS, SMALL, Case
 from torch import Tensor, nn
@@ -33,8 +34,7 @@ from modeldyno.core.static.totals import cost_by_module
 from modeldyno.core.static.weights import weight_measurements
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Tracing
-from modeldyno.testing.allocations import recorded_peak
+from modeldyno.interfaces.loader import Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

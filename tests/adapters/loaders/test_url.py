@@ -14,13 +14,13 @@ from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.interfaces import Executes, Form
+from modeldyno.interfaces.loader import Executes, Form
 from modeldyno.testing.loaders import LoaderSuite, is_one_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
 
 Pages = dict[str, tuple[int, Any]]
 """Path to status, and what is answered as JSON."""

@@ -16,7 +16,9 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import CanGenerate, Feed, Subject
+from modeldyno.interfaces.loader import Feed
+from modeldyno.interfaces.probe import Subject
+from modeldyno.interfaces.session import CanGenerate
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.probes import ProbeSuite
 

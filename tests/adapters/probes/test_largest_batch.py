@@ -24,14 +24,15 @@ from modeldyno.core.static.graph import Graph, Op, Role, Storage, Tensor
 from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord, Category
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import HasAllocator, HasMemory, Subject
+from modeldyno.interfaces.probe import Subject
+from modeldyno.interfaces.session import HasAllocator, HasMemory
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.probes import ProbeSuite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from modeldyno.interfaces import Feed, Tracing
+    from modeldyno.interfaces.loader import Feed, Tracing
 
 MODEL = replace(a_model(), inputs=(InputSpec(name="x", shape=("batch", 4), dtype="float32"),))
 WEIGHTS, SAMPLE = 1000, 100

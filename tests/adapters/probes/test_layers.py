@@ -21,7 +21,8 @@ from modeldyno.core.static.graph import Graph, Op, Role, Storage, Tensor
 from modeldyno.core.trace.layer_times import HookOverhead
 from modeldyno.environment import peaks
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import HasLayers, Layers, Subject
+from modeldyno.interfaces.probe import Subject
+from modeldyno.interfaces.session import HasLayers, Layers
 from modeldyno.profiling.request import Request
 from modeldyno.runtime.engine import run
 from modeldyno.testing.fakes import a_model
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from modeldyno.interfaces import Feed, ModuleFilter, Tracing
+    from modeldyno.interfaces.loader import Feed, ModuleFilter, Tracing
 
 UNSEEN = Doubt(code="unseen-layers", seen="one is compiled", advice="watch the eager model")
 

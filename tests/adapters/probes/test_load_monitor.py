@@ -19,7 +19,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.interfaces import Subject
+from modeldyno.interfaces.probe import Subject
 from modeldyno.loadgen import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.testing.fakes import a_model
 

@@ -18,12 +18,15 @@ from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord, CategorizedMemory, Category
-from modeldyno.interfaces import CanCall, CanTrain, Feed, HasMemory, Subject
+from modeldyno.interfaces.probe import Subject
+from modeldyno.interfaces.session import CanCall, CanTrain, HasMemory
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.probes import ProbeSuite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from modeldyno.interfaces.loader import Feed
 
 FEED: Feed = {"x": np.zeros((2, 3), "float32")}
 PLAN = Plan(max_time=60.0)

@@ -19,13 +19,13 @@ from modeldyno.core.result.trace_data import RedundancyKind, TraceReport
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.trace.dataflow import DataFlow, FlowStep, TensorView
 from modeldyno.core.trace.op_events import Occurrence, WatchedCalls
-from modeldyno.interfaces import Subject
+from modeldyno.interfaces.probe import Subject
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.known_latency import Spinner
 from modeldyno.testing.probes import ProbeSuite
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 FEED = {"x": np.zeros((1, 4))}
 X = TensorView(storage=1, shape=(4,), strides=(1,), capacity=4, bytes=16)

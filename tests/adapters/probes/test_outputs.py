@@ -14,7 +14,7 @@ from modeldyno.core.result.result import Artifact
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.data.outputs import load_call
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Subject
+from modeldyno.interfaces.probe import Subject
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:

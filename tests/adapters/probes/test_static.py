@@ -27,7 +27,7 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.environment import peaks
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Model, Subject
+from modeldyno.interfaces.probe import Subject
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.probes import ProbeSuite
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.interfaces.loader import Model
 
 
 class Net(nn.Module):

@@ -11,7 +11,7 @@ from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.stop_rule import measure_until_stable
 from modeldyno.core.result.result import Found, Progressed
-from modeldyno.interfaces import Subject
+from modeldyno.interfaces.probe import Subject
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.known_latency import Spinner
 

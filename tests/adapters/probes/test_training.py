@@ -15,7 +15,8 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.spec.static_options import Inspection, Mode
-from modeldyno.interfaces import CanTrain, Feed, Subject
+from modeldyno.interfaces.probe import Subject
+from modeldyno.interfaces.session import CanTrain
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.known_latency import Spinner
 from modeldyno.testing.probes import ProbeSuite
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from modeldyno.core.trace.allocations import AllocationRecord
+    from modeldyno.interfaces.loader import Feed
 
 FEED: Feed = {"x": np.zeros((2, 3), "float32")}
 STAGES = {"forward": 1.0, "backward": 2.0, "optimizer": 0.5}

@@ -5,12 +5,12 @@ import io
 from dataclasses import replace
 
 import pytest
+from tests.support.sample_reports import hostile_study, payloads
 
 from modeldyno.adapters.reporters import csv
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.reporters import HOSTILE, failed_result, full_result, hostile_result
-from modeldyno.testing.reports import hostile_study, payloads
 from modeldyno.views.study.tables import trials
 
 HEADER = ["metric", "scope", "statistic", "value", "low", "high", "unit", "n", "note"]

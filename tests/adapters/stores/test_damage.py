@@ -19,8 +19,8 @@ from modeldyno.adapters.stores import rows, sql
 from modeldyno.adapters.stores import schema as stores_schema
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
 from modeldyno.testing.sample_results import a_result, a_small_result
+from modeldyno.testing.sample_studies import a_study
 from modeldyno.testing.stores import fill_store, sweep_into
-from modeldyno.testing.studies import a_study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,14 +13,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.disk_faults import largest_file
 
 from modeldyno.adapters.stores import sql
 from modeldyno.core.study.study import TrialRequest
 from modeldyno.errors import RequestError, StoreError
-from modeldyno.testing.faults import largest_file
 from modeldyno.testing.sample_results import a_result
+from modeldyno.testing.sample_studies import a_study
 from modeldyno.testing.stores import add_sample_trial, fill_store, ids, sweep_into
-from modeldyno.testing.studies import a_study
 
 if TYPE_CHECKING:
     from pathlib import Path

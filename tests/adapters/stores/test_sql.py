@@ -24,8 +24,8 @@ from modeldyno.adapters.stores import rows, sql
 from modeldyno.adapters.stores import schema as stores_schema
 from modeldyno.errors import MissingExtra, RequestError, StoreError
 from modeldyno.testing.sample_results import a_result, a_small_result, an_artifact
+from modeldyno.testing.sample_studies import a_study
 from modeldyno.testing.stores import StoreSuite, ids, sweep_into
-from modeldyno.testing.studies import a_study
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,8 +3,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from modeldyno.adapters.strategies import grid
+from modeldyno.testing.sample_studies import a_study
 from modeldyno.testing.strategies import add_done_trial, add_failed_trial, plain_values
-from modeldyno.testing.studies import a_study
 
 
 def test_every_point_is_measured_those_of_a_configuration_together() -> None:

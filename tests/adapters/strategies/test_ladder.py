@@ -7,8 +7,8 @@ import pytest
 
 from modeldyno.adapters.strategies import ladder
 from modeldyno.core.study.study import TrialRequest
+from modeldyno.testing.sample_studies import a_study
 from modeldyno.testing.strategies import GOALS, LATE, RATE, add_done_trial, add_failed_trial
-from modeldyno.testing.studies import a_study
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from modeldyno import plugins
 from modeldyno.adapters.strategies.study_history import search_budget
 from modeldyno.core.study.study import TrialPurpose, TrialRequest
 from modeldyno.errors import MissingExtra
+from modeldyno.testing.sample_studies import a_study
 from modeldyno.testing.strategies import GOALS, LATE, RATE, add_done_trial, add_failed_trial
-from modeldyno.testing.studies import a_study
 
 
 def test_a_missing_optuna_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

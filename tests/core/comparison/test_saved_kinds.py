@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from modeldyno.core.comparison.saved_kinds import KINDS, kind_of, name_of
-from modeldyno.testing.conclusions import a_capacity, a_comparison, a_ladder
+from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
 
 
 @pytest.mark.parametrize(

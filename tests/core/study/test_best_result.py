@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.sample_trials import a_trial, add_trials, an_answer
 
 from modeldyno.core.study.best_result import winner
 from modeldyno.core.study.study import TrialPurpose
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_result
-from modeldyno.testing.studies import a_study
-from modeldyno.testing.trials import a_trial, add_trials, an_answer
+from modeldyno.testing.sample_studies import a_study
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result

@@ -15,7 +15,7 @@ from modeldyno.core.study.default_baseline import MOST, best_so_far, next_baseli
 from modeldyno.core.study.goal import Goal, Objective, Rank
 from modeldyno.core.study.study import Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.testing.sample_results import a_failed_result, a_result
-from modeldyno.testing.studies import a_served_study, a_study
+from modeldyno.testing.sample_studies import a_served_study, a_study
 
 if TYPE_CHECKING:
     from collections.abc import Callable

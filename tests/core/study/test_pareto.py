@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.sample_trials import a_trial, add_trials, an_answer
 
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.pareto import front_membership, pareto_front
 from modeldyno.core.study.search_space import key
-from modeldyno.testing.studies import a_study
-from modeldyno.testing.trials import a_trial, add_trials, an_answer
+from modeldyno.testing.sample_studies import a_study
 
 if TYPE_CHECKING:
     from modeldyno.core.study.study import Study

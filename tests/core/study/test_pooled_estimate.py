@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from scipy.stats import t as student
+from tests.support.sample_trials import a_trial, add_trials, an_answer
 
 from modeldyno.core.load.load_curve import CLIENT_LIMITED
 from modeldyno.core.metrics.constraints import Answer, Constraint, Verdict
@@ -35,8 +36,7 @@ from modeldyno.core.study.pooled_estimate import (
 )
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
-from modeldyno.testing.studies import a_served_study, a_study
-from modeldyno.testing.trials import a_trial, add_trials, an_answer
+from modeldyno.testing.sample_studies import a_served_study, a_study
 
 if TYPE_CHECKING:
     from modeldyno.core.study.study import Candidate, Study

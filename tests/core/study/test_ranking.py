@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.sample_trials import a_trial, add_trials, an_answer
 
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.study.goal import Goal, Objective, Rank
 from modeldyno.core.study.ranking import RankedConfiguration, Ranking, ranking
 from modeldyno.core.study.study import TrialPurpose, TrialState
-from modeldyno.testing.studies import a_served_study, a_study
-from modeldyno.testing.trials import a_trial, add_trials, an_answer
+from modeldyno.testing.sample_studies import a_served_study, a_study
 
 if TYPE_CHECKING:
     from modeldyno.core.study.search_space import Point

@@ -10,7 +10,7 @@ from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.rerank import rerank_study
 from modeldyno.core.study.study import Trial, TrialState
 from modeldyno.sweeps.loop import run_trials
-from modeldyno.testing.studies import SimulatedTrials, a_study
+from modeldyno.testing.sample_studies import SimulatedTrials, a_study
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result

@@ -18,7 +18,7 @@ from modeldyno.core.study.resume_guard import (
 from modeldyno.core.study.study import Budget, Study, Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.errors import StaleStudy
 from modeldyno.testing.sample_results import a_result
-from modeldyno.testing.studies import a_study
+from modeldyno.testing.sample_studies import a_study
 
 MODEL = ModelIdentity(name="digits", digest="sha256:" + "ab" * 32, framework="onnx")
 PLACE = Environment(hardware={"cores": 2, "memory": 8}, software={"python": "3.11", "torch": "2.9"})

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.support.sample_trials import a_trial, add_trials, an_answer
+
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.search_space import Point, key
 from modeldyno.core.study.study import Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.testing.sample_results import a_failed_result, a_result
-from modeldyno.testing.studies import a_study
-from modeldyno.testing.trials import a_trial, add_trials, an_answer
+from modeldyno.testing.sample_studies import a_study
 
 ONE: Point = {"batch_size": 1}
 TWO: Point = {"batch_size": 2}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from tests.support.sample_trials import a_trial, add_trials, an_answer
 
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement import Interval
@@ -29,8 +30,7 @@ from modeldyno.core.study.verification import (
     needs_fresh_process,
     next_verification_trial,
 )
-from modeldyno.testing.studies import a_served_study, a_study
-from modeldyno.testing.trials import a_trial, add_trials, an_answer
+from modeldyno.testing.sample_studies import a_served_study, a_study
 
 FREE = Goal(objectives=(Objective.parse("throughput"),))
 WITHIN = Goal(objectives=FREE.objectives, constraints=(Constraint.parse("latency.p99 <= 20ms"),))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from modeldyno.adapters.backends.output_leaves import finished_leaves
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Form
+from modeldyno.interfaces.loader import Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from modeldyno.core.spec.knob import Knob, KnobValue
-    from modeldyno.interfaces import Feed, Model
+    from modeldyno.interfaces.loader import Feed, Model
 
 requires: tuple[str, ...] = ()
 accepts = frozenset({Form.CALLABLE})

@@ -20,7 +20,7 @@ from modeldyno.adapters.backends.served.base import Session, SessionWithStats
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.spec.knob import Knob
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Form
+from modeldyno.interfaces.loader import Form
 from modeldyno.servers import install, prometheus_text, tcp_ports
 from modeldyno.servers.server_process import Launch, http_ready
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
     from modeldyno.servers.admin_client import AdminClient
     from modeldyno.servers.server_process import Ports, ServerProcess
 

@@ -12,7 +12,7 @@ from modeldyno.adapters.backends.output_leaves import finished_leaves
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.data.torch_signature import NUMBERED_INPUT
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Form
+from modeldyno.interfaces.loader import Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from modeldyno.core.spec.knob import Knob, KnobValue
-    from modeldyno.interfaces import Feed, Model
+    from modeldyno.interfaces.loader import Feed, Model
 
 requires: tuple[str, ...] = ()
 accepts = frozenset({Form.CALLABLE})

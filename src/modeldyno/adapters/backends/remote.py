@@ -16,7 +16,8 @@ from modeldyno.core.load.endpoint_url import unknown_model
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Client, CountsPrompts, CountsWork, Form
+from modeldyno.interfaces.client import Client, CountsPrompts, CountsWork
+from modeldyno.interfaces.loader import Form
 from modeldyno.loadgen.single_request import send_once
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from modeldyno.core.load.request_target import Reply, Target
     from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces import Feed, Model
+    from modeldyno.interfaces.loader import Feed, Model
 
 requires: tuple[str, ...] = ()
 accepts = frozenset({Form.REMOTE})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.load.request_target import Endpoint, Reply, Target
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 requires: tuple[str, ...] = ()
 transport = Transport.HTTP

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from modeldyno.adapters.clients.protobuf import Schema
     from modeldyno.core.load.request_target import Endpoint, Reply, Target
     from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 requires: tuple[str, ...] = ()
 transport = Transport.GRPC

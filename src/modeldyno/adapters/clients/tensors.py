@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from modeldyno.core.spec.input_spec import Dimension
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 TEXT, BFLOAT16 = "string", "bfloat16"
 

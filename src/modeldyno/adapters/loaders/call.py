@@ -17,7 +17,7 @@ from modeldyno.adapters.loaders import digest, python_source
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Executes, Form, Model
+from modeldyno.interfaces.loader import Executes, Form, Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from modeldyno.core.spec.model_ref import ModelRef
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 requires: tuple[str, ...] = ()
 tools: tuple[str, ...] = ()

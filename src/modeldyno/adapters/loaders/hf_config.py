@@ -11,8 +11,8 @@ from modeldyno.adapters.loaders import digest, hf, torch_module, torch_weights, 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Executes, Form, Model
 from modeldyno.interfaces.load_stages import describing
+from modeldyno.interfaces.loader import Executes, Form, Model
 
 if TYPE_CHECKING:
     from torch.nn import Module

@@ -11,7 +11,7 @@ from modeldyno.adapters.loaders import torch as torch_loader
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Executes, Form, Model
+from modeldyno.interfaces.loader import Executes, Form, Model
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,8 +26,8 @@ from modeldyno.adapters.loaders.onnx_tracing.tensors import (
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Executes, Form, Model
 from modeldyno.interfaces.load_stages import describing
+from modeldyno.interfaces.loader import Executes, Form, Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.input_spec import Dimension
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.core.static.graph import Graph
-    from modeldyno.interfaces import Tracing
+    from modeldyno.interfaces.loader import Tracing
 
 requires = ("onnx",)
 tools: tuple[str, ...] = ("onnx",)

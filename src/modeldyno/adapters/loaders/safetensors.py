@@ -16,7 +16,7 @@ from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.static.graph import bits_per_element
 from modeldyno.core.static.weights import Weight
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Executes, Form, Model
+from modeldyno.interfaces.loader import Executes, Form, Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

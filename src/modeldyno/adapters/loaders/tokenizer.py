@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 _FIELDS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
 """Input of a text model to the field of an encoding that it takes."""

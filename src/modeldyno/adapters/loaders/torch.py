@@ -16,8 +16,8 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Executes, Form, Model
 from modeldyno.interfaces.load_stages import describing
+from modeldyno.interfaces.loader import Executes, Form, Model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.model_ref import ModelRef
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 requires: tuple[str, ...] = ("torch",)
 tools: tuple[str, ...] = ()

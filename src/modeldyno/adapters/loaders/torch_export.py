@@ -14,8 +14,8 @@ from modeldyno.adapters.loaders import torch_archive, torch_module, torch_weight
 from modeldyno.core.spec.input_spec import BATCH, SEQUENCE, InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError, TrustRequired
-from modeldyno.interfaces import Executes, Form, Model
 from modeldyno.interfaces.load_stages import describing
+from modeldyno.interfaces.loader import Executes, Form, Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from modeldyno.core.static.graph import Graph
-    from modeldyno.interfaces import Feed, Tracing
+    from modeldyno.interfaces.loader import Feed, Tracing
 
 _LIBRARIES = ("torch", "torchvision", "transformers", "torchao", "timm")
 """Packages whose classes are identified by name; others by their source."""

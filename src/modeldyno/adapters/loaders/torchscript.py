@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from modeldyno.adapters.loaders import torch_archive, torch_module, torch_weights
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError, TrustRequired
-from modeldyno.interfaces import Executes, Form, Model
 from modeldyno.interfaces.load_stages import describing
+from modeldyno.interfaces.loader import Executes, Form, Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from torch.nn import Module
 
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
     Declare = Callable[[Any, Collection[str]], InputSpec]
     """From a configuration and the names of all inputs, to the declaration of one input."""

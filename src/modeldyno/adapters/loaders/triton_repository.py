@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from modeldyno.adapters.loaders import digest
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Executes, Form, Model
 from modeldyno.interfaces.load_stages import describing
+from modeldyno.interfaces.loader import Executes, Form, Model
 from modeldyno.servers import triton_repository_reader
 
 if TYPE_CHECKING:

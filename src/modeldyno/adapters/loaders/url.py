@@ -18,7 +18,8 @@ from modeldyno.core.load import endpoint_url
 from modeldyno.core.load.request_target import ServerInfo, Transport
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Executes, Form, ListsModels, Model
+from modeldyno.interfaces.client import ListsModels
+from modeldyno.interfaces.loader import Executes, Form, Model
 from modeldyno.loadgen.single_request import send_once
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from modeldyno.core.load.request_target import Endpoint, Reply, Target
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.model_ref import ModelRef
-    from modeldyno.interfaces import Client
+    from modeldyno.interfaces.client import Client
 
 requires: tuple[str, ...] = ()
 tools: tuple[str, ...] = ()

@@ -16,14 +16,15 @@ from modeldyno.core.stats import statistics
 from modeldyno.core.stats.statistics import Samples
 from modeldyno.core.trace import token_metrics
 from modeldyno.core.trace.token_metrics import GenerationLength
-from modeldyno.interfaces import CanGenerate, Decoding, Pass
+from modeldyno.interfaces.probe import Pass
+from modeldyno.interfaces.session import CanGenerate, Decoding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.interfaces import Subject
+    from modeldyno.interfaces.probe import Subject
 
 needs = CanGenerate
 pass_ = Pass.TIMED

@@ -25,14 +25,15 @@ from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.core.trace.allocations import ROOM, Category, find_allocated_peak
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import CanTrain, HasAllocator, HasMemory, Pass
+from modeldyno.interfaces.probe import Pass
+from modeldyno.interfaces.session import CanTrain, HasAllocator, HasMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.trace.allocations import AllocationRecord
-    from modeldyno.interfaces import Subject
+    from modeldyno.interfaces.probe import Subject
 
 needs = HasMemory
 pass_ = Pass.SECOND

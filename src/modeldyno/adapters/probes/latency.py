@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.core.metrics.measurement import Measurement
-from modeldyno.interfaces import CanCall, Pass
+from modeldyno.interfaces.probe import Pass
+from modeldyno.interfaces.session import CanCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.interfaces import Subject
+    from modeldyno.interfaces.probe import Subject
 
 needs = CanCall
 pass_ = Pass.TIMED

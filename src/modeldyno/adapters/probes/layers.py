@@ -22,7 +22,8 @@ from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.trace import layer_times
 from modeldyno.core.trace.layer_times import attribute_module_times
-from modeldyno.interfaces import HasLayers, Pass
+from modeldyno.interfaces.probe import Pass
+from modeldyno.interfaces.session import HasLayers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.stats.statistics import Samples
     from modeldyno.core.trace.layer_times import Attribution, TimedModule
-    from modeldyno.interfaces import Subject
+    from modeldyno.interfaces.probe import Subject
 
 needs = HasLayers
 pass_ = Pass.SECOND

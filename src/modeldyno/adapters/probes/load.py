@@ -25,7 +25,8 @@ from modeldyno.core.metrics.stop_rule import StopRuleResult
 from modeldyno.core.result.result import Artifact, Failure, FailureKind
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.data import outputs
-from modeldyno.interfaces import CanDrive, CanSend, HasServerStats, IsServed, MayEnd, Pass
+from modeldyno.interfaces.probe import Pass
+from modeldyno.interfaces.session import CanDrive, CanSend, HasServerStats, IsServed, MayEnd
 from modeldyno.loadgen import LoadEnd
 from modeldyno.loadgen.arrivals import unused_trace_fields
 from modeldyno.loadgen.record_spool import RecordSpool
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from modeldyno.core.load.request_target import Reply
     from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.interfaces import Feed, Subject
+    from modeldyno.interfaces.loader import Feed
+    from modeldyno.interfaces.probe import Subject
     from modeldyno.loadgen import RunningLoad
 
 needs = IsServed

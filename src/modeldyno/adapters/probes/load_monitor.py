@@ -16,7 +16,7 @@ from modeldyno.core.metrics.stop_rule import Stop, measure_until_stable
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.interfaces import CanDrive, CanSend, HasServerStats
+from modeldyno.interfaces.session import CanDrive, CanSend, HasServerStats
 from modeldyno.loadgen import DriverUsage, RunningLoad
 from modeldyno.loadgen.record_spool import RecordSpool
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.metrics.stop_rule import MeasurementProgress, StopRuleResult
     from modeldyno.core.stats.statistics import Samples
-    from modeldyno.interfaces import Subject
+    from modeldyno.interfaces.probe import Subject
     from modeldyno.loadgen import LoadEnd
 
 _WAIT = 0.1

@@ -10,7 +10,8 @@ from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.trace.allocations import Category, allocation_measurements, pair_memory_blocks
-from modeldyno.interfaces import CanCall, CanTrain, HasMemory, Pass
+from modeldyno.interfaces.probe import Pass
+from modeldyno.interfaces.session import CanCall, CanTrain, HasMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.result.trace_data import TraceReport
     from modeldyno.core.trace.allocations import AllocationRecord
-    from modeldyno.interfaces import Subject
+    from modeldyno.interfaces.probe import Subject
 
 needs = CanCall
 pass_ = Pass.SECOND

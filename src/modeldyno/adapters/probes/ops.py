@@ -15,7 +15,8 @@ from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.core.trace.op_events import sum_occurrences
 from modeldyno.core.trace.redundant_ops import find_redundant_ops
-from modeldyno.interfaces import HasFlow, HasOperators, Pass
+from modeldyno.interfaces.probe import Pass
+from modeldyno.interfaces.session import HasFlow, HasOperators
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.trace.op_events import WatchedCalls
-    from modeldyno.interfaces import Subject
+    from modeldyno.interfaces.probe import Subject
 
 needs = HasOperators
 pass_ = Pass.SECOND

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from modeldyno.core.result.result import Artifact
 from modeldyno.data import outputs
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import CanCall, Pass
+from modeldyno.interfaces.probe import Pass
+from modeldyno.interfaces.session import CanCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.interfaces import Subject
+    from modeldyno.interfaces.probe import Subject
 
 needs = CanCall
 pass_ = Pass.SECOND

@@ -16,7 +16,8 @@ from modeldyno.core.static.analysis import analyse_model
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.weights import module_weight_measurements, weight_measurements
 from modeldyno.environment import peaks
-from modeldyno.interfaces import Pass, Tracing
+from modeldyno.interfaces.loader import Tracing
+from modeldyno.interfaces.probe import Pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.spec.devices import Device
     from modeldyno.core.static.graph import Graph
-    from modeldyno.interfaces import Subject
+    from modeldyno.interfaces.probe import Subject
 
 needs = None
 pass_ = Pass.SECOND

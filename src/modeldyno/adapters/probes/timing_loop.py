@@ -15,7 +15,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.stop_rule import measure_until_stable
 from modeldyno.core.result.result import Found, Progressed
-from modeldyno.interfaces import WatchStage
+from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.metrics.stop_rule import MeasurementProgress, StopRuleResult
     from modeldyno.core.stats.statistics import Samples
-    from modeldyno.interfaces import Subject
+    from modeldyno.interfaces.probe import Subject
 
 CLOCK = "perf_counter_ns"
 _REPORT_GROWTH = 1.5

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.core.metrics.measurement import Measurement
-from modeldyno.interfaces import CanTrain, Pass
+from modeldyno.interfaces.probe import Pass
+from modeldyno.interfaces.session import CanTrain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.stats.statistics import Samples
-    from modeldyno.interfaces import Subject, Training
+    from modeldyno.interfaces.probe import Subject
+    from modeldyno.interfaces.session import Training
 
 needs = CanTrain
 pass_ = Pass.TIMED

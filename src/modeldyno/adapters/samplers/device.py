@@ -19,7 +19,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.trace import energy
 from modeldyno.core.trace.energy import EnergyMeter, MeterSample
-from modeldyno.interfaces import WatchStage
+from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

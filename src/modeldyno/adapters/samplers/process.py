@@ -1,6 +1,6 @@
 """The sampler ``process``: memory, processor time, I/O and noise, measured by a side process from outside.
 
-`start` starts the side process; `mark` names the stages of `interfaces.WatchStage`. Memory is that of
+`start` starts the side process; `mark` names the stages of `WatchStage`. Memory is that of
 loading, the first call and the timed pass above the baseline; growth during the profiler's own work is
 subtracted.
 """
@@ -16,7 +16,7 @@ from modeldyno.adapters.samplers import sidecar as side
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
-from modeldyno.interfaces import WatchStage
+from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

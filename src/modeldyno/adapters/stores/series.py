@@ -17,7 +17,7 @@ from modeldyno.adapters.stores.schema import CONCLUSIONS, KEY_LENGTH
 from modeldyno.codec import series as codec_series
 from modeldyno.core.comparison.saved_kinds import kind_of, name_of
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import ConclusionEntry
+from modeldyno.interfaces.store import ConclusionEntry
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

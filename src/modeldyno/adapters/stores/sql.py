@@ -30,7 +30,7 @@ from modeldyno.adapters.stores.rows import (
 )
 from modeldyno.adapters.stores.schema import ARTIFACTS, KEY_LENGTH, RESULTS, TAGS, TRIALS
 from modeldyno.errors import RequestError, StoreError
-from modeldyno.interfaces import Entry
+from modeldyno.interfaces.store import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.saved_kinds import SeriesDocument
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
-    from modeldyno.interfaces import ConclusionEntry, StudyEntry
+    from modeldyno.interfaces.store import ConclusionEntry, StudyEntry
 
 VARIABLE = "MODELDYNO_STORE"
 LONGEST_TAG = 100

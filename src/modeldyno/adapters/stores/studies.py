@@ -16,7 +16,7 @@ from modeldyno.adapters.stores.rows import (
 )
 from modeldyno.adapters.stores.schema import KEY_LENGTH, RESULTS, STUDIES, TAGS, TRIALS
 from modeldyno.errors import RequestError, StoreError
-from modeldyno.interfaces import StudyEntry
+from modeldyno.interfaces.store import StudyEntry
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

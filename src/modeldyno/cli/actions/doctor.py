@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from modeldyno.core.report.blocks import Block
 
 
-
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
     """Run a model against itself, and report how often a gate errs here."""
     smallest = gate_options.parse_regressions(options["regressions"])

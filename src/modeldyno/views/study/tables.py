@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.constraints import Answer, Constraint
     from modeldyno.core.study.ranking import RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study, Trial
-    from modeldyno.interfaces import StudyEntry
+    from modeldyno.interfaces.store import StudyEntry
 
 _FIRST, _PLACE = ("trial", "stage", "state"), ("rank", "best_in", "gain")
 _LAST = ("seconds", "doubts", "kind", "failure", "result")

@@ -20,7 +20,7 @@ from modeldyno.adapters.backends.onnxruntime import operators as onnxruntime_ope
 from modeldyno.adapters.backends.onnxruntime.layers import SessionStarter
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.interfaces import Form
+from modeldyno.interfaces.loader import Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.core.trace.op_events import WatchedCalls
-    from modeldyno.interfaces import Feed, Layers, Model, ModuleFilter
+    from modeldyno.interfaces.loader import Feed, Model, ModuleFilter
+    from modeldyno.interfaces.session import Layers
 
 requires = ("onnxruntime",)
 accepts = frozenset({Form.ONNX})

@@ -24,12 +24,12 @@ from modeldyno.core.result.trace_data import Span
 from modeldyno.core.static import fused_nodes as origins
 from modeldyno.core.static import node_scope as origin
 from modeldyno.core.trace.layer_times import HookOverhead, lower_quartile, scale_overhead_to_model
-from modeldyno.interfaces import Layers
+from modeldyno.interfaces.session import Layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from modeldyno.interfaces import ModuleFilter
+    from modeldyno.interfaces.loader import ModuleFilter
 
 Event = Mapping[str, Any]
 _MICRO = 1e-6

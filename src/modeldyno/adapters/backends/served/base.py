@@ -15,7 +15,8 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.input_spec import format_shape
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Client, CountsPrompts, Form
+from modeldyno.interfaces.client import Client, CountsPrompts
+from modeldyno.interfaces.loader import Form
 from modeldyno.servers import tcp_ports
 from modeldyno.servers.admin_client import AdminClient
 from modeldyno.servers.server_process import ServerProcess, run_server
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from modeldyno.adapters.backends.served.model_files import DeployedModel
     from modeldyno.core.load.request_target import Reply, Target
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces import Feed, Model
+    from modeldyno.interfaces.loader import Feed, Model
     from modeldyno.servers.server_process import Launch, Ports
 
 _KNOBS = {
@@ -176,7 +177,7 @@ def need_torch(model: Model, name: str, title: str, packages: Mapping[str, str])
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """A model on a server; implements `interfaces.CanSend`."""
+    """A model on a server; implements `CanSend`."""
 
     client: Client
     endpoint: Endpoint
@@ -215,7 +216,7 @@ class Session:
 
 @dataclass(slots=True, kw_only=True)
 class SessionWithStats(Session):
-    """A model on a server with statistics; implements `interfaces.HasServerStats`, too."""
+    """A model on a server with statistics; implements `HasServerStats`, too."""
 
     counters: Callable[[], ServerCounters]
 

@@ -19,7 +19,7 @@ from modeldyno.servers import file_cache
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.interfaces import Feed, Model
+    from modeldyno.interfaces.loader import Feed, Model
 
 _FORMAT_VERSION = 1
 """Increase when the way of exporting models changes."""

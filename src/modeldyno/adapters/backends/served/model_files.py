@@ -17,13 +17,13 @@ from modeldyno.adapters.backends.served import export_cache
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Form
+from modeldyno.interfaces.loader import Form
 from modeldyno.servers.file_cache import link_or_copy
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
-    from modeldyno.interfaces import Feed, Model
+    from modeldyno.interfaces.loader import Feed, Model
 
 accepts = frozenset({Form.ONNX, Form.TORCH})
 _EXAMPLE_SAMPLES = 2

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from modeldyno.adapters.backends.served.model_files import DeployedModel
     from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
     from modeldyno.servers.install import InstalledServer
     from modeldyno.servers.server_process import Ports, ServerProcess
 

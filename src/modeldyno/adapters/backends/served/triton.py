@@ -21,7 +21,7 @@ from modeldyno.adapters.backends.served.triton_remote import (
     server_version,
 )
 from modeldyno.errors import MissingExtra, RequestError
-from modeldyno.interfaces import Form
+from modeldyno.interfaces.loader import Form
 from modeldyno.servers import (
     tcp_ports,
     triton,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from modeldyno.adapters.backends.served.base import Session
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
     from modeldyno.servers.admin_client import AdminClient
     from modeldyno.servers.server_process import Ports, ServerProcess
     from modeldyno.servers.triton_config import Config

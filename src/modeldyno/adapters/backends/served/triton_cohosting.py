@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
 
 
 @dataclass(slots=True, kw_only=True)
 class CohostingSession(SessionWithStats):
-    """A session on a Triton that we started; implements `interfaces.CanHost`, too."""
+    """A session on a Triton that we started; implements `CanHost`, too."""
 
     native: bool
     """Whether the server has the ONNX Runtime backend."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.adapters.backends.served import base, model_files, triton_knobs
 from modeldyno.core.spec.knob import find_knob
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.interfaces import Form
+from modeldyno.interfaces.loader import Form
 from modeldyno.servers import triton_config, triton_repository_reader, triton_repository_writer
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces import Model
+    from modeldyno.interfaces.loader import Model
     from modeldyno.servers.triton_config import Config
     from modeldyno.servers.triton_repository_reader import TritonRepository
 

@@ -21,7 +21,7 @@ from modeldyno.adapters.backends.torch.quiet import quiet
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
-from modeldyno.interfaces import Form
+from modeldyno.interfaces.loader import Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from modeldyno.core.trace.allocations import AllocationRecorder
     from modeldyno.core.trace.dataflow import DataFlow
     from modeldyno.core.trace.op_events import WatchedCalls
-    from modeldyno.interfaces import Decoding, Feed, Layers, Model, ModuleFilter, Training
+    from modeldyno.interfaces.loader import Feed, Model, ModuleFilter
+    from modeldyno.interfaces.session import Decoding, Layers, Training
 
 requires: tuple[str, ...] = ("torch",)
 accepts = frozenset({Form.TORCH})

@@ -47,7 +47,7 @@ class TorchDecoding:
     """Outputs of the encoder, from which the caches of an encoder-decoder are prepared."""
 
     def tokens(self) -> Generator[Tensor]:
-        """Start a new generation that yields a token per sample at each `next`; see `interfaces.Decoding`."""
+        """Start a new generation that yields a token per sample at each `next`; see `Decoding`."""
         self.left = ()  # else the old cache would stay in memory next to the new one
         if self.model.config.is_encoder_decoder and self.template is None:
             self.template = self._encode()

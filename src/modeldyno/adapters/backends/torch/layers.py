@@ -20,14 +20,14 @@ from modeldyno.adapters.backends.torch.module_ranges import eager_module
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.trace_data import Span
 from modeldyno.core.trace.layer_times import HookOverhead
-from modeldyno.interfaces import Layers
+from modeldyno.interfaces.session import Layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from torch import device
 
-    from modeldyno.interfaces import ModuleFilter
+    from modeldyno.interfaces.loader import ModuleFilter
 
 
 @contextmanager

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from modeldyno.adapters.backends.torch.inputs import Placement
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 _REPORTING = frozenset({"cpu", "cuda", "xpu"})
 """Devices whose allocator reports to the profiler."""

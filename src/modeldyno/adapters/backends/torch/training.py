@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from modeldyno.adapters.backends.torch.inputs import Placement
     from modeldyno.core.trace.allocations import AllocationRecord
     from modeldyno.data.torch_signature import Forward  # noqa: TC004 - the same
-    from modeldyno.interfaces import Feed
+    from modeldyno.interfaces.loader import Feed
 
 _COPY, _FORWARD, _BACKWARD, _OPTIMIZER = "copy", "forward", "backward", "optimizer"
 """The stages of a step; the last one also frees the gradients."""

@@ -25,7 +25,7 @@ from modeldyno.errors import RequestError
 if TYPE_CHECKING:
     from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto
     from modeldyno.adapters.loaders.onnx_tracing.walk import Env, StorageRecord
-    from modeldyno.interfaces import Tracing
+    from modeldyno.interfaces.loader import Tracing
 
 
 def trace_onnx_model(model: Proto, tracing: Tracing) -> Graph:

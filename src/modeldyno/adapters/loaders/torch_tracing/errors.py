@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from modeldyno.adapters.loaders.torch_tracing.recorder import Recorder
-    from modeldyno.interfaces import Tracing
+    from modeldyno.interfaces.loader import Tracing
 
 
 class AnalysisError(Exception):

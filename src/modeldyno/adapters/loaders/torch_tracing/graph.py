@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.interfaces import Tracing
+    from modeldyno.interfaces.loader import Tracing
 
 _MAX_INPUT_VALUES = 2**20
 """Elements up to which an input gets values."""

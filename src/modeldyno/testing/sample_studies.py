@@ -34,7 +34,7 @@ from modeldyno.runtime.engine import empty_result
 from modeldyno.testing.sample_results import a_job
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces import Executor
+    from modeldyno.interfaces.executor import Executor
 
 DIGEST = "sha256:" + "5a" * 32
 HARDWARE = {"processor": "a test processor", "cores": 2}

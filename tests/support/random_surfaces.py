@@ -13,7 +13,7 @@ import numpy as np
 
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.search_space import Axis, Point, Space, key
-from modeldyno.testing.surfaces import Surface, clearest_bound, make_goal
+from modeldyno.testing.recorded_surfaces import Surface, clearest_bound, make_goal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -46,7 +46,7 @@ def _layer(
     """Return a case of the module that ``make(torch)`` returns."""
 
     def build() -> Built:
-        import torch  # noqa: PLC0415 - optional
+        import torch
 
         torch.manual_seed(0)
         module = make(torch).to(getattr(torch, dtype)).train(train)
@@ -235,14 +235,14 @@ def _low_precision() -> list[OperatorCase]:
         _call(
             "int8 mm",
             32 * 16 * 24,
-            lambda torch, a, b: torch._int_mm(a, b),  # noqa: SLF001 - no public name
+            lambda torch, a, b: torch._int_mm(a, b),
             _integers(32, 16),
             _integers(16, 24),
         ),
         _call(
             "int8 weights, mm",
             8 * 32 * 16,
-            lambda torch, a, b, s: torch._weight_int8pack_mm(a, b, s),  # noqa: SLF001 - its only name
+            lambda torch, a, b, s: torch._weight_int8pack_mm(a, b, s),
             (8, 32),
             _integers(16, 32),
             (16,),
@@ -251,7 +251,7 @@ def _low_precision() -> list[OperatorCase]:
         _call(
             "float8 mm",
             16 * 32 * 48,
-            lambda torch, a, b, s: torch._scaled_mm(  # noqa: SLF001 - its only name
+            lambda torch, a, b, s: torch._scaled_mm(
                 a.to(torch.float8_e4m3fn),
                 b.to(torch.float8_e4m3fn).t(),
                 scale_a=s,
@@ -266,7 +266,7 @@ def _low_precision() -> list[OperatorCase]:
         _call(
             "grouped mm",
             32 * 16 * 24,
-            lambda torch, a, b, ends: torch._grouped_mm(a, b, offs=ends),  # noqa: SLF001 - its only name
+            lambda torch, a, b, ends: torch._grouped_mm(a, b, offs=ends),
             (32, 16),
             (2, 16, 24),
             lambda torch: torch.tensor([8, 32], dtype=torch.int32),
@@ -390,7 +390,7 @@ def _attention() -> list[OperatorCase]:
         return torch.softmax(q @ k.transpose(-1, -2) / 8**0.5, -1) @ v
 
     def flex(_torch: Any, q: Any, k: Any, v: Any) -> Any:
-        from torch.nn.attention.flex_attention import flex_attention  # noqa: PLC0415 - optional
+        from torch.nn.attention.flex_attention import flex_attention
 
         return flex_attention(q, k, v)
 
@@ -563,7 +563,7 @@ def _hard_to_trace() -> list[OperatorCase]:
 @functools.cache
 def _blend() -> Callable[..., Any]:
     """Register an operator without a known formula."""
-    import torch  # noqa: PLC0415 - optional
+    import torch
 
     def blend(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(a.numpy() @ b.numpy())

@@ -76,7 +76,7 @@ def normalised(folder: Path) -> Path:
 
 def external(folder: Path, *, location: str = "weights.bin") -> Path:
     """Write `mlp` with its weights in another file; the model expects them at `location`."""
-    import onnx  # noqa: PLC0415 - optional
+    import onnx
 
     path = mlp(folder)
     model = onnx.load(path)
@@ -128,7 +128,7 @@ def save(
     Nodes are (operator, inputs, outputs[, attributes]); a value is (dtype, shape), where the shape is a
     list of numbers, names and None, or None.
     """
-    from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415 - optional
+    from onnx import TensorProto, helper, numpy_helper
 
     def value(name: str, dtype: str, shape: Any) -> Any:
         return helper.make_tensor_value_info(name, getattr(TensorProto, dtype), shape)

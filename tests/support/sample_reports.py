@@ -36,7 +36,7 @@ from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.study import Study, Trial, TrialPurpose, TrialState
 from modeldyno.testing.reporters import full_result, hostile_result
-from modeldyno.testing.studies import a_served_study
+from modeldyno.testing.sample_studies import a_served_study
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

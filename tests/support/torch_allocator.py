@@ -23,7 +23,7 @@ def recorded_peak(call: Callable[[], object]) -> int:
     State that the first call of a module creates (that of an optimizer) is recorded in the first call; make
     one call before to measure the steady state.
     """
-    import torch  # noqa: PLC0415 - optional
+    import torch
 
     gc.collect()
     activities = [torch.profiler.ProfilerActivity.CPU]

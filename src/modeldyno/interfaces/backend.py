@@ -1,0 +1,73 @@
+"""What a backend offers: knobs, and sessions of models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from modeldyno.core.spec.input_spec import InputSpec
+    from modeldyno.core.spec.knob import Knob, KnobValue
+    from modeldyno.interfaces.loader import Model
+    from modeldyno.interfaces.session import Session
+
+
+class Backend(Protocol):
+    """Opens sessions of models."""
+
+    requires: tuple[str, ...]
+    accepts: frozenset[str]
+    """The forms of Model that it can run."""
+    knobs: tuple[Knob, ...]
+
+    serves: bool
+    """Whether its sessions send to a server; False if absent, when they call the model."""
+
+    def check(self, config: Mapping[str, KnobValue]) -> None:
+        """Raise RequestError for incompatible knobs; cheap, without importing a framework."""
+
+    def open(self, model: Model, config: Mapping[str, KnobValue]) -> AbstractContextManager[Session]:
+        """Open a session of a model. `config` was completed and checked by `knob.configure`."""
+
+
+@runtime_checkable
+class ServesSeveral(Protocol):
+    """A backend whose server can serve several models at once; its sessions are `CanHost`."""
+
+    common: frozenset[str]
+    """Knobs of the server, which are set by the first model only."""
+
+
+@runtime_checkable
+class CanHost(Protocol):
+    """A session of a server that can serve further models."""
+
+    def host(self, model: Model, config: Mapping[str, KnobValue]) -> AbstractContextManager[Session]:
+        """Load another model on the same server, under its own name, within the context."""
+
+
+@runtime_checkable
+class CanDeploy(Protocol):
+    """A backend whose server reads a model directory, which can be deployed elsewhere."""
+
+    def deploy(self, model: Model, configuration: str, folder: Path) -> None:
+        """Write the model's files and a configuration, from a session's `files`, into a folder."""
+
+
+@runtime_checkable
+class TakesOtherInputs(Protocol):
+    """A backend whose requests have inputs other than the model's own, such as text."""
+
+    def inputs(self, model: Model, config: Mapping[str, KnobValue]) -> tuple[InputSpec, ...]:
+        """Return the inputs of a request."""
+
+
+@runtime_checkable
+class HasSpace(Protocol):
+    """A backend with default axes for a sweep."""
+
+    space: tuple[str, ...]
+    """Axes in the syntax of `search_space.parse_axis`; ``{cores}`` is the number of allowed cores."""

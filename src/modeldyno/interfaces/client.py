@@ -1,0 +1,89 @@
+"""What a client of a server's protocol offers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo, Target, Transport
+    from modeldyno.core.load.server_stats import ServerCounters
+    from modeldyno.core.spec.input_spec import InputSpec
+    from modeldyno.interfaces.loader import Feed
+
+
+class Client(Protocol):
+    """Encodes inputs as requests of a protocol, and decodes answers. It does no I/O."""
+
+    requires: tuple[str, ...]
+    transport: Transport
+
+    def target(self, feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
+        """Encode each payload as a request; raise RequestError for what the protocol cannot carry."""
+
+    def arrays(self, reply: Reply) -> Feed:
+        """Decode the outputs of an answer; raise ValueError with a short phrase if it is malformed."""
+
+    def tokens(self, reply: Reply) -> int:
+        """Count the tokens of an answer; -1 if unknown.
+
+        Raises BrokenStream for a stream that reports an error or lacks its end; ValueError with a short
+        phrase for a malformed one.
+        """
+
+    def greeting(self, endpoint: Endpoint) -> Target | None:
+        """Return a harmless request that detects servers of this protocol; None if there is none."""
+
+    def recognised(self, reply: Reply) -> ServerInfo | None:
+        """Decode the answer to `greeting`; None if the server speaks another protocol."""
+
+    def described(self, endpoint: Endpoint) -> Target | None:
+        """Return the request for the model's inputs; None if the protocol has none."""
+
+    def inputs(self, reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
+        """Decode the answer to `described`, or without one return the protocol's inputs; empty if unknown.
+
+        Raises ValueError with a short phrase for a malformed answer.
+        """
+
+
+@runtime_checkable
+class ListsModels(Protocol):
+    """A Client whose protocol can list the models that a server has ready."""
+
+    def listing(self, endpoint: Endpoint) -> Target:
+        """Return the request for the list of models."""
+
+    def listed(self, reply: Reply) -> tuple[str, ...]:
+        """Decode the model names from the answer to `listing`; empty if it has none."""
+
+
+@runtime_checkable
+class Streams(Protocol):
+    """A Client whose answers can be streamed as server-sent events."""
+
+    def bearing(self, event: bytes) -> bool:
+        """Return whether an event holds generated content, not only a role, a usage or an end.
+
+        It must be cheap, as it is called for each event as it arrives.
+        """
+
+
+@runtime_checkable
+class CountsPrompts(Protocol):
+    """A Client or a session whose server counts the prompt tokens."""
+
+    def prompt_tokens(self, reply: Reply) -> int:
+        """Return the prompt tokens of an answer; -1 if unknown."""
+
+
+@runtime_checkable
+class CountsWork(Protocol):
+    """A Client whose protocol reports server statistics."""
+
+    def statistics(self, endpoint: Endpoint) -> Target:
+        """Return the request for the counters of the model."""
+
+    def account(self, reply: Reply, endpoint: Endpoint) -> ServerCounters:
+        """Decode the answer to `statistics`; raise ValueError with a short phrase if it is malformed."""

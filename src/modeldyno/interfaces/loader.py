@@ -1,0 +1,134 @@
+"""What a loader gives: models, and how they are traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
+from modeldyno.core.spec.static_options import Mode
+from modeldyno.core.static.graph import Graph
+from modeldyno.core.static.weights import Weight
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy import ndarray
+
+
+Feed = dict[str, "ndarray"]
+"""Input name to array; the first axis of each is the batch."""
+
+
+class Executes(StrEnum):
+    """Which code loading a model executes."""
+
+    NOTHING = "nothing"
+    """Data only; safe to read anywhere."""
+    NAMED = "the code that the user names"
+    """`torch:` and `call:` run the referenced code, in the child process."""
+    PICKLE = "pickles"
+    """Loading may run code from the file: only in the child process, only with `trust`."""
+
+
+class Form:
+    """The forms of a loaded model; a backend declares which it accepts."""
+
+    ONNX = "onnx"
+    """`value` is the Path of an ONNX file."""
+    TORCH = "torch"
+    """`value` is a torch.nn.Module or ScriptModule in eval mode."""
+    CALLABLE = "callable"
+    """`value` is a Python callable that takes the inputs by keyword, or by position where it must."""
+    REPOSITORY = "repository"
+    """`value` is a `servers.triton_repository_reader.TritonRepository`: a model in Triton's layout."""
+    REMOTE = "remote"
+    """`value` is the Endpoint of a server that runs already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tracing:
+    """The sizes, mode and input values to trace a Graph with."""
+
+    inputs: tuple[InputSpec, ...]
+    """With concrete shapes, in the order and with the names of `Model.inputs`."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Every symbolic dimension of the model, bound."""
+    mode: Mode = Mode.INFERENCE
+    optimizer: str = "adamw"
+    values: Feed = field(default_factory=dict)
+    """Known values by input name, in the shape of `inputs`: integers and scalars."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """The result of a loader: the model and its description."""
+
+    identity: ModelIdentity
+    form: str
+    value: Any
+    inputs: tuple[InputSpec, ...]
+    """As declared; symbolic dimensions have names, the batch dimension is called ``batch``."""
+    weights: Callable[[], Iterable[Weight]] | None = None
+    """The tensors of its state, or None if they are unknown (a plain callable)."""
+    graph: Callable[[Tracing], Graph] | None = None
+    """Its operators at given sizes, traced without the values of its weights; None if not supported.
+
+    Raises RequestError if the model cannot be analysed at these sizes.
+    """
+    file_bytes: int | None = None
+    """Size of its files on disk; None if it has no files."""
+    encode: Callable[[Sequence[str], int | None], Feed] | None = None
+    """Tokenizes text with the model's own tokenizer, padded to the given or the longest length."""
+    example: Feed | None = None
+    """Example inputs that came with the model (from a factory or a callable)."""
+    candidates: Callable[[], Iterable[InputSpec]] | None = None
+    """Inputs that it may accept, the likeliest first, if it has one input without a declared shape."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Dimension to its maximum default size, such as the number of text positions."""
+    guesses: Callable[[Mapping[str, int]], Iterable[Mapping[str, int]]] | None = None
+    """Sizes to try for its free dimensions, given the known sizes, the likeliest first."""
+    assumed: Mapping[str, int] = field(default_factory=dict)
+    """Assumed sizes of free dimensions, as `data.assumed_sizes` found that the model accepts."""
+    doubts: tuple[Doubt, ...] = ()
+    """For example that the weights are random."""
+    undeclared: bool = False
+    """Its inputs are unknown: those that the user gives are used, and must have shapes."""
+    borrowed: bool = False
+    """`value` belongs to the caller: a backend that would modify it must copy it."""
+
+
+class Loader(Protocol):
+    """Loads models of one scheme."""
+
+    requires: tuple[str, ...]
+    """Importable names that it needs; a missing one is reported with the package to install."""
+    tools: tuple[str, ...]
+    """Those of `requires` that are only needed to analyse a model: `load_time` excludes their import."""
+    executes: Executes
+    backend: str
+    """The default backend for its models."""
+
+    def claims(self, path: Path) -> bool:
+        """Return whether a bare path is of this scheme, by suffix and content, without executing code."""
+
+    def load(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
+        """Load a model; raise RequestError for a reference that cannot be loaded.
+
+        The seed is for random weights. Without `trust`, raise TrustRequired rather than unpickle.
+        """
+
+    def look(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
+        """Describe a model without the values of its weights: return a Model whose `value` may be None.
+
+        It executes no more code than `load`, avoids reading weights, and raises the same errors. The digest
+        may be that of the structure only.
+        """
+
+
+ModuleFilter = Callable[[str, str], bool]
+"""Returns whether to profile a module, given its path and class."""

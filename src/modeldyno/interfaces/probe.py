@@ -1,0 +1,126 @@
+"""What a probe offers, and what it is given to measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.core.result.result import Artifact, Event, Failure
+from modeldyno.core.result.static_data import StaticReport
+from modeldyno.core.result.trace_data import TraceReport
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.core.spec.probe_options import Observation
+from modeldyno.core.spec.static_options import Inspection
+from modeldyno.interfaces.loader import Feed, Model
+from modeldyno.interfaces.sampler import WatchStage
+from modeldyno.interfaces.session import Session
+
+if TYPE_CHECKING:
+    from modeldyno.core.metrics.measurement_plan import Plan
+    from modeldyno.core.metrics.stop_rule import Phase
+    from modeldyno.core.stats.statistics import Samples
+
+
+class Pass(StrEnum):
+    """When a probe runs: probes that perturb timing run in the second pass."""
+
+    TIMED = "timed"
+    SECOND = "second"
+
+
+class TurnToken(Protocol):
+    """Coordinates compared processes, which measure in slices, in turns."""
+
+    def tells(self, mark: Callable[[WatchStage], None]) -> None:
+        """Set the callback for the stages: ``waiting``, and ``timed`` when it is over."""
+
+    def in_turns(
+        self, draw: Callable[[int], Samples], warming: Callable[[], object] | None = None
+    ) -> Callable[[int], Samples]:
+        """Start a pass; return a `draw` that waits for its turn, and first makes untimed `warming` calls."""
+
+    def clock(self) -> float:
+        """Return monotonic seconds, which stop while another process has its turn."""
+
+    @property
+    def agreed(self) -> Callable[[Phase], bool] | None:
+        """Report that a phase has enough samples, and return whether the others agree; None if alone."""
+
+
+class NoTurns:
+    """The turn token of a process that is not compared: it is always its turn."""
+
+    def tells(self, mark: Callable[[WatchStage], None]) -> None:
+        """Do nothing."""
+
+    def in_turns(
+        self,
+        draw: Callable[[int], Samples],
+        warming: Callable[[], object] | None = None,  # noqa: ARG002
+    ) -> Callable[[int], Samples]:
+        """Return `draw` unchanged."""
+        return draw
+
+    def clock(self) -> float:
+        """Return monotonic seconds."""
+        return perf_counter()
+
+    agreed = None
+
+
+NO_TURNS = NoTurns()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A model under measurement, as passed to probes."""
+
+    model: Model
+    session: Session | None = None
+    """Only if a probe of the Job needs one."""
+    calls: tuple[Callable[[], Any], ...] = ()
+    """Prepared calls, one for each distinct payload; to be called in a cycle."""
+    feeds: tuple[Feed, ...] = ()
+    """The payloads of `calls`, for a session that prepares calls of another kind."""
+    samples: int = 1
+    """Samples (items of the batch) in one call."""
+    inputs: tuple[InputSpec, ...] = ()
+    """As requested: shapes that bind the symbolic dimensions of the model's inputs."""
+    load: Load | None = None
+    """The load on the server."""
+    batch_size: int | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Requested sizes of symbolic input dimensions."""
+    inspection: Inspection = field(default_factory=Inspection)
+    observation: Observation = field(default_factory=Observation)
+    known: tuple[Measurement, ...] = ()
+    """Measurements of the probes that analyse the model without calling it."""
+    beside: tuple[tuple[str, Subject], ...] = ()
+    """Other models on the same server, by name, which are put under load at the same time."""
+    baton: TurnToken = NO_TURNS
+    interrupted: Callable[[], bool] = field(default=lambda: False)
+    watch: Callable[[Event], None] = field(default=lambda _event: None)
+    """Receives progress and provisional measurements."""
+    mark: Callable[[WatchStage], None] = field(default=lambda _stage: None)
+    """Reports the start of a stage to the samplers."""
+
+
+ProbeOutput = Measurement | Doubt | Failure | StaticReport | TraceReport | Artifact
+"""What a probe may yield."""
+
+
+class Probe(Protocol):
+    """Measures a Subject."""
+
+    needs: type | None
+    """The protocol that the session must implement, or None if only the model is needed."""
+    pass_: Pass
+
+    def measure(self, subject: Subject, plan: Plan) -> Iterable[ProbeOutput]:
+        """Measure a subject; yield the results."""

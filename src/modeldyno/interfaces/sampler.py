@@ -1,0 +1,57 @@
+"""What a sampler offers: it watches while others measure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.core.metrics.measurement import Measurement
+
+
+class WatchStage(StrEnum):
+    """The current stage of a run, as reported to samplers."""
+
+    IDLE = "idle"
+    """Nothing runs: the power of a device is its idle power."""
+    BASELINE = "baseline"
+    """Frameworks are imported, and nothing is loaded: the baseline of memory."""
+    IMPORT = "import"
+    """Libraries are imported that only the model needs; their memory counts to the baseline."""
+    LOAD = "load"
+    """The model is loaded, opened, and called once."""
+    OURS = "ours"
+    """ModelDyno's own work: analysis, payloads, statistics. Its memory is not the model's."""
+    TIMED = "timed"
+    """Calls of the timed pass."""
+    WAITING = "waiting"
+    """Another process has its turn."""
+    SECOND = "second"
+    """The second pass, whose calls are profiled; its memory and noise are not reported."""
+
+
+class Watch(Protocol):
+    """A running sampler process."""
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """The sampler processes, which are excluded from the model's load."""
+
+    def mark(self, stage: str) -> None:
+        """Start a stage of `WatchStage`; further samples belong to it.
+
+        It may block: while ``idle`` is marked, the run waits and does nothing else.
+        """
+
+    def stop(self) -> Iterable[Measurement | Doubt]:
+        """Stop the sampler process and return its measurements."""
+
+
+class Sampler(Protocol):
+    """Samples processes and devices from a separate process."""
+
+    def start(self, pids: Sequence[int]) -> Watch:
+        """Start sampling the process tree of the first pid; the others belong to ModelDyno."""

@@ -1,0 +1,128 @@
+"""What a store of documents offers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from modeldyno.core.spec.knob import KnobValue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from typing import Self
+
+    from modeldyno.core.comparison.saved_kinds import SeriesDocument
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.study.study import Study
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Summary of a stored Result."""
+
+    id: str
+    created: str
+    name: str
+    digest: str
+    backend: str
+    config: dict[str, KnobValue]
+    tags: tuple[str, ...]
+    headline: str
+    """The outcome in a few words."""
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyEntry:
+    """Summary of a stored Study."""
+
+    id: str
+    created: str
+    name: str
+    digest: str
+    """Digest of the model; empty before the first trial."""
+    headline: str
+    """The outcome in a few words."""
+    trials: int
+    """Number of measurements, including failed ones."""
+    skipped: int
+    """Number of impossible points."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConclusionEntry:
+    """Summary of a stored Conclusion."""
+
+    id: str
+    created: str
+    kind: str
+    name: str
+    """Name of the model."""
+    headline: str
+    """The outcome in a few words."""
+
+
+class Store(Protocol):
+    """Keeps Results, Studies and Conclusions; a context manager that closes it."""
+
+    def __enter__(self) -> Self:
+        """Return the open store."""
+
+    def __exit__(self, *_: object) -> None:
+        """Close the store."""
+
+    def put(self, result: Result, *, headline: str) -> None:
+        """Store a Result; on return it is on disk. The same id replaces an earlier one."""
+
+    def get(self, prefix: str) -> Result:
+        """Return the Result whose id begins with `prefix`, or that has it as a tag.
+
+        Raises RequestError if there is none, or several.
+        """
+
+    def find(self, *, name: str | None = None, tag: str | None = None, limit: int = 50) -> Sequence[Entry]:
+        """List Results, newest first; those of trials only by a tag."""
+
+    def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
+        """Add and remove tags of a Result."""
+
+    def remove(self, prefix: str) -> str:
+        """Delete a Result and its artifacts; return its id."""
+
+    def expire(self, now: datetime) -> Sequence[str]:
+        """Delete expired artifacts; return their paths."""
+
+    def put_study(self, study: Study, *, headline: str) -> None:
+        """Store a Study, with those of its trials that are not stored yet."""
+
+    def add_trial(self, study: Study, result: Result | None, *, headline: str, brief: str = "") -> None:
+        """Store the last trial of a study with its Result atomically; on return they are on disk.
+
+        Other changes of the study since its last trial are stored, too. `headline` is that of the study,
+        `brief` that of the Result. Raises StoreError if another process has continued the study meanwhile.
+        """
+
+    def study(self, prefix: str) -> Study:
+        """Return the Study whose id begins with `prefix`, or the newest of that name, with ordered trials.
+
+        Raises RequestError if there is none, or several.
+        """
+
+    def studies(self, *, name: str | None = None, limit: int = 50) -> Sequence[StudyEntry]:
+        """List Studies, newest first."""
+
+    def remove_study(self, prefix: str) -> str:
+        """Delete a Study with its trials, and their Results that have no tag; return its id."""
+
+    def put_conclusion(self, found: SeriesDocument, *, headline: str) -> None:
+        """Store a Conclusion; the same id replaces an earlier one."""
+
+    def conclusion(self, prefix: str) -> SeriesDocument:
+        """Return the Conclusion whose id begins with `prefix`; raise RequestError for none, or several."""
+
+    def conclusions(self, *, name: str | None = None, limit: int = 50) -> Sequence[ConclusionEntry]:
+        """List Conclusions, newest first."""
+
+    def remove_conclusion(self, prefix: str) -> str:
+        """Delete a Conclusion, but not its Results; return its id."""

@@ -1,0 +1,1 @@
+"""What only our own tests and benches need: fakes, samples, theory."""
