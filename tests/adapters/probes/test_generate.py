@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import interfaces
 from modeldyno.adapters.probes import generate
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
@@ -16,6 +15,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.errors import RequestError
+from modeldyno.interfaces import probe as probe_interfaces
 from modeldyno.interfaces.loader import Feed
 from modeldyno.interfaces.probe import Subject
 from modeldyno.interfaces.session import CanGenerate
@@ -110,7 +110,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     made = Session()
     monkeypatch.setattr(generate, "perf_counter", made.clock)
     monkeypatch.setattr(generate, "perf_counter_ns", made.clock.nanoseconds)
-    monkeypatch.setattr(interfaces, "perf_counter", made.clock)
+    monkeypatch.setattr(probe_interfaces, "perf_counter", made.clock)
     return made
 
 

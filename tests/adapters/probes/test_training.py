@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import interfaces
 from modeldyno.adapters.probes import training
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.spec.static_options import Inspection, Mode
+from modeldyno.interfaces import probe as probe_interfaces
 from modeldyno.interfaces.probe import Subject
 from modeldyno.interfaces.session import CanTrain
 from modeldyno.testing.fakes import a_model
@@ -87,7 +87,7 @@ class TestSuite(ProbeSuite):
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     """A trainer whose own time is all that passes."""
     made = Trainer()
-    monkeypatch.setattr(interfaces, "perf_counter", lambda: made.now)
+    monkeypatch.setattr(probe_interfaces, "perf_counter", lambda: made.now)
     monkeypatch.setattr(training, "perf_counter_ns", lambda: round(made.now * 1e9))
     return made
 
