@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TORCH  ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test coverage test-slow fuzz engines test-engine test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static bench-real gate gate-live truth clean
+.PHONY: help setup run check test coverage test-slow fuzz engines test-engine test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static bench-real gate gate-live truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,6 +43,11 @@ test: setup          ## the default suite, as CI runs it
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' tests/core \
 	    --cov=modeldyno.core --cov-report=term:skip-covered --cov-fail-under=100
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' --ignore=tests/core
+
+check: export OMP_WAIT_POLICY ?= PASSIVE
+check: lint          ## the daily loop: lint, types, contracts, and the tests that need no process of their own
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m '$(QUICK)' tests/core tests/views tests/codec tests/data \
+	    tests/documents tests/test_house.py tests/test_parity.py tests/test_plugins.py --no-cov
 
 coverage: setup      ## what the default suite reaches of everything
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' --cov --cov-report=term:skip-covered
