@@ -126,7 +126,7 @@ OPTIONS: dict[tuple[str, str], At | Nowhere] = {
     ("trend", "--exec"): Nowhere("a program that has the Trend calls whatever it wants to"),
     ("show", "--get"): At("Result.ask", "query"),
     ("show", "--require"): At("Result.judge", "bound"),
-    ("show", "--baseline"): At("compare_peak_memory", "baseline"),
+    ("show", "--baseline"): At("memory_change", "baseline"),
     ("show", "--findings"): At("findings", "result"),
     ("show", "--demand"): At("replicas", "demand"),
     ("show", "--price"): At("replicas", "price"),
@@ -143,7 +143,7 @@ ONLY_PYTHON = {
 """Parameters that no option names."""
 
 MORE_FUNCTIONS = {
-    "compare_peak_memory": "show --baseline, of two Results",
+    "memory_change": "show --baseline, of two Results",
     "detect_regressions": "check --baseline, as a list of the changes for the worse",
     "load_baseline": "the argument of --baseline, as a Result",
     "ranking": "the table that sweep prints, of a Study",

@@ -102,7 +102,7 @@ _HOMES = {
     "check": "modeldyno.api.gate",
     "comment": "modeldyno.api.documents",
     "compare": "modeldyno.api.compare",
-    "compare_peak_memory": "modeldyno.core.trace.memory_diff",
+    "memory_change": "modeldyno.core.trace.memory_diff",
     "detect_regressions": "modeldyno.api.gate",
     "doctor": "modeldyno.api.gate",
     "export": "modeldyno.api.documents",

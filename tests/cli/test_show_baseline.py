@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import MemoryChange, codec, compare_peak_memory, read
+from modeldyno import MemoryChange, codec, memory_change, read
 from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.testing.sample_results import a_result, a_small_result
@@ -64,8 +64,8 @@ def test_one_question_at_a_time(modeldyno: Callable[..., CommandResult], more: t
 
 
 def test_python_has_the_same(saved: Path) -> None:
-    """`compare_peak_memory` takes two Results, and returns the places with their bytes."""
-    result = compare_peak_memory(read(saved / "old.json"), read(saved / "new.json"))
+    """`memory_change` takes two Results, and returns the places with their bytes."""
+    result = memory_change(read(saved / "old.json"), read(saved / "new.json"))
 
     assert isinstance(result, MemoryChange)
     assert result.difference == 2 * 2**20
