@@ -162,7 +162,7 @@ def test_a_curve_says_how_many_replicas(url: str, capsys: pytest.CaptureFixture[
     told = " ".join(capsys.readouterr().out.split())
     assert re.search(r"5,000/s needs \d+ replicas", told)
     assert "within error_rate" in told, told
-    assert "an hour" in told
+    assert "per hour" in told
 
 
 @pytest.mark.timeout(600)

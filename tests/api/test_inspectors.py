@@ -269,7 +269,7 @@ def test_a_mistyped_name_sends_few_requests() -> None:
     with serve_in_subprocess() as running:
         place = Endpoint(host="127.0.0.1", port=running.port, model="absent")
         inspector = TorchServeInspector(np.ones(4, np.float32), endpoint=place, batch_num=100)
-        with pytest.raises(RunFailed, match=r"none of \d\d requests was answered well.*404"):
+        with pytest.raises(RunFailed, match=r"none of \d\d requests succeeded.*404"):
             Profiler({"name": "absent"}, inspector=inspector, max_time=10).diagnose()
 
 

@@ -157,7 +157,7 @@ def test_a_baseline_of_a_branch_is_kept_and_found(
     assert result.code == 1, result.err
     assert result.err.startswith("Measuring rounds of both models, within 0 s (--budget).\n")
     assert "latency.min <= 1 ns" in result.out
-    assert "latency:100s is taken as latency.p95 <= 100s" in " ".join(result.out.split())
+    assert "latency:100s is read as latency.p95 <= 100s" in " ".join(result.out.split())
     assert "as stored; it was not run again, because the same command" in " ".join(result.out.split())
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"result.json", "report.html", "report.md"}
 

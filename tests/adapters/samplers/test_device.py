@@ -108,7 +108,7 @@ class TestTold:
         found = list(device.device_measurements({"cuda:0": {**GPU, "period": 1.0}}, seen))
 
         assert numbers(found) == {}
-        assert doubts(found)["short-window"].startswith("cuda:0 was watched for 1.0 s")
+        assert doubts(found)["short-window"].startswith("cuda:0 was sampled during 1.0 s")
 
     def test_sampled_power_is_marked(self) -> None:
         """Without a counter the energy is an estimate, and says so."""
