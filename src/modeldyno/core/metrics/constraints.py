@@ -256,7 +256,7 @@ def _reported_statistic(query: Query, measurements: Sequence[Measurement]) -> An
     return Answer(
         query=query,
         value=None if uncertified else measurement.value,
-        why=f"told without its samples{number}{hint}",
+        why=f"reported without samples{number}{hint}",
     )
 
 
