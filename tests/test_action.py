@@ -102,8 +102,8 @@ def test_a_gate_that_fails_comments_too(tmp_path: Path, monkeypatch: pytest.Monk
         code, said, _ = run(tmp_path, **inputs, require="latency.max <= 1ns")
         assert code == 1, said
         mark, header = server.comments[0]["body"].splitlines()[:2]
-    assert mark == "<!-- modeldyno: specimen.network -->"
-    assert header.startswith("**❌ specimen.network fails")
+    assert mark == "<!-- modeldyno: sample_network.network -->"
+    assert header.startswith("**❌ sample_network.network fails")
     gate = next(step for step in ACTION["runs"]["steps"] if step.get("id") == "gate")
     assert not any("token" in text for text in gate["env"].values())
 
@@ -177,7 +177,7 @@ def test_a_broken_bound_fails_the_job(tmp_path: Path) -> None:
     bound = "latency.max <= 1ns"
     code, said, outputs = run(tmp_path, model=MODEL, install="", arguments=QUICK, require=bound)
     assert (code, outputs["exit-code"]) == (1, "1")
-    assert "title=specimen.network%3A latency.max <= 1 ns" in said
+    assert "title=sample_network.network%3A latency.max <= 1 ns" in said
 
 
 @pytest.mark.parametrize("model", ['x"; touch pwned; "', "$(touch pwned)", "--trust", "`touch pwned`.onnx"])

@@ -71,7 +71,7 @@ def test_a_figure_is_named_by_its_query(modeldyno: Callable[..., CommandResult])
     shown = modeldyno("import", str(GOLDEN / "perf_analyzer_short.csv"), "-o", "out.csv")
 
     assert "latency.p99.raw" in shown.out
-    assert "reported without samples, not certified" in shown.out
+    assert "no samples, not certified" in shown.out
     assert "answers 32.6 samples/s at concurrency 4 on imported" in shown.out
     rows = Path("out.csv").read_text().splitlines()
     assert any(row.startswith("latency,,p99,1.435222,,,s,1,reported without samples") for row in rows)

@@ -131,7 +131,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     tree = _to_tree(options)
     if resume is not None:
         if model is not None:
-            raise RequestError("A resumed study has its model, so model cannot change; drop it.")
+            raise RequestError("A resumed study cannot change model; drop it.")
         if dry_run:
             raise RequestError("A resumed study is measured; give one of resume and dry_run.")
         config = SweepConfig(tree=tree)

@@ -187,7 +187,7 @@ def _foreign_row(result: Result, measurement: Measurement) -> tuple[str, str, st
     query = Query(metric=measurement.metric, statistic=measurement.told)
     claimed = result.ask(query).value is not None
     name = str(query if claimed else replace(query, part="raw"))
-    note = "reported without samples" if claimed else "reported without samples, not certified"
+    note = "reported without samples" if claimed else "no samples, not certified"
     return (name, *estimate(number(measurement)[0], None, measurement.row.unit), note)
 
 
