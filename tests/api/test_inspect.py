@@ -41,7 +41,7 @@ class Lab:
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Records requests instead of running them."""
     made = Lab()
-    monkeypatch.setattr(api_profile, "measure", made.measure)
+    monkeypatch.setattr(api_profile, "run_request", made.measure)
     return made
 
 
