@@ -102,7 +102,7 @@ def test_a_live_object_is_looked_at_in_place(lab: Lab) -> None:
         ({"optimizer": "adamax"}, "no optimizer 'adamax'"),
         ({"memory": "much"}, "'much' is not a quantity"),
         ({"memory": -1}, "memory= takes an amount"),
-        ({"vary": {"batch": (0,)}}, "vary= 'batch=0': '0' is no size"),
+        ({"vary": {"batch": (0,)}}, "vary= 'batch=0': '0' is not a size"),
         ({"optimizer": "sgd"}, "The optimizer sgd has no effect without mode='train'"),
         ({"inputs": [object()]}, "give arrays and tensors as example="),
     ],

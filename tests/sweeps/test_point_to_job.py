@@ -74,7 +74,7 @@ def test_another_backend_has_its_own_knobs_probes_and_load() -> None:
     ("point", "message"),
     [
         ({"max_batch": 2, "batch_size": 4}, "Requests of batch_size=4 are larger than max_batch=2"),
-        ({"max_batch": 0, "queue_delay": 100}, "turns batches off"),
+        ({"max_batch": 0, "queue_delay": 100}, "turns batching off"),
         ({"instances": 0}, "instances takes a whole number from 1"),
         ({"backend": "onnxruntime", "instances": 2}, "backend 'onnxruntime' has no knob instances"),
         ({"backend": "onnxruntime", "concurrency": 2}, "where there is no concurrency"),
