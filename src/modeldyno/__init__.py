@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.result.presentation import use_presentation
+from modeldyno.presentation import use_presentation
 
 if TYPE_CHECKING:
     from modeldyno.api.advise import advise, trend

@@ -23,7 +23,7 @@ OWN_MODULES = (
     "modeldyno.cli",
     "modeldyno.core",
     "modeldyno.core.result",
-    "modeldyno.core.result.presentation",
+    "modeldyno.presentation",
     "modeldyno.errors",
     "modeldyno.runtime",
     "modeldyno.runtime.interrupts",

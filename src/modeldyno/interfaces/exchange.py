@@ -20,7 +20,7 @@ class Exporter(Protocol):
     def export(self, document: Result, target: str) -> str:
         """Export a Result to `target`; return where it is. Exporting it twice does not duplicate it.
 
-        Numbers are those of `modeldyno.core.result.numbers`: uncertified ones have ``raw`` in their names.
+        Numbers are those of `exported_numbers`: uncertified ones have ``raw`` in their names.
         """
 
 

@@ -14,9 +14,9 @@ import pytest
 from modeldyno import codec, plugins
 from modeldyno.adapters.exporters import mlflow as to_mlflow
 from modeldyno.adapters.exporters import perfetto, prometheus
+from modeldyno.adapters.exporters.exported_numbers import figures
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number, pack
-from modeldyno.core.result.numbers import figures
 from modeldyno.core.result.result import Artifact, Failure, FailureKind, Result
 from modeldyno.core.result.trace_data import Layer, MemoryTimeline, TraceReport
 from modeldyno.core.spec.load_spec import Load

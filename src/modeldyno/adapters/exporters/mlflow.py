@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
-from modeldyno.core.result.numbers import circumstances, figures, settings
+from modeldyno.adapters.exporters.exported_numbers import circumstances, figures, settings
 from modeldyno.core.study.study import TrialState
 from modeldyno.errors import RequestError
 from modeldyno.views.result.headline import headline
@@ -23,7 +23,7 @@ from modeldyno.views.result.headline import headline
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.result.numbers import Figure
+    from modeldyno.adapters.exporters.exported_numbers import Figure
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
 

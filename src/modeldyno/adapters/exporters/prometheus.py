@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import codec
+from modeldyno.adapters.exporters.exported_numbers import figures, labels
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.result.numbers import figures, labels
 from modeldyno.core.stats.units import BYTES, CELSIUS, CORES, FRACTION, HERTZ, JOULES, RATE, SECONDS, WATTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from modeldyno.core.result.numbers import Figure
+    from modeldyno.adapters.exporters.exported_numbers import Figure
     from modeldyno.core.result.result import Result
 
 requires: tuple[str, ...] = ()

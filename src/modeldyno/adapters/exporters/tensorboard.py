@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.core.result.numbers import circumstances, figures, settings
+from modeldyno.adapters.exporters.exported_numbers import circumstances, figures, settings
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import codec
-from modeldyno.core.result.numbers import circumstances, figures, settings
+from modeldyno.adapters.exporters.exported_numbers import circumstances, figures, settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,13 +18,13 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement, pool_m
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.metrics.queries import format_main_figures, list_numbers
 from modeldyno.core.result import trace_data as activity
-from modeldyno.core.result.presentation import presentation
 from modeldyno.core.result.static_data import StaticReport
 from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError, RunFailed, UncertifiedWarning
+from modeldyno.presentation import presentation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
