@@ -18,6 +18,7 @@ import pytest
 
 import modeldyno
 from modeldyno.cli import COMMANDS, cli
+from modeldyno.options import LOAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -109,12 +110,7 @@ OPTIONS: dict[tuple[str, str], At | Nowhere] = {
     ("sweep", "--trial-time"): At("sweep", "plan"),
     ("sweep", "--concurrency"): At("sweep", "load"),
     ("sweep", "--rate"): At("sweep", "load"),
-    ("sweep", "--duration"): At("sweep", "load"),
-    ("sweep", "--requests"): At("sweep", "load"),
-    ("sweep", "--ramp"): At("sweep", "load"),
-    ("sweep", "--request-timeout"): At("sweep", "load"),
-    ("sweep", "--retries"): At("sweep", "load"),
-    ("sweep", "--drivers"): At("sweep", "load"),
+    **{("sweep", row.flag): At("sweep", "load") for row in LOAD},
     ("sweep", "--tag"): Nowhere("is refused: a study has a name and no tags"),
     ("compare", "--baseline-set"): At("compare", "baseline_settings"),
     ("compare", "--candidate-set"): At("compare", "candidate_settings"),

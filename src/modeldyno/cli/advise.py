@@ -9,7 +9,6 @@ import click
 from modeldyno.cli import actions, defaults, quantity_callback
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.cli.output_options import limit_options
 
 
 @click.command(name="advise", cls=HelpCommand)
@@ -27,18 +26,13 @@ from modeldyno.cli.output_options import limit_options
     callback=quantity_callback("s"),
     help="Time limit of the whole command; the model is run at least once.",
 )
-@click.option(
-    "--run-time", default="2s", show_default=True, callback=quantity_callback("s"),
-    help="Maximum measuring time per probe and process.",
-)  # fmt: skip
+@cli_options.run_time_option("2s")
 @click.option(
     "--tolerance", default=defaults.TOLERANCE, show_default=True, callback=quantity_callback("1", zero=True),
     help="Largest accepted difference of the outputs, relative to the largest output.",
 )  # fmt: skip
 @click.option("--findings-only", is_flag=True, help="Try only what the findings suggest.")
-@cli_options.precision_options(min_time="0.3s", precision="2%")
-@cli_options.seed_and_pin_options
-@limit_options
+@cli_options.plan_options("max_time", "processes", "percentiles", min_time="0.3s")
 @cli_options.NAME
 @cli_options.TRUST
 @click.option("--json", "json_path", metavar="PATH|-", help="Save the JSON document, or print it.")

@@ -9,7 +9,7 @@ import click
 from modeldyno.cli import actions, defaults, quantity_callback
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.cli.output_options import limit_options, result_output_options
+from modeldyno.cli.output_options import result_output_options
 
 
 def side_options(command: cli_options.Command) -> cli_options.Command:
@@ -76,10 +76,7 @@ def round_options(command: cli_options.Command) -> cli_options.Command:
             "--max-time", default="10m", show_default=True, callback=quantity_callback("s"),
             help="Time limit of the command, search for causes included; one round is always run.",
         ),
-        click.option(
-            "--run-time", default="5s", show_default=True, callback=quantity_callback("s"),
-            help="Maximum measuring time per probe and process.",
-        ),
+        cli_options.run_time_option("5s"),
         click.option("--block", is_flag=True, help="Run one side after the other, not in turns."),
         click.option("--no-why", is_flag=True, help="Skip the comparison of outputs, layers and operators."),
     )(command)  # fmt: skip
@@ -92,10 +89,7 @@ def round_options(command: cli_options.Command) -> cli_options.Command:
 @side_options
 @verdict_options
 @round_options
-@cli_options.PERCENTILES
-@cli_options.precision_options(min_time="0.5s", precision="2%")
-@cli_options.seed_and_pin_options
-@limit_options
+@cli_options.plan_options("max_time", "processes", min_time="0.5s")
 @cli_options.TRUST
 @click.option("--all", "everything", is_flag=True, help="Also show what is equal in both.")
 @result_output_options

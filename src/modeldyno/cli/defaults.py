@@ -12,8 +12,6 @@ RANKS = ("best-load", "each-load")
 MODULE_ORDERS = ("order", "macs", "parameters", "flops", "weight_bytes", "bytes")
 SCHEMAS = ("result", "sweep")
 
-MIN_RUNS, MAX_RUNS, MIN_WARMUP, TARGET = 20, 1_000_000, 0, "p50"
-"""Of a measurement plan."""
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 20
 """Of a comparison."""
 TOLERANCE = "1%"

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from modeldyno.options import LIMITS, LOAD, PLAN
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -75,6 +77,7 @@ FIRST: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Command to the twelve options that ``--help`` shows; other commands have few options, and show all."""
 
+_PROCESS = ("--pin", *(row.flag for row in LIMITS), "--inline")
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Model and inputs", (
         "--model-path", "--input", "--baseline-input", "--candidate-input", "--batch-size", "--set",
@@ -86,8 +89,8 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "--device", "--memory", "--compare", "--metric",
     )),
     ("Load", (
-        "--concurrency", "--rate", "--replay", "--duration", "--requests", "--ramp", "--request-timeout",
-        "--retries", "--drivers", "--find-load", "--most", "--measurements", "--demand", "--price",
+        "--concurrency", "--rate", "--replay", *(row.flag for row in LOAD), "--find-load", "--most",
+        "--measurements", "--demand", "--price",
     )),
     ("Search", (
         "--space", "--objective", "--maximize", "--minimize", "--latency-budget", "--min-throughput",
@@ -100,11 +103,10 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "--save-as-baseline", "--junit", "--sarif", "--markdown", "--github",
     )),
     ("Time and precision", (
-        "--max-time", "--min-time", "--processes", "--percentile", "--precision", "--target", "--min-runs",
-        "--max-runs", "--min-warmup", "--run-time", "--min-rounds", "--max-rounds", "--block", "--run",
-        "--no-why", "--seed",
+        *(row.flag for row in PLAN if row.flag not in _PROCESS), "--run-time", "--min-rounds", "--max-rounds",
+        "--block", "--run", "--no-why",
     )),
-    ("Process", ("--pin", "--timeout", "--memory-limit", "--inline")),
+    ("Process", _PROCESS),
     ("Output and storage", (
         "--output", "--json", "--output-dir", "--tag", "--no-store", "--quiet", "--verbose", "--all",
         "--depth", "--sort", "--filter", "--table",

@@ -10,7 +10,7 @@ import click
 from modeldyno.cli import actions, defaults, quantity_callback
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.cli.output_options import limit_options, module_view_options, result_output_options
+from modeldyno.cli.output_options import module_view_options, result_output_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -77,7 +77,7 @@ def _repeat_vary(words: Iterable[str]) -> Iterator[str]:
     allow_from_autoenv=False,
     help="Load files that run code when loaded (in the child process).",
 )
-@limit_options
+@cli_options.limit_options
 @result_output_options
 @click.option(
     "-v", "--verbose", is_flag=True, help="Print every operator, and the numbers of the whole model."

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from modeldyno.cli import actions, quantity_callback
+from modeldyno.cli import actions
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.cli.output_options import limit_options, result_output_options
+from modeldyno.cli.output_options import result_output_options
 
 
 @click.command(name="load", cls=HelpCommand)
@@ -30,25 +30,7 @@ from modeldyno.cli.output_options import limit_options, result_output_options
 @click.option(
     "--replay", metavar="FILE", type=click.Path(dir_okay=False), help="Replay request times from a file."
 )
-@click.option("--duration", callback=quantity_callback("s"), help="Length of the steady window, such as 30s.")
-@click.option("--requests", type=click.IntRange(1), help="Requests to measure, after the warm-up.")
-@click.option(
-    "--ramp", default="0s", callback=quantity_callback("s", zero=True), help="Ramp-up time to the full load."
-)
-@click.option(
-    "--request-timeout", default="60s", show_default=True, callback=quantity_callback("s"),
-    help="Timeout of a request.",
-)  # fmt: skip
-@click.option(
-    "--retries",
-    default=0,
-    show_default=True,
-    type=click.IntRange(0),
-    help="Retries of a request that the server did not answer.",
-)
-@click.option(
-    "--drivers", default=1, show_default=True, type=click.IntRange(1), help="Number of processes that send."
-)
+@cli_options.load_options(with_defaults=True)
 @click.option("--find-load", is_flag=True, help="Find the largest load that holds every bound of --require.")
 @click.option("--most", type=float, help="Largest load that the search tries; 1024 by default.")
 @click.option(
@@ -69,9 +51,7 @@ from modeldyno.cli.output_options import limit_options, result_output_options
 @click.option("--records", type=click.Path(dir_okay=False), help="Write every request: .csv .jsonl .npz")
 @click.option("--probe", "probes_", multiple=True, metavar="PROBE,...", help="By default static,load.")
 @cli_options.require_option()
-@cli_options.PERCENTILES
-@cli_options.plan_options
-@limit_options
+@cli_options.plan_options()
 @cli_options.BESIDE
 @cli_options.NAME
 @cli_options.TRUST

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno.cli import actions, defaults, quantity_callback
+from modeldyno.cli import actions, quantity_callback
+from modeldyno.errors import RequestError
+from modeldyno.options import BYTES, CORES, COUNT, LIMITS, LOAD, MAX_TIME, PERCENTILES, PLAN, SHARE, STATISTIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from modeldyno.options import Option
 
 Command = Callable[..., Any]
-Option = Callable[[Command], Command]
+Decorator = Callable[[Command], Command]
 
 INPUTS = click.option(
     "--input", "inputs", multiple=True, metavar="INPUT",
@@ -18,17 +26,11 @@ INPUTS = click.option(
 )  # fmt: skip
 
 
-def side_inputs_option(flag: str, whose: str) -> Option:
+def side_inputs_option(flag: str, whose: str) -> Decorator:
     """Return the option of the inputs of one side of a comparison."""
     return click.option(flag, multiple=True, metavar="INPUT", help=f"Like --input, for the {whose} only.")
 
 
-PERCENTILES = click.option(
-    "--percentile",
-    "percentiles",
-    multiple=True,
-    help="Measure until this percentile is certified, such as p99.",
-)
 BESIDE = click.option(
     "--beside", multiple=True, metavar="'MODEL WORD=VALUE ...'",
     help="Another model on the same server at the same time: 'b.onnx concurrency=4 instances=2'.",
@@ -40,29 +42,14 @@ TRUST = click.option(
 )  # fmt: skip
 
 
-_POSITIVE, _NON_NEGATIVE = click.IntRange(1), click.IntRange(0)
-
-
 def require_option(
     sentence: str = "Such as 'latency.p99 <= 50ms'; exit 1 if broken, 5 if undecided.",
-) -> Option:
+) -> Decorator:
     """Return the option ``--require`` with its aliases."""
     return click.option(
         "--require", "--sla", "--threshold", "--subject-to", "require", multiple=True, metavar="BOUND",
         help=sentence,
     )  # fmt: skip
-
-
-def _parse_cores(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
-    return actions.options.parse_cores(value or "")
-
-
-def _parse_statistic(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-    return actions.options.parse_statistic(value)
-
-
-def _option(flag: str, default: Any, sentence: str, **more: Any) -> Option:
-    return click.option(flag, default=default, show_default=default is not None, help=sentence, **more)
 
 
 def knob_options(command: Command) -> Command:
@@ -73,7 +60,7 @@ def knob_options(command: Command) -> Command:
             help="Set a knob, such as threads=2; `modeldyno plugins BACKEND` lists them.",
         ),
         click.option(
-            "-b", "--batch-size", type=_POSITIVE, metavar="N", expose_value=False, is_eager=True,
+            "-b", "--batch-size", type=click.IntRange(1), metavar="N", expose_value=False, is_eager=True,
             callback=_remember_batch_size,
             help="Samples in one call; the same as --set batch_size=N.",
         ),
@@ -94,77 +81,77 @@ def _append_batch_size(
     return value if size is None else (*value, f"batch_size={size}")
 
 
-def plan_options(command: Command) -> Command:
-    """Add the options of the measurement plan."""
-    return combine_options(
-        _option(
-            "--max-time",
-            "20s",
-            "Maximum measuring time per probe and process.",
-            callback=quantity_callback("s"),
-        ),
-        precision_options(min_time="1s", precision="2%"),
-        _option(
-            "--processes",
-            1,
-            "Number of fresh processes: 1 for a quick look, 5 for a reliable result.",
-            type=_POSITIVE,
-        ),
-        seed_and_pin_options,
-    )(command)
+# --- options from the table --------------------------------------------------------------------------
 
 
-def precision_options(*, min_time: str, precision: str) -> Option:
-    """Add the options of sample counts, warm-up and precision, with these defaults."""
-    return combine_options(
-        _option(
-            "--min-time",
-            min_time,
-            "Minimum measuring time after warm-up.",
-            callback=quantity_callback("s", zero=True),
-        ),
-        _option(
-            "--min-runs",
-            defaults.MIN_RUNS,
-            "Minimum number of samples after warm-up.",
-            type=_POSITIVE,
-        ),
-        _option(
-            "--max-runs",
-            defaults.MAX_RUNS,
-            "Maximum number of samples after warm-up.",
-            type=_POSITIVE,
-        ),
-        _option(
-            "--min-warmup",
-            defaults.MIN_WARMUP,
-            "Minimum number of warm-up samples.",
-            type=_NON_NEGATIVE,
-        ),
-        _option(
-            "--target",
-            defaults.TARGET,
-            "Statistic whose confidence interval --precision limits.",
-            callback=_parse_statistic,
-        ),
-        _option(
-            "--precision",
-            precision,
-            "Relative half-width of that interval to reach.",
-            callback=quantity_callback("1", below=1.0),
-        ),
+def load_options(*, with_defaults: bool) -> Decorator:
+    """Add the options of any load; without defaults where a sweep file may hold them."""
+    return _table_options(LOAD, {} if with_defaults else dict.fromkeys(row.field for row in LOAD))
+
+
+def plan_options(*without: str, **defaults: str) -> Decorator:
+    """Add the options of the measurement plan, but for some fields, and with a command's own defaults."""
+    return _table_options((row for row in PLAN if row.field not in without), defaults)
+
+
+def limit_options(command: Command) -> Command:
+    """Add the options that limit a child process."""
+    return _table_options(LIMITS, {})(command)
+
+
+def run_time_option(default: str) -> Decorator:
+    """Return ``--run-time``: `max_time` of the plan, where ``--max-time`` limits the whole command."""
+    return _table_options((replace(MAX_TIME, argument="run_time"),), {"max_time": default})
+
+
+def _table_options(rows: Iterable[Option], defaults: dict[str, Any]) -> Decorator:
+    return combine_options(*(_option(row, defaults.get(row.field, row.default)) for row in rows))
+
+
+def _option(row: Option, default: str | int | None) -> Decorator:
+    if default is None:
+        note = "" if row.default is None else f"; {row.default} by default"
+        return click.option(row.flag, row.name, help=f"{row.help[:-1]}{note}.", **_reading(row))
+    return click.option(
+        row.flag, row.name, default=default, show_default=True, help=row.help, **_reading(row)
     )
 
 
-def seed_and_pin_options(command: Command) -> Command:
-    """Add ``--seed`` and ``--pin``."""
-    return combine_options(
-        _option("--seed", 0, "Seed of random inputs and weights.", type=_NON_NEGATIVE),
-        _option("--pin", None, "CPU cores to run on, such as 0,1 or 0-3.", callback=_parse_cores),
-    )(command)
+def _reading(row: Option) -> dict[str, Any]:
+    """Return how click reads the text of an option."""
+    if row.kind == COUNT:
+        return {"type": click.IntRange(0 if row.zero else 1)}
+    if row.kind == PERCENTILES:
+        return {"multiple": True}
+    below = 1.0 if row.kind == SHARE else float("inf")
+    return {"callback": _CALLBACKS.get(row.kind) or quantity_callback(row.kind, zero=row.zero, below=below)}
 
 
-def combine_options(*options: Option) -> Option:
+def _parse_cores(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+    return actions.options.parse_cores(value or "")
+
+
+def _parse_statistic(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+    return actions.options.parse_statistic(value)
+
+
+_LEAST_MEMORY = 64 * 2**20
+"""Bytes that a child process needs at least."""
+
+
+def _parse_memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    number: int | None = quantity_callback(BYTES)(ctx, parameter, value)
+    if number is not None and number < _LEAST_MEMORY:
+        bare = str(value).strip().isdecimal()
+        hint = f"it was read as bytes; write {value}GiB" if bare else "a child process needs at least 64 MiB"
+        raise RequestError(f"{parameter.opts[0]} {value} is too little: {hint}.")
+    return number
+
+
+_CALLBACKS = {CORES: _parse_cores, STATISTIC: _parse_statistic, BYTES: _parse_memory}
+
+
+def combine_options(*options: Decorator) -> Decorator:
     """Combine decorators into one, in the order of the help."""
 
     def add(command: Command) -> Command:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno.cli import defaults, quantity_callback
-from modeldyno.errors import RequestError
+from modeldyno.cli import defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,29 +24,6 @@ def result_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(options):
         command = option(command)
     return command
-
-
-_LEAST_MEMORY = 64 * 2**20
-"""Bytes that a child process needs at least."""
-
-
-def _parse_memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    number: int | None = quantity_callback("B")(ctx, parameter, value)
-    if number is not None and number < _LEAST_MEMORY:
-        bare = str(value).strip().isdecimal()
-        hint = f"it was read as bytes; write {value}GiB" if bare else "a child process needs at least 64 MiB"
-        raise RequestError(f"{parameter.opts[0]} {value} is too little: {hint}.")
-    return number
-
-
-def limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that limit a child process."""
-    command = click.option(
-        "--memory-limit", callback=_parse_memory, help="Memory limit of a child process, such as 2GiB."
-    )(command)
-    return click.option(
-        "--timeout", callback=quantity_callback("s"), help="Time limit of a child process, such as 10m."
-    )(command)
 
 
 def module_view_options(command: Callable[..., Any]) -> Callable[..., Any]:

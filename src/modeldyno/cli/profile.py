@@ -8,7 +8,7 @@ import click
 
 from modeldyno.cli import actions, defaults, gate_options
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.output_options import limit_options, result_output_options
+from modeldyno.cli.output_options import result_output_options
 
 
 @click.command(name="profile", cls=gate_options.BoundsCommand)
@@ -42,9 +42,7 @@ from modeldyno.cli.output_options import limit_options, result_output_options
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a trace of a few calls for Perfetto.")
 @click.option("--outputs", type=click.Path(dir_okay=False), help="Write the outputs of one call: .npz")
 @cli_options.require_option()
-@cli_options.PERCENTILES
-@cli_options.plan_options
-@limit_options
+@cli_options.plan_options()
 @cli_options.BESIDE
 @cli_options.NAME
 @cli_options.TRUST

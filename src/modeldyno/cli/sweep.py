@@ -9,7 +9,7 @@ import click
 from modeldyno.cli import actions, defaults, quantity_callback
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.cli.output_options import limit_options, result_output_options
+from modeldyno.cli.output_options import result_output_options
 
 
 def goal_options(command: cli_options.Command) -> cli_options.Command:
@@ -120,20 +120,7 @@ def load_options(command: cli_options.Command) -> cli_options.Command:
             metavar="R[:KIND]",
             help="Open loop at a fixed rate: 100, 100:poisson; -c limits concurrency.",
         ),
-        click.option(
-            "--duration", callback=quantity_callback("s"), help="Length of the steady window, such as 5s."
-        ),
-        click.option("--requests", type=click.IntRange(1), help="Requests to measure, after the warm-up."),
-        click.option(
-            "--ramp", callback=quantity_callback("s", zero=True), help="Ramp-up time to the full load."
-        ),
-        click.option(
-            "--request-timeout", callback=quantity_callback("s"), help="Timeout of a request; 60s by default."
-        ),
-        click.option(
-            "--retries", type=click.IntRange(0), help="Retries of a request that the server did not answer."
-        ),
-        click.option("--drivers", type=click.IntRange(1), help="Number of processes that send."),
+        cli_options.load_options(with_defaults=False),
     )(command)
 
 
@@ -164,9 +151,7 @@ def load_options(command: cli_options.Command) -> cli_options.Command:
     callback=quantity_callback("s"),
     help="Maximum measuring time of a trial.",
 )
-@cli_options.precision_options(min_time="1s", precision="2%")
-@cli_options.seed_and_pin_options
-@limit_options
+@cli_options.plan_options("max_time", "processes", "percentiles")
 @cli_options.BESIDE
 @cli_options.NAME
 @cli_options.TRUST

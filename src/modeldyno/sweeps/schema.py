@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from modeldyno import options
 from modeldyno.core.study.goal import Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from modeldyno.options import Option
 
 STRATEGY = "quick"
 AIMS = {"objectives": None, "maximize": True, "minimize": False}
@@ -21,10 +27,20 @@ _VALUES = {"anyOf": [_VALUE, {"type": "array", "items": {"anyOf": [_VALUE, {"typ
 _AIMS = {
     "anyOf": [_TEXT, {"type": "array", "items": _TEXT}, {"type": "object", "additionalProperties": _QUANTITY}]
 }
+_SHAPES = {
+    **dict.fromkeys((options.SECONDS, options.BYTES, options.SHARE), _QUANTITY),
+    options.COUNT: _COUNT, options.STATISTIC: _TEXT, options.CORES: _VALUE,
+}  # fmt: skip
+"""Shape of each kind of option."""
 
 
 def _described(shape: dict[str, Any], description: str) -> dict[str, Any]:
     return {**shape, "description": description}
+
+
+def _of_table(rows: Iterable[Option]) -> dict[str, dict[str, Any]]:
+    """Return the keys of the options that a sweep file takes."""
+    return {row.field: _described(_SHAPES[row.kind], row.in_file) for row in rows if row.in_file}
 
 
 def _object(description: str, **properties: dict[str, Any]) -> dict[str, Any]:
@@ -53,33 +69,14 @@ BUDGET = {
     "max_trials": _described(_COUNT, "Largest number of measurements, verification included."),
     "certain": _described(_QUANTITY, "Share of resamples in which the best must be best; 95% by default."),
 }
-PLAN = {
-    "max_time": _described(
-        _QUANTITY, "Longest measuring time of a trial; 10s by default, at most 1.2s while searching."
-    ),
-    "min_time": _described(_QUANTITY, "Shortest steady measuring; 1s by default."),
-    "min_runs": _described(_COUNT, "Fewest steady samples."),
-    "max_runs": _described(_COUNT, "Most steady samples."),
-    "min_warmup": _described(_COUNT, "Fewest samples discarded as warm-up."),
-    "target": _described(_TEXT, "Statistic whose confidence interval must be narrow, such as p50."),
-    "precision": _described(_QUANTITY, "Half-width of that interval; 2% by default."),
-    "seed": _described(_COUNT, "Seed of random inputs, and of the search."),
-    "pin": _described(_VALUE, "Cores to pin to, such as 0,1 or 0-3."),
-    "timeout": _described(_QUANTITY, "Longest run time of a child process."),
-    "memory_limit": _described(_QUANTITY, "Memory limit of a child process, such as 2GiB."),
-}
+PLAN = _of_table(options.PLAN)
 LOAD = {
     "concurrency": _described(_COUNT, "Concurrent requests, where that is no axis."),
     "rate": _described(_QUANTITY, "An open loop: 100, 100:poisson, 100:burst=8 (requests/s)."),
     "arrivals": _described(
         {"enum": ["constant", "poisson", "burst"]}, "Of an open loop whose rate is an axis."
     ),
-    "duration": _described(_QUANTITY, "Length of the steady window; by default until the plan is met."),
-    "requests": _described(_COUNT, "Requests to measure."),
-    "ramp": _described(_QUANTITY, "Time over which to grow to the full load."),
-    "timeout": _described(_QUANTITY, "Seconds after which a request is given up; 60s by default."),
-    "retries": _described(_COUNT, "How often to resend a request that the server did not answer."),
-    "drivers": _described(_COUNT, "Number of sending processes."),
+    **_of_table(options.LOAD),
 }
 
 KEYS: dict[str, dict[str, Any]] = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from modeldyno import options
+from modeldyno.core.metrics.metric import canonical_statistic
 from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.profiling import request
@@ -73,18 +75,17 @@ def quantity_parser(unit: str) -> Callable[[Any], float]:
 
 # --- parsers by key --------------------------------------------------------------------------------
 
-PLANNED: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("min_time", "max_time", "timeout"), quantity_parser(SECONDS)),
-    **dict.fromkeys(("min_runs", "max_runs", "min_warmup", "seed"), parse_integer),
-    "precision": quantity_parser(FRACTION),
-    "memory_limit": lambda given: int(read_quantity(given, BYTES)),
-    "target": str,
-    "pin": lambda given: tuple(given) if isinstance(given, tuple) else request.parse_cores(str(given)),
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    SECONDS: quantity_parser(SECONDS),
+    FRACTION: quantity_parser(FRACTION),
+    BYTES: lambda given: int(read_quantity(given, BYTES)),
+    options.COUNT: parse_integer,
+    options.STATISTIC: lambda given: canonical_statistic(str(given)),
+    options.CORES: lambda given: given if isinstance(given, tuple) else request.parse_cores(str(given)),
 }
-LOADED: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("duration", "ramp", "timeout"), quantity_parser(SECONDS)),
-    **dict.fromkeys(("concurrency", "requests", "retries", "drivers"), parse_integer),
-}
+"""Parser of each kind of option."""
+PLANNED = {row.field: _PARSERS[row.kind] for row in options.PLAN if row.in_file}
+LOADED = {"concurrency": parse_integer, **{row.field: _PARSERS[row.kind] for row in options.LOAD}}
 BUDGETED: dict[str, Callable[[Any], Any]] = {
     "max_time": quantity_parser(SECONDS),
     "max_trials": parse_integer,

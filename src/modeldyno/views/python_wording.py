@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.option_spelling import spell_for_python
+from modeldyno.options import LOAD, PLAN, SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 _SHAPE = re.compile(r"--input (?P<shape>[^\s=]+=\S+?)(?=[,;.]?(?:\s|$))")
 _KNOB = re.compile(r"--set (?P<name>[a-z_]+)=(?P<value>[\w.-]*\w)")
-_SECONDS = re.compile(r"--(?P<name>max-time|min-time|timeout|duration) (?P<value>\d+(?:\.\d+)?)s\b")
+_SECONDS = re.compile(
+    rf"--(?P<name>{'|'.join(row.flag[2:] for row in (*PLAN, *LOAD) if row.kind == SECONDS)})"
+    r" (?P<value>\d+(?:\.\d+)?)s\b"
+)
 _NUMBER = re.compile(r"--(?P<name>[a-z]+(?:-[a-z]+)*) (?P<value>\d+(?:\.\d+)?)\b(?![\w%-])")
 _WORD = re.compile(r"--(?P<name>backend|device|mode|optimizer) (?P<value>[a-z][\w:-]*)")
 _OPTION = re.compile(r"(?<!\S)(?P<before>['(]?)--(?P<name>[a-z]+(?:-[a-z]+)*)")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from modeldyno import options
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.job import default_probes
 from modeldyno.core.spec.load_spec import Arrivals, Load
@@ -16,7 +16,7 @@ from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.study.rows import format_knob_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.metrics.constraints import Constraint
     from modeldyno.core.result.result import Result
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
     from modeldyno.core.study.goal import Goal
     from modeldyno.core.study.study import Study
-
-_TIMES = {"min_time", "max_time", "timeout"}
+    from modeldyno.options import Option
 
 
 def rerun_command_line(result: Result, bounds: Sequence[Constraint] = ()) -> str:
@@ -89,7 +88,7 @@ def _options(job: Job, *, inspected: bool) -> Iterator[str]:
     yield from _inspection_options(job.inspection, inspected=inspected)
     if not inspected:
         yield from _observation_options(job.observation)
-        yield from _plan_options(job.plan)
+        yield from _changed_options(job.plan, Plan(), options.PLAN)
     if job.name:
         yield from ("--name", job.name)
     if job.trust:
@@ -116,21 +115,7 @@ def _load_options(load: Load) -> Iterator[str]:
     else:
         kind = {Arrivals.POISSON: ":poisson", Arrivals.BURST: f":burst={load.burst}"}.get(load.arrivals, "")
         yield from ("--rate", f"{load.rate:g}{kind}")
-    defaults = Load()
-    if load.duration is not None:
-        yield from ("--duration", _seconds(load.duration))
-    if load.requests is not None:
-        yield from ("--requests", str(load.requests))
-    if load.ramp:
-        yield from ("--ramp", _seconds(load.ramp))
-    if load.timeout != defaults.timeout:
-        yield from ("--request-timeout", _seconds(load.timeout))
-    for flag, value, default in (
-        ("--retries", load.retries, defaults.retries),
-        ("--drivers", load.drivers, defaults.drivers),
-    ):
-        if value != default:
-            yield from (flag, str(value))
+    yield from _changed_options(load, Load(), options.LOAD)
 
 
 def _inspection_options(inspection: Inspection, *, inspected: bool) -> Iterator[str]:
@@ -156,24 +141,21 @@ def _observation_options(observation: Observation) -> Iterator[str]:
         yield from ("--generate", ",".join(map(str, observation.generated)))
 
 
-def _plan_options(plan: Plan) -> Iterator[str]:
-    """Yield the options of the measurement plan that differ from the defaults."""
-    defaults = Plan()
-    for name in (field.name for field in fields(Plan)):
-        value = getattr(plan, name)
-        if value == getattr(defaults, name):
-            continue
-        flag = f"--{name.replace('_', '-')}"
-        if name == "percentiles":
-            for percentile in plan.percentiles:
-                yield from ("--percentile", percentile)
-        elif name == "pin":
-            yield from (flag, ",".join(map(str, plan.pin)))
-        elif name == "memory_limit":
-            yield from (flag, format_quantity(plan.memory_limit, BYTES, None).replace(" ", ""))
-        else:
-            yield from (flag, _seconds(value) if name in _TIMES else str(value))
+def _changed_options(given: Any, defaults: Any, rows: Iterable[Option]) -> Iterator[str]:
+    """Yield the options of the fields that differ from the defaults."""
+    for row in rows:
+        value = getattr(given, row.field)
+        if value != getattr(defaults, row.field):
+            for text in _texts(row.kind, value):
+                yield from (row.flag, text)
 
 
-def _seconds(value: float) -> str:
-    return format_quantity(value, SECONDS, None).replace(" ", "")
+def _texts(kind: str, value: Any) -> Iterable[str]:
+    """Return the text of each time that the option is given."""
+    if kind == options.PERCENTILES:
+        return tuple(value)
+    if kind == options.CORES:
+        return (",".join(map(str, value)),)
+    if kind in {SECONDS, BYTES}:
+        return (format_quantity(value, kind, None).replace(" ", ""),)
+    return (str(value),)

@@ -26,6 +26,7 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.documents.write import check_format, write
 from modeldyno.errors import RequestError
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
+from modeldyno.options import LOAD
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, JudgedResult, run_request
 from modeldyno.views.load import page as load_page
@@ -192,12 +193,7 @@ def _load(options: dict[str, Any], concurrency: int | None) -> Load:
         rate=rate,
         burst=burst,
         trace=options["replay"] and str(Path(options["replay"]).absolute()),
-        requests=options["requests"],
-        duration=options["duration"],
-        ramp=options["ramp"],
-        timeout=options["request_timeout"],
-        retries=options["retries"],
-        drivers=options["drivers"],
+        **{row.field: options[row.name] for row in LOAD},
     )
 
 

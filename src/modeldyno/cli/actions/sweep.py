@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from modeldyno.cli.actions import sweep_study
 from modeldyno.errors import RequestError
+from modeldyno.options import LOAD, PLAN
 from modeldyno.sweeps.schema import AIMS, GOALS
 from modeldyno.sweeps.value_parsers import CERTAIN, parse_certainty
 from modeldyno.sweeps.yaml_file import SUFFIXES, SweepConfig, Tree, read_sweep_file
@@ -21,17 +22,10 @@ if TYPE_CHECKING:
 _SAME_NAME = ("backend", "name", "strategy", *GOALS)
 """Options that have the same name in a sweep file."""
 _SECTIONS = {
-    "plan": {
-        "trial_time": "max_time", "min_time": "min_time", "min_runs": "min_runs", "max_runs": "max_runs",
-        "min_warmup": "min_warmup", "target": "target", "precision": "precision", "seed": "seed",
-        "pin": "pin", "timeout": "timeout", "memory_limit": "memory_limit",
-    },
+    "plan": {"trial_time": "max_time", **{row.name: row.field for row in PLAN if row.field != "max_time"}},
     "budget": {"max_time": "max_time", "max_trials": "max_trials", "until": "certain"},
-    "load": {
-        "concurrency": "concurrency", "rate": "rate", "duration": "duration", "requests": "requests",
-        "ramp": "ramp", "request_timeout": "timeout", "retries": "retries", "drivers": "drivers",
-    },
-}  # fmt: skip
+    "load": {"concurrency": "concurrency", "rate": "rate", **{row.name: row.field for row in LOAD}},
+}
 """Options that have another name in a sweep file: section, option, name in the section."""
 
 
