@@ -65,7 +65,8 @@ def test_each_field_is_an_option_and_an_argument() -> None:
     commands = [cli.get_command(context, name) for name in COMMANDS]
     options = {word for command in commands if command for p in command.params for word in p.opts}
     functions = (
-        modeldyno.profile, modeldyno.inspect, modeldyno.load, modeldyno.sweep, modeldyno.compare, Plan,
+        modeldyno.profile, modeldyno.inspect, modeldyno.load, modeldyno.sweep, modeldyno.compare,
+        modeldyno.gate, Plan,
     )  # fmt: skip
     arguments = {name for function in functions for name in signature(function).parameters}
 

@@ -17,7 +17,10 @@ import click
 import pytest
 
 import modeldyno
+from modeldyno.api import advise as api_advise
 from modeldyno.cli import COMMANDS, cli
+from modeldyno.cli.actions import options as options_action
+from modeldyno.core.comparison import schedule
 from modeldyno.options import LOAD
 
 if TYPE_CHECKING:
@@ -138,6 +141,14 @@ ONLY_PYTHON = {
 }
 """Parameters that no option names."""
 
+SAID_OTHERWISE = {
+    "optimizer": "None is adamw, so that an optimizer without training is refused",
+    "prompt": "text on the command line, which may be several numbers",
+    "generate": "text on the command line, which may be several numbers",
+    "settings": "collects every further keyword in Python",
+}
+"""Parameters whose default is written in another way than that of the option."""
+
 MORE_FUNCTIONS = {
     "memory_change": "show --baseline, of two Results",
     "detect_regressions": "check --baseline, as a list of the changes for the worse",
@@ -233,6 +244,37 @@ def test_every_option_has_a_parameter(name: str) -> None:
     lacking = [flag_of(option) for option in command(name).params if not list(counterparts(name, option))]
 
     assert lacking == []
+
+
+@cache
+def left_out(name: str) -> Mapping[str, Any]:
+    """Return what a command reads if only what is required is given."""
+    words: list[str] = []
+    for parameter in command(name).params:
+        if parameter.required:
+            choices = getattr(parameter.type, "choices", (__file__,))
+            words += [choices[0]] if isinstance(parameter, click.Argument) else [parameter.opts[-1], "x.html"]
+    return command(name).make_context(name, words).params
+
+
+@pytest.mark.parametrize("name", compared_commands())
+def test_an_option_and_its_parameter_have_one_default(name: str) -> None:
+    """What is left out means the same on the command line and in Python."""
+    known = parameters(function_of(name))
+    options = {p.name for p in command(name).params if isinstance(p, click.Option) and not p.required}
+    shared = options & known.keys() & left_out(name).keys() - SAID_OTHERWISE.keys()
+
+    assert {word: left_out(name)[word] or None for word in shared} == {
+        word: known[word].default or None for word in shared
+    }
+
+
+@pytest.mark.parametrize(("name", "plan"), [("compare", schedule.PLAN), ("advise", api_advise._PLAN)])
+def test_a_command_measures_as_carefully_as_its_function(name: str, plan: modeldyno.Plan) -> None:
+    """Its own defaults of time and precision are those of the Python API."""
+    options = {**left_out(name), "max_time": left_out(name)["run_time"]}
+
+    assert options_action.plan_from_options(options) == plan
 
 
 @pytest.mark.parametrize("name", compared_commands())

@@ -44,6 +44,8 @@ def test_regressions_are_a_list_that_is_true_when_there_are_any(tmp_path: Path) 
     assert not detect_regressions(path, taken(0.015), max_regression={"latency": 0.6})
     with pytest.raises(RequestError, match="has throughput"):
         detect_regressions(path, taken(0.01), metrics=["throughput"])
+    with pytest.raises(RequestError, match=r"max_regression= '5' is not between 0% and 100%; write 5%"):
+        detect_regressions(path, taken(0.01), max_regression=5)
 
 
 def alone(seconds: float, **changes: Any) -> Result:

@@ -114,7 +114,10 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     """
     check_settings(settings)
     question = CompareOptions(
-        metrics=as_tuple(metrics, "metrics"), smallest=_parse_smallest(smallest), force=force, why=why
+        metrics=as_tuple(metrics, "metrics"),
+        smallest=parse_smallest_effects(size_texts(smallest)),
+        force=force,
+        why=why,
     )
     shared = Request(
         model="",
@@ -187,13 +190,11 @@ def _resolve_side(side: Any, shared: Request, example: Any, stack: ExitStack) ->
     return replace(shared, model=str(ref), backend=shared.backend or objects.backend_of(side))
 
 
-def _parse_smallest(smallest: float | str | Mapping[str, float | str]) -> dict[str, float]:
-    """Parse the smallest changes that matter: one for all metrics, or one per metric."""
-    if isinstance(smallest, Mapping):
-        return parse_smallest_effects(
-            f"{name}={size}" if name else str(size) for name, size in smallest.items()
-        )
-    return parse_smallest_effects((str(smallest),))
+def size_texts(sizes: float | str | Mapping[str, float | str] | None) -> tuple[str, ...]:
+    """Return sizes of changes as the command line takes them: one for all metrics, or one per metric."""
+    if isinstance(sizes, Mapping):
+        return tuple(f"{name}={size}" if name else str(size) for name, size in sizes.items())
+    return () if sizes is None else (str(sizes),)
 
 
 def read_comparison(path: str | Path) -> Comparison:

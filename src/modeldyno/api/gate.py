@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modeldyno.api.compare import size_texts
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, check_settings, store_if
 from modeldyno.api.result_dict import Figures
@@ -21,14 +22,12 @@ from modeldyno.comparison.gate import (
     possible_names,
     run_gate,
 )
-from modeldyno.core.comparison.build import CompareOptions
+from modeldyno.core.comparison.build import CompareOptions, parse_max_regressions
 from modeldyno.core.comparison.comparison import Change
-from modeldyno.core.comparison.default_metrics import ALL, SMALLEST
 from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.comparison.schedule import PLAN
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.metrics.doubt import FEW_PROCESSES
-from modeldyno.core.stats.units import FRACTION, parse_quantity
 from modeldyno.documents.catalog import BRANCH
 from modeldyno.errors import RequestError, RunFailed, UndecidedWarning
 from modeldyno.profiling.request import Request, make_inspection
@@ -134,9 +133,7 @@ def detect_regressions(
         RunFailed: the model failed when one of them was measured.
     """
     before, after = (_resolve_result(document) for document in (baseline, current))
-    question = CompareOptions(
-        metrics=as_tuple(metrics, "metrics"), smallest=_parse_max_regression(max_regression), force=force
-    )
+    question = _question(metrics, max_regression, force=force)
     regressions = Regressions(check_stored(before, after, question))
     if regressions.verdict is Verdict.UNDECIDED:
         fewest = min(before.processes, after.processes)
@@ -231,9 +228,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
         name=name,
         trust=trust,
     )
-    question = CompareOptions(
-        metrics=as_tuple(metrics, "metrics"), smallest=_parse_max_regression(max_regression), force=force
-    )
+    question = _question(metrics, max_regression, force=force)
     constraints, job = request.constraints(), request.job()
     before = _resolve_result(baseline, *((name,) if name else possible_names(job)))
     with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event) as bench:
@@ -278,9 +273,7 @@ def check(
     if baseline is None and (metrics or max_regression is not None):
         raise RequestError("metrics and max_regression need a baseline to compare with; give baseline=.")
     constraints = tuple(map(Constraint.parse, as_tuple(require, "require")))
-    question = CompareOptions(
-        metrics=as_tuple(metrics, "metrics"), smallest=_parse_max_regression(max_regression), force=force
-    )
+    question = _question(metrics, max_regression, force=force)
     candidate = find_result(str(result)) if isinstance(result, str | Path) else _resolve_result(result)
     before = None if baseline is None else _resolve_result(baseline, candidate.name)
     return check_result(candidate, constraints, question, before)
@@ -328,7 +321,7 @@ def doctor(  # noqa: PLR0913 - one function per command, one parameter per optio
         RunFailed: the model failed, or there were too few processes before an interruption.
     """
     check_settings(settings)
-    smallest = _parse_max_regression(max_regression)
+    smallest = parse_max_regressions(size_texts(max_regression))
     job = Request(
         model=SPECIMEN if model is None else str(model),
         backend=backend,
@@ -363,18 +356,7 @@ def _resolve_result(source: Result | Figures | str | Path, *names: str) -> Resul
     return result
 
 
-def _parse_max_regression(max_regression: Regression) -> Mapping[str, float]:
-    """Parse the largest allowed regression of all metrics, or by metric.
-
-    Raises:
-        RequestError: it is not a fraction between 0 and 1, or a metric is unknown.
-    """
-    if max_regression is None:
-        return SMALLEST
-    if isinstance(max_regression, Mapping):
-        return {**SMALLEST, **{name: _fraction(size) for name, size in max_regression.items()}}
-    return {ALL: _fraction(max_regression)}
-
-
-def _fraction(size: float | str) -> float:
-    return parse_quantity(size, FRACTION) if isinstance(size, str) else size
+def _question(metrics: str | Sequence[str], max_regression: Regression, *, force: bool) -> CompareOptions:
+    """Return what a gate judges."""
+    smallest = parse_max_regressions(size_texts(max_regression))
+    return CompareOptions(metrics=as_tuple(metrics, "metrics"), smallest=smallest, force=force)

@@ -9,11 +9,12 @@ import click
 from modeldyno.cli import actions, defaults, quantity_callback
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.output_options import JSON, QUIET
 
 
 @click.command(name="advise", cls=HelpCommand)
 @click.argument("model")
-@click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
+@cli_options.BACKEND
 @cli_options.knob_options
 @cli_options.INPUTS
 @click.option(
@@ -35,8 +36,8 @@ from modeldyno.cli.help_pages import HelpCommand
 @cli_options.plan_options("max_time", "processes", "percentiles", min_time="0.3s")
 @cli_options.NAME
 @cli_options.TRUST
-@click.option("--json", "json_path", metavar="PATH|-", help="Save the JSON document, or print it.")
-@click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
+@JSON
+@QUIET
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Try optimizations of MODEL and report what helped, how surely, and how the outputs change.

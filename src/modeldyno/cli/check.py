@@ -8,13 +8,14 @@ import click
 
 from modeldyno.cli import actions, gate_options
 from modeldyno.cli import options as cli_options
+from modeldyno.cli.output_options import QUIET
 
 
 @click.command(name="check", cls=gate_options.BoundsCommand)
 @click.argument("result")
 @cli_options.require_option()
 @gate_options.gate_options
-@click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
+@QUIET
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Check RESULT without measuring: exit 0 if it passes, 1 if it fails, 5 if that is undecided.

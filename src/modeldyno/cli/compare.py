@@ -31,14 +31,7 @@ def side_options(command: cli_options.Command) -> cli_options.Command:
             "--probe", "probes", multiple=True, metavar="PROBE,...",
             help="What to measure; by default the same as profile.",
         ),
-        click.option(
-            "--mode", default="inference", show_default=True, type=click.Choice(defaults.MODES),
-            help="Measure calls, or training steps.",
-        ),
-        click.option(
-            "--optimizer", default="adamw", show_default=True, type=click.Choice(defaults.OPTIMIZERS),
-            help="Optimizer for --mode train.",
-        ),
+        cli_options.mode_options,
     )(command)  # fmt: skip
 
 

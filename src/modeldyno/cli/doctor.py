@@ -28,7 +28,7 @@ from modeldyno.cli.output_options import result_output_options
     metavar="[METRIC=]SIZE",
     help="Largest allowed regression of a candidate, such as 5%; 3% by default.",
 )
-@click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
+@cli_options.BACKEND
 @cli_options.knob_options
 @cli_options.INPUTS
 @cli_options.NAME

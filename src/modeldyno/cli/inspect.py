@@ -70,13 +70,8 @@ def _repeat_vary(words: Iterable[str]) -> Iterator[str]:
 @cli_options.side_inputs_option("--baseline-input", "first model")
 @cli_options.side_inputs_option("--candidate-input", "other model")
 @click.option("--table", is_flag=True, help="Print the five-row table of model-compression reports.")
-@click.option("--name", help="Name of the model in results.")
-@click.option(
-    "--trust",
-    is_flag=True,
-    allow_from_autoenv=False,
-    help="Load files that run code when loaded (in the child process).",
-)
+@cli_options.NAME
+@cli_options.TRUST
 @cli_options.limit_options
 @result_output_options
 @click.option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno.cli import actions, quantity_callback
+from modeldyno.cli import actions, defaults, quantity_callback
 from modeldyno.errors import RequestError
 from modeldyno.options import BYTES, CORES, COUNT, LIMITS, LOAD, MAX_TIME, PERCENTILES, PLAN, SHARE, STATISTIC
 
@@ -31,6 +31,7 @@ def side_inputs_option(flag: str, whose: str) -> Decorator:
     return click.option(flag, multiple=True, metavar="INPUT", help=f"Like --input, for the {whose} only.")
 
 
+BACKEND = click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
 BESIDE = click.option(
     "--beside", multiple=True, metavar="'MODEL WORD=VALUE ...'",
     help="Another model on the same server at the same time: 'b.onnx concurrency=4 instances=2'.",
@@ -50,6 +51,20 @@ def require_option(
         "--require", "--sla", "--threshold", "--subject-to", "require", multiple=True, metavar="BOUND",
         help=sentence,
     )  # fmt: skip
+
+
+def mode_options(command: Command) -> Command:
+    """Add ``--mode`` and its ``--optimizer``."""
+    return combine_options(
+        click.option(
+            "--mode", default="inference", show_default=True, type=click.Choice(defaults.MODES),
+            help="Measure calls, or training steps.",
+        ),
+        click.option(
+            "--optimizer", default="adamw", show_default=True, type=click.Choice(defaults.OPTIMIZERS),
+            help="Optimizer for --mode train.",
+        ),
+    )(command)  # fmt: skip
 
 
 def knob_options(command: Command) -> Command:

@@ -12,14 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+JSON = click.option("--json", "json_path", metavar="PATH|-", help="Save the JSON document, or print it.")
+QUIET = click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
+
+
 def result_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of where a result is stored and written, and how much is printed."""
     options = (
         click.option("--tag", "tags", multiple=True, help="Tag the stored result."),
-        click.option("--json", "json_path", metavar="PATH|-", help="Save the JSON document, or print it."),
+        JSON,
         click.option("-o", "--output", metavar="FILE", help="Also write a report: .html .pdf .md .csv .json"),
         click.option("--no-store", is_flag=True, help="Do not store the result."),
-        click.option("-q", "--quiet", is_flag=True, help="Print the verdict only."),
+        QUIET,
     )
     for option in reversed(options):
         command = option(command)

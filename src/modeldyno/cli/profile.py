@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from modeldyno.cli import actions, defaults, gate_options
+from modeldyno.cli import actions, gate_options
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.output_options import result_output_options
 
@@ -14,7 +14,7 @@ from modeldyno.cli.output_options import result_output_options
 @click.command(name="profile", cls=gate_options.BoundsCommand)
 @click.argument("model", required=False)
 @click.option("--model-path", metavar="MODEL", help="MODEL as an option.")
-@click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
+@cli_options.BACKEND
 @cli_options.knob_options
 @cli_options.INPUTS
 @click.option(
@@ -25,17 +25,7 @@ from modeldyno.cli.output_options import result_output_options
     help="What to measure: static,latency,throughput (the default), layers, ops, memory, generate, training, "
     "largest-batch, outputs, load.",
 )
-@click.option(
-    "--mode", default="inference", show_default=True, type=click.Choice(defaults.MODES),
-    help="Measure calls, or training steps.",
-)  # fmt: skip
-@click.option(
-    "--optimizer",
-    default="adamw",
-    show_default=True,
-    type=click.Choice(defaults.OPTIMIZERS),
-    help="Optimizer for --mode train.",
-)
+@cli_options.mode_options
 @click.option("--layers", help="Only modules with one of these texts in path or class: attention,mlp.")
 @click.option("--prompt", default="128", show_default=True, help="Prompt length in tokens: 32,128,512.")
 @click.option("--generate", default="32", show_default=True, help="Tokens to generate: 32,128.")

@@ -9,6 +9,7 @@ import click
 from modeldyno.cli import actions, defaults, quantity_callback
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.output_options import JSON, QUIET
 
 
 @click.command(name="trend", cls=HelpCommand)
@@ -37,11 +38,11 @@ from modeldyno.cli.help_pages import HelpCommand
     metavar="COMMAND",
     help="Run COMMAND on a regression, with the JSON document on its standard input.",
 )
-@click.option("--json", "json_path", metavar="PATH|-", help="Save the JSON document, or print it.")
+@JSON
 @click.option(
     "-o", "--output", metavar="FILE", help="Write a report with its chart: .html .pdf .md .csv .json"
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
+@QUIET
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Show the history of a metric of MODEL over the stored results: its levels and the steps between them.

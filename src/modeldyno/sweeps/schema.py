@@ -27,7 +27,7 @@ _VALUES = {"anyOf": [_VALUE, {"type": "array", "items": {"anyOf": [_VALUE, {"typ
 _AIMS = {
     "anyOf": [_TEXT, {"type": "array", "items": _TEXT}, {"type": "object", "additionalProperties": _QUANTITY}]
 }
-_SHAPES = {
+_SHAPES: dict[str, dict[str, Any]] = {
     **dict.fromkeys((options.SECONDS, options.BYTES, options.SHARE), _QUANTITY),
     options.COUNT: _COUNT, options.STATISTIC: _TEXT, options.CORES: _VALUE,
 }  # fmt: skip

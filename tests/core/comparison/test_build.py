@@ -14,6 +14,7 @@ from modeldyno.core.comparison.build import (
     compare_results,
     job_facts,
     other_shapes,
+    parse_max_regressions,
     parse_smallest_effects,
     selected_queries,
     with_second_pass,
@@ -212,6 +213,16 @@ def test_what_is_no_smallest_effect_is_refused(text: str) -> None:
     """A size is a part of a whole, and a metric is one of the table."""
     with pytest.raises(RequestError):
         parse_smallest_effects((text,))
+
+
+def test_a_largest_regression_is_read_as_a_smallest_effect_but_is_never_zero() -> None:
+    """Noise alone exceeds 0, and a whole is no bound."""
+    assert parse_max_regressions(("latency=5%",)) == {**SMALLEST, "latency": 0.05}
+    assert parse_smallest_effects(("0%",)) == {ALL: 0.0}
+    with pytest.raises(RequestError, match=r"`max_regression` '0%' cannot be told apart from noise"):
+        parse_max_regressions(("0%",))
+    with pytest.raises(RequestError, match=r"`max_regression` 'latency=5' is not between 0% and 100%"):
+        parse_max_regressions(("latency=5",))
 
 
 def test_a_second_look_adds_what_the_first_has_not() -> None:

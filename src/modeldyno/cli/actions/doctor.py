@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.cli.actions import gate_options
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.cli.actions.progress import Progress
@@ -16,6 +15,7 @@ from modeldyno.comparison.calibrate import (
     check_machine,
     run_against_itself,
 )
+from modeldyno.core.comparison.build import parse_max_regressions
 from modeldyno.core.report.blocks import Notice, Severity
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.profiling import request
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
     """Run a model against itself, and report how often a gate errs here."""
-    smallest = gate_options.parse_regressions(options["regressions"])
+    smallest = parse_max_regressions(options["regressions"])
     job = request.Request(
         model=options["model"] or SPECIMEN,
         backend=options["backend"],

@@ -15,11 +15,10 @@ from modeldyno import codec, plugins
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, write_report
 from modeldyno.comparison.calibrate import describe_stored_calibration, find_calibration_run
-from modeldyno.core.comparison.build import CompareOptions
-from modeldyno.core.comparison.default_metrics import ALL, SMALLEST
+from modeldyno.core.comparison.build import CompareOptions, parse_max_regressions
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import METRICS, Better, Query
-from modeldyno.core.stats.units import BYTES, FRACTION, parse_quantity
+from modeldyno.core.stats.units import BYTES
 from modeldyno.documents.catalog import BRANCH
 from modeldyno.documents.verdict import FORMATS, render_comment
 from modeldyno.errors import RequestError
@@ -95,26 +94,9 @@ def compare_options_from(options: Mapping[str, Any]) -> CompareOptions:
     """Build the comparison options from the command line."""
     return CompareOptions(
         metrics=cli_options.split_names(options["metrics"]),
-        smallest=parse_regressions(options["regressions"]),
+        smallest=parse_max_regressions(options["regressions"]),
         force=options["force"],
     )
-
-
-def parse_regressions(texts: tuple[str, ...]) -> Mapping[str, float]:
-    """Parse allowed regressions: ``5%``, or ``latency=5%`` for one metric.
-
-    Raises:
-        RequestError: it is not a fraction between 0 and 1, or the metric is unknown.
-    """
-    by_metric: dict[str, float] = {}
-    for text in texts:
-        name, separator, size = text.rpartition("=")
-        value = parse_quantity(size, FRACTION)
-        if not 0 < value < 1:
-            why = "is not between 0% and 100%" if value else "cannot be told apart from noise"
-            raise RequestError(f"--max-regression '{text}' {why}; write 5%, or latency=5%.")
-        by_metric[str(Query.parse(name)) if separator else ALL] = value
-    return by_metric if ALL in by_metric else {**SMALLEST, **by_metric}
 
 
 def check_output_paths(options: Mapping[str, Any]) -> None:

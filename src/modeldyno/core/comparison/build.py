@@ -25,7 +25,7 @@ from modeldyno.core.stats.units import FRACTION, parse_quantity
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from modeldyno.core.result.result import Fact, Result
     from modeldyno.core.spec.input_spec import InputSpec
@@ -153,17 +153,33 @@ def parse_smallest_effects(texts: Iterable[str]) -> dict[str, float]:
     Raises:
         RequestError: it is not a fraction from 0 to 1, or names no metric.
     """
+    return _parse_sizes("smallest", texts, lambda size: "" if 0 <= size < 1 else "is not a share below 1")
+
+
+def parse_max_regressions(texts: Iterable[str]) -> dict[str, float]:
+    """Read the largest allowed regressions, as `parse_smallest_effects`, but above 0.
+
+    Raises:
+        RequestError: it is not a fraction between 0 and 1, or names no metric.
+    """
+
+    def mistake(size: float) -> str:
+        why = "is not between 0% and 100%" if size else "cannot be told apart from noise"
+        return "" if 0 < size < 1 else why
+
+    return _parse_sizes("max_regression", texts, mistake)
+
+
+def _parse_sizes(name: str, texts: Iterable[str], mistake: Callable[[float], str]) -> dict[str, float]:
     effects: dict[str, float] = {}
     for text in texts:
-        name, separator, size = text.rpartition("=")
-        if separator:
-            name = str(Query.parse(name))
-        elif size.partition(".")[0] in METRICS:
-            raise RequestError(f"`smallest` '{text}' gives no size; write {text}=5%.")
+        metric, separator, size = text.rpartition("=")
+        if not separator and size.partition(".")[0] in METRICS:
+            raise RequestError(f"`{name}` '{text}' gives no size; write {text}=5%.")
         value = parse_quantity(size, FRACTION)
-        if not 0 <= value < 1:
-            raise RequestError(f"`smallest` '{text}' is not a share below 1; write 5%, or latency=5%.")
-        effects[name if separator else ALL] = value
+        if why := mistake(value):
+            raise RequestError(f"`{name}` '{text}' {why}; write 5%, or latency=5%.")
+        effects[str(Query.parse(metric)) if separator else ALL] = value
     return effects if ALL in effects else {**SMALLEST, **effects}
 
 
