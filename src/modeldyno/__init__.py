@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         TritonGrpcInspector,
         TritonInspector,
     )
-    from modeldyno.api.load import find_load, load, load_curve
+    from modeldyno.api.load import find_load, load, load_curve, rerank_load
     from modeldyno.api.model_profiler import ModelProfiler
     from modeldyno.api.profile import BoundBroken, inspect, profile, read, read_all, save, store
     from modeldyno.api.result_dict import Figures
@@ -127,6 +127,7 @@ _HOMES = {
     "replicas": "modeldyno.api.documents",
     "report": "modeldyno.api.documents",
     "rerank": "modeldyno.api.sweep",
+    "rerank_load": "modeldyno.api.load",
     "rm": "modeldyno.api.documents",
     "save": "modeldyno.api.profile",
     "save_comparison": "modeldyno.api.compare",
@@ -203,6 +204,7 @@ __all__ = [
     "replicas",
     "report",
     "rerank",
+    "rerank_load",
     "rm",
     "save",
     "save_comparison",

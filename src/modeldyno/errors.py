@@ -9,7 +9,7 @@
      │    ├── TrustRequired           2   loading would execute code from the file
      │    ├── Unloadable              2   there is no model at the given place
      │    ├── SizesRefused            2   the network cannot run at the sizes of its inputs
-     │    └── StaleStudy              2   its trials are of another model or machine
+     │    └── StaleStudy              2   its measurements are of another model or machine
      ├── MissingExtra                 3   an optional package is not installed
      ├── RunFailed                    4   a number was requested from a run that failed
      ├── DiskFull                     4   there is no disk space for an output file
@@ -85,7 +85,7 @@ class Unloadable(RequestError):
 
 
 class StaleStudy(RequestError):
-    """The trials of a study were measured with another model or on other hardware."""
+    """The trials of a study, or the loads of a series, are of another model or other hardware."""
 
 
 class MissingExtra(ModelDynoError):

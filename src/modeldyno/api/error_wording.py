@@ -40,7 +40,7 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         except RequestError as error:
             model = args[0] if args else kwargs.get("model")
-            error.args = (reword_for_python(str(error), live=not isinstance(model, str | Path)),)
+            error.args = (reword_for_python(str(error), live=not isinstance(model, str | Path | None)),)
             raise
 
     wrapper.__signature__ = readable_signature(function)  # type: ignore[attr-defined]

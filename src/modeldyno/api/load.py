@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +16,29 @@ from modeldyno.core.load.load_curve import LoadCurve, parse_ladder
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.errors import RequestError, RunFailed
-from modeldyno.loadtest.series import capacity_search, run_load_ladder, search_capacity
+from modeldyno.loadtest.resume import (
+    check_changes,
+    find_series,
+    rerank_series,
+    resume_curve,
+    resume_search,
+)
+from modeldyno.loadtest.series import begin_curve, begin_search, measure_loads
 from modeldyno.profiling.request import Request, server_for
 from modeldyno.profiling.run import run_request
 from modeldyno.progress import showing_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from modeldyno.core.load.series_steps import AnySeries
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.profiling.run import JudgedResult
+
+_LOADS = "1:64"
+"""Concurrencies of a load curve by default."""
 
 
 @reword_errors
@@ -102,31 +113,9 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         MissingExtra: the server is not installed.
         BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``.
     """
-    request = _request(
-        model,
-        Load(
-            **_arrivals(rate, replay),
-            concurrency=concurrency,
-            requests=requests,
-            duration=duration,
-            ramp=ramp,
-            timeout=request_timeout,
-            retries=retries,
-            drivers=drivers,
-        ),
-        plan,
-        settings,
-        backend=backend,
-        inputs=inputs,
-        probes=probes,
-        require=require,
-        percentiles=percentiles,
-        beside=beside,
-        name=name,
-        trust=trust,
-        records=records,
-    )
-    with _headers_in_environment(headers or {}), showing_progress(watch, progress=progress) as on_event:
+    given = locals().copy()
+    request = _request(given)
+    with _watched(given) as on_event:
         outcome = run_request(request, watch=on_event)
     store_if(outcome.result, wanted=store, tags=tags)
     return result_or_raise(outcome)
@@ -134,9 +123,9 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
 
 @reword_errors
 def load_curve(  # noqa: PLR0913 - one parameter per option
-    model: str | Path,
+    model: str | Path | None = None,
     *,
-    concurrency: str | Sequence[int] = "1:64",
+    concurrency: str | Sequence[int] | None = None,
     duration: float | None = None,
     requests: int | None = None,
     ramp: float = 0.0,
@@ -153,6 +142,8 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
     beside: str | Sequence[str] = (),
     name: str | None = None,
     trust: bool = False,
+    resume: str | Path | LoadCurve | None = None,
+    force: bool = False,
     store: bool = True,
     tags: str | Sequence[str] = (),
     progress: bool = True,
@@ -165,7 +156,7 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
         model: a path or reference as for `profile`, served during the measurement, or the URL of a running
             server.
         concurrency: rising numbers of concurrent requests, ``(1, 2, 4)`` or ``"1,2,4"``, or ``"1:64"`` to
-            double from 1 to 64 until more load brings no more throughput.
+            double from 1 to 64 until more load brings no more throughput; ``"1:64"`` if None.
         duration: seconds of the steady window of each load; if None, measure until the plan is met.
         requests: number of requests to measure at each load, after the warm-up.
         ramp: seconds of ramp-up to the full load.
@@ -182,7 +173,11 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
         beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
-        store: keep the Result of each load in the store before the next, and in the end the LoadCurve.
+        resume: continue a load curve: its id in the store, a file, or a LoadCurve. Only `concurrency`, of
+            which missing loads are measured, and `require` can change; with other bounds it continues as a
+            new load curve that has all loads of the first.
+        force: resume even if the model or the machine has changed.
+        store: keep the Result of each load, and the LoadCurve so far, in the store before the next.
         tags: names by which `read` and the command line find the Results again.
         progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event while it runs.
@@ -198,43 +193,25 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
         MissingExtra: the server is not installed.
         RunFailed: it was interrupted before anything was measured.
     """
-    text = concurrency if isinstance(concurrency, str) else ",".join(map(str, concurrency))
-    loads = parse_ladder(text)
-    request = _request(
-        model,
-        Load(
-            concurrency=loads[0],
-            requests=requests,
-            duration=duration,
-            ramp=ramp,
-            timeout=request_timeout,
-            retries=retries,
-            drivers=drivers,
-        ),
-        plan,
-        settings,
-        backend=backend,
-        inputs=inputs,
-        probes=probes,
-        require=require,
-        percentiles=percentiles,
-        beside=beside,
-        name=name,
-        trust=trust,
+    given = locals().copy()
+    text = (
+        concurrency
+        if concurrency is None or isinstance(concurrency, str)
+        else ",".join(map(str, concurrency))
     )
-    with _headers_in_environment(headers or {}), showing_progress(watch, progress=progress) as on_event:
-        curve = _store_series(
-            run_load_ladder(request, loads, all_of_them=":" not in text, watch=on_event),
-            store=store,
-            tags=tags,
-        )
-    assert isinstance(curve, LoadCurve)
-    return curve
+    if resume is not None:
+        stored = _resumed(load_curve, given, resume, search=False)
+        curve = resume_curve(stored, concurrency=text, require=as_tuple(require, "require"))
+    else:
+        loads = parse_ladder(text or _LOADS)
+        request = _request({**given, "concurrency": loads[0]})
+        curve = begin_curve(request, loads, until_plateau=":" in (text or _LOADS))
+    return _measure(curve, given)
 
 
 @reword_errors
 def find_load(  # noqa: PLR0913 - one parameter per option
-    model: str | Path,
+    model: str | Path | None = None,
     *,
     most: float | None = None,
     measurements: int | None = None,
@@ -256,6 +233,8 @@ def find_load(  # noqa: PLR0913 - one parameter per option
     beside: str | Sequence[str] = (),
     name: str | None = None,
     trust: bool = False,
+    resume: str | Path | LoadCurve | Capacity | None = None,
+    force: bool = False,
     store: bool = True,
     tags: str | Sequence[str] = (),
     progress: bool = True,
@@ -288,7 +267,11 @@ def find_load(  # noqa: PLR0913 - one parameter per option
         beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
-        store: keep the Result of each load in the store before the next, and in the end the Capacity.
+        resume: continue a search, or begin one with the loads of a load curve: its id in the store, a file,
+            or the document. Only `most`, `measurements` and `require` can change; with other bounds it
+            continues as a new search, which judges the measured loads again.
+        force: resume even if the model or the machine has changed.
+        store: keep the Result of each load, and the Capacity so far, in the store before the next.
         tags: names by which `read` and the command line find the Results again.
         progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event while it runs.
@@ -305,85 +288,109 @@ def find_load(  # noqa: PLR0913 - one parameter per option
         MissingExtra: the server is not installed.
         RunFailed: it was interrupted before anything was measured.
     """
-    request = _request(
-        model,
-        Load(
-            **_arrivals(rate, None),
-            concurrency=concurrency,
-            requests=requests,
-            duration=duration,
-            ramp=ramp,
-            timeout=request_timeout,
-            retries=retries,
-            drivers=drivers,
-        ),
-        plan,
-        settings,
-        backend=backend,
-        inputs=inputs,
-        probes=probes,
-        require=require,
-        percentiles=percentiles,
-        beside=beside,
-        name=name,
-        trust=trust,
-    )
-    search = capacity_search(request, most=most, measurements=measurements)
-    with _headers_in_environment(headers or {}), showing_progress(watch, progress=progress) as on_event:
-        capacity = _store_series(search_capacity(request, search, watch=on_event), store=store, tags=tags)
-    assert isinstance(capacity, Capacity)
-    return capacity
+    given = locals().copy()
+    if resume is not None:
+        stored = _resumed(find_load, given, resume, search=True)
+        bounds = as_tuple(require, "require")
+        search = resume_search(stored, most=most, measurements=measurements, require=bounds)
+    else:
+        search = begin_search(_request(given), most=most, measurements=measurements)
+    return _measure(search, given)
 
 
-def _store_series(
-    series: Iterable[tuple[JudgedResult, LoadCurve | Capacity | None]],
-    *,
-    store: bool,
-    tags: str | Sequence[str],
-) -> LoadCurve | Capacity:
-    """Measure a series, storing each Result before the next, and then what follows from all of them."""
-    latest: LoadCurve | Capacity | None = None
-    for outcome, document in series:
-        store_if(outcome.result, wanted=store, tags=tags)
-        latest = latest if document is None else document
-    if latest is None:
+@reword_errors
+def rerank_load(series: str | Path | LoadCurve | Capacity, require: str | Sequence[str] = ()) -> Capacity:
+    """Judge the loads of a series by other bounds without measuring, as ``modeldyno load --rerank`` does.
+
+    Args:
+        series: a load curve or a search, a file of one, or its id in the store.
+        require: bounds, such as ``"latency.p99 <= 80ms"``; if empty, those it was measured for.
+
+    Returns:
+        What a search with these bounds would answer from the measured loads. It is not stored;
+        ``find_load(resume=..., require=...)`` goes on from there.
+
+    Raises:
+        RequestError: there is no such series, no bound, or no load that measured its metric.
+    """
+    return rerank_series(_find_series(series), as_tuple(require, "require"))
+
+
+def _measure(series: AnySeries, given: Mapping[str, Any]) -> AnySeries:
+    """Measure a series to its end, storing each Result with the series before the next."""
+    wanted, tags = given["store"], given["tags"]
+    if series.rungs:
+        store_conclusion_if(series, wanted=wanted)
+    with _watched(given) as on_event:
+        for outcome, latest in measure_loads(series, watch=on_event, force=given["force"]):
+            store_if(outcome.result, wanted=wanted, tags=tags)
+            store_conclusion_if(latest, wanted=wanted)
+            series = latest
+    if not series.rungs:
         raise RunFailed("No measurement was completed.")
-    store_conclusion_if(latest, wanted=store)
-    return latest
+    return series
 
 
-def _request(  # noqa: PLR0913 - the words of a load
-    model: Any,
-    load: Load,
-    plan: Plan | None,
-    settings: Mapping[str, Any],
-    *,
-    backend: str | None,
-    inputs: Sequence[str | InputSpec],
-    probes: Sequence[str],
-    require: str | Sequence[str],
-    percentiles: str | Sequence[str],
-    beside: str | Sequence[str],
-    name: str | None,
-    trust: bool,
-    records: str | Path | None = None,
-) -> Request:
-    reference = _check_reference(model)
-    plan, knobs = split_plan(plan, settings)
+def _resumed(
+    function: Callable[..., Any], given: Mapping[str, Any], resume: Any, *, search: bool
+) -> LoadCurve | Capacity:
+    """Return the series to resume, after refusing arguments that cannot change it."""
+    changes = [
+        f"--{name.replace('_', '-')}"
+        for name, parameter in signature(function).parameters.items()
+        if name not in _OF_THE_RUN and name in given and given[name] != parameter.default
+    ]
+    check_changes([*changes, *(f"--{name}" for name in given["settings"])], search=search)
+    return _find_series(resume)
+
+
+_OF_THE_RUN = {"resume", "force", "headers", "store", "tags", "progress", "watch", "settings"}
+"""Arguments that change nothing about a series."""
+
+
+def _find_series(series: str | Path | LoadCurve | Capacity) -> LoadCurve | Capacity:
+    return series if isinstance(series, LoadCurve | Capacity) else find_series(str(series))
+
+
+@contextmanager
+def _watched(given: Mapping[str, Any]) -> Iterator[Callable[[Event], None]]:
+    """Send the headers and show progress within the block, as the arguments of a function say."""
+    with (
+        _headers_in_environment(given["headers"] or {}),
+        showing_progress(given["watch"], progress=given["progress"]) as on_event,
+    ):
+        yield on_event
+
+
+def _request(given: Mapping[str, Any]) -> Request:
+    """Build the Request from the arguments of one of the three functions."""
+    reference = _check_reference(given["model"])
+    plan, knobs = split_plan(given["plan"], given["settings"])
+    load = Load(
+        **_arrivals(given.get("rate"), given.get("replay")),
+        concurrency=given["concurrency"],
+        requests=given["requests"],
+        duration=given["duration"],
+        ramp=given["ramp"],
+        timeout=given["request_timeout"],
+        retries=given["retries"],
+        drivers=given["drivers"],
+    )
+    records = given.get("records")
     return Request(
         model=reference,
-        backend=backend or server_for(reference),
+        backend=given["backend"] or server_for(reference),
         settings=knobs,
-        inputs=as_tuple(inputs, "inputs"),
-        probes=tuple(probes),
+        inputs=as_tuple(given["inputs"], "inputs"),
+        probes=tuple(given["probes"]),
         load=load,
-        require=as_tuple(require, "require"),
-        percentiles=as_tuple(percentiles, "percentiles"),
+        require=as_tuple(given["require"], "require"),
+        percentiles=as_tuple(given["percentiles"], "percentiles"),
         plan=plan,
         observation=Observation(records=None if records is None else str(Path(records).absolute())),
-        name=name,
-        trust=trust,
-        beside=as_tuple(beside, "beside"),
+        name=given["name"],
+        trust=given["trust"],
+        beside=as_tuple(given["beside"], "beside"),
     )
 
 

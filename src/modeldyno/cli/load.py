@@ -13,7 +13,7 @@ from modeldyno.cli.output_options import result_output_options
 
 
 @click.command(name="load", cls=HelpCommand)
-@click.argument("model")
+@click.argument("model", required=False)
 @click.option("--backend", help="What serves the model: triton by default; not needed for a URL.")
 @cli_options.knob_options
 @cli_options.INPUTS
@@ -38,6 +38,9 @@ from modeldyno.cli.output_options import result_output_options
     type=click.IntRange(1),
     help="Maximum number of loads that the search measures; 10 by default.",
 )
+@click.option("--resume", metavar="ID", help="Continue a stored load curve or search.")
+@click.option("--force", is_flag=True, help="Resume even if the model or the machine has changed.")
+@click.option("--rerank", metavar="ID", help="Judge stored loads by another --require, without measuring.")
 @click.option(
     "--demand", help="Compute the number of replicas for this request rate within the bounds: 1000/s."
 )

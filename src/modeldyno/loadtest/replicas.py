@@ -125,7 +125,7 @@ class CostOptions:
             )
         return self._provide(rung, tuple(bounds), closed=load.closed)
 
-    def of_several(self, curve: LoadCurve | Capacity, *, closed: bool) -> CostAnswer:
+    def of_several(self, curve: LoadCurve | Capacity) -> CostAnswer:
         """Compute replicas and costs for a load curve, at the largest load that holds every bound."""
         if self.demand is None:
             return CostAnswer()
@@ -133,6 +133,8 @@ class CostOptions:
             rung = largest_holding_load(curve)
         except RequestError as error:  # the measurements are reported anyway
             return CostAnswer(why=str(error))
+        load = None if curve.job is None else curve.job.load
+        closed = curve.knob != RATE if load is None else load.closed
         return self._provide(rung, bounds_of(curve), closed=closed)
 
     def of_document(
@@ -143,11 +145,11 @@ class CostOptions:
         Raises:
             RequestError: a demand is given for a Result that was not measured under load.
         """
-        if isinstance(document, LoadCurve):
-            return self.of_several(document, closed=document.knob != RATE)
-        if isinstance(document, Capacity):
-            return self.of_several(document, closed=document.search.knob != RATE)
-        return self.of_result(document, bounds)
+        return (
+            self.of_several(document)
+            if isinstance(document, LoadCurve | Capacity)
+            else self.of_result(document, bounds)
+        )
 
     def _provide(self, rung: LoadPoint, bounds: tuple[Constraint, ...], *, closed: bool) -> CostAnswer:
         assert self.demand is not None

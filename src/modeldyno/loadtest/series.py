@@ -1,74 +1,67 @@
 """Measure several loads on one server: a ladder of loads, or a search for the largest that meets its bounds.
 
-Both are generators: the caller saves each Outcome before it asks for the next, and may stop at any time. The
-server stays open while only the load changes.
+The document is the log, and both differ only in the load that `core.load.series_steps` says is next. The
+loop is a generator: the caller saves each step before it asks for the next, and may stop at any time.
 """
 
 from __future__ import annotations
 
 import secrets
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.load import request_log
-from modeldyno.core.load.capacity import Capacity, answer_so_far, load_at, propose, scaled_plan
+from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_spec import CONCURRENCY, RATE, CapacitySearch
 from modeldyno.core.load.capacity_steps import SearchEnd
-from modeldyno.core.load.load_curve import LoadCurve, LoadPoint, worth_climbing
+from modeldyno.core.load.load_curve import LoadCurve
+from modeldyno.core.load.replicas_and_cost import bounds_of
+from modeldyno.core.load.series_steps import add_load, job_at_load, missing_loads, next_load
 from modeldyno.core.result.result import Progressed
+from modeldyno.core.study.resume_guard import ConsistencyGuard
 from modeldyno.errors import RequestError
 from modeldyno.profiling.request import server_for
-from modeldyno.profiling.run import INTERRUPTED, JudgedResult, judge_result
-from modeldyno.runtime.child_process import subprocess_executor
-from modeldyno.runtime.warm_worker import warm_executor
+from modeldyno.profiling.run import JudgedResult, judge_result
+from modeldyno.runtime.warm_worker import open_warm_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from modeldyno.core.load.capacity_steps import NextLoad
+    from modeldyno.core.load.series_steps import AnySeries
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.job import Job
-    from modeldyno.core.spec.load_spec import Load
     from modeldyno.interfaces.executor import Executor
     from modeldyno.profiling.request import Request
+    from modeldyno.runtime.trial_executor import TrialExecutor
 
 
-def run_load_ladder(
-    request: Request,
-    loads: Sequence[int],
-    *,
-    all_of_them: bool = True,
-    watch: Callable[[Event], None] = lambda _event: None,
-) -> Iterator[tuple[JudgedResult, LoadCurve]]:
-    """Measure one concurrency after another on one server; yield each Outcome with the ladder so far.
+def begin_curve(request: Request, loads: Sequence[int], *, until_plateau: bool = False) -> LoadCurve:
+    """Return a load curve that is not measured yet.
 
-    End early when the server fails or on an interruption, and unless `all_of_them` is set, once more load
-    brings no more throughput.
+    Args:
+        request: what to measure under each load.
+        loads: rising concurrencies.
+        until_plateau: end once more load brings no more throughput.
 
     Raises:
-        RequestError: the request is wrong; nothing was measured.
+        RequestError: the request is wrong.
     """
-    job, load = _job_and_load(request)
-    constraints = request.constraints()
-    ladder = LoadCurve(knob=CONCURRENCY, rungs=(), id=secrets.token_hex(6), created=_now())
-    with warm_executor() as execute:
-        for number, value in enumerate(loads, 1):
-            watch(Progressed(stage=f"load {number} of {len(loads)}: concurrency {value}"))
-            result = execute(replace(job, load=replace(load, concurrency=value)), watch=watch)
-            outcome = judge_result(result, constraints)
-            rung = LoadPoint.of(outcome.result, value, constraints)
-            ladder = replace(ladder, rungs=(*ladder.rungs, rung), name=result.name)
-            yield outcome, ladder
-            if outcome.exit_code == INTERRUPTED or result.failures:
-                return
-            if not (all_of_them or worth_climbing(ladder)):
-                return
+    return LoadCurve(
+        knob=CONCURRENCY,
+        loads=tuple(loads),
+        until_plateau=until_plateau,
+        bounds=request.constraints(),
+        rungs=(),
+        job=_served_job(request),
+        **new_identity(),
+    )
 
 
-def capacity_search(
-    request: Request, *, most: float | None = None, measurements: int | None = None
-) -> CapacitySearch:
-    """Return the search for the largest load that holds the bounds of a request, from its load upwards.
+def begin_search(request: Request, *, most: float | None = None, measurements: int | None = None) -> Capacity:
+    """Return a search for the largest load that holds the bounds of a request, from its load upwards.
 
     Args:
         request: with a rate, the rate is searched, otherwise the concurrency.
@@ -76,7 +69,7 @@ def capacity_search(
         measurements: the maximum number of loads to measure.
 
     Raises:
-        RequestError: there is no bound, or the limits contradict each other.
+        RequestError: the request is wrong, there is no bound, or the limits contradict each other.
     """
     bounds = request.constraints()
     if not bounds:
@@ -85,87 +78,31 @@ def capacity_search(
     set_limits: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
     load = request.load
     if load is not None and load.rate:
-        return CapacitySearch(
+        search = CapacitySearch(
             bounds=bounds, knob=RATE, start=load.rate, **{"most": 1024 * load.rate, **set_limits}
         )
-    start = float(load.concurrency or 1) if load is not None else 1.0
-    return CapacitySearch(bounds=bounds, start=start, **set_limits)
-
-
-def search_capacity(
-    request: Request, options: CapacitySearch, *, watch: Callable[[Event], None] = lambda _event: None
-) -> Iterator[tuple[JudgedResult, Capacity | None]]:
-    """Search the largest load that meets every bound, then measure it again on a freshly started server.
-
-    Yield each Outcome with the answer so far; the last has the answer.
-
-    Raises:
-        RequestError: the request is wrong; nothing was measured.
-    """
-    job, load = _job_and_load(request)
-    if options.knob == RATE and load.closed:
-        raise RequestError("A closed loop has no rate to search; give --rate, or search for the concurrency.")
-    history: tuple[LoadPoint, ...] = ()
-    capacity: Capacity | None = None
-    capacity_id, created, own_server = secrets.token_hex(6), _now(), server_for(request.model) is not None
-    with warm_executor() as execute:
-        while not isinstance(step := propose(options, history), Capacity):
-            watch(Progressed(stage=f"measurement {len(history) + 1}: {options.knob} {step.load:,g}"))
-            outcome = _measure(execute, job, load_at(load, step.load, step.care), options, step.care, watch)
-            history = (*history, LoadPoint.of(outcome.result, step.load, options.bounds, care=step.care))
-            end = _early_end(outcome, history)
-            answer = propose(options, history) if end is None else answer_so_far(options, history, end)
-            if isinstance(answer, Capacity):
-                capacity = replace(
-                    answer, ours=own_server, id=capacity_id, created=created, name=outcome.result.name
-                )
-            yield outcome, capacity
-            if end is not None:
-                return
-    if capacity is None or capacity.passed is None:
-        return
-    watch(Progressed(stage=f"verifying {options.knob} {capacity.passed:,g} in a fresh process"))
-    care = capacity.best.care if capacity.best is not None else 1.0
-    with subprocess_executor() as execute:
-        outcome = _measure(execute, job, load_at(load, capacity.passed, care), options, care, watch)
-    yield (
-        outcome,
-        capacity.with_verification(LoadPoint.of(outcome.result, capacity.passed, options.bounds, care=care)),
+    else:
+        start = float(load.concurrency or 1) if load is not None else 1.0
+        search = CapacitySearch(bounds=bounds, start=start, **set_limits)
+    return Capacity(
+        search=search,
+        rungs=(),
+        end=SearchEnd.INTERRUPTED,
+        passed=None,
+        failed=None,
+        ours=server_for(request.model) is not None,
+        job=_served_job(request),
+        **new_identity(),
     )
 
 
-def _early_end(outcome: JudgedResult, history: Sequence[LoadPoint]) -> SearchEnd | None:
-    """Return why the search must end now, regardless of its history; None if it goes on."""
-    if outcome.exit_code == INTERRUPTED:
-        return SearchEnd.INTERRUPTED
-    refused = all(rung.failure for rung in history) and _all_refused(outcome.result)
-    return SearchEnd.REFUSED if refused else None
+def new_identity() -> dict[str, str]:
+    """Return the id and the time of a new document."""
+    return {"id": secrets.token_hex(6), "created": datetime.now(UTC).isoformat(timespec="milliseconds")}
 
 
-def _all_refused(result: Result) -> bool:
-    """Return whether the server refused every request as wrong, as for a model it does not have."""
-    ends = {m.scope for m in result.measurements if m.metric == "requests"}
-    return ends == {request_log.RequestOutcome.CLIENT_ERROR.word}
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _measure(
-    execute: Executor,
-    job: Job,
-    load: Load,
-    options: CapacitySearch,
-    care: float,
-    watch: Callable[[Event], None],
-) -> JudgedResult:
-    plan = scaled_plan(job.plan, care, options.bounds)
-    return judge_result(execute(replace(job, load=load, plan=plan), watch=watch), options.bounds)
-
-
-def _job_and_load(request: Request) -> tuple[Job, Load]:
-    """Return the Job and its load.
+def _served_job(request: Request) -> Job:
+    """Return the Job of a request.
 
     Raises:
         RequestError: the backend does not serve, or several processes are requested.
@@ -178,4 +115,66 @@ def _job_and_load(request: Request) -> tuple[Job, Load]:
         )
     if job.plan.processes > 1:
         raise RequestError("Several loads are measured on one server; leave out --processes.")
-    return job, job.load
+    return job
+
+
+def measure_loads(
+    series: AnySeries,
+    *,
+    watch: Callable[[Event], None] = lambda _event: None,
+    force: bool = False,
+    rooms: TrialExecutor | None = None,
+) -> Iterator[tuple[JudgedResult, AnySeries]]:
+    """Continue a series to its end; yield each Outcome with the series that has it.
+
+    A search ends with the verification of the load that passed, on a freshly started server.
+
+    Args:
+        series: new, or resumed.
+        watch: called with every event.
+        force: continue although the model or the hardware has changed.
+        rooms: returns the executor of a Job; by default one child process, whose server stays open.
+
+    Raises:
+        RequestError: the series cannot be measured.
+        StaleStudy: the model or the hardware differs from that of the loads so far.
+    """
+    guard = ConsistencyGuard(force=force, watch=watch, kind="load series", part="load")
+    with _one_server() if rooms is None else nullcontext(rooms) as room:
+        while (step := next_load(series)) is not None:
+            watch(Progressed(stage=_describe_step(series, step)))
+            guard.before = series
+            job = job_at_load(series, step)
+            result = room(job, fresh=step.fresh)(job, watch=guard)
+            result = replace(result, doubts=(*result.doubts, *guard.doubts))
+            outcome = judge_result(result, bounds_of(series))
+            series = add_load(series, step, outcome.result, refused=_all_refused(result))
+            yield outcome, series
+
+
+@contextmanager
+def _one_server() -> Iterator[TrialExecutor]:
+    """Run every load in one child, whose server stays open; a fresh one gets another child."""
+    with open_warm_worker() as worker:
+
+        def executor_for(_job: Job, *, fresh: bool) -> Executor:
+            if fresh:
+                worker.close()
+            return worker.execute
+
+        yield executor_for
+
+
+def _describe_step(series: LoadCurve | Capacity, step: NextLoad) -> str:
+    """Describe the load that begins."""
+    number = len(series.rungs) + 1
+    at = f"{series.knob} {step.load:,g}"
+    if isinstance(series, LoadCurve):
+        return f"load {number} of {len(series.rungs) + len(missing_loads(series))}: {at}"
+    return f"verifying {at} in a fresh process" if step.fresh else f"measurement {number}: {at}"
+
+
+def _all_refused(result: Result) -> bool:
+    """Return whether the server refused every request as wrong, as for a model it does not have."""
+    ends = {m.scope for m in result.measurements if m.metric == "requests"}
+    return ends == {request_log.RequestOutcome.CLIENT_ERROR.word}

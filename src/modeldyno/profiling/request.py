@@ -8,8 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core.load.multi_model import CoHostedModelSpec, check_names, default_model_name, expand_query
-from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.load.multi_model import (
+    CoHostedModelSpec,
+    bounds_of_each_model,
+    check_names,
+    default_model_name,
+)
+from modeldyno.core.metrics.constraints import Constraint, latency_within
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import canonical_statistic, fraction_of
 from modeldyno.core.spec.devices import find_device
@@ -63,9 +68,7 @@ class Request:
             return constraints
         own = self.name or default_model_name(resolve_reference(self.model).locator)
         others = [CoHostedModelSpec.parse(text).name for text in self.beside]
-        return tuple(
-            replace(c, query=query) for c in constraints for query in expand_query(c.query, own, others)
-        )
+        return bounds_of_each_model(constraints, own, others)
 
     def job(self) -> Job:
         """Resolve every name and check every value.
@@ -146,10 +149,8 @@ class Request:
                     "choose one with --backend triton, or give its URL."
                 )
             return None
-        latency = [c for c in self.constraints() if c.query.metric == "latency" and not c.query.scope]
-        bounds = [c.bound for c in latency if c.at_most]
         load = self.load or Load()
-        return load if load.within is not None or not bounds else replace(load, within=min(bounds))
+        return load if load.within is not None else replace(load, within=latency_within(self.constraints()))
 
     def _check_unused_knobs(self, knobs: Iterable[Knob]) -> None:
         """Refuse knobs that only running the model would use; the batch size is no such knob."""

@@ -78,7 +78,7 @@ def run_trials(
     started, spent_before, measured_count = time.monotonic(), study.spent, 0
     with subprocess_executors(interrupted) if rooms is None else nullcontext(rooms) as room:
         check_study(study, room=room, watch=watch)
-        guard = resume_guard.StudyConsistencyGuard(force=force, watch=watch)
+        guard = resume_guard.ConsistencyGuard(force=force, watch=watch)
         while not interrupted():
             elapsed = spent_before + time.monotonic() - started
             ask = next_trial(study, elapsed)
@@ -227,7 +227,7 @@ def _enough_of_default(study: Study, ask: TrialRequest) -> bool:
 
 
 def _run_trial(
-    study: Study, ask: TrialRequest, room: TrialExecutor, guard: resume_guard.StudyConsistencyGuard
+    study: Study, ask: TrialRequest, room: TrialExecutor, guard: resume_guard.ConsistencyGuard
 ) -> Step | None:
     """Run a trial; None if it was interrupted."""
     number, started = len(study.trials) + 1, time.monotonic()

@@ -17,7 +17,7 @@ from modeldyno.core.load.capacity import (
     relative_excess,
     scaled_plan,
 )
-from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
+from modeldyno.core.load.capacity_spec import CONCURRENCY, RATE, CapacitySearch
 from modeldyno.core.load.capacity_steps import NextLoad, SearchEnd
 from modeldyno.core.load.load_analysis import SteadyWindow
 from modeldyno.core.load.load_curve import CLIENT_LIMITED, LoadPoint, raw_percentiles
@@ -582,10 +582,10 @@ class TestSearch:
         closed = Load(concurrency=2, timeout=5.0)
         open_ = Load(arrivals=Arrivals.POISSON, rate=10.0, concurrency=64)
 
-        assert load_at(closed, 7.0) == replace(closed, concurrency=7)
-        assert load_at(open_, 12.5) == replace(open_, rate=12.5)
+        assert load_at(closed, CONCURRENCY, 7.0) == replace(closed, concurrency=7)
+        assert load_at(open_, RATE, 12.5) == replace(open_, rate=12.5)
         limited = replace(closed, duration=10.0, requests=100)
-        assert load_at(limited, 2, 1.5) == replace(closed, duration=15.0, requests=150)
+        assert load_at(limited, CONCURRENCY, 2, 1.5) == replace(closed, duration=15.0, requests=150)
 
     def test_care_is_time_and_precision(self) -> None:
         """Four times the time, half the width, and the judged percentile certified."""

@@ -9,7 +9,7 @@ import pytest
 from modeldyno.core.result.result import Doubted, Environment, Event, Loaded, Located, Progressed
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.study.resume_guard import (
-    StudyConsistencyGuard,
+    ConsistencyGuard,
     describe_progress,
     describe_trial,
     mean_trial_seconds,
@@ -35,10 +35,10 @@ def with_trials(*seconds: float, **changes: object) -> Study:
     return study
 
 
-def guarded(study: Study, *, force: bool = False) -> tuple[StudyConsistencyGuard, list[Event]]:
+def guarded(study: Study, *, force: bool = False) -> tuple[ConsistencyGuard, list[Event]]:
     """Give a guard at the beginning of a trial, and what it tells."""
     told: list[Event] = []
-    guard = StudyConsistencyGuard(force=force, watch=told.append)
+    guard = ConsistencyGuard(force=force, watch=told.append)
     guard.begin(study, TrialRequest(point={"batch_size": 4}), left=12.0)
     return guard, told
 
@@ -103,9 +103,9 @@ def test_other_versions_are_doubted() -> None:
 def test_the_first_trial_is_compared_with_nothing() -> None:
     """Before anything was measured, any model on any machine is right."""
     told: list[Event] = []
-    fresh = StudyConsistencyGuard(force=False, watch=told.append)
+    fresh = ConsistencyGuard(force=False, watch=told.append)
     for study in (None, a_study()):
-        fresh.study = study
+        fresh.before = study
         fresh(Loaded(model=MODEL))
         fresh(Located(environment=PLACE))
 

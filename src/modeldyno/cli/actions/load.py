@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets
@@ -17,8 +19,10 @@ from modeldyno.cli.actions.profile import print_outcome
 from modeldyno.cli.actions.progress import Progress
 from modeldyno.codec import series as codec_series
 from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.capacity_steps import SearchEnd
 from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE, parse_headers
-from modeldyno.core.load.load_curve import parse_ladder
+from modeldyno.core.load.load_curve import LoadCurve, parse_ladder
+from modeldyno.core.load.series_steps import missing_loads, next_load
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import Notice, Severity
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
@@ -28,15 +32,11 @@ from modeldyno.errors import RequestError
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
 from modeldyno.options import LOAD
 from modeldyno.profiling import request
-from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, JudgedResult, run_request
+from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, run_request
 from modeldyno.views.load import page as load_page
 from modeldyno.views.text import count, format_rough_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from modeldyno.core.load.capacity_spec import CapacitySearch
-    from modeldyno.core.load.load_curve import LoadCurve
     from modeldyno.core.report.blocks import Block
 
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
@@ -46,6 +46,10 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     """Load-test a model at one load or several, and report it; exit with the code."""
     targets = OutputTargets.of(options)
     planned = CostOptions.parse(options["demand"], options["price"])
+    if options["resume"] is not None or options["rerank"] is not None:
+        ctx.exit(_go_on(ctx, targets, planned, options))
+    if options["model"] is None:
+        raise RequestError("A load needs a MODEL; see modeldyno load --help.")
     steps = _parse_concurrency(options["concurrency"])
     model_request = _request(options, steps[0] if steps else None)
     if len(steps) > 1 and options["find_load"]:
@@ -58,7 +62,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
             check_format(Path(targets.report))
         if options["records"]:
             raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
-        ctx.exit(_measure_several(model_request, steps, targets, planned, options))
+        ctx.exit(_measure_series(_begin(model_request, steps, options), targets, planned, options))
     with Progress(quiet=options["quiet"]) as progress:
         outcome = run_request(model_request, watch=progress.watch)
     provided = planned.of_result(outcome.result, model_request.constraints())
@@ -71,61 +75,147 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     ctx.exit(outcome.exit_code)
 
 
-def _measure_several(
-    model_request: request.Request,
-    steps: tuple[int, ...],
-    targets: OutputTargets,
-    planned: CostOptions,
-    options: dict[str, Any],
-) -> int:
-    """Measure several loads, and store each before the next; return the exit code."""
+def _begin(
+    model_request: request.Request, steps: tuple[int, ...], options: dict[str, Any]
+) -> LoadCurve | Capacity:
     from modeldyno.loadtest import series as loads  # noqa: PLC0415 - one load needs none of it
 
-    latest: Any = None
-    codes = [OK]
-    if not (targets.silent or options["quiet"]):
-        click.echo(_describe_duration(options, model_request, len(steps)))
+    if options["find_load"]:
+        return loads.begin_search(model_request, most=options["most"], measurements=options["measurements"])
+    return loads.begin_curve(model_request, steps, until_plateau=":" in options["concurrency"])
+
+
+# --- several loads ---------------------------------------------------------------------------------
+
+_OF_THE_RUN = {
+    "resume", "rerank", "find_load", "force", "headers", "demand", "price",
+    "tags", "json_path", "output", "no_store", "quiet", "verbose",
+}  # fmt: skip
+"""Options that change nothing about a series."""
+
+
+def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, options: dict[str, Any]) -> int:
+    """Resume or rerank a stored series; return the exit code. Only options that were typed count."""
+    from modeldyno.loadtest import resume  # noqa: PLC0415 - one load needs none of it
+
+    if options["resume"] is not None and options["rerank"] is not None:
+        raise RequestError("--resume and --rerank exclude each other; give one of them.")
+    if options["model"] is not None:
+        raise RequestError(f"A stored series of loads has its model; drop {options['model']}.")
+    if targets.report:
+        check_format(Path(targets.report))
+    unset = {ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP}
+    sources = ((str(p.name), p.opts[0]) for p in ctx.command.params)
+    typed = {name: flag for name, flag in sources if ctx.get_parameter_source(name) not in unset}
+    given = {name: options[name] for name in ("concurrency", "most", "measurements") if name in typed}
+    require = options["require"] if "require" in typed else ()
+    changes = [flag for name, flag in typed.items() if name not in _OF_THE_RUN]
+    if options["rerank"] is not None:
+        resume.check_rerank(changes)
+        stored = resume.find_series(options["rerank"])
+        return _rerank(resume.rerank_series(stored, require), stored, targets, planned, options)
+    if not targets.store:
+        raise RequestError("--resume continues a series in the store; drop --no-store.")
+    stored = resume.find_series(options["resume"])
+    search = options["find_load"] or isinstance(stored, Capacity)
+    resume.check_changes(changes, search=search)
+    if options["headers"]:
+        _pass_headers(options["headers"])
+    series: LoadCurve | Capacity = (
+        resume.resume_search(stored, require=require, **given)
+        if search
+        else resume.resume_curve(stored, require=require, **given)
+    )
+    targets.store_conclusion(series, load_page.brief(series))
+    return _measure_series(series, targets, planned, options)
+
+
+def _rerank(
+    answer: Capacity, stored: LoadCurve | Capacity, targets: OutputTargets, planned: CostOptions,
+    options: dict[str, Any],
+) -> int:  # fmt: skip
+    """Report what the loads of a stored series say about other bounds; return the exit code."""
+    _report_series(answer, planned.of_several(answer), replace(targets, store=False), quiet=options["quiet"])
+    if stored.job is not None and answer.verified is None and not (targets.silent or options["quiet"]):
+        find = "" if isinstance(stored, Capacity) else " --find-load"
+        bounds = "".join(f" --require {shlex.quote(str(bound))}" for bound in answer.search.bounds)
+        click.echo(f"To go on from there: modeldyno load --resume {stored.id[:6]}{find}{bounds}")
+    return _exit_code(answer)
+
+
+def _measure_series(
+    series: LoadCurve | Capacity, targets: OutputTargets, planned: CostOptions, options: dict[str, Any]
+) -> int:
+    """Measure the loads of a new or resumed series, and store each before the next; return the exit code."""
+    from modeldyno.loadtest.series import measure_loads  # noqa: PLC0415 - one load needs none of it
+
+    begun = series
+    if next_load(series) is not None and not (targets.silent or options["quiet"]):
+        click.echo(_describe_duration(series))
     with Progress(quiet=options["quiet"]) as progress:
-        series: Iterator[tuple[JudgedResult, Any]] = (
-            loads.search_capacity(model_request, _search(options, model_request), watch=progress.watch)
-            if options["find_load"]
-            else loads.run_load_ladder(
-                model_request, steps, all_of_them=":" not in options["concurrency"], watch=progress.watch
-            )
-        )
-        for outcome, document in series:
+        for outcome, latest in measure_loads(series, watch=progress.watch, force=options["force"]):
             targets.store_only(outcome)
-            latest = document if document is not None else latest
-            codes.append(outcome.exit_code)
-    exit_code = codes[-1]
-    if latest is None:
+            targets.store_conclusion(latest, load_page.brief(latest))
+            series = latest
+    if not series.rungs:
         click.echo("No measurement was completed.")
-        return exit_code
-    closed = model_request.load is None or model_request.load.closed
-    _report_series(latest, planned.of_several(latest, closed=closed), targets, quiet=options["quiet"])
-    if exit_code == INTERRUPTED or not isinstance(latest, Capacity):
-        return exit_code
-    if set(codes[1:]) == {FAILED}:  # nothing was measured, so no bound is broken
+        return OK
+    _report_series(series, planned.of_several(series), targets, quiet=options["quiet"])
+    code = _exit_code(series)
+    if not (targets.silent or options["quiet"]):
+        if code == INTERRUPTED and targets.store:
+            click.echo(f"Interrupted; to continue: modeldyno load --resume {series.id[:6]}")
+        elif series is begun:
+            click.echo(f"Nothing more was measured: {_explain_end(series)}.")
+    return code
+
+
+def _exit_code(series: LoadCurve | Capacity) -> int:
+    """Return the exit code: of a search its verdict, of a load curve that of the load measured last."""
+    if isinstance(series, LoadCurve):
+        last = series.rungs[-1]
+        verdicts = {judgement.verdict for judgement in last.judgements}
+        failed = bool(last.failure)
+    else:
+        last = series.verified or series.rungs[-1]
+        verdicts = {series.verdict}
+        failed = all(rung.failure for rung in series.rungs)  # nothing was measured, so no bound is broken
+    if last.interrupted:
+        return INTERRUPTED
+    if failed:
         return FAILED
-    return {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}[latest.verdict]
+    return BROKEN if Verdict.BROKEN in verdicts else UNDECIDED if Verdict.UNDECIDED in verdicts else OK
 
 
-def _describe_duration(options: dict[str, Any], model_request: request.Request, steps: int) -> str:
-    """Estimate how long several loads take: a search measures longer while a bound is undecided."""
-    if not options["find_load"]:
-        loads, longest = count(steps, "load"), format_rough_duration(model_request.plan.max_time * steps)
-        return f"At most {loads}, about {longest}; --max-time shortens it."
-    search = _search(options, model_request)
-    loads = count(search.measurements, "load")
-    longest = format_rough_duration(model_request.plan.max_time * search.measurements * search.patience)
-    return f"At most {loads}, about {longest}; --measurements and --max-time shorten it."
+def _describe_duration(series: LoadCurve | Capacity) -> str:
+    """Estimate how long the loads take: a search measures longer while a bound is undecided."""
+    assert series.job is not None
+    if isinstance(series, LoadCurve):
+        number, most, shorten = len(missing_loads(series)), 1.0, "--max-time shortens"
+    else:
+        number = max(1, series.search.measurements - len(series.rungs))
+        most, shorten = series.search.patience, "--measurements and --max-time shorten"
+    longest = format_rough_duration(series.job.plan.max_time * number * most)
+    return f"At most {count(number, 'load')}, about {longest}; {shorten} it."
+
+
+def _explain_end(series: LoadCurve | Capacity) -> str:
+    """Explain why a resumed series measured nothing."""
+    if isinstance(series, Capacity):
+        if series.end is not SearchEnd.MEASUREMENTS:
+            return "the search had ended"
+        limit = count(series.search.measurements, "measurement")
+        return f"the limit of {limit} is reached; raise it with --measurements"
+    if missing_loads(series):
+        listed = ",".join(map(str, missing_loads(series)))
+        return f"more load brought no more throughput; to measure it anyway: -c {listed}"
+    return "every load that was asked for is measured; give others with --concurrency"
 
 
 def _report_series(
     series: LoadCurve | Capacity, provided: CostAnswer, targets: OutputTargets, *, quiet: bool
 ) -> None:
-    """Store, write and print a load series, with replicas and costs."""
-    targets.store_conclusion(series, load_page.brief(series))
+    """Write and print a load series, with replicas and costs."""
     targets.write(codec_series.encode(series, **provided.derived()))
     if targets.report:
         write(series, Path(targets.report))
@@ -145,12 +235,6 @@ def _is_verdict(block: Block) -> bool:
     """Check whether a block states the verdict or the reason for the exit code."""
     deciding = {Severity.VERDICT, Severity.BROKEN, Severity.UNDECIDED}
     return isinstance(block, Notice) and block.severity in deciding
-
-
-def _search(options: dict[str, Any], model_request: request.Request) -> CapacitySearch:
-    from modeldyno.loadtest.series import capacity_search  # noqa: PLC0415 - one load needs none of it
-
-    return capacity_search(model_request, most=options["most"], measurements=options["measurements"])
 
 
 def _parse_concurrency(text: str | None) -> tuple[int, ...]:

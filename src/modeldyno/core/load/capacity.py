@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.capacity_spec import CapacitySearch
+from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
 from modeldyno.core.load.capacity_steps import Bracket, NextLoad, SearchEnd, next_step
-from modeldyno.core.load.load_curve import SCHEMA, LoadPoint
+from modeldyno.core.load.load_curve import LoadPoint, LoadSeries
 from modeldyno.core.load.sla_fit import judge_loads, limits_load
 from modeldyno.core.metrics.constraints import Judgement, Verdict
 
@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
+class Capacity(LoadSeries):
     """The answer of a capacity search, as a document."""
 
     search: CapacitySearch
-    rungs: tuple[LoadPoint, ...]
-    """In the order in which they were measured."""
     end: SearchEnd
     passed: float | None
     """The largest load that surely holds every bound that limits it; None if there is none."""
@@ -44,13 +42,11 @@ class Capacity:
     """The load that passed, measured again on a freshly started server."""
     ours: bool = True
     """Whether ModelDyno starts the server, so that the verification runs on a fresh one."""
-    id: str = ""
-    """Twelve hexadecimal digits; empty if it is not stored."""
-    created: str = ""
-    """Time of UTC, ISO 8601."""
-    name: str = ""
-    """Of the model."""
-    schema: int = SCHEMA
+
+    @property
+    def knob(self) -> str:
+        """The knob that is raised: ``concurrency`` or ``rate``."""
+        return self.search.knob
 
     @property
     def best(self) -> LoadPoint | None:
@@ -79,7 +75,7 @@ class Capacity:
     def verdict(self) -> Verdict:
         """Whether some load holds all bounds and the verification on a fresh server confirms it."""
         if self.passed is None:
-            tried = self.failed is not None and self.end in {SearchEnd.SMALLEST, SearchEnd.MEASUREMENTS}
+            tried = self.failed is not None and self.end in _TRIED
             return Verdict.BROKEN if tried else Verdict.UNDECIDED
         if self.unmet:
             return Verdict.BROKEN
@@ -90,14 +86,18 @@ class Capacity:
         return replace(self, verified=rung)
 
 
-def load_at(load: Load, value: float, care: float = 1.0) -> Load:
-    """Return the load with another concurrency (open loop: rate), measured `care` times as long."""
+_TRIED = {SearchEnd.SMALLEST, SearchEnd.MEASUREMENTS, SearchEnd.JUDGED}
+"""Ends of a search that tried what it could."""
+
+
+def load_at(load: Load, knob: str, value: float, care: float = 1.0) -> Load:
+    """Return the load with another concurrency or rate, measured `care` times as long."""
     longer = replace(
         load,
         duration=None if load.duration is None else load.duration * care,
         requests=None if load.requests is None else round(load.requests * care),
     )
-    return replace(longer, concurrency=round(value)) if load.closed else replace(longer, rate=value)
+    return replace(longer, rate=value) if knob == RATE else replace(longer, concurrency=round(value))
 
 
 def scaled_plan(plan: Plan, care: float, bounds: Sequence[Constraint] = ()) -> Plan:

@@ -30,6 +30,8 @@ class NextLoad:
     load: float
     care: float = 1.0
     """Multiple of the Plan's time to measure for."""
+    fresh: bool = False
+    """Whether a server is started for it, to verify the load."""
 
 
 class SearchEnd(StrEnum):
@@ -53,8 +55,10 @@ class SearchEnd(StrEnum):
     """A load passed that is larger than one that failed, however long both were measured."""
     REFUSED = "refused"
     """The server rejects all requests as invalid, which no other load changes."""
+    JUDGED = "judged-again"
+    """Loads that were measured for other bounds were judged by these; nothing was measured for them."""
     INTERRUPTED = "interrupted"
-    """The user interrupted the search."""
+    """The user interrupted the search, or its process was ended."""
 
 
 # --- the bracket -----------------------------------------------------------------------------------

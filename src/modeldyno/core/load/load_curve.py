@@ -7,22 +7,24 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.constraints import Answer, Judgement
+from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
 from modeldyno.core.metrics.measurement import SATURATED
+from modeldyno.core.result.result import Environment
 from modeldyno.core.result.summary import UNDER_LOAD, summary_answers
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError, RunFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.metrics.constraints import Constraint
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
 
 SCHEMA = 1
 """Schema version of the documents with several loads: a load curve, and the answer of a capacity search."""
-CLIENT_LIMITED = "client-limited"
-"""Code of the doubt that the client, not the server, was the limit."""
+CLIENT_LIMITED, INTERRUPTED = "client-limited", "interrupted"
+"""Codes of the doubts that the client, not the server, was the limit, and that the user ended it early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,11 @@ class LoadPoint:
             result=result.id,
         )
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended it early."""
+        return INTERRUPTED in self.doubts
+
     def find(self, metric: str, statistic: str | None = None, part: str | None = None) -> Answer | None:
         """Return the value of a metric, or None."""
         wanted = (metric, statistic, part)
@@ -88,13 +95,17 @@ class Knee:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadCurve:
-    """The same model under a series of loads, as a document."""
+class LoadSeries:
+    """A log of loads on one server: what a load curve and a search have in common, as documents."""
 
-    knob: str
-    """The knob that was raised: ``concurrency`` or ``rate``."""
     rungs: tuple[LoadPoint, ...]
     """In the order in which they were measured."""
+    job: Job | None = None
+    """The Job of every load, except for the load; None in documents that earlier versions wrote."""
+    model: ModelIdentity | None = None
+    """Of the first load that reported it; a resumed series must measure the same model."""
+    environment: Environment | None = None
+    """Of that load; other hardware is not comparable."""
     id: str = ""
     """Twelve hexadecimal digits; empty if it is not stored."""
     created: str = ""
@@ -102,6 +113,20 @@ class LoadCurve:
     name: str = ""
     """Of the model."""
     schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadCurve(LoadSeries):
+    """The same model under a series of loads."""
+
+    knob: str
+    """The knob that was raised: ``concurrency`` or ``rate``."""
+    loads: tuple[int, ...] = ()
+    """The loads asked for; those measured for an earlier request are in `rungs` as well."""
+    until_plateau: bool = False
+    """Whether it ends once more load brings no more throughput."""
+    bounds: tuple[Constraint, ...] = ()
+    """Judged at each load."""
 
     @property
     def by_load(self) -> tuple[LoadPoint, ...]:

@@ -23,6 +23,7 @@ from modeldyno.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from modeldyno.core.metrics.constraints import Constraint
     from modeldyno.core.metrics.metric import Query
     from modeldyno.core.spec.knob import Knob, KnobValue
 
@@ -174,6 +175,13 @@ def expand_query(query: Query, own: str, beside: Sequence[str]) -> tuple[Query, 
     if query.scope or query.metric not in PER_MODEL:
         return (query,)
     return (query, *(replace(query, scope=name) for name in beside))
+
+
+def bounds_of_each_model(
+    bounds: Iterable[Constraint], own: str, beside: Sequence[str]
+) -> tuple[Constraint, ...]:
+    """Return the bounds that apply to each model, as `expand_query` reads them."""
+    return tuple(replace(c, query=query) for c in bounds for query in expand_query(c.query, own, beside))
 
 
 def with_model_named(query: Query, own: str) -> Query:

@@ -193,7 +193,8 @@ def bounds_of(series: LoadCurve | Capacity) -> tuple[Constraint, ...]:
     """Return the bounds that a series of loads was judged on."""
     if isinstance(series, Capacity):
         return series.search.bounds
-    return tuple(dict.fromkeys(j.constraint for rung in series.rungs for j in rung.judgements))
+    judged = (judgement.constraint for rung in series.rungs for judgement in rung.judgements)
+    return series.bounds or tuple(dict.fromkeys(judged))
 
 
 def largest_holding_load(series: LoadCurve | Capacity) -> LoadPoint:

@@ -18,7 +18,7 @@ from modeldyno.core.stats.units import format_estimate, format_quantity, parse_b
 from modeldyno.errors import RequestError, RunFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _CONSTRAINT = re.compile(
     r"\s*(?P<query>[^<>=\s@]+(?:@[^<>\s]*[^<>=\s])?)\s*(?P<sign><=|>=|[<>](?!=))\s*(?P<bound>\S.*?)\s*"
@@ -208,6 +208,12 @@ class Judgement:
         missing = unknown[:1].lower() + unknown[1:] or "not certified"
         figures = ", ".join(filter(None, (value or missing, interval)))
         return f"{self.constraint}: {self.verdict} ({figures})"
+
+
+def latency_within(bounds: Iterable[Constraint]) -> float | None:
+    """Return the latency in seconds up to which an answer counts as good; None if no bound limits it."""
+    latency = (c for c in bounds if c.query.metric == "latency" and not c.query.scope and c.at_most)
+    return min((c.bound for c in latency), default=None)
 
 
 def check_kind(query: Query) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.multi_model import expand_query
+from modeldyno.core.load.multi_model import bounds_of_each_model, expand_query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,5 @@ def goal_of_each_model(goal: Goal, own: str, beside: Sequence[str]) -> Goal:
         objectives=tuple(
             replace(o, query=q) for o in goal.objectives for q in expand_query(o.query, own, beside)
         ),
-        constraints=tuple(
-            replace(c, query=q) for c in goal.constraints for q in expand_query(c.query, own, beside)
-        ),
+        constraints=bounds_of_each_model(goal.constraints, own, beside),
     )

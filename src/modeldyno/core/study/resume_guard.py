@@ -1,4 +1,4 @@
-"""Guard a resumed study: report its progress, and check that model and environment are unchanged."""
+"""Guard a resumed study or load series: model and machine must be unchanged; report a study's progress."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from modeldyno.core.load.load_curve import LoadSeries
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import Doubted, Event, Loaded, Located, Progressed
 from modeldyno.core.stats.units import format_quantity
@@ -21,22 +22,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, kw_only=True)
-class StudyConsistencyGuard:
+class ConsistencyGuard:
     """Forward the events of trials; stop a trial with another model or machine before anything is timed."""
 
     force: bool
     """Whether a mismatch raises a doubt instead of an error."""
     watch: Callable[[Event], None]
-    study: Study | None = None
-    """The study when the trial began."""
+    kind: str = "study"
+    """What is resumed, in messages."""
+    part: str = "trial"
+    """What one measurement of it is called."""
+    before: Study | LoadSeries | None = None
+    """The document when the trial began."""
     label: str = ""
+    """What precedes the stages of the trial; if empty, they stay as they are."""
     left: float | None = None
     doubts: list[Doubt] = field(default_factory=list)
     """For every trial from the moment that they are raised."""
 
     def begin(self, study: Study, ask: TrialRequest, left: float | None) -> None:
-        """Begin a trial; `seconds_left` is the estimated remaining time of the study in seconds."""
-        self.study, self.label, self.left = study, describe_trial(study, ask), left
+        """Begin a trial; `left` is the estimated remaining time of the study in seconds."""
+        self.before, self.label, self.left = study, describe_trial(study, ask), left
         self.watch(Progressed(stage=self.label, left=left))
 
     def __call__(self, event: Event) -> None:
@@ -45,10 +51,10 @@ class StudyConsistencyGuard:
         Raises:
             StaleStudy: the model or the machine differs from that of the trials so far.
         """
-        if isinstance(event, Progressed):
+        if isinstance(event, Progressed) and self.label:
             event = replace(event, stage=f"{self.label}: {event.stage}", left=self.left)
-        model = self.study.model if self.study else None
-        environment = self.study.environment if self.study else None
+        model = self.before.model if self.before else None
+        environment = self.before.environment if self.before else None
         if isinstance(event, Loaded) and model is not None:
             self._compare_models(model.digest, event.model.digest)
         if isinstance(event, Located) and environment is not None:
@@ -58,7 +64,7 @@ class StudyConsistencyGuard:
 
     def _compare_models(self, before: str, now: str) -> None:
         if before != now:
-            seen = f"the model is another one ({now[:19]}) than in the trials so far ({before[:19]})"
+            seen = f"the model is another one ({now[:19]}) than in the {self.part}s so far ({before[:19]})"
             self._reject_or_doubt("model-changed", seen)
 
     def _compare_hardware(self, before: Mapping[str, Fact], now: Mapping[str, Fact]) -> None:
@@ -68,18 +74,21 @@ class StudyConsistencyGuard:
     def _compare_software(self, before: Mapping[str, Fact], now: Mapping[str, Fact]) -> None:
         """Raise a doubt if versions differ; packages that only another backend needs are ignored."""
         if differences := _differences(before, now, before.keys() & now.keys()):
-            advice = "begin a new study if the differences that matter to you are small"
+            advice = f"begin a new {self.kind} if the differences that matter to you are small"
             self._raise_doubt(
-                Doubt(code="software-changed", seen=f"since the first trial, {differences}", advice=advice)
+                Doubt(
+                    code="software-changed", seen=f"since the first {self.part}, {differences}", advice=advice
+                )
             )
 
     def _reject_or_doubt(self, code: str, seen: str) -> None:
         if not self.force:
             raise StaleStudy(
-                f"The study cannot be resumed: {seen}. Begin a new one, or resume it anyway with `force`."
+                f"The {self.kind} cannot be resumed: {seen}. Begin a new one, or resume it anyway with "
+                "`force`."
             )
         self._raise_doubt(
-            Doubt(code=code, seen=seen, advice="compare only trials with the same model and machine")
+            Doubt(code=code, seen=seen, advice=f"compare only {self.part}s with the same model and machine")
         )
 
     def _raise_doubt(self, doubt: Doubt) -> None:

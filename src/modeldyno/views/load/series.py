@@ -63,7 +63,7 @@ def load_curve_blocks(curve: LoadCurve) -> Iterator[Block]:
 
 def describe_load_curve(curve: LoadCurve) -> str:
     """Describe the knee and the highest throughput."""
-    rungs = [rung for rung in curve.rungs if _plain(rung.find("request_rate")) != _NONE]
+    rungs = [rung for rung in curve.by_load if _plain(rung.find("request_rate")) != _NONE]
     if not rungs:
         return "No load was measured."
     best = max(rungs, key=_rate)
@@ -257,6 +257,7 @@ def _end_reason(capacity: Capacity) -> str:
         SearchEnd.DISPUTED: "a larger load passed than one that failed, so the latency does not simply "
         "grow with the load; the answer covers both",
         SearchEnd.REFUSED: "the server rejects all requests as invalid, and would under any load",
+        SearchEnd.JUDGED: "they were made for other bounds; nothing was measured for these",
         SearchEnd.INTERRUPTED: "it was interrupted; a complete search gives a narrower answer",
     }[capacity.end]
     return f"ended after {measurements}: {why}"
