@@ -96,6 +96,27 @@ def test_the_largest_load_is_found(url: str) -> None:
         modeldyno.load_curve(url, concurrency=(4, 2), inputs="x=1x4")
 
 
+def test_a_curve_goes_on_and_becomes_a_search(url: str) -> None:
+    """Only loads that are missing are measured; what cannot change is named as an argument."""
+    curve = modeldyno.load_curve(url, concurrency=(1, 2), inputs="x=1x4", plan=PLAN)
+    further = modeldyno.load_curve(resume=curve.id, concurrency=(1, 2, 4))
+    assert (further.id, [point.load for point in further.rungs]) == (curve.id, [1, 2, 4])
+    assert modeldyno.load_curve(resume=further) == further
+
+    answer = modeldyno.rerank_load(curve.id, "latency.p50 <= 60s")
+    assert [point.load for point in answer.rungs] == [1, 2, 4]
+    found = modeldyno.find_load(resume=curve.id, require="latency.p50 <= 60s", most=4, measurements=3)
+    assert found.rungs == answer.rungs
+    assert modeldyno.show(found.id) == found
+
+    with pytest.raises(
+        RequestError, match=r"change inputs=, instances=, plan=; only concurrency= and"
+    ):
+        modeldyno.load_curve(resume=curve.id, inputs="x=1x4", plan=PLAN, instances=2)
+    with pytest.raises(RequestError, match=r"cannot change concurrency=, model=; only measurements=, most="):
+        modeldyno.find_load(url, resume=curve.id, concurrency=2)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno import plugins
 from modeldyno.cli import main
+from modeldyno.cli.actions.load import _explain_end as explain_end
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_spec import CapacitySearch
 from modeldyno.core.load.capacity_steps import SearchEnd
-from modeldyno.core.load.load_curve import LoadPoint
+from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.documents.catalog import list_documents
+from modeldyno.documents.lookup import find_conclusion
 from modeldyno.loadtest import series as loadtest_series
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.runtime.engine import empty_result
+from modeldyno.testing.sample_series import a_capacity, a_ladder
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
@@ -153,9 +163,7 @@ def test_what_verifies_a_search_decides_its_exit_code(
     outcome = JudgedResult(
         result=empty_result(Job(model=ModelRef(scheme="url", locator="m"), backend="remote"))
     )
-    monkeypatch.setattr(
-        loadtest_series, "search_capacity", lambda *_words, **_more: iter([(outcome, result)])
-    )
+    monkeypatch.setattr(loadtest_series, "measure_loads", lambda *_words, **_more: iter([(outcome, result)]))
     words = ("--find-load", "--require", str(bound), "--no-store", *(("-q",) if quiet else ()))
     assert run("http://127.0.0.1:1#m", *words) == code
     output = " ".join(capsys.readouterr().out.split())
@@ -170,6 +178,8 @@ def test_what_verifies_a_search_decides_its_exit_code(
         (("-c", "4,2"), "'4,2' is not a ladder"),
         (("-c", "1,2", "--find-load"), "exclude each other"),
         (("--find-load",), "--find-load needs a bound"),
+        (("--resume", "1add"), "has its model; drop http"),
+        (("--rerank", "1add"), "has its model; drop http"),
         (("--header", "nonsense"), "--header takes 'Name: value'"),
         (
             ("--header", "Authorization: Bearer $ABSENT_TOKEN"),
@@ -188,6 +198,81 @@ def test_wrong_words_are_refused(
     """Invalid requests are refused in one sentence, with code 2, before anything is sent."""
     assert run(url, *words) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_load_needs_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    """Or a series to go on with."""
+    assert run() == 2
+    assert "A load needs a MODEL" in capsys.readouterr().err
+
+
+def test_a_killed_ladder_goes_on(url: str, tmp_path: Path, modeldyno: Callable[..., CommandResult]) -> None:
+    """After kill -9 only the load that was being measured is measured again."""
+    words = ("load", url, "-c", "1,2,4", *SHORT, "--duration", "1s")
+    environment = {**os.environ, "MODELDYNO_STORE": f"sqlite:///{tmp_path}/store.db"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "modeldyno", *words], env=environment, stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    with plugins.store() as store:
+        while not (entries := store.conclusions()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    process.kill()
+    process.wait()
+    [entry] = entries
+    before = find_conclusion(entry.id)
+    assert isinstance(before, LoadCurve)
+
+    resumed = modeldyno("load", "--resume", entry.id[:6], "--json", "whole.json", "--demand", "1/s")
+    assert resumed.code == 0
+    assert resumed.out.startswith("At most ")
+    whole = json.loads((tmp_path / "whole.json").read_text())
+    assert [rung["load"] for rung in whole["rungs"]] == [1, 2, 4]
+    assert [rung["result"] for rung in whole["rungs"]][: len(before.rungs)] == [
+        rung.result for rung in before.rungs
+    ]
+    again = plain(modeldyno("load", "--resume", entry.id[:6]).out)
+    assert "Nothing more was measured: every load that was asked for is measured" in again
+    refused = modeldyno("load", "--resume", entry.id[:6], "--requests", "9", "--backend", "triton")
+    assert refused.code == 2
+    assert "cannot change --backend, --requests; only --concurrency and --require can." in refused.err
+    assert "drop --no-store" in modeldyno("load", "--resume", entry.id[:6], "--no-store").err
+    assert "exclude each other" in modeldyno("load", "--resume", "x", "--rerank", "y").err
+
+
+def test_a_ladder_is_judged_by_other_bounds(url: str, modeldyno: Callable[..., CommandResult]) -> None:
+    """It says which load holds, in the words of a search, and how to go on from there."""
+    assert modeldyno("load", url, "-c", "1,2", *SURE).code == 0
+    [entry] = list_documents().conclusions
+    reranked = modeldyno("load", "--rerank", entry.id, "--require", "latency.p50 <= 60s")
+    output = plain(reranked.out)
+
+    assert "Concurrency 2 holds latency.p50 <= 60 s, and no load was found that breaks it" in output
+    assert "nothing was measured for these" in output
+    assert f"modeldyno load --resume {entry.id[:6]} --find-load --require 'latency.p50 <= 60 s'" in output
+    assert reranked.code == 5
+    assert [each.id for each in list_documents().conclusions] == [entry.id]
+    assert modeldyno("load", "--rerank", entry.id, "--require", "latency.p50 <= 1us", "-q").code == 1
+    found = modeldyno(
+        "load", "--resume", entry.id, "--find-load", "--most", "2", "--require", "latency.p50 <= 60s"
+    )
+    assert found.code == 0
+    assert "another measurement confirms it" in plain(found.out)
+    search, _ = list_documents().conclusions
+    ended = modeldyno("load", "--resume", search.id, "--header", "A: b")
+    assert "Nothing more was measured: the search had ended." in plain(ended.out)
+
+
+@pytest.mark.parametrize(
+    ("series", "said"),
+    [
+        (replace(a_capacity(), end=SearchEnd.MEASUREMENTS), "the limit of 10 measurements is reached"),
+        (replace(a_ladder(), loads=(1, 64)), "to measure it anyway: -c 64"),
+    ],
+)
+def test_why_nothing_more_is_measured(series: LoadCurve | Capacity, said: str) -> None:
+    """The reason says what to give for more."""
+    assert said in explain_end(series)
 
 
 def test_a_header_is_sent_and_in_no_document(

@@ -15,7 +15,7 @@ from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.errors import RequestError
-from modeldyno.loadtest import series as loadtest_series
+from modeldyno.loadtest.series import begin_curve, begin_search, measure_loads
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.run import INTERRUPTED
 from modeldyno.testing.server import serve_in_subprocess
@@ -44,19 +44,21 @@ def asked(url: str, load: Load | None = None, plan: Plan = PLAN) -> Request:
 
 def test_a_ladder_is_measured_on_one_server(server: str) -> None:
     """Each rung is yielded as soon as it is measured, with the ladder so far."""
-    steps = list(loadtest_series.run_load_ladder(asked(server), (1, 2, 8)))
+    steps = list(measure_loads(begin_curve(asked(server), (1, 2, 8))))
     assert [len(ladder.rungs) for _, ladder in steps] == [1, 2, 3]
     rates = [outcome.result["request_rate"] or 0 for outcome, _ in steps]
     assert rates[0] < rates[1]
     assert rates[2] < 1.5 * rates[1]
-    assert [rung.load for rung in steps[-1][1].by_load] == [1, 2, 8]
+    ladder = steps[-1][1]
+    assert [rung.load for rung in ladder.by_load] == [1, 2, 8]
+    assert ladder.model == steps[0][0].result.model is not None
 
 
 def test_the_first_request_is_given_up_when_any_would_be() -> None:
     """A server that never answers is not awaited longer than `--request-timeout` says."""
     with serve_in_subprocess("--fault", "hang=1") as running:
         url = f"http://127.0.0.1:{running.port}#echo"
-        [(outcome, _)] = loadtest_series.run_load_ladder(asked(url, Load(concurrency=1, timeout=0.5)), (1,))
+        [(outcome, _)] = measure_loads(begin_curve(asked(url, Load(concurrency=1, timeout=0.5)), (1,)))
     [failure] = outcome.result.failures
     assert failure.where == "first call"
     assert failure.message.endswith("did not answer within 0.5 s")
@@ -65,8 +67,7 @@ def test_the_first_request_is_given_up_when_any_would_be() -> None:
 def test_a_search_brackets_the_largest_load_that_holds(server: str) -> None:
     """With two workers of 20 ms, four slots wait for 40 ms, and eight for 80."""
     what = CapacitySearch(bounds=(BOUND,), start=2, most=16, measurements=4, patience=2.0)
-    *_, (outcome, answer) = loadtest_series.search_capacity(asked(server), what)
-    assert answer is not None
+    *_, (outcome, answer) = measure_loads(replace(begin_search(asked(server)), search=what))
     # Five, of which one waits for two before it, take 60 ms; on a busy machine nothing may be sure of two.
     assert answer.passed is None or answer.passed <= 4
     assert (answer.verified is None) is (answer.passed is None)
@@ -77,61 +78,49 @@ def test_a_search_that_nothing_passes_verifies_nothing(server: str) -> None:
     """If not even one request at a time meets the bound, there is nothing to verify."""
     bound = Constraint.parse("latency.p50 <= 5ms")
     what = CapacitySearch(bounds=(bound,), start=1, measurements=3)
-    *_, (_, answer) = loadtest_series.search_capacity(asked(server), what)
-    assert answer is not None
+    *_, (_, answer) = measure_loads(replace(begin_search(asked(server)), search=what))
     assert answer.passed is None
     assert answer.verified is None
 
 
 def test_a_search_that_is_interrupted_says_what_it_knows(server: str) -> None:
     """The current measurement is the last; nothing is verified."""
-    what = CapacitySearch(bounds=(BOUND,), start=1, most=64, measurements=9)
     steps = []
-    for step in loadtest_series.search_capacity(asked(server), what):
+    for step in measure_loads(begin_search(asked(server), most=64, measurements=9)):
         steps.append(step)
         if len(steps) == 2:
             os.kill(os.getpid(), signal.SIGINT)
     outcome, answer = steps[-1]
     assert outcome.exit_code == INTERRUPTED
     assert len(steps) == 3
-    assert answer is not None
     assert answer.end is SearchEnd.INTERRUPTED
     assert [rung.result for rung in answer.rungs] == [each.result.id for each, _ in steps]
     assert answer.verified is None
 
 
 def test_what_cannot_be_searched_is_refused(server: str) -> None:
-    """A rate needs an open loop, a series of loads needs a server, and one server is one process."""
-    what = CapacitySearch(bounds=(BOUND,), knob=RATE, start=5)
-    with pytest.raises(RequestError, match="closed loop has no rate"):
-        next(loadtest_series.search_capacity(asked(server, Load(concurrency=1)), what))
+    """A series of loads needs a server, and one server is one process."""
     with pytest.raises(RequestError, match="leave out --processes"):
-        next(loadtest_series.run_load_ladder(asked(server, plan=replace(PLAN, processes=2)), (1, 2)))
+        begin_curve(asked(server, plan=replace(PLAN, processes=2)), (1, 2))
     local = Request(model="call:modeldyno.testing.known_latency:steady", settings={}, plan=PLAN)
     with pytest.raises(RequestError, match="a series of loads needs a server"):
-        next(loadtest_series.run_load_ladder(local, (1, 2)))
+        begin_curve(local, (1, 2))
 
 
 @pytest.mark.slow
 def test_a_rate_is_searched_in_an_open_loop(server: str) -> None:
     """Two workers of 20 ms do 100 requests a second: the largest rate that holds is lower."""
-    what = CapacitySearch(bounds=(BOUND,), knob=RATE, start=20, most=400, measurements=6)
     load = Load(arrivals=Arrivals.POISSON, rate=20)
-    *_, (_, answer) = loadtest_series.search_capacity(asked(server, load), what)
-    assert answer is not None
+    search = begin_search(asked(server, load), most=400, measurements=6)
+    assert search.knob == RATE
+    *_, (_, answer) = measure_loads(search)
     assert answer.passed is None or answer.passed < 110
 
 
 @pytest.mark.parametrize("load", [Load(concurrency=8), Load(arrivals=Arrivals.CONSTANT, rate=50.0)])
 def test_a_search_ends_at_the_first_load_where_the_server_refuses_all(server: str, load: Load) -> None:
     """A model that the server lacks fails under any load, so no smaller load is tried."""
-    what = (
-        CapacitySearch(bounds=(BOUND,), start=8)
-        if load.closed
-        else CapacitySearch(bounds=(BOUND,), knob=RATE, start=50.0, most=1000.0)
-    )
     missing = f"{server.partition('#')[0]}/fault/400/#echo"
-    *before, (_, answer) = loadtest_series.search_capacity(asked(missing, load), what)
+    *before, (_, answer) = measure_loads(begin_search(asked(missing, load)))
     assert not before
-    assert answer is not None
     assert (answer.end, answer.passed) == (SearchEnd.REFUSED, None)

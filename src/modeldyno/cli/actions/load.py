@@ -136,7 +136,7 @@ def _rerank(
 ) -> int:  # fmt: skip
     """Report what the loads of a stored series say about other bounds; return the exit code."""
     _report_series(answer, planned.of_several(answer), replace(targets, store=False), quiet=options["quiet"])
-    if stored.job is not None and answer.verified is None and not (targets.silent or options["quiet"]):
+    if stored.job is not None and not (targets.silent or options["quiet"]):
         find = "" if isinstance(stored, Capacity) else " --find-load"
         bounds = "".join(f" --require {shlex.quote(str(bound))}" for bound in answer.search.bounds)
         click.echo(f"To go on from there: modeldyno load --resume {stored.id[:6]}{find}{bounds}")
