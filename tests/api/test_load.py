@@ -109,9 +109,7 @@ def test_a_curve_goes_on_and_becomes_a_search(url: str) -> None:
     assert found.rungs == answer.rungs
     assert modeldyno.show(found.id) == found
 
-    with pytest.raises(
-        RequestError, match=r"change inputs=, instances=, plan=; only concurrency= and"
-    ):
+    with pytest.raises(RequestError, match=r"change inputs=, instances=, plan=; only concurrency= and"):
         modeldyno.load_curve(resume=curve.id, inputs="x=1x4", plan=PLAN, instances=2)
     with pytest.raises(RequestError, match=r"cannot change concurrency=, model=; only measurements=, most="):
         modeldyno.find_load(url, resume=curve.id, concurrency=2)

@@ -123,6 +123,8 @@ def test_rerank_measures_and_stores_nothing() -> None:
         assert [entry.id for entry in store.conclusions()] == [curve.id]
     with pytest.raises(RequestError, match="measured without a bound"):
         rerank_series(curve, [])
+    with pytest.raises(RequestError, match="has no load that was measured"):
+        rerank_series(a_curve(1), ["latency.p50 <= 60s"])
     assert rerank_series(a_capacity(), []).search == a_capacity().search
 
 

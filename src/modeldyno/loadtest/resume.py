@@ -145,6 +145,8 @@ def rerank_series(stored: LoadCurve | Capacity, require: Sequence[str]) -> Capac
     Raises:
         RequestError: there is no bound, no load that measured its metric, or a value is wrong.
     """
+    if not stored.rungs:
+        raise RequestError(f"{stored.id[:6]} has no load that was measured; measure one first.")
     search = _search_of(stored, require)
     answer = answer_again(stored, search, stored_result)
     _check_known(answer)

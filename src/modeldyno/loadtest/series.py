@@ -96,7 +96,7 @@ def begin_search(request: Request, *, most: float | None = None, measurements: i
     )
 
 
-def new_identity() -> dict[str, str]:
+def new_identity() -> dict[str, Any]:
     """Return the id and the time of a new document."""
     return {"id": secrets.token_hex(6), "created": datetime.now(UTC).isoformat(timespec="milliseconds")}
 
@@ -145,8 +145,8 @@ def measure_loads(
             watch(Progressed(stage=_describe_step(series, step)))
             guard.before = series
             job = job_at_load(series, step)
-            result = room(job, fresh=step.fresh)(job, watch=guard)
-            result = replace(result, doubts=(*result.doubts, *guard.doubts))
+            measured = room(job, fresh=step.fresh)(job, watch=guard)
+            result = replace(measured, doubts=(*measured.doubts, *guard.doubts))
             outcome = judge_result(result, bounds_of(series))
             series = add_load(series, step, outcome.result, refused=_all_refused(result))
             yield outcome, series
@@ -157,7 +157,8 @@ def _one_server() -> Iterator[TrialExecutor]:
     """Run every load in one child, whose server stays open; a fresh one gets another child."""
     with open_warm_worker() as worker:
 
-        def executor_for(_job: Job, *, fresh: bool) -> Executor:
+        def executor_for(job: Job, *, fresh: bool) -> Executor:
+            del job
             if fresh:
                 worker.close()
             return worker.execute

@@ -46,7 +46,7 @@ def slots(fails: Callable[[float], bool] = lambda _load: False) -> SimulatedTria
     """Four workers of 10 ms: more slots than that wait in proportion."""
 
     def latency(point: dict[str, Any]) -> float:
-        return 0.01 * max(point["concurrency"], 4) / 4
+        return 0.01 * max(float(point["concurrency"]), 4) / 4
 
     return SimulatedTrials(
         rate=lambda point: 1 / latency(point),

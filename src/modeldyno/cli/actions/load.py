@@ -104,12 +104,11 @@ def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, opt
         raise RequestError(f"A stored series of loads has its model; drop {options['model']}.")
     if targets.report:
         check_format(Path(targets.report))
-    unset = {ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP}
-    sources = ((str(p.name), p.opts[0]) for p in ctx.command.params)
-    typed = {name: flag for name, flag in sources if ctx.get_parameter_source(name) not in unset}
+    flags = {str(parameter.name): parameter.opts[0] for parameter in ctx.command.params}
+    typed = [name for name in flags if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     given = {name: options[name] for name in ("concurrency", "most", "measurements") if name in typed}
     require = options["require"] if "require" in typed else ()
-    changes = [flag for name, flag in typed.items() if name not in _OF_THE_RUN]
+    changes = [flags[name] for name in typed if name not in _OF_THE_RUN]
     if options["rerank"] is not None:
         resume.check_rerank(changes)
         stored = resume.find_series(options["rerank"])
@@ -126,7 +125,8 @@ def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, opt
         if search
         else resume.resume_curve(stored, require=require, **given)
     )
-    targets.store_conclusion(series, load_page.brief(series))
+    if series.rungs:
+        targets.store_conclusion(series, load_page.brief(series))
     return _measure_series(series, targets, planned, options)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.job import Job
 
-AnySeries = TypeVar("AnySeries", LoadCurve, Capacity)
+AnySeries = TypeVar("AnySeries", LoadCurve, Capacity, LoadCurve | Capacity)
 """A load curve, or a search for the largest load."""
 
 
@@ -88,11 +88,11 @@ def add_load(series: AnySeries, step: NextLoad, result: Result, *, refused: bool
         model=series.model if known else result.model,
         environment=series.environment if known else result.environment,
     )
-    if isinstance(series, Capacity) and step.fresh:
+    if isinstance(series, LoadCurve):
+        return replace(series, rungs=(*series.rungs, point))
+    if step.fresh:
         return series.with_verification(point)
     series = replace(series, rungs=(*series.rungs, point))
-    if isinstance(series, LoadCurve):
-        return series
     if point.interrupted:
         return _answered(series, SearchEnd.INTERRUPTED)
     return _answered(series, SearchEnd.REFUSED if refused and _all_failed(series) else None)
@@ -127,13 +127,14 @@ def without_unfinished(series: AnySeries) -> AnySeries:
     These are loads that the user ended early, and those that failed; but for a search a failed load is one
     that is too large, unless every load failed.
     """
-    failures_count = isinstance(series, Capacity) and not _all_failed(series)
-    kept = tuple(r for r in series.rungs if not r.interrupted and (failures_count or not r.failure))
+    rungs = tuple(rung for rung in series.rungs if not rung.interrupted)
+    if isinstance(series, LoadCurve) or _all_failed(series):
+        rungs = tuple(rung for rung in rungs if not rung.failure)
     if isinstance(series, LoadCurve):
-        return replace(series, rungs=kept)
+        return replace(series, rungs=rungs)
     verified = series.verified
     usable = verified is not None and not verified.interrupted
-    return _answered(replace(series, rungs=kept, verified=verified if usable else None))
+    return _answered(replace(series, rungs=rungs, verified=verified if usable else None))
 
 
 def search_again(
