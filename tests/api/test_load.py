@@ -109,10 +109,14 @@ def test_a_curve_goes_on_and_becomes_a_search(url: str) -> None:
     assert found.rungs == answer.rungs
     assert modeldyno.show(found.id) == found
 
-    with pytest.raises(RequestError, match=r"change inputs=, instances=, plan=; only concurrency= and"):
-        modeldyno.load_curve(resume=curve.id, inputs="x=1x4", plan=PLAN, instances=2)
+    with pytest.raises(RequestError, match=r"change inputs=, max_time=, plan=; only concurrency= and"):
+        modeldyno.load_curve(resume=curve.id, inputs="x=1x4", plan=PLAN, max_time=2)
     with pytest.raises(RequestError, match=r"cannot change concurrency=, model=; only measurements=, most="):
         modeldyno.find_load(url, resume=curve.id, concurrency=2)
+    with pytest.raises(RequestError, match="is a search for a load; go on with find_load"):
+        modeldyno.load_curve(resume=found)
+    with pytest.raises(RequestError, match="needs a model, or resume= with the id"):
+        modeldyno.find_load(require="latency.p50 <= 60s")
 
 
 @pytest.mark.parametrize(

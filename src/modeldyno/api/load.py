@@ -335,12 +335,10 @@ def _resumed(
     function: Callable[..., Any], given: Mapping[str, Any], resume: Any, *, search: bool
 ) -> LoadCurve | Capacity:
     """Return the series to resume, after refusing arguments that cannot change it."""
-    changes = [
-        f"--{name.replace('_', '-')}"
-        for name, parameter in signature(function).parameters.items()
-        if name not in _OF_THE_RUN and name in given and given[name] != parameter.default
-    ]
-    check_changes([*changes, *(f"--{name}" for name in given["settings"])], search=search)
+    parameters = signature(function).parameters.items()
+    changed = [name for name, p in parameters if name not in _OF_THE_RUN and given[name] != p.default]
+    options = (f"--{name.replace('_', '-')}" for name in (*changed, *given["settings"]))
+    check_changes(options, search=search)
     return _find_series(resume)
 
 
@@ -395,6 +393,8 @@ def _request(given: Mapping[str, Any]) -> Request:
 
 
 def _check_reference(model: Any) -> str:
+    if model is None:
+        raise RequestError("A series of loads needs a model, or resume= with the id of a stored one.")
     if not isinstance(model, str | Path):
         raise RequestError(
             "A server needs a model by path, scheme:locator or URL; "

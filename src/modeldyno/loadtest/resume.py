@@ -93,7 +93,7 @@ def resume_curve(
         RequestError: it is a search, an earlier version wrote it, or a value is wrong.
     """
     if not isinstance(stored, LoadCurve):
-        raise RequestError(f"{stored.id[:6]} is a search for a load; resume it with --find-load.")
+        raise RequestError(f"{stored.id[:6]} is a search for a load; go on with find_load.")
     curve = without_unfinished(_resumable(stored))
     if concurrency is not None:
         curve = replace(curve, loads=parse_ladder(concurrency), until_plateau=":" in concurrency)

@@ -143,13 +143,19 @@ def measure_loads(
     with _one_server() if rooms is None else nullcontext(rooms) as room:
         while (step := next_load(series)) is not None:
             watch(Progressed(stage=_describe_step(series, step)))
-            guard.before = series
-            job = job_at_load(series, step)
-            measured = room(job, fresh=step.fresh)(job, watch=guard)
-            result = replace(measured, doubts=(*measured.doubts, *guard.doubts))
-            outcome = judge_result(result, bounds_of(series))
-            series = add_load(series, step, outcome.result, refused=_all_refused(result))
+            outcome = _measure(series, step, room, guard)
+            series = add_load(series, step, outcome.result, refused=_all_refused(outcome.result))
             yield outcome, series
+
+
+def _measure(
+    series: LoadCurve | Capacity, step: NextLoad, room: TrialExecutor, guard: ConsistencyGuard
+) -> JudgedResult:
+    """Measure one load, and judge it by the bounds."""
+    guard.before = series
+    job = job_at_load(series, step)
+    result = room(job, fresh=step.fresh)(job, watch=guard)
+    return judge_result(replace(result, doubts=(*result.doubts, *guard.doubts)), bounds_of(series))
 
 
 @contextmanager

@@ -128,10 +128,10 @@ def without_unfinished(series: AnySeries) -> AnySeries:
     that is too large, unless every load failed.
     """
     rungs = tuple(rung for rung in series.rungs if not rung.interrupted)
-    if isinstance(series, LoadCurve) or _all_failed(series):
-        rungs = tuple(rung for rung in rungs if not rung.failure)
     if isinstance(series, LoadCurve):
-        return replace(series, rungs=rungs)
+        return replace(series, rungs=tuple(rung for rung in rungs if not rung.failure))
+    if _all_failed(series):
+        rungs = ()
     verified = series.verified
     usable = verified is not None and not verified.interrupted
     return _answered(replace(series, rungs=rungs, verified=verified if usable else None))
