@@ -41,7 +41,7 @@ from modeldyno.core.load.load_curve import LoadPoint, raw_percentiles
 from modeldyno.core.load.request_log import COLUMNS, Records, sample_records
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.result.summary import UNDER_LOAD, summary_answers
+from modeldyno.core.result.summary import answers_under_load
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.testing.service_model import Durations, Service, exponential, lognormal
 
@@ -265,7 +265,7 @@ def ours(meter: Meter, bound: float, seconds: float) -> Found:
             LoadPoint(
                 load=step.load,
                 judgements=judged,
-                answers=(*summary_answers(measured, UNDER_LOAD), *raw_percentiles(judged, measured)),
+                answers=(*answers_under_load(measured), *raw_percentiles(judged, measured)),
                 doubts=tuple(doubt.code for doubt in load_analysis.doubts(window)),
                 care=step.care,
             )

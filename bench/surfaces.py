@@ -27,7 +27,7 @@ import numpy as np
 from minilm import batch, directory, export
 
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.summary import ALONE, summary_answers
+from modeldyno.core.result.summary import trial_answers
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.study.search_space import Axis, Space, parse_axis
 from modeldyno.core.study.study import LOADS
@@ -173,7 +173,7 @@ def models(folder: Path) -> dict[str, str]:
 def measured(result: Result) -> dict[str, float]:
     """Give what is known; the plain quantile of a percentile that is no claim."""
     found = {}
-    for answer in summary_answers(result.measurements, ALONE):
+    for answer in trial_answers(result.measurements):
         value = answer.value
         if value is None and answer.query.statistic:
             value = result[f"{answer.query.metric}.{answer.query.statistic}.raw"]

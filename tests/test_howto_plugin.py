@@ -67,5 +67,7 @@ def test_a_plugin_brings_a_metric(package: Path) -> None:
 def test_a_metric_that_nobody_declares_is_told_with_what_to_do() -> None:
     """Not a mistake of ours, and not one that comes up in the report alone."""
     assert isinstance(event_of(observed_number("macs", 1)), Found)
-    with pytest.raises(RequestError, match="'vibes', which is no declared metric; a plugin declares its own"):
+    with pytest.raises(
+        RequestError, match="'vibes', which is no declared metric; declare it by an entry point"
+    ):
         event_of(observed_number("vibes", 1.0))

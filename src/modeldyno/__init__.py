@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         TritonInspector,
     )
     from modeldyno.api.load import find_load, load, load_curve, rerank_load
+    from modeldyno.api.metrics import register_metric
     from modeldyno.api.model_profiler import ModelProfiler
     from modeldyno.api.profile import BoundBroken, inspect, profile, read, read_all, save, store
     from modeldyno.api.result_dict import Figures
@@ -124,6 +125,7 @@ _HOMES = {
     "read_all": "modeldyno.api.profile",
     "read_comparison": "modeldyno.api.compare",
     "read_study": "modeldyno.api.sweep",
+    "register_metric": "modeldyno.api.metrics",
     "replicas": "modeldyno.api.documents",
     "report": "modeldyno.api.documents",
     "rerank": "modeldyno.api.sweep",
@@ -201,6 +203,7 @@ __all__ = [
     "read_all",
     "read_comparison",
     "read_study",
+    "register_metric",
     "replicas",
     "report",
     "rerank",

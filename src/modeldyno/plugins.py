@@ -209,6 +209,15 @@ def metrics() -> dict[str, Metric]:
 METRICS.complete_from(metrics)
 
 
+def register_metric(row: Metric) -> None:
+    """Add a metric of a script to the table, after those of the plugins.
+
+    Raises:
+        RequestError: its name is taken or invalid, or its unit is no base unit.
+    """
+    METRICS.register(row)
+
+
 def store(url: str | None = None) -> Store:
     """Open the store named by `url` or MODELDYNO_STORE; by default an SQLite file.
 

@@ -19,6 +19,7 @@ from modeldyno import codec
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.metrics.metric import METRICS, Better, Metric
 from modeldyno.core.result.result import (
     SCHEMA,
     Doubted,
@@ -42,7 +43,7 @@ from modeldyno.core.result.static_data import SizePoint
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
-from modeldyno.errors import UnreadableDocument
+from modeldyno.errors import UnknownName, UnreadableDocument
 from modeldyno.testing.sample_results import (
     a_failed_result,
     a_job,
@@ -289,12 +290,52 @@ def _latency(run: bytes) -> Measurement:
     return Measurement(metric="latency", value=Distribution(runs=(run,)))
 
 
-def test_unknown_metric() -> None:
-    """A metric that is in no table is refused by its name."""
-    document = plain(a_result())
-    document["measurements"][0]["metric"] = "vibes"
-    with pytest.raises(UnreadableDocument, match="unknown metric 'vibes'"):
-        codec.decode(json.dumps(document))
+def test_a_metric_that_is_not_installed() -> None:
+    """It is read, in the unit that the document names, and written again as it was."""
+    document = plain(a_result(measurements=(Measurement(metric="vibes", value=0.25),)))
+    assert document["metrics"] == [{"name": "vibes", "unit": "", "better": "neither",
+                                    "sentence": "Not installed here.", "spread": False}]  # fmt: skip
+    document["metrics"][0] |= {"unit": "1", "better": "higher", "sentence": "Good ones."}
+
+    result = codec.decode(json.dumps(document))
+
+    assert result.measurements[0].row.better is Better.HIGHER
+    assert (result["vibes"], result.keys(), "vibes" in result) == (0.25, ("vibes",), True)
+    assert "vibes 25.0%" in repr(result)
+    assert plain(result) == document
+    assert jsonschema.Draft202012Validator(codec.schema()).is_valid(document)
+
+
+def test_a_bound_on_a_metric_that_is_not_installed() -> None:
+    """It is refused as any unknown name, but the number of the document is told."""
+    result = a_result(measurements=(Measurement(metric="moods", value=12),))
+
+    with pytest.raises(
+        UnknownName, match=r"There is no metric 'moods'; .* This result has moods 12, which no"
+    ):
+        result.judge("moods >= 3")
+    for bound in ("vibe >= 3", "latency.p999 <= 1s"):
+        with pytest.raises(UnknownName) as refused:
+            result.judge(bound)
+        assert "This result has" not in str(refused.value)
+
+
+def test_a_description_that_is_none() -> None:
+    """What is no row of a table is refused, as all that is damaged."""
+    with pytest.raises(UnreadableDocument, match="unit"):
+        codec.decode(json.dumps(plain(a_result()) | {"metrics": [{"name": "vibes"}]}))
+
+
+def test_a_child_is_told_the_metrics_of_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its job; those of plugins it finds by itself."""
+    row = Metric(name="hum", unit="1/s", better=Better.LOWER, sentence="A hum.", kin="speed", judged=3)
+    monkeypatch.setattr(METRICS, "registered", (row,))
+    line = codec.encode_job(a_result().job)
+    monkeypatch.setattr(METRICS, "registered", ())
+
+    assert codec.decode_job(line) == a_result().job
+    assert METRICS.registered == (row,)
+    assert METRICS.pop("hum") == row
 
 
 def test_many_samples() -> None:

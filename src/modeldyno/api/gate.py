@@ -26,7 +26,7 @@ from modeldyno.core.comparison.build import CompareOptions, parse_max_regression
 from modeldyno.core.comparison.comparison import Change
 from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.comparison.schedule import PLAN
-from modeldyno.core.metrics.constraints import Constraint, Verdict
+from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.doubt import FEW_PROCESSES
 from modeldyno.documents.catalog import BRANCH
 from modeldyno.errors import RequestError, RunFailed, UndecidedWarning
@@ -272,9 +272,9 @@ def check(
     """
     if baseline is None and (metrics or max_regression is not None):
         raise RequestError("metrics and max_regression need a baseline to compare with; give baseline=.")
-    constraints = tuple(map(Constraint.parse, as_tuple(require, "require")))
     question = _question(metrics, max_regression, force=force)
     candidate = find_result(str(result)) if isinstance(result, str | Path) else _resolve_result(result)
+    constraints = tuple(map(candidate.read_bound, as_tuple(require, "require")))
     before = None if baseline is None else _resolve_result(baseline, candidate.name)
     return check_result(candidate, constraints, question, before)
 

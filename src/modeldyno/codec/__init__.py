@@ -22,7 +22,7 @@ import msgspec
 from modeldyno.core.comparison.comparison import SCHEMA as COMPARISON_SCHEMA
 from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.metrics.metric import METRICS, Metric
 from modeldyno.core.result.result import SCHEMA, Event, Found, Outlined, Result
 from modeldyno.core.spec.job import Job
 from modeldyno.core.study.study import SCHEMA as STUDY_SCHEMA
@@ -62,7 +62,18 @@ def _with_certificates(result: Result) -> dict[str, Any]:
     for measurement, plain in zip(result.measurements, document["measurements"], strict=True):
         if isinstance(measurement.value, Distribution):
             plain["value"]["certificate"] = msgspec.to_builtins(measurement.value.certificate())
-    return document
+    return document | _describe_metrics(measurement.metric for measurement in result.measurements)
+
+
+def _describe_metrics(names: Iterable[str]) -> dict[str, Any]:
+    """Describe the metrics of plugins and users that a document has, for who reads it without them."""
+    rows = METRICS.further(names)
+    described = [{name: getattr(row, name) for name in _DESCRIPTION} for row in rows]
+    return {"metrics": described} if described else {}
+
+
+_DESCRIPTION = ("name", "unit", "better", "sentence", "spread")
+"""What a document says of a metric that is not built in."""
 
 
 def encode_several(results: Iterable[Result]) -> bytes:
@@ -126,6 +137,8 @@ def _upgrade(document: dict[str, Any], origin: str, upgrades: Upgrades, newest: 
         )
     for number_before in range(number, newest):
         document = upgrades[number_before](document)
+    for row in document.pop("metrics", ()):
+        METRICS.describe(msgspec.convert(row, Metric))
     return document
 
 
@@ -154,12 +167,8 @@ def _restore_points(outline: dict[str, Any] | None) -> None:
 
 
 def _check_result(result: Result) -> Result:
-    """Check what the types cannot: known metrics, and complete and finite samples."""
+    """Check what the types cannot: complete and finite samples."""
     for measurement in result.measurements:
-        if measurement.metric not in METRICS:
-            raise ValueError(
-                f"unknown metric {measurement.metric!r}; it may belong to a plugin that is not installed"
-            )
         if isinstance(measurement.value, Distribution):
             runs = measurement.value.runs
             if not runs or any(not run or len(run) % 8 for run in runs):
@@ -184,7 +193,9 @@ def encode_definition(study: Study) -> bytes:
 
 
 def _encode_study(study: Study, **derived: Any) -> bytes:
-    return _to_json({"kind": STUDY, **msgspec.to_builtins(study), **msgspec.to_builtins(derived)})
+    queries = (*study.goal.queries, *(answer.query for trial in study.trials for answer in trial.answers))
+    described = _describe_metrics(query.metric for query in queries)
+    return _to_json({"kind": STUDY, **msgspec.to_builtins(study), **msgspec.to_builtins(derived)} | described)
 
 
 def encode_trial(trial: Trial) -> bytes:
@@ -408,13 +419,20 @@ def schema() -> dict[str, Any]:
 
 
 def encode_job(job: Job) -> bytes:
-    """Encode a Job for a child process."""
-    return _to_json(job)
+    """Encode a Job for a child process, with the metrics that its parent registered by a call.
+
+    The child finds those of plugins by itself. It needs all of them, because a probe may only measure what
+    the table has.
+    """
+    return _to_json(msgspec.to_builtins(job) | {"metrics": METRICS.registered})
 
 
 def decode_job(data: bytes) -> Job:
-    """Decode a Job."""
-    return msgspec.json.decode(data, type=Job)
+    """Decode a Job, and register the metrics of its parent."""
+    document = msgspec.json.decode(data)
+    for row in document.pop("metrics", ()):
+        METRICS.register(msgspec.convert(row, Metric))
+    return msgspec.convert(document, Job)
 
 
 def encode_event(event: Event) -> bytes:

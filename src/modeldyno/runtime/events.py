@@ -69,8 +69,8 @@ def event_of(item: ProbeOutput) -> Event:
         case Measurement():
             if item.metric not in METRICS:
                 raise RequestError(
-                    f"A probe measured '{item.metric}', which is no declared metric; a plugin declares its "
-                    "own by an entry point of the group modeldyno.metrics."
+                    f"A probe measured '{item.metric}', which is no declared metric; declare it by "
+                    "an entry point of the group modeldyno.metrics or by modeldyno.register_metric."
                 )
             return Found(measurement=item)
         case Doubt():

@@ -19,8 +19,7 @@ from modeldyno.core.load import multi_model
 from modeldyno.core.load.multi_model import CoHostedModelSpec
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.result.summary import ALONE
+from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.stats.units import RATE, SECONDS, parse_bound
@@ -294,12 +293,8 @@ def _select_probes(words: SweepConfig, goal: Goal, *, served: bool) -> tuple[str
     ]
     if requested:
         return tuple(dict.fromkeys(requested))
-    static = any(query.metric not in _RUN_METRICS for query in goal.queries)
+    static = any(METRICS[query.metric].computed for query in goal.queries)
     return (*(("static",) if static else ()), *(("load",) if served else ("latency", "throughput")))
-
-
-_RUN_METRICS = ALONE.keys() - {"weight_bytes"}
-"""Metrics that need no static analysis of the model."""
 
 
 def _read_strategy(words: SweepConfig) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import codec
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.stats.statistics import load_numpy, unpack_samples
+from modeldyno.views.result.served import STAGE_NAMES
 from modeldyno.views.text import number
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ _TITLES = {
     _REQUESTS: "requests",
     _SERVER_STAGES: "an average request, from the server's statistics",
 }
-_STAGE_METRICS = ("queue_time", "compute_input_time", "compute_time", "compute_output_time", "network_time")
 _MICRO = 1e6
 Event = dict[str, Any]
 
@@ -139,7 +139,7 @@ def _memory(result: Result) -> Iterator[Event]:
 def _stages(result: Result) -> Iterator[Event]:
     """Yield the mean times of the server's stages end to end."""
     begin = 0.0
-    for metric in _STAGE_METRICS:
+    for metric in STAGE_NAMES:
         if (measurement := result.find(metric)) is not None:
             seconds = number(measurement)[0]
             yield _slice(_SERVER_STAGES, 1, metric, begin, seconds)

@@ -69,7 +69,8 @@ def _family(
     parts = ("modeldyno", metric, statistic, "" if claim else "raw", _UNITS.get(row.unit, ""))
     unit = _UNITS.get(row.unit, "")
     name = "_".join(part for part in parts if part and not (part == unit and metric.endswith(f"_{unit}")))
-    summary = row.spread and not statistic
+    members = tuple(members)
+    summary = not statistic and (row.spread or any(figure.fraction is not None for figure in members))
     sentence = row.sentence if claim else f"{row.sentence} Not certified by the samples."
     yield from _head(name, "summary" if summary else "gauge", unit if name.endswith(unit) else "", sentence)
     scopes: dict[str, list[Figure]] = {}

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.cli.actions import gate_options
 from modeldyno.comparison.gate import check_result, find_baseline, find_result
-from modeldyno.core.metrics.constraints import Constraint
 
 if TYPE_CHECKING:
     import click
@@ -15,11 +14,11 @@ if TYPE_CHECKING:
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
     """Judge a saved result, and report it; exit with the code."""
     required, notes = gate_options.expand_bounds(options["require"])
-    constraints = tuple(map(Constraint.parse, required))
     gate_options.check_baseline(ctx)
     gate_options.check_output_paths(options)
     question = gate_options.compare_options_from(options)
     candidate = find_result(options["result"])
+    constraints = tuple(map(candidate.read_bound, required))
     baseline = options["baseline"] and find_baseline(options["baseline"], candidate.name)
     report = check_result(candidate, constraints, question, baseline).with_notes(*notes)
     gate_options.write_verdict(report, options)

@@ -19,9 +19,8 @@ from modeldyno.cli.actions.printing import (
 )
 from modeldyno.codec import series as codec_series
 from modeldyno.core.comparison.comparison import Comparison
-from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.metric import Query
+from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import find, find_any
@@ -38,24 +37,28 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.saved_kinds import SeriesDocument
     from modeldyno.core.load.capacity import Capacity
     from modeldyno.core.load.load_curve import LoadCurve
+    from modeldyno.core.metrics.constraints import Answer, Constraint
 
 
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
     """Show a document or a part of it; exit with the code of its bounds."""
-    query = None if options["query"] is None else Query.parse(options["query"])
-    constraints = tuple(map(Constraint.parse, options["require"]))
-    if options["baseline"] is not None and (query or constraints or options["as_json"]):
+    query = options["query"]
+    if options["baseline"] is not None and (query or options["require"] or options["as_json"]):
         raise RequestError("--baseline cannot be combined with --get, --require or --json; give one of them.")
     document = find_any(options["result"])
     planned = CostOptions.parse(options["demand"], options["price"])
     if not isinstance(document, Result):
         _print_other(document, planned, options)
         return
+    constraints = tuple(map(document.read_bound, options["require"]))
     if query is not None:
         answer = document.ask(query)
         click.echo(format_answer(answer))
-        if answer.value is None and query.part is None:
+        if answer.value is None and answer.query.part is None:
             click.echo(f"modeldyno: {answer.why}", err=True)
+        if (metric := answer.query.metric) not in METRICS:
+            text = f"There is no metric '{metric}' here; the number is as the document has it."
+            click.echo(f"modeldyno: {text}", err=True)
     elif options["as_json"]:
         judgements = tuple(bound.judge(document.measurements) for bound in constraints)
         provided = _cost_answer(document, planned, constraints)

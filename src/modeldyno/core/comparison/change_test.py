@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, Change, ChangeVerdict
 from modeldyno.core.comparison.default_metrics import (
-    ALLOCATION_STEPS,
     SMALLEST,
     count_families,
     headline_queries,
@@ -210,7 +209,7 @@ def _test_numbers(
     query: Query, before: Sequence[float], after: Sequence[float], options: _TestOptions
 ) -> _TestResult:
     """Test two sets of numbers, one for each process; those within an allocator's step are the same."""
-    result, step = _test_ratio(query, before, after, options), ALLOCATION_STEPS.get(query.metric, 0.0)
+    result, step = _test_ratio(query, before, after, options), METRICS[query.metric].step
     if not 0 < max(*before, *after) - min(*before, *after) <= step:
         return result
     why = f"all are within {format_quantity(step, query.unit)}, which an allocator takes at once"

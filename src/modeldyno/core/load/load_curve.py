@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
 from modeldyno.core.metrics.measurement import SATURATED
 from modeldyno.core.result.result import Environment
-from modeldyno.core.result.summary import UNDER_LOAD, summary_answers
+from modeldyno.core.result.summary import answers_under_load
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError, RunFailed
@@ -54,7 +54,7 @@ class LoadPoint:
         return cls(
             load=load,
             answers=(
-                *summary_answers(result.measurements, UNDER_LOAD),
+                *answers_under_load(result.measurements),
                 *raw_percentiles(judgements, result.measurements),
             ),
             judgements=judgements,

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Failure
-from modeldyno.core.result.summary import UNDER_LOAD
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
+from modeldyno.core.stats.units import CORES
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import Knob, KnobValue
 
 _Value = TypeVar("_Value")
-
-PER_MODEL = UNDER_LOAD.keys() - {"client_cpu"}
-"""Metrics that each model has; the others are of the server, of a process, or of the first model alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +170,7 @@ def expand_query(query: Query, own: str, beside: Sequence[str]) -> tuple[Query, 
     """
     if query.scope == own:
         return (replace(query, scope=""),)
-    if query.scope or query.metric not in PER_MODEL:
+    if query.scope or not _is_of_each_model(query):
         return (query,)
     return (query, *(replace(query, scope=name) for name in beside))
 
@@ -186,7 +184,13 @@ def bounds_of_each_model(
 
 def with_model_named(query: Query, own: str) -> Query:
     """Return the query with its model named; `own` is the first model's name, empty if it is alone."""
-    return replace(query, scope=own) if own and not query.scope and query.metric in PER_MODEL else query
+    return replace(query, scope=own) if own and not query.scope and _is_of_each_model(query) else query
+
+
+def _is_of_each_model(query: Query) -> bool:
+    """Whether each model has the metric; others are of a process, of the server, or of the first model."""
+    row = METRICS[query.metric]
+    return row.under_load is not None and row.unit != CORES
 
 
 def all_models_knobs(own: Iterable[Knob], beside: Iterable[str]) -> tuple[Knob, ...]:

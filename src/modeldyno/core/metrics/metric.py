@@ -1,4 +1,4 @@
-"""The table of metrics, which plugins extend, and the grammar of queries.
+"""The table of metrics, which plugins and users extend, and the grammar of queries.
 
 A query is ``metric[:statistic][.ci|.raw][@scope]``; the statistic may also follow a dot: ``latency.p99``,
 ``latency:p99.ci``, ``latency.p50@encoder.layer.3``. Metric names hold no dots, scopes may. The same grammar
@@ -8,7 +8,7 @@ serves ``show``, ``require`` and ``result[...]``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from modeldyno.core.stats.units import (
 from modeldyno.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
 
 
 class Better(StrEnum):
@@ -39,9 +39,30 @@ class Better(StrEnum):
     NEITHER = "neither"
 
 
+class Section(StrEnum):
+    """The part of a report that shows a metric."""
+
+    RESULTS = "results"
+    """The table of results, in brief and in full."""
+    DETAILS = "details"
+    """The table of results, only in full."""
+    GENERATION = "generation"
+    """The part about generated tokens; under load, the table of results."""
+    ANALYSIS = "analysis"
+    LAYERS = "layers"
+    MEMORY = "memory"
+    SERVER = "server"
+    DEVICES = "devices"
+    NOISE = "noise"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A row of the table: a quantity that can be measured."""
+    """A row of the table: a quantity that can be measured, and what becomes of it.
+
+    Results list metrics in the order of the table. How the numbers of several processes are pooled follows
+    from the measurement: samples are joined, numbers that vary are averaged, and counts must be equal.
+    """
 
     name: str
     unit: str
@@ -49,15 +70,60 @@ class Metric:
     sentence: str
     spread: bool = False
     """Whether it is a distribution, so that a bound must name its statistic."""
+    kin: str = ""
+    """Name that metrics share which move together: a comparison counts them as one; empty if it has none."""
+    circumstance: bool = False
+    """Whether it is of the run or the machine, not of the model: compared only on request."""
+    computed: bool = False
+    """Whether it is computed from the model, which need not run for it."""
+    section: Section = Section.RESULTS
+    label: str = ""
+    """What it is called or means in the table of its section, in a few words."""
+    shown: tuple[str, ...] = ("mean",)
+    """Statistics that the table of results shows of a distribution."""
+    sample: str = ""
+    """What one sample is, if it is no call and no request."""
+    summed: bool = False
+    """Whether the table of results has its parts in the note of the sum."""
+    under_load: tuple[str, ...] | None = None
+    """Statistics that a point of a load curve keeps; empty for a number, None if it keeps none."""
+    in_trial: tuple[str, ...] | None = None
+    """Statistics that a trial of a study keeps, if not those of `under_load`."""
+    main: int = 0
+    """Place among the main figures of a Result, from 1; 0 if it is none."""
+    judged: int = 0
+    """Place among the metrics that a gate judges by default, from 1; 0 if it is none."""
+    smallest: float = 0.0
+    """Smallest relative change that matters, if other than the usual one."""
+    step: float = 0.0
+    """Difference in base units that counts as none: an allocator takes so much at once."""
+
+    @property
+    def trial(self) -> tuple[str, ...] | None:
+        """Statistics that a trial of a study keeps; empty for a number, None if it keeps none."""
+        return self.under_load if self.in_trial is None else self.in_trial
+
+    @property
+    def statistic(self) -> str | None:
+        """The statistic that stands for a distribution: the maximum of memory, otherwise the median."""
+        return None if not self.spread else "max" if self.unit == BYTES else "p50"
 
 
 class MetricTable(dict[str, Metric]):
-    """Metrics by name; a missing name is looked up once among the metrics of plugins."""
+    """Metrics by name: the built-in ones, those of plugins, which are looked up once, and those of a user.
+
+    A document may hold a metric that is not installed here. It is not in the table, so no request may name
+    it; but ``table[name]`` gives the row that the document brought, or a bare one without a unit.
+    """
 
     def __init__(self, rows: Iterable[tuple[str, Metric]]) -> None:
         """Start with the built-in metrics."""
         super().__init__(rows)
+        self._built_in = frozenset(self)
         self._find: Callable[[], Mapping[str, Any]] | None = None
+        self._foreign: dict[str, Metric] = {}
+        self.registered: tuple[Metric, ...] = ()
+        """The metrics of a user, which a child process has to be told."""
 
     def complete_from(self, find: Callable[[], Mapping[str, Any]]) -> None:
         """Set the source of further rows; it is called when a name is first missing, because it is slow."""
@@ -71,15 +137,48 @@ class MetricTable(dict[str, Metric]):
         """
         find, self._find = self._find, None
         for name, row in (find() if find else {}).items():
-            _check_row(name, row, taken=super().__contains__(name))
-            self[name] = row
+            if not isinstance(row, Metric) or row.name != name:
+                raise RequestError(
+                    f"A plugin brings the metric '{name}' as {row!r}; write a Metric of that name."
+                )
+            self._add(row)
+
+    def register(self, row: Metric) -> None:
+        """Add a metric of a user; the same one again changes nothing.
+
+        Raises:
+            RequestError: its name is taken or has other characters than it may, or its unit is no base unit.
+        """
+        if self[row.name] != row:
+            self._add(row)
+            self.registered += (row,)
+
+    def _add(self, row: Metric) -> None:
+        if row.name in self or row.name in EVERYDAY or not _NAME.fullmatch(row.name):
+            raise RequestError(
+                f"There can be no further metric '{row.name}': the name is taken, or has other characters "
+                "than a-z, 0-9 and _."
+            )
+        if row.unit not in UNITS:
+            raise RequestError(
+                f"The metric '{row.name}' is in '{row.unit}', which is no base unit; use one of "
+                f"{', '.join(repr(unit) for unit in UNITS)}."
+            )
+        self[row.name] = row
+
+    def describe(self, row: Metric) -> None:
+        """Keep the row that a document brought for a metric that may not be installed here."""
+        self._foreign[row.name] = row if row.unit in UNITS else replace(row, unit=COUNT)
+
+    def further(self, names: Iterable[str]) -> tuple[Metric, ...]:
+        """Return the rows of those names that are not built in, for a document that others may read."""
+        return tuple(self[name] for name in sorted({*names} - self._built_in))
 
     def __missing__(self, name: str) -> Metric:
-        """Return a metric of a plugin."""
+        """Return a metric of a plugin, or the row for one that is not installed here."""
         self.complete()
-        if not super().__contains__(name):
-            raise KeyError(name)
-        return super().__getitem__(name)
+        bare = Metric(name=name, unit=COUNT, better=Better.NEITHER, sentence="Not installed here.")
+        return self.get(name) or self._foreign.get(name, bare)
 
     def __contains__(self, name: object) -> bool:
         if not super().__contains__(name):
@@ -87,252 +186,232 @@ class MetricTable(dict[str, Metric]):
         return super().__contains__(name)
 
 
-def _check_row(name: str, row: Any, *, taken: bool) -> None:
-    if not isinstance(row, Metric) or row.name != name:
-        raise RequestError(f"A plugin brings the metric '{name}' as {row!r}; write a Metric of that name.")
-    if taken or name in EVERYDAY or not _NAME.fullmatch(name):
-        raise RequestError(
-            f"A plugin brings a metric of the name '{name}', which is taken or has other characters than "
-            "a-z, 0-9 and _."
-        )
-    if row.unit not in UNITS:
-        raise RequestError(
-            f"A plugin brings the metric '{name}' in '{row.unit}', which is no base unit; use one of "
-            f"{', '.join(repr(unit) for unit in UNITS)}."
-        )
-
-
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def _row(name: str, unit: str, better: Better, sentence: str, *, spread: bool = False) -> tuple[str, Metric]:
-    return name, Metric(name=name, unit=unit, better=better, sentence=sentence, spread=spread)
+def _row(name: str, unit: str, better: Better, sentence: str, **more: Any) -> tuple[str, Metric]:
+    return name, Metric(name=name, unit=unit, better=better, sentence=sentence, **more)
 
 
 _LOW, _HIGH, _NEITHER = Better.LOWER, Better.HIGHER, Better.NEITHER
 
-METRICS = MetricTable(
-    (
-        _row(
-            "latency",
-            SECONDS,
-            _LOW,
-            "One call of the whole batch, payload ready, device synchronised; under load, a request from the "
-            "time that it was due to its last byte.",
-            spread=True,
-        ),
-        _row(
-            "self_time", SECONDS, _LOW, "The latency of a module without the modules inside it.", spread=True
-        ),
-        _row(
-            "throughput",
-            RATE,
-            _HIGH,
-            "Samples per second, calls made back to back; under load, those that were answered well.",
-        ),
-        _row("batch_rate", RATE, _HIGH, "Calls (batches) per second, made back to back."),
-        _row(
-            "time_to_first_token",
-            SECONDS,
-            _LOW,
-            "From the prompt on the device to the first token of each sample; under load, from when "
-            "the request was due to the first piece of its answer that bears a token.",
-            spread=True,
-        ),
-        _row(
-            "time_per_output_token",
-            SECONDS,
-            _LOW,
-            "A token after the first one, of each sample: the mean of one generation; under load, the time "
-            "from the first piece of an answer to the last one, over the tokens that the server counts "
-            "less one.",
-            spread=True,
-        ),
-        _row(
-            "inter_token_latency",
-            SECONDS,
-            _LOW,
-            "Each gap between two tokens of one generation, by itself; under load, where every piece is one.",
-            spread=True,
-        ),
-        _row(
-            "token_rate",
-            RATE,
-            _HIGH,
-            "Tokens per second of all samples: generated ones, or those of the prompt in the stage prefill; "
-            "under load, those of the answers that ended well, as the server counts them.",
-        ),
-        _row(
-            "prompt_tokens",
-            COUNT,
-            _NEITHER,
-            "Tokens of the prompts of a request, the first one, as the server counts them.",
-        ),
-        _row(
-            "time_per_context_token",
-            SECONDS,
-            _LOW,
-            "Time that each token of context adds to a generated one.",
-        ),
-        _row("load_time", SECONDS, _LOW, "Loading from start to ready: framework, model and session."),
-        _row("first_call", SECONDS, _LOW, "The first call after loading, before any warm-up."),
-        _row("parameters", COUNT, _LOW, "Parameters, shared storage counted once."),
-        _row("trainable_parameters", COUNT, _NEITHER, "Parameters that need a gradient."),
-        _row("buffers", COUNT, _LOW, "Elements of state that are not parameters."),
-        _row("weight_bytes", BYTES, _LOW, "Bytes of parameters and buffers, shared storage once."),
-        _row("macs", COUNT, _LOW, "Multiply-accumulates of matrix products in one call; 1 MAC is 2 FLOPs."),
-        _row("causal_macs", COUNT, _LOW, "MACs if causal attention skips the masked part."),
-        _row("dense_macs", COUNT, _LOW, "MACs if every expert takes every token."),
-        _row("elementwise", COUNT, _LOW, "Elementary operations outside of matrix products in one call."),
-        _row("flops", COUNT, _LOW, "Operations in one call: 2 x macs + elementwise."),
-        _row("coverage", FRACTION, _HIGH, "Share of the operators called that have a formula."),
-        _row("bytes_read", BYTES, _LOW, "Bytes that the operators of one call read, each on its own."),
-        _row("bytes_written", BYTES, _LOW, "Bytes that the operators of one call write, each on its own."),
-        _row("arithmetic_intensity", COUNT, _HIGH, "Operations for each byte that is read or written."),
-        _row("input_bytes", BYTES, _LOW, "Bytes of the inputs of one call."),
-        _row("output_bytes", BYTES, _LOW, "Bytes that one call returns."),
-        _row("activation_peak", BYTES, _LOW, "Most bytes that one call holds beyond weights and inputs."),
-        _row("held_at_peak", BYTES, _LOW, "Bytes of a module's activations at the peak of the whole model."),
-        _row("gradient_bytes", BYTES, _LOW, "Bytes of the gradients of the trainable parameters."),
-        _row("optimizer_bytes", BYTES, _LOW, "Bytes of the optimiser's state."),
-        _row(
-            "memory_peak",
-            BYTES,
-            _LOW,
-            "Predicted peak of weights, inputs, state and activations together.",
-        ),
-        _row(
-            "kv_cache_per_token", BYTES, _LOW, "Bytes of keys and values that each token of one sample adds."
-        ),
-        _row("kv_cache_bytes", BYTES, _LOW, "Bytes of the cache of a whole batch after its last token."),
-        _row("largest_batch", COUNT, _HIGH, "Largest batch whose peak fits the given memory."),
-        _row(
-            "roofline_latency", SECONDS, _LOW, "Lower bound on one call on a device, by its published peaks."
-        ),
-        _row(
-            "eager_latency",
-            SECONDS,
-            _LOW,
-            "Lower bound on one call on a device that runs one operator after the other.",
-        ),
-        _row(
-            "decode_latency",
-            SECONDS,
-            _LOW,
-            "Lower bound on one generated token: weights and cache read once.",
-        ),
-        _row("achieved_flops", RATE, _HIGH, "Operations per second that a module reaches while it runs."),
-        _row("pass_overhead", FRACTION, _LOW, "Median time of a traced call over that of a plain one."),
-        _row("unattributed", FRACTION, _LOW, "Share of the time of a call that is spent in no module."),
-        _row("peak_flops", RATE, _HIGH, "Most operations per second of a device."),
-        _row("peak_bandwidth", RATE, _HIGH, "Most bytes per second that a device moves."),
-        _row("file_bytes", BYTES, _LOW, "Bytes of the model's files on disk."),
-        _row(
-            "process_memory",
-            BYTES,
-            _LOW,
-            "Memory of the process tree above the baseline before loading: loading, the first call and "
-            "timed calls, without what the profiler itself takes; of a server, of all its processes, from "
-            "which nothing is subtracted.",
-            spread=True,
-        ),
-        _row(
-            "allocator_reserved", BYTES, _LOW, "Peak bytes that the framework's allocator held on a device."
-        ),
-        _row(
-            "allocated_peak",
-            BYTES,
-            _LOW,
-            "Most bytes that the allocator gave out at once in one call, beyond weights and inputs.",
-        ),
-        _row("fragmentation", FRACTION, _LOW, "Share of the allocator's reserve that is idle at the peak."),
-        _row("memory_growth", BYTES, _LOW, "Bytes that a call leaves behind in the allocator, on average."),
-        _row(
-            "step_time",
-            SECONDS,
-            _LOW,
-            "One training step: copy to the device, forward, backward, optimiser.",
-            spread=True,
-        ),
-        _row("calls", COUNT, _NEITHER, "Calls of a named region of code in a whole run."),
-        _row("total_time", SECONDS, _LOW, "Time in all calls of a region, nested calls of it counted once."),
-        _row("total_self_time", SECONDS, _LOW, "The total time without the named regions inside."),
-        _row("allocated", BYTES, _LOW, "Bytes that one call of a region took from an allocator, on average."),
-        _row("freed", BYTES, _NEITHER, "Bytes that one call of a region freed, on average."),
-        _row("cpu_utilization", CORES, _NEITHER, "Processor time of the process tree, in cores."),
-        _row("foreign_cpu", CORES, _LOW, "Busy time of other processes on the allowed cores, in cores."),
-        _row("steal", CORES, _LOW, "Time that the hypervisor took from this machine, in cores."),
-        _row(
-            "checked_calls",
-            COUNT,
-            _NEITHER,
-            "Calls whose outputs were checked, outside of the timed pass: an error in a share p of "
-            "all calls goes unseen with probability (1 - p)^checked_calls.",
-        ),
-        _row("context_switches", COUNT, _LOW, "Voluntary switches of the process during the timed pass."),
-        _row("preemptions", COUNT, _LOW, "Involuntary switches of the process during the timed pass."),
-        _row("major_faults", COUNT, _LOW, "Pages that the timed pass had to wait for from a disk."),
-        _row("disk_read", BYTES, _LOW, "Bytes that the process tree read from disks in the timed pass."),
-        _row("disk_written", BYTES, _LOW, "Bytes that the process tree wrote to disks in the timed pass."),
-        _row(
-            "network_received",
-            BYTES,
-            _NEITHER,
-            "Bytes received during the timed pass by all processes in the network namespace.",
-        ),
-        _row("network_sent", BYTES, _NEITHER, "Bytes sent by all processes in the network namespace."),
-        _row("device_memory", BYTES, _LOW, "Memory that the process tree takes on a device.", spread=True),
-        _row("device_used", BYTES, _NEITHER, "Memory in use on a device by all processes.", spread=True),
-        _row(
-            "gpu_utilization",
-            FRACTION,
-            _NEITHER,
-            "Share of the time in which any kernel ran on a device.",
-            spread=True,
-        ),
-        _row("clock", HERTZ, _HIGH, "Clock of a device's processors in the timed pass.", spread=True),
-        _row("memory_clock", HERTZ, _HIGH, "Clock of a device's memory in the timed pass.", spread=True),
-        _row("temperature", CELSIUS, _LOW, "Temperature of a device in the timed pass.", spread=True),
-        _row("power", WATTS, _LOW, "Power of a device during the timed pass, its idle floor included."),
-        _row("idle_power", WATTS, _LOW, "Power of a device just before the model was loaded."),
-        _row("energy", JOULES, _LOW, "Energy of one call: what the devices draw above their idle floor."),
-        _row(
-            "service_time",
-            SECONDS,
-            _LOW,
-            "A request under load, from the time that it was sent to its last byte.",
-            spread=True,
-        ),
-        _row("send_lag", SECONDS, _LOW, "From the time that a request was due to its sending.", spread=True),
-        _row("request_rate", RATE, _HIGH, "Requests per second that were answered well."),
-        _row("offered_rate", RATE, _NEITHER, "Requests per second that were due, in an open loop."),
-        _row("goodput", RATE, _HIGH, "Requests per second that were answered within their bound."),
-        _row("error_rate", FRACTION, _LOW, "Share of the requests that were not answered well."),
-        _row("requests", COUNT, _NEITHER, "Requests that were due in the steady window, by how they ended."),
-        _row("in_flight", COUNT, _NEITHER, "Requests in flight at once, on average."),
-        _row("client_cpu", CORES, _LOW, "Processor time of a driver process, in cores."),
-        _row("client_time", SECONDS, _LOW, "Processor time of the client per request."),
-        _row("queue_time", SECONDS, _LOW, "Wait in the server's queue, by its own account."),
-        _row("compute_input_time", SECONDS, _LOW, "Preparing inputs, by the server's own account."),
-        _row("compute_time", SECONDS, _LOW, "Running the model, by the server's own account."),
-        _row("compute_output_time", SECONDS, _LOW, "Preparing outputs, by the server's own account."),
-        _row(
-            "network_time",
-            SECONDS,
-            _LOW,
-            "What the server's account leaves of the mean service time: network, protocol and client.",
-        ),
-        _row("formed_batch", COUNT, _NEITHER, "Samples in a call of the model, as the server formed it."),
-        _row("executions", COUNT, _NEITHER, "Calls of the model that the server made, by size of batch."),
-        _row(
-            "inter_chunk_latency",
-            SECONDS,
-            _LOW,
-            "Each gap between two pieces of an answer that bear tokens; a piece may hold several.",
-            spread=True,
-        ),
-    )
-)
+# fmt: off
+METRICS = MetricTable((
+    _row("time_to_first_token", SECONDS, _LOW,
+         "From the prompt on the device to the first token of each sample; under load, from when the request"
+         " was due to the first piece of its answer that bears a token.",
+         spread=True, section=Section.GENERATION, shown=("p50", "p90", "p99"), under_load=("p50", "p99"),
+         main=3, judged=3),
+    _row("time_per_output_token", SECONDS, _LOW,
+         "A token after the first one, of each sample: the mean of one generation; under load, the time from"
+         " the first piece of an answer to the last one, over the tokens that the server counts less one.",
+         spread=True, kin="pace", section=Section.GENERATION, shown=("p50", "p99"), judged=4),
+    _row("inter_token_latency", SECONDS, _LOW,
+         "Each gap between two tokens of one generation, by itself; under load, where every piece is one.",
+         spread=True, kin="pace", section=Section.GENERATION, shown=("p50", "p99"), under_load=("p50", "p99"),
+         sample="gap"),
+    _row("inter_chunk_latency", SECONDS, _LOW,
+         "Each gap between two pieces of an answer that bear tokens; a piece may hold several.",
+         spread=True, kin="pace", section=Section.DETAILS, shown=("p50", "p99"), sample="gap"),
+    _row("token_rate", RATE, _HIGH,
+         "Tokens per second of all samples: generated ones, or those of the prompt in the stage prefill; "
+         "under load, those of the answers that ended well, as the server counts them.",
+         kin="speed", section=Section.GENERATION, under_load=(), main=4),
+    _row("latency", SECONDS, _LOW,
+         "One call of the whole batch, payload ready, device synchronised; under load, a request from the "
+         "time that it was due to its last byte.",
+         spread=True, kin="speed", shown=("p50", "p90", "p95", "p99", "mean", "std", "min"),
+         under_load=("mean", "p50", "p95", "p99"), in_trial=("mean", "p50", "p90", "p95", "p99"), main=1,
+         judged=1),
+    _row("service_time", SECONDS, _LOW,
+         "A request under load, from the time that it was sent to its last byte.",
+         spread=True, kin="speed", section=Section.DETAILS, shown=("p50", "p99", "mean"),
+         under_load=("mean", "p50")),
+    _row("send_lag", SECONDS, _LOW, "From the time that a request was due to its sending.",
+         spread=True, circumstance=True, section=Section.DETAILS, shown=("p50", "p99"), under_load=("p99",)),
+    _row("throughput", RATE, _HIGH,
+         "Samples per second, calls made back to back; under load, those that were answered well.",
+         kin="speed", under_load=(), main=5),
+    _row("batch_rate", RATE, _HIGH, "Calls (batches) per second, made back to back.",
+         kin="speed", section=Section.DETAILS, in_trial=()),
+    _row("request_rate", RATE, _HIGH, "Requests per second that were answered well.",
+         kin="speed", section=Section.DETAILS, under_load=(), main=6),
+    _row("offered_rate", RATE, _NEITHER, "Requests per second that were due, in an open loop.",
+         section=Section.DETAILS),
+    _row("goodput", RATE, _HIGH, "Requests per second that were answered within their bound.",
+         kin="speed", section=Section.DETAILS, under_load=()),
+    _row("error_rate", FRACTION, _LOW, "Share of the requests that were not answered well.",
+         section=Section.DETAILS, under_load=(), main=7, judged=7),
+    _row("requests", COUNT, _NEITHER, "Requests that were due in the steady window, by how they ended.",
+         section=Section.DETAILS),
+    _row("in_flight", COUNT, _NEITHER, "Requests in flight at once, on average.", section=Section.SERVER),
+    _row("client_cpu", CORES, _LOW, "Processor time of a driver process, in cores.",
+         circumstance=True, section=Section.SERVER, under_load=()),
+    _row("client_time", SECONDS, _LOW, "Processor time of the client per request.",
+         circumstance=True, section=Section.SERVER),
+    _row("load_time", SECONDS, _LOW, "Loading from start to ready: framework, model and session.",
+         in_trial=(), smallest=0.25, summed=True),
+    _row("first_call", SECONDS, _LOW, "The first call after loading, before any warm-up.",
+         in_trial=(), smallest=0.25),
+    _row("process_memory", BYTES, _LOW,
+         "Memory of the process tree above the baseline before loading: loading, the first call and timed "
+         "calls, without what the profiler itself takes; of a server, of all its processes, from which "
+         "nothing is subtracted.",
+         spread=True, shown=("max",), in_trial=("max",), main=9, judged=5, smallest=0.05, step=256 * 1024),
+    _row("allocator_reserved", BYTES, _LOW, "Peak bytes that the framework's allocator held on a device.",
+         kin="device", section=Section.DETAILS),
+    _row("cpu_utilization", CORES, _NEITHER, "Processor time of the process tree, in cores.", in_trial=()),
+    _row("parameters", COUNT, _LOW, "Parameters, shared storage counted once.",
+         computed=True, section=Section.DETAILS, main=11, judged=1),
+    _row("trainable_parameters", COUNT, _NEITHER, "Parameters that need a gradient.",
+         computed=True, section=Section.DETAILS),
+    _row("buffers", COUNT, _LOW, "Elements of state that are not parameters.",
+         computed=True, section=Section.DETAILS),
+    _row("weight_bytes", BYTES, _LOW, "Bytes of parameters and buffers, shared storage once.",
+         computed=True, section=Section.DETAILS, in_trial=(), judged=2, summed=True),
+    _row("file_bytes", BYTES, _LOW, "Bytes of the model's files on disk.",
+         computed=True, section=Section.DETAILS, label="of its files on disk"),
+    _row("self_time", SECONDS, _LOW, "The latency of a module without the modules inside it.",
+         spread=True, section=Section.LAYERS),
+    _row("prompt_tokens", COUNT, _NEITHER,
+         "Tokens of the prompts of a request, the first one, as the server counts them.",
+         section=Section.DETAILS),
+    _row("time_per_context_token", SECONDS, _LOW, "Time that each token of context adds to a generated one.",
+         section=Section.GENERATION),
+    _row("macs", COUNT, _LOW, "Multiply-accumulates of matrix products in one call; 1 MAC is 2 FLOPs.",
+         computed=True, section=Section.DETAILS, label="multiply-accumulates; 1 MAC is 2 FLOPs", main=12,
+         judged=3),
+    _row("causal_macs", COUNT, _LOW, "MACs if causal attention skips the masked part.",
+         computed=True, section=Section.ANALYSIS, label="if attention skips masked positions"),
+    _row("dense_macs", COUNT, _LOW, "MACs if every expert takes every token.",
+         computed=True, section=Section.ANALYSIS, label="if every expert processed every token"),
+    _row("elementwise", COUNT, _LOW, "Elementary operations outside of matrix products in one call.",
+         computed=True, section=Section.ANALYSIS, label="elementwise operations, in addition"),
+    _row("flops", COUNT, _LOW, "Operations in one call: 2 x macs + elementwise.",
+         computed=True, section=Section.DETAILS, label="2 x macs + elementwise"),
+    _row("coverage", FRACTION, _HIGH, "Share of the operators called that have a formula.",
+         circumstance=True, computed=True, section=Section.DETAILS,
+         label="of the operators called have a formula"),
+    _row("bytes_read", BYTES, _LOW, "Bytes that the operators of one call read, each on its own.",
+         computed=True, section=Section.ANALYSIS, label="summed over operators, without fusion"),
+    _row("bytes_written", BYTES, _LOW, "Bytes that the operators of one call write, each on its own.",
+         computed=True, section=Section.ANALYSIS, label="summed over operators, without fusion"),
+    _row("arithmetic_intensity", COUNT, _HIGH, "Operations for each byte that is read or written.",
+         computed=True, section=Section.ANALYSIS, label="FLOPs per byte read or written"),
+    _row("input_bytes", BYTES, _LOW, "Bytes of the inputs of one call.",
+         computed=True, section=Section.ANALYSIS, label="of the inputs of one call"),
+    _row("output_bytes", BYTES, _LOW, "Bytes that one call returns.",
+         computed=True, section=Section.ANALYSIS, label="of the outputs of one call"),
+    _row("kv_cache_per_token", BYTES, _LOW, "Bytes of keys and values that each token of one sample adds.",
+         computed=True, section=Section.ANALYSIS, label="added by each token of a sample"),
+    _row("activation_peak", BYTES, _LOW, "Most bytes that one call holds beyond weights and inputs.",
+         computed=True, section=Section.DETAILS, label="at the peak, without weights and inputs"),
+    _row("held_at_peak", BYTES, _LOW, "Bytes of a module's activations at the peak of the whole model.",
+         computed=True, section=Section.ANALYSIS),
+    _row("gradient_bytes", BYTES, _LOW, "Bytes of the gradients of the trainable parameters.",
+         computed=True, section=Section.ANALYSIS, label="of the trainable parameters"),
+    _row("optimizer_bytes", BYTES, _LOW, "Bytes of the optimiser's state.",
+         computed=True, section=Section.ANALYSIS),
+    _row("memory_peak", BYTES, _LOW, "Predicted peak of weights, inputs, state and activations together.",
+         computed=True, section=Section.DETAILS, main=13, judged=4),
+    _row("kv_cache_bytes", BYTES, _LOW, "Bytes of the cache of a whole batch after its last token.",
+         section=Section.GENERATION),
+    _row("largest_batch", COUNT, _HIGH, "Largest batch whose peak fits the given memory.",
+         computed=True, section=Section.ANALYSIS, main=8),
+    _row("roofline_latency", SECONDS, _LOW, "Lower bound on one call on a device, by its published peaks.",
+         computed=True, section=Section.ANALYSIS),
+    _row("eager_latency", SECONDS, _LOW,
+         "Lower bound on one call on a device that runs one operator after the other.",
+         computed=True, section=Section.ANALYSIS),
+    _row("decode_latency", SECONDS, _LOW, "Lower bound on one generated token: weights and cache read once.",
+         computed=True, section=Section.ANALYSIS),
+    _row("achieved_flops", RATE, _HIGH, "Operations per second that a module reaches while it runs.",
+         section=Section.LAYERS),
+    _row("pass_overhead", FRACTION, _LOW, "Median time of a traced call over that of a plain one.",
+         circumstance=True, section=Section.LAYERS),
+    _row("unattributed", FRACTION, _LOW, "Share of the time of a call that is spent in no module.",
+         circumstance=True, section=Section.LAYERS),
+    _row("peak_flops", RATE, _HIGH, "Most operations per second of a device.",
+         circumstance=True, computed=True, section=Section.ANALYSIS),
+    _row("peak_bandwidth", RATE, _HIGH, "Most bytes per second that a device moves.",
+         circumstance=True, computed=True, section=Section.ANALYSIS),
+    _row("allocated_peak", BYTES, _LOW,
+         "Most bytes that the allocator gave out at once in one call, beyond weights and inputs.",
+         kin="device", section=Section.MEMORY, judged=6),
+    _row("fragmentation", FRACTION, _LOW, "Share of the allocator's reserve that is idle at the peak.",
+         circumstance=True, section=Section.MEMORY),
+    _row("memory_growth", BYTES, _LOW, "Bytes that a call leaves behind in the allocator, on average.",
+         circumstance=True, section=Section.MEMORY),
+    _row("step_time", SECONDS, _LOW, "One training step: copy to the device, forward, backward, optimiser.",
+         spread=True, section=Section.MEMORY, main=2, judged=2),
+    _row("calls", COUNT, _NEITHER, "Calls of a named region of code in a whole run.",
+         section=Section.DETAILS),
+    _row("total_time", SECONDS, _LOW, "Time in all calls of a region, nested calls of it counted once.",
+         section=Section.DETAILS),
+    _row("total_self_time", SECONDS, _LOW, "The total time without the named regions inside.",
+         section=Section.DETAILS),
+    _row("allocated", BYTES, _LOW, "Bytes that one call of a region took from an allocator, on average.",
+         section=Section.DETAILS),
+    _row("freed", BYTES, _NEITHER, "Bytes that one call of a region freed, on average.",
+         section=Section.DETAILS),
+    _row("foreign_cpu", CORES, _LOW, "Busy time of other processes on the allowed cores, in cores.",
+         circumstance=True, section=Section.NOISE, label="others"),
+    _row("steal", CORES, _LOW, "Time that the hypervisor took from this machine, in cores.",
+         circumstance=True, section=Section.NOISE, label="stolen"),
+    _row("checked_calls", COUNT, _NEITHER,
+         "Calls whose outputs were checked, outside of the timed pass: an error in a share p of all calls "
+         "goes unseen with probability (1 - p)^checked_calls.",
+         section=Section.DETAILS),
+    _row("context_switches", COUNT, _LOW, "Voluntary switches of the process during the timed pass.",
+         circumstance=True, section=Section.NOISE, label="context switches"),
+    _row("preemptions", COUNT, _LOW, "Involuntary switches of the process during the timed pass.",
+         circumstance=True, section=Section.NOISE, label="preemptions"),
+    _row("major_faults", COUNT, _LOW, "Pages that the timed pass had to wait for from a disk.",
+         circumstance=True, section=Section.DEVICES),
+    _row("disk_read", BYTES, _LOW, "Bytes that the process tree read from disks in the timed pass.",
+         circumstance=True, section=Section.DEVICES),
+    _row("disk_written", BYTES, _LOW, "Bytes that the process tree wrote to disks in the timed pass.",
+         circumstance=True, section=Section.DEVICES),
+    _row("network_received", BYTES, _NEITHER,
+         "Bytes received during the timed pass by all processes in the network namespace.",
+         section=Section.DEVICES),
+    _row("network_sent", BYTES, _NEITHER, "Bytes sent by all processes in the network namespace.",
+         section=Section.DEVICES),
+    _row("device_memory", BYTES, _LOW, "Memory that the process tree takes on a device.",
+         spread=True, kin="device", section=Section.DEVICES, in_trial=("max",), main=10),
+    _row("device_used", BYTES, _NEITHER, "Memory in use on a device by all processes.",
+         spread=True, section=Section.DEVICES),
+    _row("gpu_utilization", FRACTION, _NEITHER, "Share of the time in which any kernel ran on a device.",
+         spread=True, section=Section.DEVICES, in_trial=("mean",)),
+    _row("clock", HERTZ, _HIGH, "Clock of a device's processors in the timed pass.",
+         spread=True, circumstance=True, section=Section.DEVICES),
+    _row("memory_clock", HERTZ, _HIGH, "Clock of a device's memory in the timed pass.",
+         spread=True, circumstance=True, section=Section.DEVICES),
+    _row("temperature", CELSIUS, _LOW, "Temperature of a device in the timed pass.",
+         spread=True, circumstance=True, section=Section.DEVICES),
+    _row("power", WATTS, _LOW, "Power of a device during the timed pass, its idle floor included.",
+         kin="power", section=Section.DEVICES, in_trial=()),
+    _row("idle_power", WATTS, _LOW, "Power of a device just before the model was loaded.",
+         circumstance=True, section=Section.DEVICES),
+    _row("energy", JOULES, _LOW, "Energy of one call: what the devices draw above their idle floor.",
+         kin="power", section=Section.DEVICES, in_trial=()),
+    _row("queue_time", SECONDS, _LOW, "Wait in the server's queue, by its own account.",
+         section=Section.SERVER, label="queue", under_load=("mean",)),
+    _row("compute_input_time", SECONDS, _LOW, "Preparing inputs, by the server's own account.",
+         section=Section.SERVER, label="compute: input", in_trial=("mean",)),
+    _row("compute_time", SECONDS, _LOW, "Running the model, by the server's own account.",
+         kin="speed", section=Section.SERVER, label="compute: model", under_load=("mean",)),
+    _row("compute_output_time", SECONDS, _LOW, "Preparing outputs, by the server's own account.",
+         section=Section.SERVER, label="compute: output", in_trial=("mean",)),
+    _row("network_time", SECONDS, _LOW,
+         "What the server's account leaves of the mean service time: network, protocol and client.",
+         section=Section.SERVER, label="network, protocol and client", in_trial=("mean",)),
+    _row("formed_batch", COUNT, _NEITHER, "Samples in a call of the model, as the server formed it.",
+         section=Section.SERVER, in_trial=()),
+    _row("executions", COUNT, _NEITHER, "Calls of the model that the server made, by size of batch.",
+         section=Section.SERVER),
+))
+# fmt: on
 
 EVERYDAY = {
     "speed": "throughput", "fps": "throughput", "rps": "request_rate", "qps": "request_rate",
@@ -370,8 +449,8 @@ class Query:
     scope: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Query:
-        """Read the grammar of this module.
+    def parse(cls, text: str, also: Container[str] = ()) -> Query:
+        """Read the grammar of this module; `also` are metrics of a document that may not be installed.
 
         Raises:
             UnknownName: the metric or the statistic does not exist.
@@ -384,13 +463,13 @@ class Query:
                 f"'{text}' is not a query; write metric[.statistic][.ci|.raw][@scope], "
                 "such as latency.p99 or latency.p50.ci."
             )
-        if match["metric"] not in METRICS:
-            name = match["metric"]
+        name = match["metric"]
+        if name not in METRICS and name not in also:
             meant = EVERYDAY.get(name) or _latency_statistic(name)
             raise UnknownName.among("metric", name, METRICS, meant=meant, listed=_LISTED)
         statistic = match["statistic"]
         return cls(
-            metric=match["metric"],
+            metric=name,
             statistic=None if statistic is None else canonical_statistic(statistic),
             part=match["part"],
             scope=scope,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.metrics.metric import Query, fraction_of
+from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
 from modeldyno.core.stats.statistics import certified_floor
 from modeldyno.core.stats.units import format_quantity
 
@@ -16,13 +16,6 @@ if TYPE_CHECKING:
 
 STATISTICS_SHOWN = ("p50", "p90", "p95", "p99", "p99.9", "mean", "std", "min", "max")
 """The statistics of a distribution that are listed with all numbers."""
-_MAIN_FIGURES = (
-    ("latency", "p50"), ("step_time", "p50"), ("time_to_first_token", "p50"), ("token_rate", None),
-    ("throughput", None), ("request_rate", None), ("error_rate", None), ("largest_batch", None),
-    ("process_memory", "max"), ("device_memory", "max"), ("parameters", None), ("macs", None),
-    ("memory_peak", None),
-)  # fmt: skip
-"""Metric and statistic of the main figures of a Result, in this order."""
 _MOST_FIGURES = 6
 
 
@@ -56,12 +49,9 @@ def format_main_figures(measurements: Sequence[Measurement]) -> tuple[str, ...]:
     """Format the main figures, such as ``latency.p50 4.10 ms``; if there are none, the first few."""
     whole = [measurement for measurement in measurements if not measurement.scope]
     numbers = dict(list_numbers(whole or measurements))
-    shown = [
-        query
-        for metric, statistic in _MAIN_FIGURES
-        for query in numbers
-        if (query.metric, query.statistic) == (metric, statistic)
-    ]
+    rows = {query: METRICS[query.metric] for query in numbers}
+    shown = [query for query, row in rows.items() if row.main and query.statistic == row.statistic]
+    shown.sort(key=lambda query: rows[query].main)
     return tuple(
         f"{query} {format_quantity(numbers[query], query.unit, 3)}"
         for query in shown or list(numbers)[:_MOST_FIGURES]

@@ -6,6 +6,7 @@ interrupted still gives a Result with everything up to then.
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,7 +16,7 @@ from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, pool_measurements
-from modeldyno.core.metrics.metric import Query
+from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.metrics.queries import format_main_figures, list_numbers
 from modeldyno.core.result import trace_data as activity
 from modeldyno.core.result.static_data import StaticReport
@@ -23,7 +24,7 @@ from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.errors import RequestError, RunFailed, UncertifiedWarning
+from modeldyno.errors import RequestError, RunFailed, UncertifiedWarning, UnknownName
 from modeldyno.presentation import presentation
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class Result:
 
     def ask(self, query: Query | str) -> Answer:
         """Answer a query (``latency.p99``, ``latency.p99.ci``, ``throughput``) with its interval."""
-        parsed = Query.parse(query) if isinstance(query, str) else query
+        parsed = Query.parse(query, self._metrics) if isinstance(query, str) else query
         try:
             return Answer.to(parsed, self.measurements)
         except RunFailed as error:
@@ -147,8 +148,29 @@ class Result:
 
     def judge(self, bound: Constraint | str) -> Judgement:
         """Judge a bound (``latency.p99 <= 50ms``) by the interval: held, broken or undecided."""
-        parsed = Constraint.parse(bound) if isinstance(bound, str) else bound
+        parsed = self.read_bound(bound) if isinstance(bound, str) else bound
         return parsed.judge(self.measurements)
+
+    def read_bound(self, text: str) -> Constraint:
+        """Read a bound for this Result.
+
+        Raises:
+            UnknownName: its metric is not installed; if the Result has it, the message gives the value.
+            RequestError: the text does not follow the grammar.
+        """
+        try:
+            return Constraint.parse(text)
+        except UnknownName as error:
+            name = re.split(r"\W", text.strip(), maxsplit=1)[0]
+            own = [m for m in self.measurements if m.metric == name]
+            if not own or name in METRICS:
+                raise
+            figures = ", ".join(format_main_figures(own))
+            raise UnknownName(f"{error} This result has {figures}, which no bound can judge here.") from None
+
+    @property
+    def _metrics(self) -> frozenset[str]:
+        return frozenset(m.metric for m in self.measurements)
 
     def __getitem__(self, query: str) -> float | None:
         """Return one number in base units; None with a warning that says why, if it is not certified.
@@ -166,7 +188,7 @@ class Result:
     def __contains__(self, query: object) -> bool:
         """Return whether the metric was measured at this scope; the statistic does not matter."""
         try:
-            parsed = Query.parse(str(query))
+            parsed = Query.parse(str(query), self._metrics)
         except RequestError:
             return False
         return self.find(parsed.metric, parsed.scope) is not None

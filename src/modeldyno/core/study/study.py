@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Answer, Judgement
 from modeldyno.core.result.result import Environment
-from modeldyno.core.result.summary import ALONE, goal_answers, summary_answers
+from modeldyno.core.result.summary import goal_answers, trial_answers
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.knob import KnobValue
 from modeldyno.core.spec.model_ref import ModelIdentity
@@ -91,7 +91,7 @@ class Trial:
         raw = (replace(query, part="raw") for query in goal.queries if query.statistic and not query.part)
         queries = (*goal.queries, *raw)  # an uncertified percentile is a hint
         found_answers = (
-            *summary_answers(result.measurements, ALONE),
+            *trial_answers(result.measurements),
             *goal_answers(result.measurements, queries),
         )
         return cls(

@@ -19,8 +19,6 @@ _TRAFFIC = ("disk_read", "disk_written", "major_faults", "network_received", "ne
 _GAUGES = ("gpu_utilization", "device_memory", "clock", "temperature", "power", "idle_power", "energy")
 _LEAST_SHOWN = {"disk_read": 2**20, "disk_written": 2**20, "major_faults": 10}
 """Traffic below this is shown only with -v: every run reads a few pages."""
-APART = frozenset({*_TRAFFIC, *_GAUGES, "device_used", "memory_clock"})
-"""Metrics that are shown here and in no other table."""
 _NAME = 16
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from modeldyno.core.trace.layer_times import RooflinePosition
     from modeldyno.views.view_options import ViewOptions
 
-LAYER_METRICS = frozenset({"self_time", "achieved_flops", "pass_overhead", "unattributed"})
-"""Metrics that are shown here and in no other table."""
 _ROWS, _NAME = 25, 32
 """Most rows of the table, and most characters of a layer's name."""
 _LIGHT = 0.005

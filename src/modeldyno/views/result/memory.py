@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from modeldyno.core.result.static_data import MemoryItem
     from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
 
-APART = frozenset(("step_time", "allocated_peak", "fragmentation", "memory_growth"))
-"""Metrics that have tables of their own."""
 _STAGES = ("copy", "forward", "backward", "optimizer")
 _MEASURED = "measured"
 _NAME, _HELD, _WIDE = 38, 6, 32

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.metrics.metric import METRICS, Section
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
 from modeldyno.views.text import NAME_LIMIT, count, estimate, format_measurement, join_nonempty, number, share
@@ -16,15 +17,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.load_spec import Load
 
-STAGE_NAMES = {
-    "queue_time": "queue",
-    "compute_input_time": "compute: input",
-    "compute_time": "compute: model",
-    "compute_output_time": "compute: output",
-    "network_time": "network, protocol and client",
-}
-SERVED = frozenset((*STAGE_NAMES, "formed_batch", "executions", "in_flight", "client_cpu", "client_time"))
-"""Metrics that are shown here and in no other table."""
+STAGE_NAMES = {row.name: row.label for row in METRICS.values() if row.section is Section.SERVER and row.label}
 _LARGEST = 4
 """Most batch sizes that are named."""
 

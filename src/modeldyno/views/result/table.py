@@ -6,20 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
-from modeldyno.core.metrics.metric import METRICS, Query
+from modeldyno.core.metrics.metric import METRICS, Query, Section
 from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
 from modeldyno.core.result.scopes import scopes
 from modeldyno.core.spec.static_options import HERE
 from modeldyno.core.stats.units import BYTES, RATE, SECONDS, format_quantity
-from modeldyno.views.result.devices import APART
-from modeldyno.views.result.layers import LAYER_METRICS
-from modeldyno.views.result.memory import APART as MEMORY
-from modeldyno.views.result.served import SERVED, redundant_metrics
-from modeldyno.views.result.tokens import GENERATED
-from modeldyno.views.result.totals import SHOWN_BESIDE_SPEED, STATIC, describe_total, drop_open_range
+from modeldyno.views.result.served import redundant_metrics
+from modeldyno.views.result.totals import describe_total, drop_open_range
 from modeldyno.views.text import (
     NAME_LIMIT,
-    NOISE,
     count,
     estimate,
     format_measurement,
@@ -34,39 +29,12 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.result.result import Result
 
-_USUAL = {
-    "latency": ("p50", "p90", "p95", "p99", "mean", "std", "min"),
-    "service_time": ("p50", "p99", "mean"),
-    "send_lag": ("p50", "p99"),
-    "time_to_first_token": ("p50", "p90", "p99"),
-    "time_per_output_token": ("p50", "p99"),
-    "inter_token_latency": ("p50", "p99"),
-    "inter_chunk_latency": ("p50", "p99"),
-    "process_memory": ("max",),
-}
-"""Statistics that are shown of a metric; of metrics not listed, the mean."""
-_ROWS = (
-    "time_to_first_token", "time_per_output_token", "inter_token_latency", "inter_chunk_latency",
-    "token_rate",
-    "latency", "service_time", "send_lag", "throughput", "batch_rate", "request_rate", "offered_rate",
-    "goodput", "error_rate", "requests", "in_flight", "client_cpu", "client_time", "load_time", "first_call",
-    "process_memory", "allocator_reserved", "cpu_utilization", "parameters", "trainable_parameters",
-    "buffers", "weight_bytes", "file_bytes",
-)  # fmt: skip
-"""Order of the rows; metrics not listed follow, and those of NOISE are left out."""
-
-
-_GAPS = {"inter_token_latency", "inter_chunk_latency"}
-"""Metrics with many samples per request."""
-_SUMS = {"load_time", "weight_bytes"}
-"""Metrics whose parts are listed in the note of the sum."""
-
 
 def results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
     """Yield a table of the measured and a table of the computed results."""
     shown = _ordered(result, {j.constraint.query.metric for j in judgements})
-    measured = [measurement for measurement in shown if measurement.metric not in STATIC]
-    computed = [measurement for measurement in shown if measurement.metric in STATIC]
+    measured = [measurement for measurement in shown if not measurement.row.computed]
+    computed = [measurement for measurement in shown if measurement.row.computed]
     for title, group in ((MEASURED, measured), (COMPUTED, computed)):
         rows = tuple(row for measurement in group for row in _rows(result, measurement, judgements))
         if rows:
@@ -80,18 +48,18 @@ MEASURED, COMPUTED = "Measured", "Computed from the model, not measured"
 def brief_results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
     """Tabulate the main figures; a bound adds its metric."""
     requested = {j.constraint.query.metric for j in judgements}
-    shown = [m for m in _ordered(result, requested) if m.metric in _BRIEF or m.metric in requested]
+    shown = [m for m in _ordered(result, requested) if m.row.section in _BRIEF or m.metric in requested]
     rows = [row for m in shown if not m.scope for row in _rows(result, m, judgements)]
     rows = [row for row in rows if row[0] != "latency.p95" or "p95" in result.job.plan.percentiles]
     if rows:
         yield _table(MEASURED, tuple(map(_shorten_note, rows)))
 
 
-_BRIEF = frozenset({
-    "latency", "throughput", "load_time", "first_call", "process_memory", "cpu_utilization", "step_time",
-    "time_to_first_token", "time_per_output_token", "inter_token_latency", "token_rate",
-})  # fmt: skip
-"""Metrics that the brief table shows."""
+_BRIEF = {Section.RESULTS, Section.GENERATION}
+"""Sections whose metrics the brief table shows."""
+_FULL = {*_BRIEF, Section.DETAILS}
+_NEVER = {Section.DEVICES, Section.NOISE}
+"""Sections whose metrics are in no table of results, even if a bound names them."""
 
 
 def _shorten_note(row: tuple[str, str, str, str]) -> tuple[str, str, str, str]:
@@ -119,11 +87,16 @@ def _table(title: str, rows: tuple[tuple[str, str, str, str], ...]) -> Table:
 def _ordered(result: Result, requested: set[str]) -> list[Measurement]:
     """Return the measurements of the table in order; of static totals, only those that explain the speed."""
     modules = scopes(result)
-    ranks = {name: rank for rank, name in enumerate(dict.fromkeys((*_ROWS, *METRICS)))}
-    elsewhere = (STATIC - SHOWN_BESIDE_SPEED) | LAYER_METRICS | MEMORY | SERVED
-    elsewhere |= GENERATED if result.find("request_rate") is None else set()
-    hidden = {*NOISE, *APART, *((elsewhere | redundant_metrics(result)) - requested)}
-    shown = (m for m in result.measurements if m.metric not in hidden and m.scope not in modules)
+    ranks = {name: rank for rank, name in enumerate(METRICS)}
+    usual = _FULL - ({Section.GENERATION} if result.find("request_rate") is None else set())
+    redundant = redundant_metrics(result)
+    shown = (
+        m
+        for m in result.measurements
+        if m.scope not in modules
+        and ((m.row.section in usual and m.metric not in redundant) or m.metric in requested)
+        and m.row.section not in _NEVER
+    )
     return sorted(shown, key=lambda m: (ranks.get(m.metric, len(ranks)), m.metric, m.scope))
 
 
@@ -133,9 +106,9 @@ def _rows(
     if isinstance(measurement.value, Distribution):
         for statistic in _statistics(result, measurement, judgements):
             yield _distribution_row(result, measurement, measurement.value, statistic)
-    elif measurement.metric in _SUMS and measurement.scope and result.find(measurement.metric):
+    elif measurement.row.summed and measurement.scope and result.find(measurement.metric):
         return
-    elif measurement.metric in STATIC and measurement.interval is not None:
+    elif measurement.row.computed and measurement.interval is not None:
         yield (
             _query_name(measurement),
             format_measurement(drop_open_range(measurement)),
@@ -154,7 +127,7 @@ def _rows(
 
 def _statistics(result: Result, measurement: Measurement, judgements: Sequence[Judgement]) -> tuple[str, ...]:
     """Return the usual statistics of a metric and the requested ones."""
-    usual = _USUAL.get(measurement.metric, ("mean",))
+    usual = measurement.row.shown
     requested = {
         query.statistic
         for query in (j.constraint.query for j in judgements)
@@ -177,7 +150,7 @@ def _distribution_row(
         return name, "—", span, f"{count(missing, 'more effective sample')} needed"
     if measurement.metric == "process_memory":
         return name, format_quantity(value.statistic(statistic), BYTES, 3), "", _note(result, measurement)
-    unit = "gap" if measurement.metric in _GAPS else unit_of_work(result)
+    unit = measurement.row.sample or unit_of_work(result)
     note = f"{count(len(value), unit)}, {value.stop}" if statistic == "p50" else ""
     return (name, *estimate(value.statistic(statistic), interval, measurement.row.unit), note)
 
@@ -207,7 +180,8 @@ def _note(result: Result, measurement: Measurement) -> str:
     if measurement.metric == "flops" and (reached := reached_flops(result)):
         return reached
     once = measurement.row.unit == SECONDS and len(measurement.runs) == 1 and measurement.interval is None
-    return join_nonempty("measured once" if once else "", _parts(result, measurement.metric))
+    parts = _parts(result, measurement.metric) if measurement.row.summed else ""
+    return join_nonempty("measured once" if once else "", parts)
 
 
 def threads(result: Result) -> str:
@@ -234,7 +208,7 @@ def reached_flops(result: Result) -> str:
 def _parts(result: Result, metric: str) -> str:
     """List the parts of a sum, the largest first; a single part only by name."""
     modules = scopes(result)
-    parts = [m for m in result.measurements if m.metric == metric and m.scope and metric in _SUMS]
+    parts = [m for m in result.measurements if m.metric == metric and m.scope]
     parts = [m for m in parts if m.scope not in modules]
     if len(parts) == 1:
         return shorten(clean(parts[0].scope), NAME_LIMIT)

@@ -16,12 +16,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
 
-GENERATED = frozenset((
-    "time_to_first_token", "time_per_output_token", "inter_token_latency", "token_rate",
-    "time_per_context_token", "kv_cache_bytes",
-))  # fmt: skip
-"""Metrics that are shown here and in no other table."""
-
 _PARTS = ("first", "second", "third", "last")
 
 

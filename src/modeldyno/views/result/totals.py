@@ -6,6 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
 from modeldyno.core.result.scopes import scopes
 from modeldyno.core.spec.static_options import Mode
@@ -26,51 +27,20 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
 
-_MEANINGS = {
-    "parameters": "",
-    "weight_bytes": "",
-    "file_bytes": "of its files on disk",
-    "macs": "multiply-accumulates; 1 MAC is 2 FLOPs",
-    "causal_macs": "if attention skips masked positions",
-    "dense_macs": "if every expert processed every token",
-    "elementwise": "elementwise operations, in addition",
-    "flops": "2 x macs + elementwise",
-    "coverage": "of the operators called have a formula",
-    "bytes_read": "summed over operators, without fusion",
-    "bytes_written": "summed over operators, without fusion",
-    "arithmetic_intensity": "FLOPs per byte read or written",
-    "input_bytes": "of the inputs of one call",
-    "output_bytes": "of the outputs of one call",
-    "kv_cache_per_token": "added by each token of a sample",
-    "activation_peak": "at the peak, without weights and inputs",
-    "gradient_bytes": "of the trainable parameters",
-    "optimizer_bytes": "",
-    "memory_peak": "",
-    "largest_batch": "",
-}
-"""Metric to its meaning, in table order; an empty meaning depends on the model."""
-ESTIMATES = ("roofline_latency", "eager_latency", "decode_latency", "peak_flops", "peak_bandwidth")
-"""Metrics of a device, whose name is the scope."""
-STATIC = frozenset({*_MEANINGS, "trainable_parameters", "buffers", "held_at_peak", *ESTIMATES})
-"""All metrics that are computed without running the model."""
-KEPT = frozenset({"parameters", "trainable_parameters", "buffers", "weight_bytes", "file_bytes"})
-SHOWN_BESIDE_SPEED = KEPT | {"macs", "flops", "coverage", "activation_peak", "memory_peak"}
-"""Static metrics that the table of a measured model includes."""
-
 
 def is_inspection(result: Result) -> bool:
     """Whether this Result is an inspection: the model was analysed and not run."""
     analysed = result.outline is not None or result.job.probes == ("static",)
-    return analysed and all(m.metric in STATIC for m in result.measurements)
+    return analysed and all(m.row.computed for m in result.measurements)
 
 
 def totals(result: Result) -> Iterator[Table]:
     """Yield the table of totals, unless it is empty."""
-    by_metric = {m.metric: m for m in result.measurements if not m.scope and m.metric in _MEANINGS}
+    by_metric = {m.metric: m for m in result.measurements if not m.scope and m.row.computed}
     rows = tuple(
         (metric, _value(by_metric[metric]), describe_total(result, by_metric[metric]))
-        for metric in _MEANINGS
-        if metric in by_metric and _matters(by_metric[metric])
+        for metric in METRICS
+        if metric in by_metric and metric not in _TOLD_WITH_PARAMETERS and _matters(by_metric[metric])
     )
     if rows:
         sizes = analysed_at(result)
@@ -97,6 +67,7 @@ def _matters(measurement: Measurement) -> bool:
     return bool(measurement.value) or measurement.metric in _SHOWN_AT_ZERO
 
 
+_TOLD_WITH_PARAMETERS = {"trainable_parameters", "buffers"}
 _SHOWN_AT_ZERO = frozenset({"parameters", "macs", "flops", "activation_peak", "coverage", "largest_batch"})
 
 
@@ -116,7 +87,7 @@ def describe_total(result: Result, measurement: Measurement) -> str:
         "memory_peak": _memory,
         "largest_batch": _batch,
     }.get(measurement.metric)
-    return (special(result, measurement) if special else "") or _MEANINGS.get(measurement.metric, "")
+    return (special(result, measurement) if special else "") or measurement.row.label
 
 
 def _parameters(result: Result, measurement: Measurement) -> str:
