@@ -162,6 +162,7 @@ MORE_FUNCTIONS = {
     "read_all": "every Result of a file that holds several",
     "read_comparison": "the argument of report, as a Comparison",
     "read_study": "the argument of --resume, as a Study",
+    "register_metric": "an entry point of modeldyno.metrics, for a script",
     "save": "-o and --json, of one Result",
     "save_comparison": "--json of compare",
     "save_verdict": "--junit, --sarif and --markdown",

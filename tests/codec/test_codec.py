@@ -43,7 +43,7 @@ from modeldyno.core.result.static_data import SizePoint
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
-from modeldyno.errors import UnknownName, UnreadableDocument
+from modeldyno.errors import UnreadableDocument
 from modeldyno.testing.sample_results import (
     a_failed_result,
     a_job,
@@ -304,20 +304,6 @@ def test_a_metric_that_is_not_installed() -> None:
     assert "vibes 25.0%" in repr(result)
     assert plain(result) == document
     assert jsonschema.Draft202012Validator(codec.schema()).is_valid(document)
-
-
-def test_a_bound_on_a_metric_that_is_not_installed() -> None:
-    """It is refused as any unknown name, but the number of the document is told."""
-    result = a_result(measurements=(Measurement(metric="moods", value=12),))
-
-    with pytest.raises(
-        UnknownName, match=r"There is no metric 'moods'; .* This result has moods 12, which no"
-    ):
-        result.judge("moods >= 3")
-    for bound in ("vibe >= 3", "latency.p999 <= 1s"):
-        with pytest.raises(UnknownName) as refused:
-            result.judge(bound)
-        assert "This result has" not in str(refused.value)
 
 
 def test_a_description_that_is_none() -> None:

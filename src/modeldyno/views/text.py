@@ -6,7 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
-from modeldyno.core.metrics.metric import METRICS, Section
+from modeldyno.core.metrics.metric import METRICS, ReportSection
 from modeldyno.core.report.blocks import clean, shorten
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.stats.units import COUNT, format_estimate, format_quantity
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAME_LIMIT, TEXT_LIMIT, LOG_LINES = 60, 600, 12
 """Most characters of a name and of a sentence, and most lines of a log, in a report."""
-NOISE = {row.name: row.label for row in METRICS.values() if row.section is Section.NOISE}
+NOISE = {row.name: row.label for row in METRICS.values() if row.section is ReportSection.NOISE}
 """Metrics that show noise on the machine, with their labels; they are not results of the model."""
 
 

@@ -171,9 +171,9 @@ def test_a_table_asks_for_further_metrics_once_and_only_when_it_must() -> None:
     ("name", "row", "says"),
     [
         ("sparsity", replace(SPARSITY, name="other"), "write a Metric of that name"),
-        ("latency", replace(SPARSITY, name="latency"), "'latency': the name is taken"),
-        ("fps", replace(SPARSITY, name="fps"), "'fps': the name is taken"),
-        ("a.b", replace(SPARSITY, name="a.b"), "'a.b'.*other characters"),
+        ("latency", replace(SPARSITY, name="latency"), "The name of the metric 'latency' is taken"),
+        ("fps", replace(SPARSITY, name="fps"), "The name of the metric 'fps' is taken"),
+        ("a.b", replace(SPARSITY, name="a.b"), "A metric cannot be named 'a.b'"),
         ("sparsity", replace(SPARSITY, unit="zeros"), "'sparsity' is in 'zeros', which is no base unit"),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_user_adds_a_metric_once() -> None:
     assert list(table) == ["latency", "loudness", "sparsity"]
     assert table.registered == (SPARSITY,)
     for name in ("sparsity", "loudness"):
-        with pytest.raises(RequestError, match=f"no further metric '{name}': the name is taken"):
+        with pytest.raises(RequestError, match=f"The name of the metric '{name}' is taken"):
             table.register(replace(SPARSITY, name=name, better=Better.LOWER))
 
 

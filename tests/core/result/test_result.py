@@ -34,7 +34,7 @@ from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.documents import display
-from modeldyno.errors import RunFailed, UncertifiedWarning
+from modeldyno.errors import RunFailed, UncertifiedWarning, UnknownName
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:
@@ -248,3 +248,18 @@ def test_what_probes_saw_and_wrote_is_gathered() -> None:
     assert found.outline == outline
     assert found.activity == seen
     assert found.artifacts == (file,)
+
+
+def test_a_metric_that_is_not_installed_is_asked_for_and_not_bounded() -> None:
+    """The result answers what it has; a bound is refused as any unknown name, but the number is told."""
+    result = a_small_result(measurements=(Measurement(metric="moods", value=12),))
+
+    assert {query: result[query] for query in result} == {"moods": 12}
+    with pytest.raises(
+        UnknownName, match=r"There is no metric 'moods'; .* This result has moods 12, which no"
+    ):
+        result.judge("moods >= 3")
+    for bound in ("mood >= 3", "latency.p999 <= 1s"):
+        with pytest.raises(UnknownName) as refused:
+            result.judge(bound)
+        assert "This result has" not in str(refused.value)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.metrics.queries import format_main_figures
 from modeldyno.core.report.blocks import Severity, clean, shorten
 from modeldyno.core.result.failure_kinds import KINDS
 from modeldyno.core.spec.static_options import Mode
@@ -103,7 +104,11 @@ def _size(result: Result) -> str:
         return "; ".join(filter(None, (" and ".join(filter(None, parts)), _memory(result))))
     if work := _work(result):
         return "; ".join(filter(None, (work, _memory(result))))
-    return f"takes {format_measurement(file)} on disk" if file else "was not measured"
+    if file is not None:
+        return f"takes {format_measurement(file)} on disk"
+    further = {row.name for row in METRICS.further(m.metric for m in result.measurements)}
+    figures = format_main_figures([m for m in result.measurements if m.metric in further])
+    return f"has {', '.join(figures)}" if figures else "was not measured"
 
 
 def _work(result: Result) -> str:

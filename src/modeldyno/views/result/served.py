@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.metrics.metric import METRICS, Section
+from modeldyno.core.metrics.metric import METRICS, ReportSection
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
 from modeldyno.views.text import NAME_LIMIT, count, estimate, format_measurement, join_nonempty, number, share
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.load_spec import Load
 
-STAGE_NAMES = {row.name: row.label for row in METRICS.values() if row.section is Section.SERVER and row.label}
+STAGE_NAMES = {
+    row.name: row.label for row in METRICS.values() if row.section is ReportSection.SERVER and row.label
+}
 _LARGEST = 4
 """Most batch sizes that are named."""
 

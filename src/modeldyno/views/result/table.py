@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
-from modeldyno.core.metrics.metric import METRICS, Query, Section
+from modeldyno.core.metrics.metric import METRICS, Query, ReportSection
 from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
 from modeldyno.core.result.scopes import scopes
 from modeldyno.core.spec.static_options import HERE
@@ -55,10 +55,10 @@ def brief_results(result: Result, judgements: Sequence[Judgement]) -> Iterator[T
         yield _table(MEASURED, tuple(map(_shorten_note, rows)))
 
 
-_BRIEF = {Section.RESULTS, Section.GENERATION}
+_BRIEF = {ReportSection.RESULTS, ReportSection.GENERATION}
 """Sections whose metrics the brief table shows."""
-_FULL = {*_BRIEF, Section.DETAILS}
-_NEVER = {Section.DEVICES, Section.NOISE}
+_FULL = {*_BRIEF, ReportSection.DETAILS}
+_NEVER = {ReportSection.DEVICES, ReportSection.NOISE}
 """Sections whose metrics are in no table of results, even if a bound names them."""
 
 
@@ -88,7 +88,7 @@ def _ordered(result: Result, requested: set[str]) -> list[Measurement]:
     """Return the measurements of the table in order; of static totals, only those that explain the speed."""
     modules = scopes(result)
     ranks = {name: rank for rank, name in enumerate(METRICS)}
-    usual = _FULL - ({Section.GENERATION} if result.find("request_rate") is None else set())
+    usual = _FULL - ({ReportSection.GENERATION} if result.find("request_rate") is None else set())
     redundant = redundant_metrics(result)
     shown = (
         m
