@@ -114,7 +114,7 @@ def test_a_curve_goes_on_and_becomes_a_search(url: str) -> None:
     with pytest.raises(RequestError, match=r"cannot change concurrency=, model=; only measurements=, most="):
         modeldyno.find_load(url, resume=curve.id, concurrency=2)
     with pytest.raises(RequestError, match="is a search for a load; go on with find_load"):
-        modeldyno.load_curve(resume=found)
+        modeldyno.load_curve(resume=found.id)
     with pytest.raises(RequestError, match="needs a model, or resume= with the id"):
         modeldyno.find_load(require="latency.p50 <= 60s")
 
