@@ -67,11 +67,11 @@ def test_a_function_puts_each_option_into_the_load(
     """No parameter is dropped on the way."""
     loads: list[Load] = []
 
-    def stop(_model: Any, load: Load, *_more: Any, **_others: Any) -> None:
+    def stop(*, load: Load, **_others: Any) -> None:
         loads.append(load)
         raise modeldyno.ModelDynoError("stop")
 
-    monkeypatch.setattr(api_load, "_request", stop)
+    monkeypatch.setattr(api_load, "Request", stop)
     with pytest.raises(modeldyno.ModelDynoError, match="stop"):
         function("m.onnx", **{row.name: OTHER[row.kind][1] for row in LOAD})
 

@@ -24,6 +24,7 @@ from modeldyno.loadtest.resume import (
     resume_search,
 )
 from modeldyno.loadtest.series import begin_curve, begin_search, measure_loads
+from modeldyno.options import LOAD
 from modeldyno.profiling.request import Request, server_for
 from modeldyno.profiling.run import run_request
 from modeldyno.progress import showing_progress
@@ -367,12 +368,7 @@ def _request(given: Mapping[str, Any]) -> Request:
     load = Load(
         **_arrivals(given.get("rate"), given.get("replay")),
         concurrency=given["concurrency"],
-        requests=given["requests"],
-        duration=given["duration"],
-        ramp=given["ramp"],
-        timeout=given["request_timeout"],
-        retries=given["retries"],
-        drivers=given["drivers"],
+        **{row.field: given[row.name] for row in LOAD},
     )
     records = given.get("records")
     return Request(
