@@ -32,8 +32,8 @@ def half():
 """
 SCRIPT = """
 result = modeldyno.profile("net.py:half", probes="sparsity", require="sparsity >= 0.3", store=False)
-before = modeldyno.read("half.json")
-print(result["sparsity"], modeldyno.compare(before, result, metrics="sparsity").contrasts[0].changes[0].difference)
+compared = modeldyno.compare(modeldyno.read("half.json"), result, metrics="sparsity")
+print(result["sparsity"], compared.contrasts[0].changes[0].difference)
 """
 
 
