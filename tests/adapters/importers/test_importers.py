@@ -339,7 +339,7 @@ def test_the_page_names_metrics_doubts_and_tools_that_are() -> None:
     """What the table maps to is in the table of metrics; every tool has a row."""
     page = (Path(__file__).parents[3] / "docs/howto/import.md").read_text("utf-8")
     mapped = [
-        line.split("|")[3] for line in page.split("## What their words mean")[1].splitlines() if "|" in line
+        line.split("|")[3] for line in page.split("## What their terms mean")[1].splitlines() if "|" in line
     ]
     names = [name for cell in mapped[2:] for name in re.findall(r"`([a-z_]+)`", cell)]
 
