@@ -66,7 +66,7 @@ test-engine: setup   ## against real engines (make engines) and PostgreSQL: MODE
 
 test-browser: setup  ## pages in a real browser: Chromium (apt install chromium), else what Playwright can install
 	$(PIP) install playwright
-	$(BIN)/python -c 'from modeldyno.adapters.reporters.pdf import browser; print(browser())' || $(BIN)/playwright install chromium
+	$(BIN)/python -c 'from modeldyno.adapters.reporters.pdf import find_browser; print(find_browser())' || $(BIN)/playwright install chromium
 	$(BIN)/python -m pytest -m browser tests/browser
 
 charts:              ## build anew what draws the pictures of reports; needs npm

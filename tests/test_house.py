@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -118,6 +119,62 @@ def test_every_file_and_module_that_a_docstring_names_exists() -> None:
             + missing_modules("\n".join(docstrings(tree)))
         )
     } == {}
+
+
+IMPORT = re.compile(r"from (modeldyno(?:\.\w+)*) import (\w+(?:, \w+)*)")
+WITH_CODE = (
+    "Makefile",
+    "action.yml",
+    "*.md",
+    "docs/**/*.md",
+    "bench/*.py",
+    "examples/**/*.py",
+    "tests/**/*.py",
+)
+
+
+def test_every_import_in_a_text_can_be_made() -> None:
+    """Also in a recipe of make and in a string that becomes another process, which no type checker sees."""
+    imports = {
+        (module, name): str(path.relative_to(ROOT))
+        for pattern in WITH_CODE
+        for path in ROOT.glob(pattern)
+        for module, names in IMPORT.findall(path.read_text(encoding="utf-8"))
+        for name in names.split(", ")
+    }
+    assert len(imports) > 100
+    assert {
+        f"{module}.{name}": path for (module, name), path in imports.items() if not given(module, name)
+    } == {}
+
+
+def given(module: str, name: str) -> bool:
+    """Whether a module gives a name, or has a module of that name."""
+    if module not in modules():
+        return False
+    return (
+        f"{module}.{name}" in modules()
+        or name in names_in(module)
+        or hasattr(importlib.import_module(module), name)
+        or name in types_of(module)
+    )
+
+
+def types_of(module: str) -> set[str]:
+    """The names that a module has only while types are checked."""
+    branches = [node for node in modules()[module].body if isinstance(node, ast.If)]
+    return {
+        name
+        for node in ast.walk(ast.Module(body=[*branches], type_ignores=[]))
+        for name in (
+            *(
+                alias.asname or alias.name
+                for alias in getattr(node, "names", [])
+                if isinstance(alias, ast.alias)
+            ),
+            *(target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)),
+        )
+    }
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:
