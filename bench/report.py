@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.support.sample_reports import a_large_study
 
 from modeldyno.adapters.reporters import html, pdf
-from modeldyno.core.study.ranking import ranking
 from modeldyno.views.study import page as study_page
 
 WATCH = """
@@ -55,7 +54,7 @@ def written(trials: int) -> tuple[str, float]:
     """Write the page; give it and the seconds of the processor that it took."""
     found = a_large_study(trials)
     begin = time.process_time()
-    blocks = study_page.page(found, ranking(found), lambda _: None)
+    blocks = study_page.page(found)
     text = html.lay_out(blocks, title="a study")
     return text, time.process_time() - begin
 

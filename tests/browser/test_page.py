@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(3600)]
 
 def study(trials: int = 1000) -> str:
     found = a_large_study(trials)
-    return html.lay_out(study_page.page(found, ranking(found), lambda _: None), title="a study")
+    return html.lay_out(study_page.page(found), title="a study")
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -205,7 +205,7 @@ def attacked(text: str) -> dict[str, Iterable[Block]]:
     compared = comparison_page.page(hostile_comparison(text))
     return {
         "a result": (block for block in page(hostile_result(text)) if not isinstance(block, Picture)),
-        "a study": study_page.page(made, ranking(made, 20), lambda _: None),
+        "a study": study_page.page(made, ranked=ranking(made, 20)),
         "a comparison": (block for block in compared if not isinstance(block, Picture)),
         "blocks": hostile_blocks(text),
     }

@@ -103,7 +103,7 @@ def test_file(tmp_path: Path) -> None:
     ):
         codec.write(path, data)
 
-    assert [codec.read_kind(path) for path in paths] == ["comparison", "study", ""]
+    assert [codec.kind_name(path.read_bytes()) for path in paths] == ["comparison", "study", ""]
     assert codec.read_comparison(paths[0]) == WHOLE
     with pytest.raises(RequestError, match="Cannot read"):
         codec.read_comparison(tmp_path / "absent.json")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.codec import series as codec_series
+from modeldyno import kinds, plugins
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_spec import CapacitySearch
 from modeldyno.core.load.capacity_steps import SearchEnd
@@ -171,8 +170,8 @@ def test_another_model_or_machine_is_refused(change: dict[str, Any], said: str) 
 @pytest.mark.parametrize("kind", ["ladder", "capacity"])
 def test_what_an_earlier_version_wrote_is_read_and_not_resumed(kind: str) -> None:
     """It says so in one sentence; other bounds can be judged."""
-    written = codec_series.encode(a_ladder() if kind == "ladder" else a_capacity())
-    old = codec_series.decode(written)
+    written = kinds.kind_of(series := a_ladder() if kind == "ladder" else a_capacity()).encode(series)
+    old = kinds.decode(written)
     assert isinstance(old, LoadCurve | Capacity)
     with pytest.raises(RequestError, match="an earlier version of ModelDyno wrote it"):
         resume_search(old)
@@ -198,7 +197,7 @@ def test_what_cannot_change_is_refused() -> None:
 def test_another_document_is_no_series(tmp_path: Path) -> None:
     """A file is read as well as an id; a result is refused."""
     path = tmp_path / "loads.json"
-    path.write_bytes(codec_series.encode(a_ladder()))
+    path.write_bytes(kinds.kind_of(a_ladder()).encode(a_ladder()))
     assert find_series(str(path)) == a_ladder()
     store_results([a_result()])
     with pytest.raises(RequestError, match="neither a load curve nor a search"):

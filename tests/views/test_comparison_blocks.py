@@ -25,7 +25,9 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
 from modeldyno.testing.reporters import HOSTILE
 from modeldyno.testing.sample_results import a_failed_result, a_result
-from modeldyno.views.comparison.blocks import brief, comparison_blocks, headline, numbers
+from modeldyno.views import ViewOptions
+from modeldyno.views.comparison.blocks import blocks as lay_out
+from modeldyno.views.comparison.blocks import headline, numbers, title
 from modeldyno.views.comparison.changes import sentence
 from modeldyno.views.text import short_model_names
 
@@ -221,7 +223,7 @@ def test_only_what_differs_is_in_the_table() -> None:
         judged=(P50,),
     )
 
-    blocks = comparison_blocks(comparison)
+    blocks = lay_out(comparison)
 
     assert [row[0] for row in table(blocks, "What has changed").rows] == ["latency.p50", "throughput"]
     (rest,) = said(blocks, Severity.NOTE)
@@ -229,7 +231,7 @@ def test_only_what_differs_is_in_the_table() -> None:
         "also changed: macs +50.0%; changed too little to matter: parameters +0.04%; unchanged: load_time; "
         "undecided: first_call"
     )
-    everything = table(comparison_blocks(comparison, everything=True), "What has changed")
+    everything = table(lay_out(comparison, ViewOptions(verbose=True)), "What has changed")
     assert len(everything.rows) == 6
 
 
@@ -238,7 +240,7 @@ def test_a_row_has_both_values_the_change_and_the_verdict() -> None:
     rows = {
         row[0]: row[1:]
         for row in table(
-            comparison_blocks(
+            lay_out(
                 compared(
                     WORSE,
                     COUNT,
@@ -265,9 +267,7 @@ def test_a_row_has_both_values_the_change_and_the_verdict() -> None:
 def test_what_keeps_it_open_is_said() -> None:
     """Beside the metric that it is about."""
     (notice,) = (
-        b
-        for b in comparison_blocks(compared(OPEN))
-        if isinstance(b, Notice) and b.severity is Severity.UNDECIDED
+        b for b in lay_out(compared(OPEN)) if isinstance(b, Notice) and b.severity is Severity.UNDECIDED
     )
 
     assert (notice.code, notice.text) == ("latency.p50", "further processes are needed")
@@ -288,14 +288,14 @@ def test_what_else_differs_stands_beside_it() -> None:
         hardware=(SettingDiff(name="cores", baseline=2, candidate=8),),
     )
 
-    shown_table = table(comparison_blocks(comparison), "Other differences")
+    shown_table = table(lay_out(comparison), "Other differences")
 
     assert shown_table.rows[0] == ("setting", "model", "old", "new")
     assert shown_table.rows[1] == ("setting", "knob0", "0", "—")
-    assert "3 more settings differ; --all shows them" in said(comparison_blocks(comparison), Severity.NOTE)
+    assert "3 more settings differ; --all shows them" in said(lay_out(comparison), Severity.NOTE)
     fewer = compared(WORSE, settings=settings[3:], software=comparison.contrasts[0].software)
-    assert "1 more setting differs; --all shows it" in said(comparison_blocks(fewer), Severity.NOTE)
-    whole = table(comparison_blocks(comparison, everything=True), "Other differences")
+    assert "1 more setting differs; --all shows it" in said(lay_out(fewer), Severity.NOTE)
+    whole = table(lay_out(comparison, ViewOptions(verbose=True)), "Other differences")
     assert len(whole.rows) == 19
     assert whole.rows[-1] == ("hardware", "cores", "2", "8")
 
@@ -311,7 +311,7 @@ def test_outputs_are_told_by_their_differences() -> None:
         ),
     )
 
-    texts_shown = said(comparison_blocks(comparison), Severity.NOTE)
+    texts_shown = said(lay_out(comparison), Severity.NOTE)
 
     assert "the output 'y' is identical in both" in texts_shown
     assert (
@@ -333,7 +333,7 @@ def test_a_cause_sums_to_the_change() -> None:
     """The largest parts, the others together, and a rest that has its name."""
     cause = Cause(query=P50, by="layers", total=5e-3, parts=PARTS)
 
-    blocks = comparison_blocks(compared(WORSE, causes=(cause,)))
+    blocks = lay_out(compared(WORSE, causes=(cause,)))
 
     shown_table = table(blocks, "Where the change of latency.p50, +5.00 ms, comes from, by layer")
     assert shown_table.rows[0] == ("body.fc2 (Linear)", "4.00 ms", "8.00 ms", "+4.00 ms", "80.0%")
@@ -356,7 +356,7 @@ def test_parts_that_cancel_each_other_out_have_no_shares() -> None:
 
     def shown(total: float, *parts: CausePart) -> tuple[Table, str]:
         cause = Cause(query=P50, by="places", total=total, parts=parts)
-        blocks = comparison_blocks(compared(WORSE, causes=(cause,)))
+        blocks = lay_out(compared(WORSE, causes=(cause,)))
         told = next(text for text in said(blocks, Severity.NOTE) if "place" in text)
         return table(blocks, "Where"), told
 
@@ -383,7 +383,7 @@ def test_a_part_that_may_be_noise_is_told_as_one() -> None:
         Cause(query=P50, by="layers", total=5e-3, parts=parts) for parts in ((noise,), (surely, noise))
     )
 
-    blocks = comparison_blocks(compared(WORSE, causes=(one,)))
+    blocks = lay_out(compared(WORSE, causes=(one,)))
     assert any(
         text.startswith(
             "no layer clearly explains the change of latency.p50 (+5.00 ms); the largest difference, in"
@@ -392,7 +392,7 @@ def test_a_part_that_may_be_noise_is_told_as_one() -> None:
     )
     assert table(blocks, "Where").rows[0][3] == "+1.00 ms (or noise)"
 
-    blocks = comparison_blocks(compared(WORSE, causes=(other,)))
+    blocks = lay_out(compared(WORSE, causes=(other,)))
     assert not any("noise" in text for text in said(blocks, Severity.NOTE))
     assert [row[3] for row in table(blocks, "Where").rows[:2]] == ["+1.00 ms", "+1.00 ms (or noise)"]
 
@@ -401,7 +401,7 @@ def test_the_first_part_of_a_cause_is_shown_though_others_are_larger() -> None:
     """What surely contributes stands before larger ones that may be noise."""
     first = CausePart(scope="first", kind="", baseline=0.0, candidate=1e-4)
 
-    blocks = comparison_blocks(
+    blocks = lay_out(
         compared(WORSE, causes=(Cause(query=P50, by="layers", total=5e-3, parts=(first, *PARTS)),))
     )
 
@@ -410,7 +410,7 @@ def test_the_first_part_of_a_cause_is_shown_though_others_are_larger() -> None:
 
 def test_counts_have_no_order_of_runs_and_no_intervals() -> None:
     """They are the same however often they are taken."""
-    counted, timed = (comparison_blocks(compared(each))[-1] for each in (COUNT, WORSE))
+    counted, timed = (lay_out(compared(each))[-1] for each in (COUNT, WORSE))
 
     assert [row[0] for row in _rows(counted)] == ["baseline", "candidate"]
     assert [row[0] for row in _rows(timed)] == ["baseline", "candidate", "runs", "intervals"]
@@ -456,7 +456,7 @@ def test_operators_new_and_gone_are_told() -> None:
         Cause(query=P50, by="operators", total=0.0, parts=(new,)),
     )
 
-    texts_shown = said(comparison_blocks(compared(WORSE, causes=causes)), Severity.NOTE)
+    texts_shown = said(lay_out(compared(WORSE, causes=causes)), Severity.NOTE)
 
     assert (
         "most of the change of latency.p50 is in operator aten::copy_, new: +1.00 ms of +1.00 ms"
@@ -472,14 +472,9 @@ def test_counts_are_explained_in_a_sentence() -> None:
         COUNT, causes=(Cause(query=Query.parse("flops"), by="layers", total=3e6, parts=(part,)),)
     )
 
-    assert any(
-        "fc (Linear): +3.00 M of +3.00 M" in text
-        for text in said(comparison_blocks(comparison), Severity.NOTE)
-    )
-    assert not [
-        b for b in comparison_blocks(comparison) if isinstance(b, Table) and b.title.startswith("Where")
-    ]
-    assert table(comparison_blocks(comparison, everything=True), "Where").rows[0][0] == "fc (Linear)"
+    assert any("fc (Linear): +3.00 M of +3.00 M" in text for text in said(lay_out(comparison), Severity.NOTE))
+    assert not [b for b in lay_out(comparison) if isinstance(b, Table) and b.title.startswith("Where")]
+    assert table(lay_out(comparison, ViewOptions(verbose=True)), "Where").rows[0][0] == "fc (Linear)"
 
 
 def test_doubts_and_failures_are_told() -> None:
@@ -490,7 +485,7 @@ def test_doubts_and_failures_are_told() -> None:
         candidate=replace(a_failed_result(id="b" * 12), doubts=many), changes=(), doubts=(own,)
     )
 
-    blocks = comparison_blocks(several(contrast))
+    blocks = lay_out(several(contrast))
 
     (failure,) = (b for b in blocks if isinstance(b, Notice) and b.severity is Severity.FAILURE)
     assert failure.text == "The child took 2 GiB."
@@ -513,7 +508,7 @@ def test_several_candidates_stand_side_by_side() -> None:
         sequence=(0, 1, 2, 3, 3, 2, 1, 0, 30),
     )
 
-    blocks = comparison_blocks(comparison)
+    blocks = lay_out(comparison)
 
     verdict = said(blocks, Severity.VERDICT)[0]
     assert verdict == "Compared with old, new is worse, newer is better and odd is undecided."
@@ -526,13 +521,13 @@ def test_several_candidates_stand_side_by_side() -> None:
         "odd",
     ]
     assert together.rows[0] == ("latency.p50", "1.00 s", "1.12 s (+12.3% worse)", "—", "—")
-    assert brief(comparison) == "new, newer, odd against old"
+    assert title(comparison) == "new, newer, odd against old"
     assert ("runs", "in turns: A B C D D C B A 30") in _rows(blocks[-1])
 
 
 def test_how_it_was_run_stands_at_the_end() -> None:
     """Ids, processes, order, and what the intervals hold."""
-    rows = comparison_blocks(compared(WORSE))[-1]
+    rows = lay_out(compared(WORSE))[-1]
 
     assert isinstance(rows, Table)
     assert rows.rows[0] == ("baseline", f"old: {'a' * 12}, 1 process, 2026-01-02 03:04:05 UTC")
@@ -544,9 +539,7 @@ def test_models_of_one_name_are_numbered() -> None:
     """So that a reader can tell them apart."""
     comparison = several(CandidateComparison(candidate=a_result(name="old"), changes=(WORSE,)))
 
-    assert said(comparison_blocks(comparison), Severity.VERDICT)[0].startswith(
-        "old (2) is worse than old (1): "
-    )
+    assert said(lay_out(comparison), Severity.VERDICT)[0].startswith("old (2) is worse than old (1): ")
 
 
 def test_it_fits_eighty_columns_and_nothing_is_obeyed() -> None:
@@ -564,7 +557,7 @@ def test_it_fits_eighty_columns_and_nothing_is_obeyed() -> None:
             baseline=a_result(name=text),
         )
 
-        text_shown = terminal.text(comparison_blocks(comparison, everything=True))
+        text_shown = terminal.text(lay_out(comparison, ViewOptions(verbose=True)))
 
         assert max(map(terminal.display_width, text_shown.splitlines())) <= 80
         assert not set(text_shown) & {"\x1b", "\x07", "\u202e"}
@@ -589,7 +582,7 @@ def test_an_interruption_is_said_first() -> None:
     pair, stored = compared(OPEN, baseline=cut), compared(OPEN, baseline=cut)
     pair = replace(pair, order="alternating")
 
-    first, other = comparison_blocks(pair)[0], comparison_blocks(replace(stored, order="stored"))[0]
+    first, other = lay_out(pair)[0], lay_out(replace(stored, order="stored"))[0]
     assert isinstance(first, Notice)
     assert isinstance(other, Notice)
     assert first.text == headline(pair)

@@ -8,8 +8,8 @@ from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import Plot
-from modeldyno.views.comparison.trend import numbers, page, picture, sentence, sparkline
-from modeldyno.views.comparison.trend import trend as laid_out
+from modeldyno.views.comparison.trend import blocks as laid_out
+from modeldyno.views.comparison.trend import headline, numbers, page, picture, sparkline
 
 LATENCY = Query.parse("latency.p50")
 
@@ -39,7 +39,7 @@ def test_a_step_with_another_version_is_not_held_against_the_model() -> None:
     (notice,) = [b for b in laid_out(a_trend) if isinstance(b, Notice) and "not counted" in b.text]
     assert notice.severity is Severity.NOTE
     assert "torch 2.1 → 2.2) together with the model" in notice.text
-    assert "after a step of +20" in sentence(a_trend)
+    assert "after a step of +20" in headline(a_trend)
 
 
 def test_a_step_that_nothing_explains_says_so() -> None:
@@ -114,7 +114,7 @@ def test_a_page_has_the_picture_between_what_is_said_and_the_results() -> None:
     a_trend = history(*[1.0] * 8, *[1.2] * 8)
     blocks = list(page(a_trend))
     assert isinstance(blocks[0], Notice)
-    assert blocks[0].text == sentence(a_trend)
+    assert blocks[0].text == headline(a_trend)
     assert picture(a_trend) == next(block for block in blocks if isinstance(block, Plot))
     assert not any(isinstance(block, Notice) and block.code == "course" for block in blocks)
     assert [block.title for block in blocks if isinstance(block, Heading)] == ["The history", "The results"]

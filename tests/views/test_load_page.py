@@ -11,7 +11,7 @@ from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import Plot, Stack
-from modeldyno.views.load.page import brief, numbers, page, pictures
+from modeldyno.views.load.page import headline, numbers, page, pictures
 
 BOUND = Constraint.parse("latency.p99 <= 30ms")
 
@@ -83,12 +83,12 @@ def test_a_page_begins_with_the_answer() -> None:
     blocks = list(page(LADDER))
 
     assert isinstance(blocks[0], Notice)
-    assert (blocks[0].severity, blocks[0].text) == (Severity.VERDICT, brief(LADDER))
+    assert (blocks[0].severity, blocks[0].text) == (Severity.VERDICT, headline(LADDER))
     assert [block.title for block in blocks if isinstance(block, Heading)] == [
         "Throughput and latency by load", "The numbers",
     ]  # fmt: skip
     assert isinstance(blocks[-1], Table)
-    assert brief(SEARCH) in {block.text for block in page(SEARCH) if isinstance(block, Notice)}
+    assert headline(SEARCH) in {block.text for block in page(SEARCH) if isinstance(block, Notice)}
 
 
 def test_numbers_are_in_base_units() -> None:

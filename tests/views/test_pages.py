@@ -11,14 +11,13 @@ from modeldyno.core.metrics.measurement import Distribution, Interval, Measureme
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import Bins, Forest, Parallel, Picture, Plot, Stack, Tree
 from modeldyno.core.spec.knob import Knob
-from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.reporters import DOCUMENTS, full_result, sample_judgements
 from modeldyno.testing.sample_results import a_result, an_activity
-from modeldyno.views import page
+from modeldyno.views import ViewOptions, page
 from modeldyno.views.combined_page import Page, combine_pages
 from modeldyno.views.comparison import page as comparison_page
-from modeldyno.views.pages import summary
 from modeldyno.views.result.charts import call_timeline, memory_chart, request_stage_chart
+from modeldyno.views.result.page import summary
 from modeldyno.views.study import page as study_page
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class TestResult:
     def test_the_verdict_comes_first_then_bounds_then_doubts(self) -> None:
         """What must be known stands above the first heading, with the key figures right below the verdict."""
         document = full_result()
-        blocks = list(page(document, sample_judgements(document)))
+        blocks = list(page(document, ViewOptions(judgements=sample_judgements(document))))
         first = next(place for place, block in enumerate(blocks) if isinstance(block, Heading))
         items = [block.severity for block in blocks[:first] if isinstance(block, Notice)]
 
@@ -131,7 +130,7 @@ class TestStudy:
     def test_it_has_what_a_summary_of_a_sweep_has(self) -> None:
         """Curves with the bound, memory, knobs, all configurations with their verdicts, winners in detail."""
         swept_study = a_large_study(200)
-        blocks = list(study_page.page(swept_study, ranking(swept_study), lambda _: None))
+        blocks = list(study_page.page(swept_study))
         plots = {block.title: block for block in blocks if isinstance(block, Plot)}
         (every,) = (
             block for block in blocks if isinstance(block, Table) and block.title == "Each at its best load"
@@ -153,8 +152,8 @@ class TestStudy:
     def test_a_result_that_is_gone_is_said_to_be(self) -> None:
         """Where the store has forgotten a trial's result, the page says so; else it shows it."""
         swept_study = a_large_study(50)
-        gone = list(study_page.page(swept_study, ranking(swept_study), lambda _: None))
-        there = list(study_page.page(swept_study, ranking(swept_study), lambda _: full_result()))
+        gone = list(study_page.page(swept_study))
+        there = list(study_page.page(swept_study, ViewOptions(load_result=lambda _: full_result())))
 
         assert len([text for text in notices(gone, Severity.NOTE) if "is not in the store" in text]) == 4
         assert not [text for text in notices(there, Severity.NOTE) if "is not in the store" in text]
@@ -163,7 +162,7 @@ class TestStudy:
     def test_it_can_be_made_again(self) -> None:
         """The command has the space, the goal and the seed."""
         swept_study = a_large_study(10)
-        last = list(study_page.page(swept_study, ranking(swept_study), lambda _: None))[-1]
+        last = list(study_page.page(swept_study))[-1]
 
         assert isinstance(last, Notice)
         assert "--space precision=fp32,fp16,int8" in last.log

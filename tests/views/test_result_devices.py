@@ -38,7 +38,7 @@ PACKAGE = (
 
 
 def blocks(*found: Measurement, verbose: bool = False) -> tuple[Block, ...]:
-    return views.blocks(measured(*found), (), ViewOptions(verbose=verbose))
+    return views.blocks(measured(*found), ViewOptions(verbose=verbose))
 
 
 def measured(*found: Measurement) -> Result:

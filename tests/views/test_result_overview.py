@@ -40,7 +40,7 @@ def test_a_doubt_keeps_what_was_seen_and_loses_its_advice() -> None:
 def test_a_bound_is_shown_with_its_figure() -> None:
     """A metric that is not among the usual ones is shown where a bound is of it."""
     document = full_result()
-    text_shown = terminal.text(overview(document, sample_judgements(document)))
+    text_shown = terminal.text(overview(document, views.ViewOptions(judgements=sample_judgements(document))))
 
     assert "latency.p50 < 400 us" in text_shown
     assert "latency.p99.9" in text_shown

@@ -31,7 +31,7 @@ def table(result: Result, title: str, look: ViewOptions = views.PLAIN) -> Table:
 
 def tables(result: Result, look: ViewOptions = views.PLAIN) -> list[Table]:
     """Return all tables."""
-    return [block for block in views.blocks(result, (), look) if isinstance(block, Table)]
+    return [block for block in views.blocks(result, look) if isinstance(block, Table)]
 
 
 def notes(blocks: tuple[Block, ...]) -> list[str]:
@@ -353,7 +353,7 @@ class TestModules:
         assert len(cells) == 5
         assert len(rows(an_inspection(), "Modules with", ViewOptions(filter="attention", depth=2))) == 1
         assert "no module has 'conv' in its path or class" in notes(
-            views.blocks(an_inspection(), (), ViewOptions(filter="conv"))
+            views.blocks(an_inspection(), ViewOptions(filter="conv"))
         )
 
     def test_the_costliest_are_leaves(self) -> None:
@@ -648,9 +648,9 @@ def test_names_do_not_act(text: str) -> None:
             assumptions=(text,),
         ),
     )
-    written = terminal.text(
-        views.blocks(analysed, (), ViewOptions(filter=text, verbose=True))
-    ) + terminal.render(analysed)
+    written = terminal.text(views.blocks(analysed, ViewOptions(filter=text, verbose=True))) + terminal.render(
+        analysed
+    )
 
     assert "\x1b" not in written
     assert "\u202e" not in written

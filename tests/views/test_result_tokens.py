@@ -13,7 +13,7 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
 from modeldyno.core.trace.token_metrics import GenerationLength, token_measurements
 from modeldyno.testing.sample_results import a_result
-from modeldyno.views import blocks, headline
+from modeldyno.views import ViewOptions, blocks, headline
 from modeldyno.views.result.tokens import generation
 
 if TYPE_CHECKING:
@@ -194,7 +194,11 @@ def test_the_table_of_results_leaves_them_to_these() -> None:
     bound = Constraint(query=asked, at_most=True, bound=1.0)
     judgements = (bound.judge(result.measurements),)
     plain, judged = (
-        [b for b in blocks(result, given) if isinstance(b, Table) and b.title == "Measured"]
+        [
+            b
+            for b in blocks(result, ViewOptions(judgements=given))
+            if isinstance(b, Table) and b.title == "Measured"
+        ]
         for given in ((), judgements)
     )
 

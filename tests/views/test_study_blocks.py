@@ -21,10 +21,11 @@ from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
 from modeldyno.errors import RunFailed
 from modeldyno.sweeps.loop import run_trials
 from modeldyno.testing.sample_studies import SimulatedTrials, a_served_study, a_study
-from modeldyno.views.study.blocks import brief, sentence, study
+from modeldyno.views import ViewOptions
+from modeldyno.views.study.blocks import blocks, brief, headline
 from modeldyno.views.study.charts import charts
 from modeldyno.views.study.rows import configuration_load_table
-from modeldyno.views.study.tables import trials
+from modeldyno.views.study.tables import numbers
 
 if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
@@ -58,11 +59,11 @@ def batches(*bounds: str, **changes: Any) -> Study:
 
 
 def said(found: Study) -> str:
-    return sentence(found, ranking(found))
+    return headline(found)
 
 
 def tables(found: Study) -> list[Table]:
-    return [block for block in study(found, ranking(found)) if isinstance(block, Table)]
+    return [block for block in blocks(found) if isinstance(block, Table)]
 
 
 def test_the_sentence_has_the_winner_its_gain_and_its_certainty() -> None:
@@ -151,7 +152,7 @@ def test_when_nothing_holds_the_nearest_is_named() -> None:
     text = said(swept_study)
 
     assert "no configuration holds throughput >= 500/s; the closest is batch_size=4, which misses" in text
-    assert brief(swept_study, ranking(swept_study)) == "no configuration holds the bounds"
+    assert brief(swept_study) == "no configuration holds the bounds"
 
 
 def test_nothing_is_said_to_hold_a_bound_only_where_it_is_broken() -> None:
@@ -171,7 +172,7 @@ def test_nothing_is_said_to_hold_a_bound_only_where_it_is_broken() -> None:
             "it is undecided whether any configuration holds latency.p99 <= 1 s; "
             f"the closest is batch_size=1{hint}."
         ) in text
-        assert brief(swept_study, ranking(swept_study)) == "undecided whether the bounds hold"
+        assert brief(swept_study) == "undecided whether the bounds hold"
 
 
 def test_what_is_not_known_is_no_miss() -> None:
@@ -195,7 +196,7 @@ def test_when_all_fails_the_cause_is_told() -> None:
     failed = swept(swept_study, by_batch, fails=lambda _point: FailureKind.OOM)
 
     assert "all failed: load: it took too much" in said(failed)
-    assert brief(failed, ranking(failed)) == "all failed"
+    assert brief(failed) == "all failed"
     assert tables(failed)[-1].rows[0][1] == "failed: out of memory"
 
 
@@ -208,7 +209,7 @@ def test_nothing_measured_is_said_with_the_reason() -> None:
 
     assert said(swept_study) == "Nothing was measured."
     assert "none of the configurations is possible (it cannot be)" in said(none)
-    assert brief(swept_study, ranking(swept_study)) == "nothing measured"
+    assert brief(swept_study) == "nothing measured"
 
 
 def test_the_table_has_the_best_the_default_and_the_marks() -> None:
@@ -235,7 +236,7 @@ def test_many_axes_become_one_text() -> None:
     swept_study = swept(
         made, lambda p: by_batch(p) + float(p["intra_threads"]) if "intra_threads" in p else 50.0
     )
-    text = terminal.text(study(swept_study, ranking(swept_study)))
+    text = terminal.text(blocks(swept_study))
 
     assert tables(swept_study)[0].columns[-1].title == "at"
     assert "graph_optimization=" in text
@@ -328,13 +329,13 @@ def test_doubts_about_the_best_are_told() -> None:
     doubted = replace(searched, trials=tuple(replace(t, doubts=("interference",)) for t in searched.trials))
     codes = [
         block.code
-        for block in study(doubted, ranking(doubted))
+        for block in blocks(doubted)
         if isinstance(block, Notice) and block.severity is Severity.DOUBT
     ]
 
     assert codes == ["interference", "unverified"]
     told, unkept = (
-        " ".join(terminal.text(study(doubted, ranking(doubted), stored=stored)).split())
+        " ".join(terminal.text(blocks(doubted, ViewOptions(stored=stored))).split())
         for stored in (True, False)
     )
     assert "resume the study: --resume" in told
@@ -352,7 +353,7 @@ def test_a_doubt_says_how_many_measurements_it_is_about() -> None:
         replace(t, doubts=("drift",), result="abcdef123456") if t is last else t for t in swept_study.trials
     )
     doubted = replace(swept_study, trials=trials)
-    text_shown = " ".join(terminal.text(study(doubted, ranking(doubted))).split())
+    text_shown = " ".join(terminal.text(blocks(doubted)).split())
 
     assert f"in 1 of {best.verified} measurements" in text_shown
     assert "modeldyno show abcdef for details" in text_shown
@@ -366,7 +367,7 @@ def test_what_a_model_says_is_harmless(name: str) -> None:
         Trial(number=1, point={"batch_size": 1}, state=TrialState.FAILED, failure=name, kind="odd")
     )
 
-    assert "\x1b" not in terminal.text(study(told, ranking(told)))
+    assert "\x1b" not in terminal.text(blocks(told))
 
 
 # --- numbers ---------------------------------------------------------------------------------------
@@ -375,7 +376,7 @@ def test_what_a_model_says_is_harmless(name: str) -> None:
 def test_every_trial_is_a_row_of_numbers() -> None:
     """Axes, values with their ends, verdicts and the place of its candidate, in base units."""
     swept_study = batches("throughput >= 150/s")
-    table = trials(swept_study, ranking(swept_study))
+    table = numbers(swept_study)
     titles = [column.title for column in table.columns]
     first = dict(zip(titles, table.rows[0], strict=True))
 
@@ -394,7 +395,7 @@ def test_a_failure_is_a_row_as_well() -> None:
     """It has its kind and its cause, and no numbers."""
     swept_study = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
     failed = swept(swept_study, by_batch, fails=lambda p: FailureKind.OOM if p["batch_size"] == 2 else None)
-    table = trials(failed, ranking(failed))
+    table = numbers(failed)
     titles = [column.title for column in table.columns]
     row = next(dict(zip(titles, r, strict=True)) for r in table.rows if "failed" in r)
 

@@ -39,7 +39,11 @@ def measured(*measurements: Measurement) -> Result:
 def results(document: Result, *bounds: str) -> dict[str, tuple[str, ...]]:
     """Return the rows of the table of results by their first cell."""
     judgements = [Constraint.parse(bound).judge(document.measurements) for bound in bounds]
-    items = [block for block in views.blocks(document, judgements) if isinstance(block, Table)]
+    items = [
+        block
+        for block in views.blocks(document, views.ViewOptions(judgements=tuple(judgements)))
+        if isinstance(block, Table)
+    ]
     return {row[0]: row[1:] for each in items if each.title in {MEASURED, COMPUTED} for row in each.rows}
 
 
@@ -237,7 +241,11 @@ class TestNotices:
     def test_bounds_come_with_their_figures(self) -> None:
         """Each bound is told with its verdict."""
         document = full_result()
-        items = [b for b in views.blocks(document, sample_judgements(document)) if isinstance(b, Notice)][1:5]
+        items = [
+            b
+            for b in views.blocks(document, views.ViewOptions(judgements=sample_judgements(document)))
+            if isinstance(b, Notice)
+        ][1:5]
 
         assert [str(notice.severity) for notice in items] == ["held", "broken", "undecided", "held"]
         assert items[0].text == "latency.p99 <= 50 ms: held (520 us, 95 % interval 510 to 580 us)"

@@ -172,7 +172,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         )
     if result is None:
         raise RunFailed("It was interrupted before anything could be compared.")
-    for measured in (result.baseline, *(contrast.candidate for contrast in result.contrasts)):
+    for measured in result.results:
         store_if(measured, wanted=store, tags=tags)
     store_conclusion_if(result, wanted=store)
     return result

@@ -12,13 +12,10 @@ from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, result_or_raise, store_if
 from modeldyno.comparison import pr_comment
 from modeldyno.core.advice.rules import findings as find_findings
-from modeldyno.core.comparison.comparison import Comparison
-from modeldyno.core.comparison.trend import Trend
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.result.result import Result
-from modeldyno.core.study.study import Study
 from modeldyno.documents import catalog
 from modeldyno.documents import export as documents_export
 from modeldyno.documents import import_ as documents_import
@@ -26,6 +23,7 @@ from modeldyno.documents.lookup import find_any
 from modeldyno.documents.verdict import render_comment, write_verdict
 from modeldyno.documents.write import write_report
 from modeldyno.errors import RequestError
+from modeldyno.kinds import Document, Stored
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
 from modeldyno.profiling.run import judge_result
 from modeldyno.sweeps import schema as sweep_schema
@@ -35,12 +33,10 @@ if TYPE_CHECKING:
 
     from modeldyno.core.advice.finding import Finding
     from modeldyno.core.comparison.gate_report import GateReport
+    from modeldyno.core.study.study import Study
     from modeldyno.documents.catalog import RemovedDocument
     from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
     from modeldyno.plugins import ListedPlugin
-
-Stored = Result | Study | Comparison | LoadCurve | Capacity
-"""What a file or the store holds."""
 
 _SCHEMAS = {"result": codec.schema, "sweep": sweep_schema.schema}
 
@@ -64,7 +60,7 @@ def show(result: str | Path) -> Stored:
 
 @reword_errors
 def report(
-    documents: Stored | Trend | str | Path | Sequence[Stored | Trend | str | Path],
+    documents: Document | str | Path | Sequence[Document | str | Path],
     output: str | Path,
     *,
     require: str | Sequence[str] = (),
@@ -84,7 +80,7 @@ def report(
         RequestError: a document is not there, or the format cannot hold it.
         MissingExtra: the format needs a program that is not installed.
     """
-    given = [documents] if isinstance(documents, Stored | Trend | str | Path) else list(documents)
+    given = [documents] if isinstance(documents, Document | str | Path) else list(documents)
     write_report([_find(document) for document in given], Path(output), as_tuple(require, "require"))
     return Path(output)
 

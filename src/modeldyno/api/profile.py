@@ -24,9 +24,9 @@ from modeldyno.progress import showing_progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from modeldyno.core.comparison.saved_kinds import SeriesDocument
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.interfaces.store import Conclusion
 
 
 @reword_errors
@@ -328,7 +328,7 @@ def store_if(result: Result, *, wanted: bool, tags: str | Sequence[str] = ()) ->
         _warn_not_stored(error)
 
 
-def store_conclusion_if(document: SeriesDocument, *, wanted: bool) -> None:
+def store_conclusion_if(document: Conclusion, *, wanted: bool) -> None:
     """Store a comparison or a load series if `wanted`; if the store cannot be written, warn."""
     if not wanted:
         return

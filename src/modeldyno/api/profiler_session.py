@@ -11,8 +11,8 @@ from modeldyno.core.result.result import Result
 from modeldyno.views import headline, numbers, page
 from modeldyno.views.combined_page import Page, combine_pages
 from modeldyno.views.configurations import ConfigurationRun, describe, lay_out_configurations, summarize
-from modeldyno.views.pages import summary
 from modeldyno.views.python_wording import translate_doubts
+from modeldyno.views.result.page import summary
 from modeldyno.views.text import count
 
 if TYPE_CHECKING:

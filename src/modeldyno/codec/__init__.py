@@ -15,7 +15,7 @@ import secrets
 from dataclasses import replace
 from itertools import chain
 from math import inf, isfinite, nan
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
@@ -30,7 +30,7 @@ from modeldyno.core.study.study import Study, Trial
 from modeldyno.errors import DiskFull, RequestError, UnreadableDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 Upgrades = dict[int, "Callable[[dict[str, Any]], dict[str, Any]]"]
@@ -91,13 +91,25 @@ def json_array(documents: Iterable[bytes]) -> bytes:
     return b"[\n" + b",\n".join(document.rstrip() for document in documents) + b"\n]\n"
 
 
+@contextlib.contextmanager
+def explain_damage(origin: str, otherwise: str) -> Iterator[None]:
+    """Raise UnreadableDocument, in one sentence, for what reading or upgrading a damaged document raises."""
+    try:
+        yield
+    except UnreadableDocument:
+        raise
+    except (*_MALFORMED, RequestError) as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise UnreadableDocument(f"{origin} is damaged or {otherwise}: {reason}.") from error
+
+
 def decode(data: bytes | str, *, origin: str = "the document") -> Result:
     """Decode a Result of any schema version.
 
     Raises:
         UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
     """
-    try:
+    with explain_damage(origin, "not a ModelDyno result"):
         document = msgspec.json.decode(data)
         if isinstance(document, list):
             raise UnreadableDocument(
@@ -105,9 +117,6 @@ def decode(data: bytes | str, *, origin: str = "the document") -> Result:
                 "modeldyno.read_all reads all of them."
             )
         return _to_result(document, origin)
-    except _MALFORMED as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise UnreadableDocument(f"{origin} is damaged or not a ModelDyno result: {reason}.") from error
 
 
 def _to_result(document: Any, origin: str) -> Result:
@@ -119,13 +128,14 @@ def _to_result(document: Any, origin: str) -> Result:
 
 def _upgrade_result(document: dict[str, Any], origin: str) -> dict[str, Any]:
     """Upgrade the document of a Result, and restore NaN and infinities."""
-    current = _upgrade(document, origin, UPGRADES, SCHEMA)
+    current = upgrade(document, origin, UPGRADES, SCHEMA)
     current["measurements"] = [_restore_nan(plain) for plain in current.get("measurements", ())]
     _restore_points(current.get("outline"))
     return current
 
 
-def _upgrade(document: dict[str, Any], origin: str, upgrades: Upgrades, newest: int) -> dict[str, Any]:
+def upgrade(document: dict[str, Any], origin: str, upgrades: Upgrades, newest: int) -> dict[str, Any]:
+    """Upgrade a document to the newest schema; raise UnreadableDocument if its own is later."""
     number = document["schema"]
     if number > newest:
         raise UnreadableDocument(
@@ -209,25 +219,16 @@ def decode_study(data: bytes | str, *trials: bytes, origin: str = "the document"
     Raises:
         UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
     """
-    try:
+    with explain_damage(origin, "not a ModelDyno study"):
         document = msgspec.json.decode(data)
         if not isinstance(document, dict) or document.pop("kind", None) != STUDY:
-            return _refuse_other_kind(origin, STUDY)
+            raise UnreadableDocument(f"{origin} is JSON, but not a ModelDyno {STUDY}.")
         document["trials"] = [*document.get("trials", ()), *map(msgspec.json.decode, trials)]
-        current = _upgrade(document, origin, STUDY_UPGRADES, STUDY_SCHEMA)
+        current = upgrade(document, origin, STUDY_UPGRADES, STUDY_SCHEMA)
         for trial in current["trials"]:
             for holder in (*trial["answers"], *(judgement["answer"] for judgement in trial["judgements"])):
                 _restore_infinite_ends(holder)
         return _check_trial_numbers(msgspec.convert(current, Study))
-    except UnreadableDocument:
-        raise
-    except (*_MALFORMED, RequestError) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise UnreadableDocument(f"{origin} is damaged or not a ModelDyno study: {reason}.") from error
-
-
-def _refuse_other_kind(origin: str, kind: str) -> NoReturn:
-    raise UnreadableDocument(f"{origin} is JSON, but not a ModelDyno {kind}.")
 
 
 def _check_trial_numbers(study: Study) -> Study:
@@ -252,11 +253,11 @@ def decode_comparison(data: bytes | str, *, origin: str = "the document") -> Com
     Raises:
         UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
     """
-    try:
+    with explain_damage(origin, "not a ModelDyno comparison"):
         document = msgspec.json.decode(data)
         if not isinstance(document, dict) or document.pop("kind", None) != COMPARISON:
-            return _refuse_other_kind(origin, COMPARISON)
-        current = _upgrade(document, origin, COMPARISON_UPGRADES, COMPARISON_SCHEMA)
+            raise UnreadableDocument(f"{origin} is JSON, but not a ModelDyno {COMPARISON}.")
+        current = upgrade(document, origin, COMPARISON_UPGRADES, COMPARISON_SCHEMA)
         current["baseline"] = _upgrade_result(current["baseline"], origin)
         for contrast in current["contrasts"]:
             contrast["candidate"] = _upgrade_result(contrast["candidate"], origin)
@@ -266,15 +267,10 @@ def decode_comparison(data: bytes | str, *, origin: str = "the document") -> Com
             for agreement in contrast.get("outputs", ()):
                 agreement.update({name: inf for name, size in agreement.items() if size is None})
         return _check_comparison(msgspec.convert(current, Comparison))
-    except UnreadableDocument:
-        raise
-    except (*_MALFORMED, RequestError) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise UnreadableDocument(f"{origin} is damaged or not a ModelDyno comparison: {reason}.") from error
 
 
 def _check_comparison(comparison: Comparison) -> Comparison:
-    for result in (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)):
+    for result in comparison.results:
         _check_result(result)
     return comparison
 
@@ -297,13 +293,8 @@ def read_all(path: Path) -> tuple[Result, ...]:
     data = read_document_bytes(path)
     if not data.lstrip().startswith(b"["):
         return (decode(data, origin=str(path)),)
-    try:
+    with explain_damage(str(path), "does not hold ModelDyno results"):
         return tuple(_to_result(document, str(path)) for document in msgspec.json.decode(data))
-    except _MALFORMED as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise UnreadableDocument(
-            f"{path} is damaged or does not hold ModelDyno results: {reason}."
-        ) from error
 
 
 def read_study(path: Path) -> Study:
@@ -324,13 +315,9 @@ def read_comparison(path: Path) -> Comparison:
     return decode_comparison(read_document_bytes(path), origin=str(path))
 
 
-def read_kind(path: Path) -> str:
-    """Return the ``kind`` of a document file, such as ``study`` or ``comparison``; empty for a Result.
-
-    Raises:
-        RequestError: the file cannot be read.
-    """
-    match = _KIND.match(read_document_bytes(path))
+def kind_name(data: bytes) -> str:
+    """Return the ``kind`` of an encoded document, such as ``study`` or ``comparison``; empty for a Result."""
+    match = _KIND.match(data)
     return match[1].decode() if match else ""
 
 

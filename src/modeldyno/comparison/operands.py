@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.saved_kinds import SeriesDocument, kind_of
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.best_result import winner
 from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import find_any, stored_result
 from modeldyno.errors import RequestError
+from modeldyno.kinds import Stored, kind_of
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.resolve_model import refers_to_model
 
@@ -24,7 +24,7 @@ FEWEST = 2
 """Smallest number of sides of a comparison."""
 
 
-Asked = Request | Result | Study | SeriesDocument
+Asked = Request | Stored
 """An operand as the user gives it; the `model` of a Request may name a document."""
 
 
@@ -70,7 +70,7 @@ def names_model(word: str) -> bool:
     return path.exists() or refers_to_model(word)
 
 
-def result_of(document: Result | Study | SeriesDocument) -> Result:
+def result_of(document: Stored) -> Result:
     """Return the Result that represents a document: itself, or the winner of a study.
 
     Raises:
@@ -83,8 +83,8 @@ def result_of(document: Result | Study | SeriesDocument) -> Result:
             return winner(document, stored_result)
         case _:
             raise RequestError(
-                f"{document.id[:6]} is a {kind_of(document)}, which cannot be compared itself; compare its "
-                "results, which modeldyno show lists."
+                f"{document.id[:6]} is a {kind_of(document).name}, which cannot be compared itself; compare "
+                "its results, which modeldyno show lists."
             )
 
 

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
-from modeldyno.views.comparison import blocks as comparison_blocks
-from modeldyno.views.load import page as load_page
+from modeldyno.kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from modeldyno.core.comparison.saved_kinds import SeriesDocument
-    from modeldyno.interfaces.store import Store
+    from modeldyno.interfaces.store import Conclusion, Store
 
 BRANCH = "@"
 """First character of baseline names kept by branch: tags of the store."""
@@ -64,19 +61,14 @@ def list_documents(*, name: str | None = None, tag: str | None = None, limit: in
     )
 
 
-def store_conclusion(document: SeriesDocument) -> None:
+def store_conclusion(document: Conclusion) -> None:
     """Store a comparison or a load series, with its headline.
 
     Raises:
         StoreError: the store cannot be written.
     """
-    headline = (
-        comparison_blocks.headline(document)
-        if isinstance(document, Comparison)
-        else load_page.brief(document)
-    )
     with plugins.store() as store:
-        store.put_conclusion(document, headline=headline)
+        store.put_conclusion(document, headline=kind_of(document).brief(document))
 
 
 def change_tags(result: str, tags: Sequence[str], *, remove: bool = False) -> Entry:

@@ -10,8 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import codec, plugins
+from modeldyno import plugins
 from modeldyno.core.metrics.queries import list_numbers
+from modeldyno.documents.write import write
 from modeldyno.views.python_wording import translate_doubts
 
 if TYPE_CHECKING:
@@ -77,8 +78,7 @@ def save(result: Result, path: str | PathLike[str]) -> None:
     """
     file = Path(path)
     is_document = file.suffix == ".json"  # the unchanged document
-    data = plugins.reporter_for(file).render(result if is_document else _with_python_wording(result))
-    codec.write(file, data.encode() if isinstance(data, str) else data)
+    write(result if is_document else _with_python_wording(result), file)
 
 
 def _with_python_wording(result: Result) -> Result:

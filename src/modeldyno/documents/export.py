@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core.comparison.saved_kinds import kind_of
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import stored_result
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.exchange import ExportsStudies
+from modeldyno.kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from modeldyno.core.comparison.saved_kinds import SeriesDocument
     from modeldyno.interfaces.exchange import Exporter
-
-    Document = Result | Study | SeriesDocument
+    from modeldyno.kinds import Document
 
 
 def export(document: Result | Study, to: str, results: Callable[[str], Result | None]) -> str:
@@ -63,7 +61,7 @@ def export_to(document: Document, places: Sequence[str], name: str = "") -> Iter
         resolve_target(place)
     if not isinstance(document, Result | Study):
         named = name or getattr(document, "id", "") or "it"
-        raise RequestError(f"'{named}' is a {kind_of(document)}; export its results by their ids.")
+        raise RequestError(f"'{named}' is a {kind_of(document).name}; export its results by their ids.")
     for place in places:
         yield export(document, place, stored_result)
 

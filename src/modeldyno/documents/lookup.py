@@ -7,17 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import codec, plugins
-from modeldyno.codec import series as codec_series
-from modeldyno.errors import ModelDynoError, RequestError, UnreadableDocument
-from modeldyno.views import brief
+from modeldyno import codec, kinds, plugins
+from modeldyno.errors import ModelDynoError, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from modeldyno.core.comparison.saved_kinds import SeriesDocument
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
+    from modeldyno.interfaces.store import Conclusion
 
 
 def find(document: str) -> Result:
@@ -58,7 +56,7 @@ def find_study(document: str) -> Study:
         return store.study(newest[0].id)
 
 
-def find_conclusion(document: str) -> SeriesDocument:
+def find_conclusion(document: str) -> Conclusion:
     """Find a comparison, a load curve or a load search by a prefix of its id in the store.
 
     Raises:
@@ -68,21 +66,19 @@ def find_conclusion(document: str) -> SeriesDocument:
         return store.conclusion(document)
 
 
-def find_any(document: str) -> Result | Study | SeriesDocument:
+def find_any(document: str) -> kinds.Stored:
     """Find a Result, Study or Conclusion by a path, an id or its prefix, a tag or a name.
 
     Raises:
         RequestError: there is no Result, Study or Conclusion of that name.
     """
     path = Path(document)
-    if path.is_file() and (kind := codec.read_kind(path)):
-        return codec.read_study(path) if kind == codec.STUDY else codec_series.read(path)
+    if path.is_file():
+        return kinds.read(path)
     try:
         return find(document)
-    except UnreadableDocument:
-        raise
     except RequestError:
-        for other in (find_study, find_conclusion) if not path.is_file() else ():
+        for other in (find_study, find_conclusion):
             with suppress(RequestError):
                 return other(document)
         raise
@@ -96,7 +92,7 @@ def store_results(results: Iterable[Result], tags: Sequence[str] = ()) -> None:
     """
     with plugins.store() as store:
         for result in results:
-            store.put(result, headline=brief(result))
+            store.put(result, headline=kinds.kind_of(result).brief(result))
             if tags:
                 store.tag(result.id, add=tuple(tags))
         store.expire(datetime.now(UTC))

@@ -5,35 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, plugins
-from modeldyno.codec import series as codec_series
-from modeldyno.core.comparison.comparison import Comparison
-from modeldyno.core.comparison.saved_kinds import SeriesDocument
-from modeldyno.core.comparison.trend import Trend
 from modeldyno.core.result.result import Result
-from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import stored_result
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import LaysOut, Tabulates
-from modeldyno.views import headline, numbers, page
+from modeldyno.kinds import kind_of
+from modeldyno.views import ViewOptions, numbers
 from modeldyno.views.combined_page import Page, combine_pages
-from modeldyno.views.comparison import blocks as comparison_blocks
-from modeldyno.views.comparison import page as comparison_page
-from modeldyno.views.comparison import trend as history
-from modeldyno.views.load import page as load_page
-from modeldyno.views.study import blocks as study_blocks
-from modeldyno.views.study import page as study_page
-from modeldyno.views.study.tables import trials
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from modeldyno.core.metrics.constraints import Judgement
-    from modeldyno.core.report.blocks import Table
     from modeldyno.interfaces.reporter import Reporter
-
-Document = Result | Study | SeriesDocument | Trend
+    from modeldyno.kinds import Document
 
 
 def write(document: Document, path: Path, judgements: Sequence[Judgement] = ()) -> None:
@@ -43,17 +29,18 @@ def write(document: Document, path: Path, judgements: Sequence[Judgement] = ()) 
         RequestError: no reporter writes such documents in this format, or the file cannot be written.
         MissingExtra: the format needs a program that is not installed.
     """
-    check_format(path)
     reporter = plugins.reporter_for(path)
     if isinstance(document, Result):
         _save(path, reporter.render(document, judgements=judgements))
-    elif path.suffix == ".json":
-        _save(path, encode_any(document))
+        return
+    check_format(path)
+    if path.suffix == ".json":
+        _save(path, kind_of(document).encode(document))
     elif isinstance(reporter, LaysOut):
         page_layout = lay_out_document(document)
         _save(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
     elif isinstance(reporter, Tabulates):
-        _save(path, reporter.table(tabulate_document(document)))
+        _save(path, reporter.table(kind_of(document).numbers(document)))
 
 
 def write_several(documents: Sequence[Document], path: Path) -> None:
@@ -67,7 +54,7 @@ def write_several(documents: Sequence[Document], path: Path) -> None:
     reporter = plugins.reporter_for(path)
     results = [document for document in documents if isinstance(document, Result)]
     if path.suffix == ".json":
-        _save(path, codec.json_array([encode_any(document) for document in documents]))
+        _save(path, codec.json_array([kind_of(document).encode(document) for document in documents]))
     elif isinstance(reporter, LaysOut):
         page_layout = combine_pages([lay_out_document(document) for document in documents])
         _save(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
@@ -120,52 +107,8 @@ def check_format(path: Path) -> None:
 
 def lay_out_document(document: Document) -> Page:
     """Lay out any document as a page."""
-    match document:
-        case Result():
-            knobs = plugins.knobs(document.job.backend)
-            return Page(title=headline(document), blocks=tuple(page(document, knobs=knobs)))
-        case Study():
-            study_ranking = ranking(document)
-            blocks = tuple(study_page.page(document, study_ranking, stored_result))
-            return Page(
-                title=f"{document.name or document.job.model}: {study_blocks.brief(document, study_ranking)}",
-                blocks=blocks,
-            )
-        case Comparison():
-            return Page(title=comparison_blocks.brief(document), blocks=tuple(comparison_page.page(document)))
-        case Trend():
-            return Page(title=history.sentence(document), blocks=tuple(history.page(document)))
-        case _:
-            blocks = tuple(load_page.page(document))
-            return Page(title=load_page.brief(document), blocks=blocks)
-
-
-def tabulate_document(document: Document) -> Table:
-    """Tabulate the numbers of any document, in base units and unrounded."""
-    match document:
-        case Result():
-            return numbers(document)
-        case Study():
-            return trials(document, ranking(document))
-        case Comparison():
-            return comparison_blocks.numbers(document)
-        case Trend():
-            return history.numbers(document)
-        case _:
-            return load_page.numbers(document)
-
-
-def encode_any(document: Document) -> bytes:
-    """Encode any document as JSON."""
-    match document:
-        case Result():
-            return codec.encode(document)
-        case Study():
-            return codec.encode_study(document, ranking=ranking(document))
-        case Trend():
-            return codec.encode_document(document)
-        case _:
-            return codec_series.encode(document)
+    kind, options = kind_of(document), ViewOptions(load_result=stored_result)
+    return Page(title=kind.title(document), blocks=tuple(kind.page(document, options)))
 
 
 def _save(path: Path, data: str | bytes) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from modeldyno.core.comparison.comparison import Comparison
+from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.spec.knob import KnobValue
 
 if TYPE_CHECKING:
@@ -12,9 +15,11 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Self
 
-    from modeldyno.core.comparison.saved_kinds import SeriesDocument
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
+
+Conclusion = Comparison | LoadCurve | Capacity
+"""A document drawn from several Results, stored by its own id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +120,10 @@ class Store(Protocol):
     def remove_study(self, prefix: str) -> str:
         """Delete a Study with its trials, and their Results that have no tag; return its id."""
 
-    def put_conclusion(self, found: SeriesDocument, *, headline: str) -> None:
+    def put_conclusion(self, found: Conclusion, *, headline: str) -> None:
         """Store a Conclusion; the same id replaces an earlier one."""
 
-    def conclusion(self, prefix: str) -> SeriesDocument:
+    def conclusion(self, prefix: str) -> Conclusion:
         """Return the Conclusion whose id begins with `prefix`; raise RequestError for none, or several."""
 
     def conclusions(self, *, name: str | None = None, limit: int = 50) -> Sequence[ConclusionEntry]:

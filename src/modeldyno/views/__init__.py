@@ -7,12 +7,12 @@ file; nothing here depends on an output format.
 from __future__ import annotations
 
 from modeldyno.views.lists import brief, listing, numbers
-from modeldyno.views.pages import page
 from modeldyno.views.result.blocks import blocks
 from modeldyno.views.result.compression_table import summary
 from modeldyno.views.result.headline import headline
 from modeldyno.views.result.memory_diff import memory_diff_blocks
 from modeldyno.views.result.overview import overview
+from modeldyno.views.result.page import page
 from modeldyno.views.view_options import PLAIN, SORTS, ViewOptions
 
 __all__ = [

@@ -1,8 +1,12 @@
-"""How much of a Result to show."""
+"""How much of a document to show."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from modeldyno.core.metrics.constraints import Judgement
+from modeldyno.core.result.result import Result
 
 SORTS = ("order", "macs", "parameters", "flops", "weight_bytes", "bytes")
 """Sort keys of modules: definition order, or a number in descending order."""
@@ -10,7 +14,7 @@ SORTS = ("order", "macs", "parameters", "flops", "weight_bytes", "bytes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewOptions:
-    """Which modules and operators to show."""
+    """What to show of a document; a kind of document ignores what it does not have."""
 
     depth: int | None = None
     """Levels of the module tree to show below the root; None chooses as many as fit a short table."""
@@ -19,7 +23,15 @@ class ViewOptions:
     filter: str = ""
     """Show only modules with this text in their path or class."""
     verbose: bool = False
-    """Whether to list every operator."""
+    """Whether to list every operator, and of a comparison also what is equal on both sides."""
+    judgements: tuple[Judgement, ...] = ()
+    """The verdicts on the bounds that were required of a Result."""
+    top: int = 5
+    """Configurations of a study that a table shows, without the default."""
+    stored: bool = True
+    """Whether the Results of a study's trials are stored, so that they can be referred to."""
+    load_result: Callable[[str], Result | None] = lambda _: None
+    """Returns the Result of a trial by its id, if it is still stored."""
 
 
 PLAIN = ViewOptions()

@@ -11,7 +11,7 @@ from modeldyno.adapters.reporters import csv
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.reporters import HOSTILE, failed_result, full_result, hostile_result
-from modeldyno.views.study.tables import trials
+from modeldyno.views.study.tables import numbers
 
 HEADER = ["metric", "scope", "statistic", "value", "low", "high", "unit", "n", "note"]
 
@@ -80,7 +80,7 @@ def test_no_payload_becomes_a_formula() -> None:
     """Of 500 attacks in every name of results and studies, none begins a cell as a formula does."""
     for text in payloads():
         made = hostile_study(text)
-        for written in (csv.render(hostile_result(text)), csv.table(trials(made, ranking(made, 20)))):
+        for written in (csv.render(hostile_result(text)), csv.table(numbers(made, ranking(made, 20)))):
             for row in rows(written):
                 assert not [
                     cell

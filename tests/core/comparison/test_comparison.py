@@ -7,6 +7,7 @@ import pytest
 from modeldyno.core.comparison.comparison import CandidateComparison, Cause, CausePart, Change, ChangeVerdict
 from modeldyno.core.metrics.metric import Query
 from modeldyno.testing.sample_results import a_small_result
+from modeldyno.testing.sample_series import a_comparison
 
 P50, RATE = Query.parse("latency.p50"), Query.parse("throughput")
 
@@ -59,3 +60,12 @@ def test_the_rest_of_a_cause_makes_the_sum_whole() -> None:
 
     assert sum(part.difference for part in parts) + cause.rest == pytest.approx(cause.total)
     assert cause.rest == pytest.approx(0.5)
+
+
+def test_a_comparison_is_of_all_its_results() -> None:
+    """The baseline comes first, and the comparison has the name of its model."""
+    comparison = a_comparison()
+
+    assert comparison.results[0] == comparison.baseline
+    assert comparison.results[1:] == tuple(contrast.candidate for contrast in comparison.contrasts)
+    assert comparison.name == comparison.baseline.name

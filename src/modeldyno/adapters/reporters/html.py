@@ -37,7 +37,7 @@ _PROMISE = "This page is one file: it loads nothing and sends nothing."
 
 def fragment(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write a Result as a fragment, as for a notebook."""
-    return fragment_of(views.blocks(document, judgements))
+    return fragment_of(views.blocks(document, views.ViewOptions(judgements=tuple(judgements))))
 
 
 def fragment_of(blocks: Iterable[Block]) -> str:
@@ -48,7 +48,8 @@ def fragment_of(blocks: Iterable[Block]) -> str:
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write a Result as a page."""
-    blocks = views.page(document, judgements, plugins.knobs(document.job.backend))
+    options = views.ViewOptions(judgements=tuple(judgements))
+    blocks = views.page(document, options, plugins.knobs(document.job.backend))
     return lay_out(blocks, title=views.headline(document))
 
 

@@ -35,7 +35,8 @@ _LINK = re.compile(r"(?i)\b(https?|ftp|www)(?=[:.])")
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write a Result."""
-    return lay_out(views.blocks(document, judgements), title=views.headline(document))
+    options = views.ViewOptions(judgements=tuple(judgements))
+    return lay_out(views.blocks(document, options), title=views.headline(document))
 
 
 def lay_out(blocks: Iterable[Block], *, title: str) -> str:

@@ -63,12 +63,12 @@ _ASCII = str.maketrans({
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write plain text of 80 columns."""
-    return text(views.blocks(document, judgements), width=WIDTH)
+    return text(views.blocks(document, views.ViewOptions(judgements=tuple(judgements))), width=WIDTH)
 
 
 def draw(document: Result, judgements: Sequence[Judgement] = (), *, console: Console) -> None:
     """Print a Result on a console."""
-    print_blocks(views.blocks(document, judgements), console=console)
+    print_blocks(views.blocks(document, views.ViewOptions(judgements=tuple(judgements))), console=console)
 
 
 def print_blocks(blocks: Iterable[Block], *, console: Console) -> None:

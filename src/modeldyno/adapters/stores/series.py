@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, select
 
+from modeldyno import kinds
 from modeldyno.adapters.stores.rows import (
     document_columns,
     find_id_by_prefix,
@@ -14,15 +15,12 @@ from modeldyno.adapters.stores.rows import (
     verified_document,
 )
 from modeldyno.adapters.stores.schema import CONCLUSIONS, KEY_LENGTH
-from modeldyno.codec import series as codec_series
-from modeldyno.core.comparison.saved_kinds import kind_of, name_of
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.store import ConclusionEntry
+from modeldyno.interfaces.store import Conclusion, ConclusionEntry
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from modeldyno.core.comparison.saved_kinds import SeriesDocument
 
 _NEWEST_FIRST = (CONCLUSIONS.c.created.desc(), CONCLUSIONS.c.id.desc())
 _ADVICE = "The results that it is based on stay readable; remove this one with modeldyno rm."
@@ -30,12 +28,12 @@ _NAME_LIMIT = 100
 """Characters of a name that an error message quotes."""
 
 
-def put(connection: Connection, conclusion: SeriesDocument, headline: str) -> None:
+def put(connection: Connection, conclusion: Conclusion, headline: str) -> None:
     """Insert a Conclusion, or replace the one that has its id."""
     replace(connection, CONCLUSIONS, _row(conclusion, headline))
 
 
-def get(connection: Connection, conclusion_id: str, place: str) -> SeriesDocument:
+def get(connection: Connection, conclusion_id: str, place: str) -> Conclusion:
     """Return a Conclusion.
 
     Raises:
@@ -44,7 +42,9 @@ def get(connection: Connection, conclusion_id: str, place: str) -> SeriesDocumen
     origin = f"Document {conclusion_id} in the store {place}"
     query = select(CONCLUSIONS.c.document, CONCLUSIONS.c.checksum).where(CONCLUSIONS.c.id == conclusion_id)
     data, checksum = connection.execute(query).one()
-    return codec_series.decode(verified_document(data, checksum, origin, _ADVICE), origin=origin)
+    conclusion = kinds.decode(verified_document(data, checksum, origin, _ADVICE), origin=origin)
+    assert isinstance(conclusion, Conclusion)
+    return conclusion
 
 
 def find(connection: Connection, name: str | None, limit: int) -> list[ConclusionEntry]:
@@ -80,15 +80,15 @@ def resolve(connection: Connection, prefix: str) -> str:
     return conclusion_id
 
 
-def _row(conclusion: SeriesDocument, headline: str) -> dict[str, Any]:
-    name = storable_text(name_of(conclusion))
+def _row(conclusion: Conclusion, headline: str) -> dict[str, Any]:
+    name, kind = storable_text(conclusion.name), kinds.kind_of(conclusion)
     return {
         "id": storable_text(conclusion.id),
         "created": storable_text(conclusion.created),
-        "kind": kind_of(conclusion),
+        "kind": kind.name,
         "name": name,
         "name_key": name[:KEY_LENGTH],
         "headline": storable_text(headline),
         "schema": conclusion.schema,
-        **document_columns(codec_series.encode(conclusion)),
+        **document_columns(kind.encode(conclusion)),
     }

@@ -40,10 +40,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
 
     from modeldyno.adapters.stores.database import Database, LazyDatabase
-    from modeldyno.core.comparison.saved_kinds import SeriesDocument
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
-    from modeldyno.interfaces.store import ConclusionEntry, StudyEntry
+    from modeldyno.interfaces.store import Conclusion, ConclusionEntry, StudyEntry
 
 VARIABLE = "MODELDYNO_STORE"
 LONGEST_TAG = 100
@@ -257,7 +256,7 @@ class SqlStore:
             studies.remove(connection, study_id)
         return study_id
 
-    def put_conclusion(self, found: SeriesDocument, *, headline: str) -> None:
+    def put_conclusion(self, found: Conclusion, *, headline: str) -> None:
         """Write a Conclusion; it replaces one with the same id.
 
         Raises:
@@ -266,7 +265,7 @@ class SqlStore:
         with self._database.writing() as connection:
             stores_series.put(connection, found, headline)
 
-    def conclusion(self, prefix: str) -> SeriesDocument:
+    def conclusion(self, prefix: str) -> Conclusion:
         """Return the Conclusion whose id begins with `prefix`.
 
         Raises:

@@ -11,6 +11,7 @@ from modeldyno import codec
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.documents.write import write
 from modeldyno.profiling.run import JudgedResult
+from modeldyno.views import ViewOptions
 from modeldyno.views.comparison import blocks as comparison_blocks
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 def store_comparison(comparison: Comparison, targets: OutputTargets) -> None:
     """Store the Results of both sides, and the comparison."""
-    for result in (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)):
+    for result in comparison.results:
         targets.store_only(JudgedResult(result=result))
-    targets.store_conclusion(comparison, comparison_blocks.headline(comparison))
+    targets.store_conclusion(comparison)
 
 
 def report_comparison(
@@ -43,7 +44,7 @@ def report_comparison(
     if targets.silent:
         return
     with ignore_broken_pipe():
-        blocks = comparison_blocks.comparison_blocks(comparison, everything=everything)
+        blocks = comparison_blocks.blocks(comparison, ViewOptions(verbose=everything))
         print_blocks(*(blocks[:1] if quiet else blocks))
         if kept and not quiet:
             click.echo(

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from modeldyno import codec, plugins
 from modeldyno.cli.actions import options as cli_options
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, write_report
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.comparison.calibrate import describe_stored_calibration, find_calibration_run
 from modeldyno.core.comparison.build import CompareOptions, parse_max_regressions
 from modeldyno.core.metrics.constraints import Verdict
@@ -21,6 +21,7 @@ from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.stats.units import BYTES
 from modeldyno.documents.catalog import BRANCH
 from modeldyno.documents.verdict import FORMATS, render_comment
+from modeldyno.documents.write import write
 from modeldyno.errors import RequestError
 from modeldyno.profiling.run import BROKEN, FAILED, OK, UNDECIDED
 from modeldyno.views.comparison import ci_formats, gate
@@ -192,4 +193,4 @@ def write_output_dir(outcome: JudgedResult, options: Mapping[str, Any]) -> None:
     folder = Path(options["output_dir"])
     codec.write(folder / "result.json", codec.encode(outcome.result))
     for name in ("report.html", "report.md"):
-        write_report(outcome.result, folder / name, outcome.judgements)
+        write(outcome.result, folder / name, outcome.judgements)

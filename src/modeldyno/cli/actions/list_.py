@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from modeldyno.cli.actions.printing import print_tables
+from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.documents.catalog import list_documents
 from modeldyno.views import listing
 from modeldyno.views.lists import conclusions
@@ -22,6 +22,6 @@ def run(name: str | None, tag: str | None, limit: int) -> None:
         click.echo(_NO_MATCH if name or tag else _NOTHING)
         return
     tables = (listing(found.results), studies(found.studies), conclusions(found.conclusions))
-    print_tables(*(table for table in tables if table.rows))
+    print_blocks(*(table for table in tables if table.rows))
     if found.more:
         click.echo(f"There are older ones; to see more: --limit {_MORE * limit}", err=True)

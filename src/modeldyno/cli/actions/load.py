@@ -17,7 +17,6 @@ from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_costs
 from modeldyno.cli.actions.profile import print_outcome
 from modeldyno.cli.actions.progress import Progress
-from modeldyno.codec import series as codec_series
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_steps import SearchEnd
 from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE, parse_headers
@@ -29,6 +28,7 @@ from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.documents.write import check_format, write
 from modeldyno.errors import RequestError
+from modeldyno.kinds import kind_of
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
 from modeldyno.options import LOAD
 from modeldyno.profiling import request
@@ -126,7 +126,7 @@ def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, opt
         else resume.resume_curve(stored, require=require, **given)
     )
     if series.rungs:
-        targets.store_conclusion(series, load_page.brief(series))
+        targets.store_conclusion(series)
     return _measure_series(series, targets, planned, options)
 
 
@@ -155,7 +155,7 @@ def _measure_series(
     with Progress(quiet=options["quiet"]) as progress:
         for outcome, latest in measure_loads(series, watch=progress.watch, force=options["force"]):
             targets.store_only(outcome)
-            targets.store_conclusion(latest, load_page.brief(latest))
+            targets.store_conclusion(latest)
             series = latest
     if not series.rungs:
         click.echo("No measurement was completed.")
@@ -216,7 +216,7 @@ def _report_series(
     series: LoadCurve | Capacity, provided: CostAnswer, targets: OutputTargets, *, quiet: bool
 ) -> None:
     """Write and print a load series, with replicas and costs."""
-    targets.write(codec_series.encode(series, **provided.derived()))
+    targets.write(kind_of(series).encode(series, **provided.derived()))
     if targets.report:
         write(series, Path(targets.report))
     if targets.silent:
@@ -224,7 +224,7 @@ def _report_series(
     with ignore_broken_pipe():
         from modeldyno.cli.actions.printing import print_blocks  # noqa: PLC0415 - only printing needs rich
 
-        blocks = [*load_page.lines(series), *provided.blocks()]
+        blocks = [*load_page.blocks(series), *provided.blocks()]
         print_blocks(*(filter(_is_verdict, blocks) if quiet else blocks))
         if targets.store and not quiet:
             click.echo(f"Stored as {series.id}; for a report: modeldyno report {series.id[:6]} -o loads.html")

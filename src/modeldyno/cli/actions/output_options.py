@@ -11,17 +11,18 @@ import click
 from click.core import ParameterSource
 
 from modeldyno import codec, plugins
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_document, write_report
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_document
 from modeldyno.core.spec.static_options import Mode
+from modeldyno.documents.catalog import store_conclusion
 from modeldyno.documents.lookup import store_results as keep_results
-from modeldyno.documents.write import write_several
+from modeldyno.documents.write import write, write_several
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
 from modeldyno.views import headline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.comparison.saved_kinds import SeriesDocument
+    from modeldyno.interfaces.store import Conclusion
     from modeldyno.profiling.run import JudgedResult
 
 
@@ -85,13 +86,12 @@ class OutputTargets:
         """Store one of several Outcomes; their common document is written at the end."""
         self._to_store((outcome,))
 
-    def store_conclusion(self, conclusion: SeriesDocument, headline: str) -> None:
+    def store_conclusion(self, conclusion: Conclusion) -> None:
         """Store a conclusion from several Results, which are stored already."""
         if not self.store:
             return
         try:
-            with plugins.store() as store:
-                store.put_conclusion(conclusion, headline=headline)
+            store_conclusion(conclusion)
         except StoreError as error:
             warn_not_stored(error)
 
@@ -113,7 +113,7 @@ class OutputTargets:
 
     def _to_report(self, outcomes: Sequence[JudgedResult]) -> None:
         if self.report and len(outcomes) == 1:
-            write_report(outcomes[0].result, Path(self.report), outcomes[0].judgements)
+            write(outcomes[0].result, Path(self.report), outcomes[0].judgements)
         elif self.report:
             write_several([outcome.result for outcome in outcomes], Path(self.report))
 

@@ -11,33 +11,28 @@ from modeldyno import codec, plugins
 from modeldyno.cli.actions.printing import (
     ignore_broken_pipe,
     print_blocks,
-    print_comparison,
     print_costs,
     print_document,
     print_result,
-    print_study,
 )
-from modeldyno.codec import series as codec_series
-from modeldyno.core.comparison.comparison import Comparison
+from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Result
-from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import find, find_any
 from modeldyno.errors import RequestError
+from modeldyno.kinds import kind_of
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
 from modeldyno.profiling.run import judge_result
 from modeldyno.views import ViewOptions, memory_diff_blocks
 from modeldyno.views.advice.findings import findings_of
-from modeldyno.views.load import page as load_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.comparison.saved_kinds import SeriesDocument
-    from modeldyno.core.load.capacity import Capacity
-    from modeldyno.core.load.load_curve import LoadCurve
     from modeldyno.core.metrics.constraints import Answer, Constraint
+    from modeldyno.kinds import Stored
 
 
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
@@ -93,42 +88,37 @@ def _cost_answer(result: Result, planned: CostOptions, constraints: Sequence[Con
     return cost_answer
 
 
-def _print_other(document: Study | SeriesDocument, planned: CostOptions, options: dict[str, Any]) -> None:
-    """Print a study, a comparison or a load series."""
-    match document:
-        case Study():
-            _refuse(options, "a study; use modeldyno sweep --rerank, or show the result of a trial")
-            print_study(document, as_json=options["as_json"])
-        case Comparison():
-            _refuse(options, "a comparison; show one of its results")
-            print_comparison(document, as_json=options["as_json"], everything=options["verbose"])
-        case _:
-            _refuse(options, "a load series; show one of its results", planned=True)
-            _print_loads(document, planned, as_json=options["as_json"])
-
-
-def _print_loads(series: LoadCurve | Capacity, planned: CostOptions, *, as_json: bool) -> None:
-    """Print a load series, or its JSON document."""
-    provided = planned.of_document(series)
+def _print_other(document: Stored, planned: CostOptions, options: dict[str, Any]) -> None:
+    """Print a document that is no Result, or its JSON; a load series with replicas and costs."""
+    kind = kind_of(document)
+    _refuse(options, document)
+    provided = planned.of_document(document) if isinstance(document, LoadCurve | Capacity) else CostAnswer()
     with ignore_broken_pipe():
-        if as_json:
-            print_document(codec_series.encode(series, **provided.derived()))
+        if options["as_json"]:
+            print_document(kind.encode(document, **provided.derived()))
         else:
-            print_blocks(*load_page.lines(series), *provided.blocks())
+            view_options = ViewOptions(verbose=options["verbose"])
+            print_blocks(*kind.blocks(document, view_options), *provided.blocks())
 
 
-def _refuse(options: dict[str, Any], kind: str, *, planned: bool = False) -> None:
+def _refuse(options: dict[str, Any], document: Stored) -> None:
     """Refuse options that only apply to a result; load series accept a demand, too."""
+    series = isinstance(document, LoadCurve | Capacity)
     values = {
         "--get": options["query"],
         "--require": options["require"],
         "--baseline": options["baseline"],
         "--findings": options["as_findings"],
-        "--demand": options["demand"] and not planned,
-        "--price": options["price"] and not planned,
+        "--demand": options["demand"] and not series,
+        "--price": options["price"] and not series,
     }
     if refused := [flag for flag, value in values.items() if value]:
-        raise RequestError(f"{', '.join(refused)} applies to a result, and this is {kind}.")
+        kind = "load series" if series else kind_of(document).name
+        instead = _INSTEAD.get(kind, "show one of its results")
+        raise RequestError(f"{', '.join(refused)} applies to a result, and this is a {kind}; {instead}.")
+
+
+_INSTEAD = {"study": "use modeldyno sweep --rerank, or show the result of a trial"}
 
 
 def format_answer(answer: Answer) -> str:

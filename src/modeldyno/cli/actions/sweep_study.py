@@ -28,6 +28,7 @@ from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
 from modeldyno.sweeps import build, export_configs, loop
 from modeldyno.sweeps.resume import check_rerank, check_resume, rerank_stored, resume_study
 from modeldyno.sweeps.run import run_study
+from modeldyno.views import ViewOptions
 from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.text import count, format_rough_duration
 
@@ -122,8 +123,9 @@ def _report_study(study: Study, targets: OutputTargets, options: dict[str, Any])
         else ()
     )
     if not targets.silent:
+        view_options = ViewOptions(top=options["top"], stored=targets.store)
         with ignore_broken_pipe():
-            blocks = list(study_blocks.study(study, study_ranking, top=options["top"], stored=targets.store))
+            blocks = list(study_blocks.blocks(study, view_options, study_ranking))
             print_blocks(*(blocks[:1] if options["quiet"] else blocks))
             for line in (*written, *(() if options["quiet"] else _next_commands(study, targets))):
                 click.echo(line)

@@ -18,8 +18,7 @@ from modeldyno.documents.write import check_format, write
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, OK
-from modeldyno.views.comparison.trend import sentence
-from modeldyno.views.comparison.trend import trend as trend_blocks
+from modeldyno.views.comparison.trend import blocks, headline
 
 if TYPE_CHECKING:
     from modeldyno.core.comparison.trend import Trend
@@ -47,18 +46,14 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         write(history, Path(options["output"]))
     if not targets.silent:
         with ignore_broken_pipe():
-            _print_trend(history, quiet=options["quiet"])
+            if options["quiet"]:
+                click.echo(headline(history))
+            else:
+                print_blocks(*blocks(history))
             targets.told()
     if history.regressions and hook:
         _run_hook(hook, document, history)
     ctx.exit(BROKEN if history.regressions and options["fail_on_regression"] else OK)
-
-
-def _print_trend(history: Trend, *, quiet: bool) -> None:
-    if quiet:
-        click.echo(sentence(history))
-    else:
-        print_blocks(*trend_blocks(history))
 
 
 def _split_command(text: str | None) -> list[str]:
@@ -71,7 +66,7 @@ def _split_command(text: str | None) -> list[str]:
 
 def _run_hook(hook: list[str], document: bytes, history: Trend) -> None:
     """Run the hook; its output goes to standard error, to keep standard output for the document."""
-    variables = {"MODELDYNO_TREND_MODEL": history.name, "MODELDYNO_TREND": sentence(history)}
+    variables = {"MODELDYNO_TREND_MODEL": history.name, "MODELDYNO_TREND": headline(history)}
     try:
         process = subprocess.run(hook, input=document, env=os.environ | variables, stdout=2, check=False)
     except OSError as error:

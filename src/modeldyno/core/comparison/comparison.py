@@ -188,3 +188,13 @@ class Comparison:
     level: float = 0.95
     """Joint confidence of all intervals of a candidate, at each of the planned looks."""
     schema: int = SCHEMA
+
+    @property
+    def name(self) -> str:
+        """The name of the baseline's model."""
+        return self.baseline.name
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """The Results compared: the baseline, then each candidate."""
+        return (self.baseline, *(contrast.candidate for contrast in self.contrasts))

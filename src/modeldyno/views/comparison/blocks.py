@@ -20,6 +20,7 @@ from modeldyno.views.comparison.changes import (
     undecided_notices,
 )
 from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, format_utc, short_model_names
+from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,38 +32,32 @@ _VALUE, _DOUBTS, _SETTINGS = 26, 3, 14
 """Most characters of a value, doubts per candidate, and settings that are shown."""
 
 
-def comparison_blocks(comparison: Comparison, *, everything: bool = False) -> tuple[Block, ...]:
-    """Lay out a comparison; unchanged metrics are only named, unless `everything` is set."""
-    names = short_model_names(
-        (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
-    )
+def blocks(comparison: Comparison, options: ViewOptions = PLAIN) -> tuple[Block, ...]:
+    """Lay out a comparison; unchanged metrics are only named, unless the options are verbose."""
+    names = short_model_names(comparison.results)
     several = len(comparison.contrasts) > 1
-    blocks: list[Block] = []
+    laid: list[Block] = []
     if several:
-        blocks += [
+        laid += [
             _verdict(prefix_interruption(comparison, overview(comparison, names))),
             side_by_side_table(comparison, names),
         ]
     for contrast, name in zip(comparison.contrasts, names[1:], strict=True):
-        blocks += _candidate_blocks(
-            comparison, contrast, (names[0], name), everything=everything, several=several
+        laid += _candidate_blocks(
+            comparison, contrast, (names[0], name), everything=options.verbose, several=several
         )
-    return (*blocks, _how_run_table(comparison, names))
+    return (*laid, _how_run_table(comparison, names))
 
 
-def brief(comparison: Comparison) -> str:
-    """Return a short title of a comparison."""
-    names = short_model_names(
-        (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
-    )
+def title(comparison: Comparison) -> str:
+    """Return the title of its page."""
+    names = short_model_names(comparison.results)
     return f"{', '.join(names[1:])} against {names[0]}"
 
 
 def headline(comparison: Comparison) -> str:
     """Return the verdict in one sentence."""
-    names = short_model_names(
-        (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
-    )
+    names = short_model_names(comparison.results)
     if len(comparison.contrasts) > 1:
         return prefix_interruption(comparison, overview(comparison, names))
     return prefix_interruption(comparison, sentence(comparison.contrasts[0], (names[0], names[1])))
@@ -184,13 +179,12 @@ _ORDERS = {
 
 def _how_run_table(comparison: Comparison, names: Sequence[str]) -> Table:
     """Tabulate which Results were compared and how they were run."""
-    results = (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
     rows = [
         (
             "baseline" if not place else "candidate",
             ", ".join((f"{name}: {result.id}", _processes(result), format_utc(result.created))),
         )
-        for place, (result, name) in enumerate(zip(results, names, strict=True))
+        for place, (result, name) in enumerate(zip(comparison.results, names, strict=True))
     ]
     if not _varies(comparison):
         return Table(title="", columns=(Column(title=""), Column(title="")), rows=tuple(rows))
@@ -224,9 +218,7 @@ def _letter(side: int) -> str:
 
 def numbers(comparison: Comparison) -> Table:
     """Tabulate every change for other programs: base units, unrounded."""
-    names = short_model_names(
-        (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
-    )
+    names = short_model_names(comparison.results)
     titles = ("candidate", "metric", "unit", "verdict", "why")
     figures = ("baseline", "value", "difference", "low", "high", "smallest")
     rows = tuple(

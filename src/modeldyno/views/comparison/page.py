@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,10 @@ from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity
 from modeldyno.core.report.charts import AxisScale, Effect, Forest, Plot, Series
 from modeldyno.core.stats.units import FARTHEST, FRACTION, SECONDS
-from modeldyno.views import pages
-from modeldyno.views.comparison.blocks import comparison_blocks
+from modeldyno.views.comparison.blocks import blocks
+from modeldyno.views.result import page as result_page
 from modeldyno.views.text import short_model_names
+from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,11 +27,11 @@ _WIDE = 10
 """Ratio of the longest to the shortest time from which on the axis is logarithmic."""
 
 
-def page(comparison: Comparison) -> Iterator[Block]:
+def page(comparison: Comparison, options: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out a comparison as a page."""
-    results = (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
+    results = comparison.results
     names = short_model_names(results)
-    groups = _groups(comparison_blocks(comparison, everything=True))
+    groups = _groups(blocks(comparison, replace(options, verbose=True)))
     for group in groups[:1]:
         yield from (block for block in group if isinstance(block, Notice))
     several = len(comparison.contrasts) > 1
@@ -48,14 +50,14 @@ def page(comparison: Comparison) -> Iterator[Block]:
         yield from (block for block in group if not isinstance(block, Notice))
     for result, name in zip(results, names, strict=True):
         yield Heading(title=f"{name} in detail")
-        yield from pages.parts(result, level=2)
-        yield from pages.measurement_section(result, level=2)
+        yield from result_page.parts(result, level=2)
+        yield from result_page.measurement_section(result, level=2)
 
 
-def _groups(blocks: Sequence[Block]) -> list[list[Block]]:
+def _groups(laid: Sequence[Block]) -> list[list[Block]]:
     """Split the blocks before each verdict."""
     groups: list[list[Block]] = []
-    for block in blocks:
+    for block in laid:
         if not groups or (isinstance(block, Notice) and block.severity is Severity.VERDICT):
             groups.append([])
         groups[-1].append(block)

@@ -21,6 +21,7 @@ from modeldyno.core.report.blocks import (
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, format_utc, join_nonempty
+from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,9 +36,10 @@ _MARKS = 6
 _SHOWN = {ChangeVerdict.WORSE: Severity.BROKEN, ChangeVerdict.BETTER: Severity.HELD}
 
 
-def trend(history: Trend) -> Iterator[Block]:
-    """Lay out a history."""
-    yield Notice(severity=Severity.VERDICT, text=sentence(history))
+def blocks(history: Trend, options: ViewOptions = PLAIN) -> Iterator[Block]:
+    """Lay out a history; no option applies."""
+    del options
+    yield Notice(severity=Severity.VERDICT, text=headline(history))
     yield Notice(severity=Severity.NOTE, code="trend", text=_sparkline_text(history))
     if len(history.levels) > 1:
         yield _levels(history)
@@ -48,18 +50,22 @@ def trend(history: Trend) -> Iterator[Block]:
     yield Notice(severity=Severity.NOTE, code="history", text=_basis(history))
 
 
-def page(history: Trend) -> Iterator[Block]:
+def page(history: Trend, options: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out a history as a page: the verdict, the changes, the chart, the levels."""
-    blocks = [block for block in trend(history) if not (isinstance(block, Notice) and block.code == "trend")]
-    yield from (block for block in blocks if isinstance(block, Notice))
+    laid = [
+        block
+        for block in blocks(history, options)
+        if not (isinstance(block, Notice) and block.code == "trend")
+    ]
+    yield from (block for block in laid if isinstance(block, Notice))
     yield Heading(title="The history")
     yield picture(history)
-    yield from (block for block in blocks if not isinstance(block, Notice))
+    yield from (block for block in laid if not isinstance(block, Notice))
     yield Heading(title="The results")
     yield _readings(history)
 
 
-def sentence(history: Trend) -> str:
+def headline(history: Trend) -> str:
     """Describe the current state of the history in one sentence."""
     name, now = shorten(clean(history.name), NAME_LIMIT), _value(history, history.levels[-1].value)
     if len(history.readings) < 2 * 3:

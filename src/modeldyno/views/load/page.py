@@ -15,6 +15,7 @@ from modeldyno.core.stats.units import RATE as PER_SECOND
 from modeldyno.core.stats.units import SECONDS
 from modeldyno.views.load import series as load_series
 from modeldyno.views.result.served import STAGE_NAMES
+from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,18 +28,19 @@ _WIDE = 8.0
 """Ratio of the largest to the smallest load from which on the axis is logarithmic."""
 
 
-def page(document: LoadCurve | Capacity) -> Iterator[Block]:
+def page(document: LoadCurve | Capacity, options: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out a load curve or a capacity search as a page."""
-    blocks = list(lines(document))
-    yield from (block for block in blocks if isinstance(block, Notice))
+    laid = list(blocks(document, options))
+    yield from (block for block in laid if isinstance(block, Notice))
     yield Heading(title="Throughput and latency by load")
     yield from pictures(document)
     yield Heading(title="The numbers")
-    yield from (block for block in blocks if not isinstance(block, Notice))
+    yield from (block for block in laid if not isinstance(block, Notice))
 
 
-def lines(document: LoadCurve | Capacity) -> Iterator[Block]:
-    """Lay out a load curve or a capacity search for a terminal."""
+def blocks(document: LoadCurve | Capacity, options: ViewOptions = PLAIN) -> Iterator[Block]:
+    """Lay out a load curve or a capacity search for a terminal; no option applies."""
+    del options
     return (
         load_series.capacity_blocks(document)
         if isinstance(document, Capacity)
@@ -48,10 +50,9 @@ def lines(document: LoadCurve | Capacity) -> Iterator[Block]:
 
 def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
     """Draw throughput, latency and latency breakdown by load."""
-    knob = document.search.knob if isinstance(document, Capacity) else document.knob
     rungs = sorted((rung for rung in document.rungs if not rung.failure), key=lambda rung: rung.load)
     bounds = document.search.bounds if isinstance(document, Capacity) else ()
-    x = _scale(knob, [rung.load for rung in rungs])
+    x = _scale(document.knob, [rung.load for rung in rungs])
     rates = _line(rungs, "throughput", "request_rate", None)
     if rates.x:
         yield Plot(
@@ -152,8 +153,8 @@ def _stages_chart(rungs: Sequence[LoadPoint], knob: str) -> Iterator[Stack]:
     )
 
 
-def brief(document: LoadCurve | Capacity) -> str:
-    """Return a short title."""
+def headline(document: LoadCurve | Capacity) -> str:
+    """Answer in one sentence: the knee of a curve, or the largest load that holds the bounds."""
     return (
         load_series.describe_capacity(document)
         if isinstance(document, Capacity)
@@ -163,8 +164,7 @@ def brief(document: LoadCurve | Capacity) -> str:
 
 def numbers(document: LoadCurve | Capacity) -> Table:
     """Tabulate every number of every load, in base units and unrounded."""
-    knob = document.search.knob if isinstance(document, Capacity) else document.knob
-    titles = (knob, "query", "value", "low", "high", "failure")
+    titles = (document.knob, "query", "value", "low", "high", "failure")
     texts = {"query", "failure"}
     return Table(
         title="Loads",

@@ -36,12 +36,11 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Failure, Result
 
 
-def blocks(
-    result: Result, judgements: Sequence[Judgement] = (), look: ViewOptions = PLAIN
-) -> tuple[Block, ...]:
+def blocks(result: Result, options: ViewOptions = PLAIN) -> tuple[Block, ...]:
     """Lay out a Result: verdict, failures, figures, doubts, and how it was measured."""
-    result, cohosted = without_cohosted(result), tuple(cohosted_table(result))
-    figures = inspection(result, look) if is_inspection(result) else _measured(result, judgements, look)
+    judgements, cohosted = options.judgements, tuple(cohosted_table(result))
+    result = without_cohosted(result)
+    figures = inspection(result, options) if is_inspection(result) else _measured(result, options)
     return (
         Notice(severity=Severity.VERDICT, text=verdict(result, judgements, "")),
         *verdicts(judgements),
@@ -74,19 +73,19 @@ def doubts(result: Result) -> Iterator[Notice]:
         )
 
 
-def _measured(result: Result, judgements: Sequence[Judgement], look: ViewOptions) -> Iterator[Block]:
+def _measured(result: Result, options: ViewOptions) -> Iterator[Block]:
     if is_region_profile(result):
         yield from regions(result)
         return
-    yield from results(result, judgements)
+    yield from results(result, options.judgements)
     yield from breakdown(result)
     yield from latencies(result)
-    yield from layers(result, look)
+    yield from layers(result, options)
     yield from operations(result)
     yield from generation(result)
     yield from memory(result)
-    yield from devices(result, look)
-    yield from reservations(result, look)
+    yield from devices(result, options)
+    yield from reservations(result, options)
 
 
 def _judgement(judgement: Judgement) -> Notice:

@@ -21,9 +21,8 @@ from modeldyno.views.text import NAME_LIMIT, amount, format_measurement, join_no
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.result.result import Result
 
 _FACTS = {"inputs", "backend", "measured"}
@@ -32,24 +31,22 @@ _DOUBT = 150
 """Most characters of a doubt: two lines."""
 
 
-def overview(
-    result: Result, judgements: Sequence[Judgement] = (), look: ViewOptions = PLAIN
-) -> Iterator[Block]:
+def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out a profile in brief.
 
     Inspections, loads and regions are shown in full.
     """
     if is_inspection(result) or is_region_profile(result) or result.job.load is not None:
-        yield from blocks(result, judgements, look)
+        yield from blocks(result, options)
         return
-    cohosted = tuple(cohosted_table(result))
+    judgements, cohosted = options.judgements, tuple(cohosted_table(result))
     result = without_cohosted(result)
     yield Notice(severity=Severity.VERDICT, text=verdict(result, judgements, ""))
     yield from verdicts(judgements)
     yield from failures(result)
     yield from cohosted
     yield from brief_results(result, judgements)
-    yield from tuple(layers(result, look))[1:]  # the headline has the first sentence of it
+    yield from tuple(layers(result, options))[1:]  # the headline has the first sentence of it
     yield from redundant_ops_blocks(result)
     yield from generation(result)
     yield from tuple(block for block in memory(result) if isinstance(block, Table))[:1]

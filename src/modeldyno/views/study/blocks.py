@@ -11,6 +11,7 @@ from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.goal import Rank
+from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.views.study.rows import (
     best_by_load_table,
@@ -22,6 +23,7 @@ from modeldyno.views.study.rows import (
     trial_failure,
 )
 from modeldyno.views.text import TEXT_LIMIT, count, join_nonempty
+from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     from modeldyno.core.study.ranking import Gain, RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study
 
-TOP = 5
-"""Configurations that a table shows, without the default."""
 _SHOWN = {Verdict.HELD: Severity.HELD, Verdict.BROKEN: Severity.BROKEN, Verdict.UNDECIDED: Severity.UNDECIDED}
 _TIMES = 1.95
 """Gains from this factor on are written as a factor, smaller ones in percent."""
@@ -41,26 +41,24 @@ _DOUBTS = 4
 """Most doubts about the best configuration that are shown."""
 
 
-def study(study: Study, ranked: Ranking, *, top: int = TOP, stored: bool = True) -> Iterator[Block]:
-    """Lay out a study: the sentence, the bounds, the best rows and the default, the failures.
-
-    If the Results of its trials are not `stored`, none of them is referred to.
-    """
-    yield Notice(severity=Severity.VERDICT, text=sentence(study, ranked))
+def blocks(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = None) -> Iterator[Block]:
+    """Lay out a study: the sentence, the bounds, the best rows and the default, the failures."""
+    ranked = ranked or ranking(study)
+    yield Notice(severity=Severity.VERDICT, text=headline(study, ranked))
     shown = ranked.best or next((row for row in ranked.rows if not row.failure), None)
     if shown is not None:
         for judgement in shown.judgements:
             yield Notice(severity=_SHOWN[judgement.verdict], text=judgement.sentence())
     if ranked.rows:
-        yield best_table(study, ranked, top)
+        yield best_table(study, ranked, options.top)
     if study.goal.rank is Rank.EACH and ranked.each:
         yield best_by_load_table(study, ranked)
     elif ranked.best is not None:
         yield from configuration_load_table(study, ranked.best)
     yield from failure_tables(study)
     if shown is not None:
-        yield from _doubts(study, shown, stored=stored)
-    yield from _unverified(ranked, stored=stored)
+        yield from _doubts(study, shown, stored=options.stored)
+    yield from _unverified(ranked, stored=options.stored)
 
 
 def _doubts(study: Study, shown: RankedConfiguration, *, stored: bool) -> Iterator[Notice]:
@@ -82,8 +80,9 @@ def _doubts(study: Study, shown: RankedConfiguration, *, stored: bool) -> Iterat
 # --- the sentence ----------------------------------------------------------------------------------
 
 
-def sentence(study: Study, ranked: Ranking) -> str:
+def headline(study: Study, ranked: Ranking | None = None) -> str:
     """Summarize in one sentence: the best configuration, its gain over the default, and its certainty."""
+    ranked = ranked or ranking(study)
     made = f"{count(ranked.measurements, 'measurement')} over {count(ranked.configurations, 'configuration')}"
     if not ranked.measurements:
         return f"Nothing was measured{_why_nothing(study)}."
@@ -94,8 +93,14 @@ def sentence(study: Study, ranked: Ranking) -> str:
     return f"{made}: {_answer(study, ranked, ranked.best)}."
 
 
-def brief(study: Study, ranked: Ranking) -> str:
+def title(study: Study) -> str:
+    """Return the title of its page."""
+    return f"{study.name or study.job.model}: {brief(study)}"
+
+
+def brief(study: Study, ranked: Ranking | None = None) -> str:
     """Return a short summary for a list."""
+    ranked = ranked or ranking(study)
     best = ranked.best
     if best is None:
         failed = ranked.measurements > 0 and all(row.failure for row in ranked.rows)

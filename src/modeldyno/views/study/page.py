@@ -11,9 +11,10 @@ from modeldyno.core.report.blocks import Align, Block, Column, Heading, Notice, 
 from modeldyno.core.report.charts import AxisScale, Parallel, Series, Stack
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import search_hint
+from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
-from modeldyno.views import pages
 from modeldyno.views.rerun_command import sweep_command
+from modeldyno.views.result import page as result_page
 from modeldyno.views.result.provenance import join_facts
 from modeldyno.views.result.served import STAGE_NAMES
 from modeldyno.views.study import blocks as study_blocks
@@ -26,6 +27,7 @@ from modeldyno.views.study.rows import (
     format_point,
 )
 from modeldyno.views.text import count
+from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,9 +49,10 @@ _EXTRA_QUERIES = {
 """Metrics that are shown of every configuration, if measured."""
 
 
-def page(study: Study, ranked: Ranking, load_result: Callable[[str], Result | None]) -> Iterator[Block]:
-    """Lay out a study as a page; `load_result` returns the Result of a trial by its id, if still stored."""
-    blocks = list(study_blocks.study(study, ranked, top=_TOP))
+def page(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = None) -> Iterator[Block]:
+    """Lay out a study as a page."""
+    ranked = ranked or ranking(study)
+    blocks = list(study_blocks.blocks(study, replace(options, top=_TOP), ranked))
     drawn = list(charts(study, ranked))
     curves = [picture for picture in drawn if picture.title.endswith(" against latency")]
     across = [picture for picture in drawn if isinstance(picture, Parallel)]
@@ -67,7 +70,7 @@ def page(study: Study, ranked: Ranking, load_result: Callable[[str], Result | No
         yield from all_configurations(study, ranked)
     yield from (block for block in blocks if isinstance(block, Table) and block.title == UNMEASURED)
     for row in best_and_default(ranked):
-        yield from _winner(study, row, load_result)
+        yield from _winner(study, row, options.load_result)
     yield from _how_measured(study, ranked)
 
 
@@ -146,8 +149,8 @@ def _winner(
         return
     at = format_point(row.point)
     yield Notice(severity=Severity.NOTE, text=f"below: trial {trial.number}{f', at {at}' if at else ''}")
-    yield from pages.parts(result, trial.judgements, level=2)
-    yield from pages.measurement_section(result, trial.judgements, level=2)
+    yield from result_page.parts(result, trial.judgements, level=2)
+    yield from result_page.measurement_section(result, trial.judgements, level=2)
 
 
 def _subheading(text: str) -> Iterator[Block]:
@@ -220,4 +223,4 @@ def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
         facts["software"] = join_facts(study.environment.software)
     rows = tuple((name, text) for name, text in facts.items() if text)
     yield Table(title="", columns=(Column(title=""), Column(title="")), rows=rows)
-    yield pages.repeat_notice(sweep_command(study))
+    yield result_page.repeat_notice(sweep_command(study))

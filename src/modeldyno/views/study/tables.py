@@ -6,6 +6,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
+from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.views.study.rows import format_knob_value, trial_failure
 from modeldyno.views.text import format_utc, shorten_ids
@@ -25,8 +26,9 @@ _REASON, _NAME, _TOLD = 1000, 18, 72
 """Most characters of a failure, of a name, and of a summary."""
 
 
-def trials(study: Study, ranked: Ranking) -> Table:
+def numbers(study: Study, ranked: Ranking | None = None) -> Table:
     """Tabulate the trials: point, measurements with both ends, verdicts on bounds, rank."""
+    ranked = ranked or ranking(study)
     names = (*(axis.name for axis in study.space.axes), *(name for t in study.trials for name in t.point))
     axes = tuple(dict.fromkeys(names))
     answered = (answer.query for trial in study.trials for answer in trial.answers)

@@ -28,7 +28,7 @@ from modeldyno.views.result.tiles import tiles
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import unit_of_work
-from modeldyno.views.view_options import ViewOptions
+from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,13 +41,13 @@ WHOLE = ViewOptions(depth=8)
 """A page shows the layer tree down to this depth."""
 
 
-def page(result: Result, judgements: Sequence[Judgement] = (), knobs: Sequence[Knob] = ()) -> Iterator[Block]:
+def page(result: Result, options: ViewOptions = PLAIN, knobs: Sequence[Knob] = ()) -> Iterator[Block]:
     """Lay out a Result as a page; `knobs` are those of its backend, which findings may propose to set."""
-    yield from _opening_blocks(result, judgements)
-    yield from parts(result, judgements)
+    yield from _opening_blocks(result, options.judgements)
+    yield from parts(result, options.judgements)
     if findings(result, knobs):
         yield from _section("What to try", findings_of(result, knobs), 1)
-    yield from measurement_section(result, judgements, knobs=knobs)
+    yield from measurement_section(result, options.judgements, knobs=knobs)
 
 
 def summary(result: Result, judgements: Sequence[Judgement] = ()) -> Iterator[Block]:

@@ -1,0 +1,168 @@
+"""Every kind of document in one table: its name, its class, its JSON and its views.
+
+A kind is added as a row of `KINDS` and a module of `views` with four functions: the headline, the blocks that
+a terminal shows, the blocks of a page, and the table of all numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import codec, plugins, views
+from modeldyno.codec import series as codec_series
+from modeldyno.core.comparison.comparison import Comparison
+from modeldyno.core.comparison.trend import Trend
+from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.load_curve import LoadCurve
+from modeldyno.core.report.blocks import Block, Table
+from modeldyno.core.result.result import Result
+from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.study import Study
+from modeldyno.errors import UnreadableDocument
+from modeldyno.views.comparison import blocks as comparison_blocks
+from modeldyno.views.comparison import page as comparison_page
+from modeldyno.views.comparison import trend
+from modeldyno.views.load import page as load_page
+from modeldyno.views.study import blocks as study_blocks
+from modeldyno.views.study import page as study_page
+from modeldyno.views.study import tables as study_tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modeldyno.views.view_options import ViewOptions
+
+Stored = Result | Study | Comparison | LoadCurve | Capacity
+"""What a file or the store holds."""
+Document = Stored | Trend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentKind:
+    """What is known of a kind of document; each function takes a document of its type."""
+
+    name: str
+    """The value of ``kind`` in its JSON, which that of a Result and of a Trend lack; messages use it, too."""
+    document: type[Document]
+    encode: Callable[..., bytes]
+    """Encodes a document as JSON; of a Result, a study or a load series with further keys, not read back."""
+    decode: Callable[..., Stored] | None = None
+    """Decodes JSON; errors call it `origin`. None for a document that is not read back."""
+    headline: Callable[[Any], str]
+    """The verdict in one sentence."""
+    blocks: Callable[..., Iterable[Block]]
+    """What a terminal shows of a document, by ViewOptions."""
+    page: Callable[..., Iterable[Block]]
+    """The same in sections and with charts, by ViewOptions."""
+    numbers: Callable[[Any], Table]
+    """Every number, in base units and unrounded."""
+    title: Callable[[Any], str]
+    """The title of its page."""
+    brief: Callable[[Any], str]
+    """Its line in a list."""
+
+
+def _result_page(result: Result, options: ViewOptions = views.PLAIN) -> Iterable[Block]:
+    return views.page(result, options, plugins.knobs(result.job.backend))
+
+
+def _encode_study(study: Study, **derived: Any) -> bytes:
+    return codec.encode_study(study, ranking=ranking(study), **derived)
+
+
+KINDS = (
+    DocumentKind(
+        name="result",
+        document=Result,
+        encode=codec.encode,
+        decode=codec.decode,
+        headline=views.headline,
+        blocks=views.blocks,
+        page=_result_page,
+        numbers=views.numbers,
+        title=views.headline,
+        brief=views.brief,
+    ),
+    DocumentKind(
+        name=codec.STUDY,
+        document=Study,
+        encode=_encode_study,
+        decode=codec.decode_study,
+        headline=study_blocks.headline,
+        blocks=study_blocks.blocks,
+        page=study_page.page,
+        numbers=study_tables.numbers,
+        title=study_blocks.title,
+        brief=study_blocks.brief,
+    ),
+    DocumentKind(
+        name=codec.COMPARISON,
+        document=Comparison,
+        encode=codec.encode_comparison,
+        decode=codec.decode_comparison,
+        headline=comparison_blocks.headline,
+        blocks=comparison_blocks.blocks,
+        page=comparison_page.page,
+        numbers=comparison_blocks.numbers,
+        title=comparison_blocks.title,
+        brief=comparison_blocks.headline,
+    ),
+    *(
+        DocumentKind(
+            name=name,
+            document=series,
+            encode=partial(codec_series.encode, name),
+            decode=partial(codec_series.decode, series),
+            headline=load_page.headline,
+            blocks=load_page.blocks,
+            page=load_page.page,
+            numbers=load_page.numbers,
+            title=load_page.headline,
+            brief=load_page.headline,
+        )
+        for name, series in (("ladder", LoadCurve), ("capacity", Capacity))
+    ),
+    DocumentKind(
+        name="trend",
+        document=Trend,
+        encode=codec.encode_document,
+        headline=trend.headline,
+        blocks=trend.blocks,
+        page=trend.page,
+        numbers=trend.numbers,
+        title=trend.headline,
+        brief=trend.headline,
+    ),
+)
+_BY_TYPE = {kind.document: kind for kind in KINDS}
+_BY_NAME = {kind.name: kind for kind in KINDS}
+
+
+def kind_of(document: Document) -> DocumentKind:
+    """Return the kind of a document."""
+    return _BY_TYPE[type(document)]
+
+
+def decode(data: bytes, *, origin: str = "the document") -> Stored:
+    """Decode a document of any kind and schema version.
+
+    Raises:
+        UnreadableDocument: it is truncated, corrupt, of an unknown kind, or of a later schema.
+    """
+    name = codec.kind_name(data) or "result"
+    kind = _BY_NAME.get(name)
+    if kind is None or kind.decode is None:
+        raise UnreadableDocument(f"{origin} is of the kind '{name}', which this ModelDyno cannot read.")
+    return kind.decode(data, origin=origin)
+
+
+def read(path: Path) -> Stored:
+    """Read a document of any kind from a file.
+
+    Raises:
+        RequestError: the file cannot be read, or is no document.
+    """
+    return decode(codec.read_document_bytes(path), origin=str(path))

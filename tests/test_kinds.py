@@ -1,0 +1,123 @@
+"""Each kind of document has one row: its JSON is read back, and it is shown by the same four functions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.sample_reports import a_large_study, a_measured_comparison
+
+from modeldyno import kinds
+from modeldyno.core.report.blocks import Heading, Notice, Severity
+from modeldyno.errors import RequestError, UnreadableDocument
+from modeldyno.testing.reporters import full_result
+from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder, a_trend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MADE: dict[str, kinds.Stored] = {
+    "result": full_result(),
+    "study": a_large_study(10),
+    "ladder": a_ladder(),
+    "capacity": a_capacity(),
+    "comparison": a_comparison(),
+}
+SHOWN: dict[str, kinds.Document] = {**MADE, "comparison": a_measured_comparison(), "trend": a_trend()}
+
+
+def encoded(document: kinds.Document, **derived: Any) -> bytes:
+    """Encode a document by its kind."""
+    return kinds.kind_of(document).encode(document, **derived)
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_every_kind_is_shown_by_the_same_functions(kind: str) -> None:
+    """Its blocks begin with its headline, its page has headings, and its numbers are a table."""
+    document = SHOWN[kind]
+    row = kinds.kind_of(document)
+    first = next(iter(row.blocks(document)))
+    assert isinstance(first, Notice)
+
+    assert row.name == kind
+    assert (first.severity, first.text) == (Severity.VERDICT, row.headline(document))
+    assert any(isinstance(block, Heading) for block in row.page(document))
+    assert row.numbers(document).columns
+    assert row.title(document)
+    assert row.brief(document)
+
+
+def test_every_kind_has_an_example_here() -> None:
+    """A kind that is added is tested as the others are."""
+    assert {kind.name for kind in kinds.KINDS} == SHOWN.keys()
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_round_trip(kind: str, tmp_path: Path) -> None:
+    """No part is lost, including infinite ends; the document has its kind."""
+    result = MADE[kind]
+    path = tmp_path / "found.json"
+    path.write_bytes(encoded(result))
+
+    assert kinds.read(path) == result
+    assert json.loads(path.read_text()).get("kind", "result") == kind
+
+
+def test_what_was_derived_is_ignored_on_reading() -> None:
+    """Derived replicas are in the document with the measurements."""
+    data = encoded(a_ladder(), provision={"replicas": 3})
+
+    assert json.loads(data)["provision"] == {"replicas": 3}
+    assert kinds.decode(data) == a_ladder()
+
+
+@pytest.mark.parametrize("found", MADE.values(), ids=MADE)
+def test_a_later_schema_is_refused(found: kinds.Stored) -> None:
+    """A document of a later schema is refused."""
+    with pytest.raises(UnreadableDocument, match="upgrade ModelDyno"):
+        kinds.decode(encoded(replace(found, schema=99)))
+
+
+def damaged(**changes: Any) -> bytes:
+    """Change something in the document of a search."""
+    return json.dumps({**json.loads(encoded(a_capacity())), **changes}).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[]",
+        b"7",
+        b"{",
+        b"{}",
+        b'{"kind": "study"}',
+        b'{"kind": "trend"}',
+        b'{"kind": "dream"}',
+        b'{"kind": 7}',
+        b'{"kind": ["ladder"]}',
+        b'{"kind": "ladder"}',
+        b'{"kind": "ladder", "schema": "x"}',
+        encoded(a_ladder())[:400],
+        damaged(rungs=[{"load": "many"}]),
+        damaged(rungs=[{"load": 1, "answers": [{"interval": {"low": 1}}]}]),
+        damaged(search={"bounds": []}),
+        damaged(passed="four"),
+        damaged(end="never"),
+    ],
+)
+def test_what_is_none_is_refused_in_one_sentence(data: bytes, tmp_path: Path) -> None:
+    """Any file content is read completely, or refused with the file name."""
+    path = tmp_path / "odd.json"
+    path.write_bytes(data)
+    with pytest.raises(UnreadableDocument, match=r"odd\.json") as raised:
+        kinds.read(path)
+
+    assert "\n" not in str(raised.value)
+
+
+def test_no_file_is_a_wrong_request(tmp_path: Path) -> None:
+    """The error has the path."""
+    with pytest.raises(RequestError, match="Cannot read"):
+        kinds.read(tmp_path / "none.json")
