@@ -10,7 +10,6 @@ from modeldyno.views.lists import brief, listing, numbers
 from modeldyno.views.result.blocks import blocks
 from modeldyno.views.result.compression_table import summary
 from modeldyno.views.result.headline import headline
-from modeldyno.views.result.memory_diff import memory_diff_blocks
 from modeldyno.views.result.overview import overview
 from modeldyno.views.result.page import page
 from modeldyno.views.view_options import PLAIN, SORTS, ViewOptions
@@ -23,7 +22,6 @@ __all__ = [
     "brief",
     "headline",
     "listing",
-    "memory_diff_blocks",
     "numbers",
     "overview",
     "page",

@@ -25,8 +25,9 @@ from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
 from modeldyno.profiling.run import judge_result
-from modeldyno.views import ViewOptions, memory_diff_blocks
+from modeldyno.views import ViewOptions
 from modeldyno.views.advice.findings import findings_of
+from modeldyno.views.comparison.blocks import memory_diff_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

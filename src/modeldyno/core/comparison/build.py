@@ -79,7 +79,8 @@ def compare_results(
     Raises:
         RequestError: the hardware differs, or a query does not fit what was measured.
     """
-    hardware = differing_facts(baseline.environment.hardware, candidate.environment.hardware)
+    compared = unjudged(baseline, candidate)
+    hardware = compared.hardware
     if hardware and not question.force:
         if _differ_in_cores(baseline, candidate, hardware):
             raise RequestError(
@@ -99,13 +100,10 @@ def compare_results(
     judged_changes = judge_changes(
         baseline, candidate, smallest=question.smallest, queries=queried, level=level, paired=paired
     )
-    return CandidateComparison(
-        candidate=candidate,
+    return replace(
+        compared,
         changes=judged_changes,
         judged=judged,
-        settings=differing_facts(job_facts(baseline), job_facts(candidate)),
-        software=differing_facts(baseline.environment.software, candidate.environment.software),
-        hardware=hardware,
         causes=find_causes(baseline, candidate, judged_changes),
         doubts=tuple(
             _doubts(
@@ -115,6 +113,18 @@ def compare_results(
                 apart=not in_turns and _any_varies(queried, baseline, candidate),
             )
         ),
+    )
+
+
+def unjudged(baseline: Result, candidate: Result) -> CandidateComparison:
+    """Compare what two Results were measured with: settings, software and hardware."""
+    before, after = baseline.environment, candidate.environment
+    return CandidateComparison(
+        candidate=candidate,
+        changes=(),
+        settings=differing_facts(job_facts(baseline), job_facts(candidate)),
+        software=differing_facts(before.software, after.software),
+        hardware=differing_facts(before.hardware, after.hardware),
     )
 
 

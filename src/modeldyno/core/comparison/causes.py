@@ -10,7 +10,7 @@ noise.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import Cause, CausePart, Change, ChangeVerdict
@@ -19,6 +19,7 @@ from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.static.graph import Role
 from modeldyno.core.trace.allocations import GIVEN
+from modeldyno.core.trace.memory_diff import held_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -288,12 +289,9 @@ def _compare_memory(
     if not before or not after:
         return []
     new_paths = {old.path: new.path for old, new in pairs if old and new}
-    sizes: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for item in before:
-        sizes[new_paths.get(item.scope, item.scope), item.role][0] += item.bytes
-    for item in after:
-        sizes[item.scope, item.role][1] += item.bytes
     return [
-        CausePart(scope=scope, kind=role, baseline=old, candidate=new)
-        for (scope, role), (old, new) in sizes.items()
+        CausePart(
+            scope=change.scope, kind=change.role, baseline=float(change.before), candidate=float(change.after)
+        )
+        for change in held_changes(before, after, new_paths)
     ]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from modeldyno.errors import RunFailed
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.result.trace_data import TraceReport
+    from collections.abc import Iterable, Iterator, Mapping
 
-ModuleAndRole = tuple[str, str]
-"""Path of a module, and the role of its memory."""
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.result.static_data import MemoryItem
+    from modeldyno.core.result.trace_data import TraceReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +66,22 @@ def memory_change(baseline: Result, candidate: Result) -> MemoryChange:
         RunFailed: one of them has no memory snapshot.
     """
     before, after = _snapshot(baseline), _snapshot(candidate)
-    old, new = _sizes(before), _sizes(after)
-    rows = (
-        HeldChange(scope=scope, role=role, before=old[scope, role], after=new[scope, role])
-        for scope, role in {**old, **new}
-    )
-    return MemoryChange(
-        held=tuple(sorted(rows, key=_sort_key)), before_in=before.held_in, after_in=after.held_in
-    )
+    changes = sorted(held_changes(before.held, after.held), key=_sort_key)
+    return MemoryChange(held=tuple(changes), before_in=before.held_in, after_in=after.held_in)
+
+
+def held_changes(
+    before: Iterable[MemoryItem], after: Iterable[MemoryItem], new_paths: Mapping[str, str] | None = None
+) -> Iterator[HeldChange]:
+    """Yield what each module holds in each role before and after; `new_paths` maps renamed modules."""
+    old: Counter[tuple[str, str]] = Counter()
+    new: Counter[tuple[str, str]] = Counter()
+    for item in before:
+        old[(new_paths or {}).get(item.scope, item.scope), item.role] += item.bytes
+    for item in after:
+        new[item.scope, item.role] += item.bytes
+    for scope, role in {**old, **new}:
+        yield HeldChange(scope=scope, role=role, before=old[scope, role], after=new[scope, role])
 
 
 def _snapshot(result: Result) -> TraceReport:
@@ -84,13 +92,6 @@ def _snapshot(result: Result) -> TraceReport:
             "the probe memory, on a backend whose allocator can be recorded, such as torch."
         )
     return activity
-
-
-def _sizes(activity: TraceReport) -> Counter[ModuleAndRole]:
-    sizes: Counter[ModuleAndRole] = Counter()
-    for held in activity.held:
-        sizes[held.scope, held.role] += held.bytes
-    return sizes
 
 
 def _sort_key(change: HeldChange) -> tuple[int, int, str, str]:

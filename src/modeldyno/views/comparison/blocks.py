@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
+from modeldyno.core.comparison.build import unjudged
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
@@ -19,6 +20,7 @@ from modeldyno.views.comparison.changes import (
     side_by_side_table,
     undecided_notices,
 )
+from modeldyno.views.comparison.memory_diff import memory_blocks, memory_sentence, memory_table_and_curves
 from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, format_utc, short_model_names
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
@@ -81,7 +83,22 @@ def _candidate_blocks(
     yield from _agreements(contrast.outputs)
     for cause in contrast.causes:
         yield from explain_cause(cause, everything=everything)
+    yield from memory_blocks(comparison.baseline, contrast.candidate, names)
     yield from _doubts(comparison.baseline, contrast, names)
+
+
+def memory_diff_blocks(baseline: Result, candidate: Result) -> tuple[Block, ...]:
+    """Lay out how the memory at the peak of two Results differs, and what else does.
+
+    Raises:
+        RunFailed: one of the two holds no snapshot of memory.
+    """
+    names = ("before", "after")
+    return (
+        _verdict(memory_sentence(baseline, candidate)),
+        *_differences_table(unjudged(baseline, candidate), names, everything=False),
+        *memory_table_and_curves(baseline, candidate, names),
+    )
 
 
 def _verdict(text: str) -> Notice:

@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 
 _PARTS, _WHERE, _KIND = 6, 34, 26
 """Most parts that are shown, and most characters of a path and of a class."""
-_COUNTED = {"flops", "weight_bytes", "activation_peak", "memory_peak", "load_time"}
-"""Metrics whose cause is explained in one sentence, without a table."""
+_IN_A_SENTENCE = {
+    "flops", "weight_bytes", "activation_peak", "memory_peak", "load_time",
+    "process_memory", "device_memory", "allocated_peak",
+}  # fmt: skip
+"""Metrics whose cause needs no table: exact, or in the table of the memory at the measured peak."""
 
 
 def explain_cause(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
     """Lay out the largest parts, the sum of the others, and the rest; they add up to the change."""
     yield Notice(severity=Severity.NOTE, text=_largest_part_sentence(cause))
-    if cause.query.metric in _COUNTED and not everything:
+    if cause.query.metric in _IN_A_SENTENCE and not everything:
         return
     parts = _parts_shown(cause)
     others = [part for part in cause.parts if part not in parts]

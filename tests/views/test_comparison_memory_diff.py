@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno.adapters.reporters import terminal
-from modeldyno.core.metrics.measurement import Measurement, pack
+from modeldyno.core.comparison.build import CompareOptions, compare_results
+from modeldyno.core.comparison.comparison import Comparison
+from modeldyno.core.metrics.measurement import pack
 from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.result.result import Environment
 from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RunFailed
 from modeldyno.testing.reporters import HOSTILE
 from modeldyno.testing.sample_results import a_job, a_small_result
-from modeldyno.views import memory_diff_blocks
+from modeldyno.views.comparison.blocks import comparison_blocks, memory_diff_blocks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from modeldyno.core.report.blocks import Block
     from modeldyno.core.result.result import Result
 
 MIB = 2**20
@@ -61,8 +65,13 @@ def text(baseline: Result, candidate: Result, severity: Severity = Severity.VERD
 
 
 def rows(baseline: Result, candidate: Result) -> dict[str, tuple[str, ...]]:
-    """Return the rows of the one table by their first cell."""
-    (table,) = (block for block in memory_diff_blocks(baseline, candidate) if isinstance(block, Table))
+    """Return the rows of the table of memory by their first cell."""
+    return tabulated("Memory at the measured peak", memory_diff_blocks(baseline, candidate))
+
+
+def tabulated(title: str, blocks: Iterable[Block]) -> dict[str, tuple[str, ...]]:
+    """Return the rows of the table of this title by their first cell."""
+    (table,) = (block for block in blocks if isinstance(block, Table) and block.title == title)
     return {row[0]: row[1:] for row in table.rows}
 
 
@@ -132,30 +141,41 @@ def test_courses_have_one_scale() -> None:
     assert text(snapshot(), snapshot(), Severity.NOTE) == []
 
 
-def test_what_was_unlike_beforehand_is_told() -> None:
-    """The model, knobs, inputs and the machine: whoever reads the difference has to know."""
+def test_other_differences_are_tabulated_as_in_a_comparison() -> None:
+    """The model, knobs, inputs and the machine may explain the change."""
     other = replace(
         NEW,
         job=replace(a_job("student"), config={"batch_size": 16, "device": "cpu", "io_binding": False}),
-        model=None,
         inputs=(InputSpec(name="image", shape=(16, 64), dtype="float32"),),
-        environment=Environment(hardware={"cores": 2}, software={"torch": "2.13"}),
     )
-    note = text(OLD, other, Severity.NOTE)[0]
+    table = next(block for block in memory_diff_blocks(OLD, other) if isinstance(block, Table))
 
-    assert note == (
-        "other differences: model digits -> onnx:models/student.onnx, content 5a5a5a5a5a5a -> none, "
-        "batch_size 8 -> 16, threads 2 -> none, image none -> 16x64 float32, cores none -> 2, "
-        "torch none -> 2.13"
-    )
+    assert table.title == "Other differences"
+    assert [column.title for column in table.columns] == ["kind", "what", "before", "after"]
+    assert ("setting", "batch_size", "8", "16") in table.rows
+    assert ("setting", "threads", "2", "—") in table.rows
 
 
-def test_training_steps_tell_of_their_optimiser() -> None:
-    """It is no matter where there is no training."""
-    step = (Measurement(metric="step_time", value=1.0),)
-    note = text(OLD, replace(OLD, measurements=step), Severity.NOTE)[0]
+def test_a_comparison_has_a_section_for_memory_that_changed() -> None:
+    """Its columns are the two names; without a change or a snapshot there is no such section."""
+    old = snapshot(("head", "workspace", 6), over=course(0, 8 * MIB), name="old")
+    new = snapshot(("x", "inputs", 1), over=course(0, MIB), name="new")
+    title = "Memory at the measured peak"
+    shown = compared(old, new)
+    notes = [block.text[:14] for block in shown if isinstance(block, Notice)]
 
-    assert note == "other differences: optimizer none -> adamw"
+    assert tabulated(title, shown)["workspace of head"] == ("6.00 MiB", "—", "-6.00 MiB (gone)")
+    assert [note for note in notes if note.startswith("over time")] == ["over time, old", "over time, new"]
+    for candidate in (OLD, a_small_result()):
+        assert not any(
+            isinstance(block, Table) and block.title == title for block in compared(OLD, candidate)
+        )
+
+
+def compared(baseline: Result, candidate: Result) -> tuple[Block, ...]:
+    """Lay out the comparison of two stored Results."""
+    contrast = compare_results(baseline, candidate, CompareOptions())
+    return comparison_blocks(Comparison(id="c", created="", baseline=baseline, contrasts=(contrast,)))
 
 
 def test_a_result_without_a_snapshot_cannot_be_compared() -> None:
