@@ -21,11 +21,11 @@ from tests.support.simulated_load import simulate
 from modeldyno.adapters.probes import load as probe
 from modeldyno.adapters.probes import load_monitor
 from modeldyno.core.load import load_analysis
-from modeldyno.core.load.load_analysis import SATURATED, SteadyWindow
+from modeldyno.core.load.load_analysis import SteadyWindow
 from modeldyno.core.load.request_log import Records, join_records
 from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats import statistics
@@ -296,7 +296,7 @@ def test_the_probe_covers_the_truth_or_says_why_not(
     for seed in range(runs):
         found, doubts = probed(monkeypatch, service, load, plan, seed)
         latency = spread(found["latency"])
-        assert not doubts & {SATURATED, load_analysis.CLIENT_LIMITED}
+        assert not doubts & {SATURATED, CLIENT_LIMITED}
         assert latency.stop == "converged" or doubts & {"time-limit", "noise-floor", "drift"}
         for name, value in truth.items():
             interval = latency.interval(name)

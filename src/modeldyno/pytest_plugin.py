@@ -124,8 +124,8 @@ class Profile:
             result = modeldyno.profile(str(model), require=require, plan=plan, **how)
         except BoundBroken as error:
             pytest.fail(str(error), pytrace=False)
-        if result.failures:
-            pytest.fail(f"{result.name} failed in {result.failures[0].where}: {result.failures[0].message}")
+        if failure := result.failure:
+            pytest.fail(f"{result.name} failed in {failure.where}: {failure.message}")
         if self.update and path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             modeldyno.save(result, path)

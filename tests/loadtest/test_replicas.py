@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.load.load_curve import CLIENT_LIMITED
 from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.measurement import SATURATED, Distribution, Measurement, observed_number
+from modeldyno.core.metrics.measurement import (
+    CLIENT_LIMITED,
+    SATURATED,
+    Distribution,
+    Measurement,
+    observed_number,
+)
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.testing.sample_results import a_job, a_small_result

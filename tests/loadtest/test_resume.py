@@ -18,6 +18,7 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.documents.catalog import store_conclusion
 from modeldyno.documents.lookup import find_conclusion, store_results
 from modeldyno.errors import RequestError, StaleStudy
+from modeldyno.identity import new_identity
 from modeldyno.loadtest.resume import (
     check_changes,
     check_rerank,
@@ -26,7 +27,7 @@ from modeldyno.loadtest.resume import (
     resume_curve,
     resume_search,
 )
-from modeldyno.loadtest.series import measure_loads, new_identity
+from modeldyno.loadtest.series import measure_loads
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_series import a_capacity, a_ladder
 from modeldyno.testing.sample_studies import SimulatedTrials

@@ -350,8 +350,7 @@ def _resolve_result(source: Result | Figures | str | Path, *names: str) -> Resul
         if result.result is None:
             raise RunFailed(f"Nothing was measured that could be compared: {result.failure}")
         result = result.result
-    if result.failures:
-        failure = result.failures[0]
+    if failure := result.failure:
         raise RunFailed(f"{result.name} failed in {failure.where}: {failure.message.rstrip('.')}.")
     return result
 

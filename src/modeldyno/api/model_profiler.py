@@ -470,8 +470,7 @@ class ModelProfiler:
             if not loaded:  # for plain code, only the inputs are known before it runs
                 raise
         else:
-            if result.failures:
-                failure = result.failures[0]
+            if failure := result.failure:
                 raise RunFailed(f"The model failed in {failure.where}: {failure.message}.")
         return tuple(spec.name for spec in loaded[-1].inputs) if loaded else ()
 

@@ -137,10 +137,8 @@ class Figures(Mapping[str, Any]):
 
 
 def _describe_failure(result: Result) -> str | None:
-    if not result.failures:
-        return None
-    first = result.failures[0]
-    return f"the run failed in {first.where}: {first.message}"
+    failure = result.failure
+    return failure and f"the run failed in {failure.where}: {failure.message}"
 
 
 def sections(result: Result) -> dict[str, Any]:

@@ -157,7 +157,7 @@ class Profiler:
         _wait_until_ready(self.inspector, timeout)
         result = self._result()
         if result.find("latency") is None:
-            why = result.failures[0].message if result.failures else "no request was answered"
+            why = result.failure.message if result.failure else "no request was answered"
             raise RunFailed(f"The server gave no answer that could be measured: {why}.")
         header = {
             "model": self._read_info("name", "architecture") or result.name,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
 import tempfile
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +36,7 @@ from modeldyno.core.spec.static_options import HERE, Mode
 from modeldyno.core.study.search_space import parse_axis
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError, RunFailed
+from modeldyno.identity import new_identity
 from modeldyno.interfaces.backend import HasSpace
 from modeldyno.runtime.engine import serves
 from modeldyno.views.advice.findings import command_for_job
@@ -172,14 +171,12 @@ def _inspect_baseline(trial: AdviseSession) -> Advice:
         RunFailed: it failed.
     """
     result = trial.look(trial.job, BASELINE, BASELINE)
-    if result.failures:
-        failure = result.failures[0]
+    if failure := result.failure:
         raise RunFailed(f"The model failed in {failure.where}: {failure.message}")
     knobs = plugins.backend(trial.job.backend).knobs
     baseline = replace(_with_watched_run(trial, result), job=trial.job)
     return Advice(
-        id=secrets.token_hex(6),
-        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        **new_identity(),
         query=trial.wish.query,
         tolerance=trial.wish.tolerance,
         baseline=baseline,

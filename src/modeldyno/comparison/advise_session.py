@@ -131,8 +131,8 @@ class AdviseSession:
             result = self.look(self.of(candidate), name, label, timeout=timeout)
         except ModelDynoError as error:  # this model or machine does not support the setting
             return TriedSetting(candidate=candidate, failure=str(error))
-        if result.failures:
-            return TriedSetting(candidate=candidate, failure=result.failures[0].message)
+        if result.failure:
+            return TriedSetting(candidate=candidate, failure=result.failure.message)
         change, *others = compare_results(baseline, result, self.question).changes
         tried = TriedSetting(candidate=candidate, change=change, beside=tuple(others))
         return _with_output_agreement(tried, self.folder / f"{BASELINE}.npz", self.folder / f"{name}.npz")
@@ -194,8 +194,7 @@ def _with_output_agreement(tried: TriedSetting, baseline: Path, candidate: Path)
 
 
 def _with_changes(tried: TriedSetting, comparison: CandidateComparison, rounds: int) -> TriedSetting:
-    failures = comparison.candidate.failures
-    if failures:
-        return replace(tried, failure=failures[0].message)
+    if failure := comparison.candidate.failure:
+        return replace(tried, failure=failure.message)
     change, *others = comparison.changes
     return replace(tried, change=change, beside=tuple(others), rounds=rounds)

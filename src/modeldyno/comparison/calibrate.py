@@ -19,7 +19,6 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Progressed, Result, merge
 from modeldyno.core.stats.statistics import share_interval
 from modeldyno.errors import ModelDynoError, RequestError, RunFailed
-from modeldyno.runtime.engine import INTERRUPTED
 from modeldyno.runtime.session import ignore_event
 from modeldyno.views.text import count
 
@@ -81,10 +80,9 @@ def _completed(result: Result | ModelDynoError) -> Result | None:
     """
     if isinstance(result, ModelDynoError):
         raise result
-    if result.failures:
-        failure = result.failures[0]
-        raise RunFailed(f"The model failed in {failure.where}: {failure.message}.")
-    return None if any(doubt.code == INTERRUPTED.code for doubt in result.doubts) else result
+    if result.failure:
+        raise RunFailed(f"The model failed in {result.failure.where}: {result.failure.message}.")
+    return None if result.interrupted else result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -263,7 +263,7 @@ class _RoundRunner:
             if place:
                 raise result
             self._use_stored_baseline(str(result))
-        elif any(doubt.code == INTERRUPTED.code for doubt in result.doubts):
+        elif result.interrupted:
             pass
         elif not place and (why := _explain_change(self.baseline, result)):
             self._use_stored_baseline(why)
@@ -285,8 +285,8 @@ def rerunnable_baseline(baseline: Result, job: Job) -> Job | None:
 
 def _explain_change(baseline: Result, result: Result) -> str:
     """Explain why a new run does not represent the baseline; empty if it does."""
-    if result.failures:
-        return f"its model failed in {result.failures[0].where}"
+    if result.failure:
+        return f"its model failed in {result.failure.where}"
     if baseline.model and result.model and baseline.model.digest != result.model.digest:
         return "its model has changed"
     if baseline.environment.software != result.environment.software:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.build import compare_results
@@ -14,6 +13,7 @@ from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
 from modeldyno.core.metrics import doubt
 from modeldyno.core.result.result import merge
 from modeldyno.errors import ModelDynoError, RunFailed
+from modeldyno.identity import new_identity
 from modeldyno.runtime.engine import INTERRUPTED
 from modeldyno.runtime.interleaved import is_over
 
@@ -48,8 +48,7 @@ def build_comparison(
     level = LEVEL if turns is None else turns.level(LEVEL)
     paired = turns is not None and not turns.block and len({result.processes for result in results}) == 1
     return Comparison(
-        id=secrets.token_hex(6),
-        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        **new_identity(),
         baseline=baseline,
         contrasts=tuple(
             compare_results(
@@ -140,7 +139,7 @@ def _uninterrupted(
     for side, result in zip(sides, results, strict=False):
         if isinstance(result, ModelDynoError):
             raise result
-        if not any(d.code == INTERRUPTED.code for d in result.doubts):
+        if not result.interrupted:
             yield side, result
 
 
@@ -150,9 +149,9 @@ def _raise_if_failed(runs: Sequence[Sequence[Result]]) -> None:
     Raises:
         RunFailed: a side failed.
     """
-    for result in (result for of_side in runs for result in of_side if result.failures):
-        failure = result.failures[0]
-        raise RunFailed(f"{result.name} failed in {failure.where}: {failure.message.rstrip('.')}.")
+    for result in chain.from_iterable(runs):
+        if failure := result.failure:
+            raise RunFailed(f"{result.name} failed in {failure.where}: {failure.message.rstrip('.')}.")
 
 
 def _affordable_rounds(turns: RoundSchedule, runs: int, spent: float) -> int:

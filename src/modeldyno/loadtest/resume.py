@@ -20,7 +20,7 @@ from modeldyno.core.load.series_steps import (
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.documents.lookup import find_any, stored_result
 from modeldyno.errors import RequestError
-from modeldyno.loadtest.series import new_identity
+from modeldyno.identity import new_identity
 from modeldyno.profiling.request import server_for
 
 if TYPE_CHECKING:

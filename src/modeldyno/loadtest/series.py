@@ -6,10 +6,8 @@ loop is a generator: the caller saves each step before it asks for the next, and
 
 from __future__ import annotations
 
-import secrets
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.load import request_log
@@ -22,6 +20,7 @@ from modeldyno.core.load.series_steps import add_load, job_at_load, missing_load
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.study.resume_guard import ConsistencyGuard
 from modeldyno.errors import RequestError
+from modeldyno.identity import new_identity
 from modeldyno.profiling.request import server_for
 from modeldyno.profiling.run import JudgedResult, judge_result
 from modeldyno.runtime.warm_worker import open_warm_worker
@@ -94,11 +93,6 @@ def begin_search(request: Request, *, most: float | None = None, measurements: i
         job=_served_job(request),
         **new_identity(),
     )
-
-
-def new_identity() -> dict[str, Any]:
-    """Return the id and the time of a new document."""
-    return {"id": secrets.token_hex(6), "created": datetime.now(UTC).isoformat(timespec="milliseconds")}
 
 
 def _served_job(request: Request) -> Job:

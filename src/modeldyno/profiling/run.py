@@ -36,7 +36,7 @@ class JudgedResult:
     def exit_code(self) -> int:
         """Exit code for scripts."""
         verdicts = {judgement.verdict for judgement in self.judgements}
-        if any(d.code == "interrupted" for d in self.result.doubts):
+        if self.result.interrupted:
             return INTERRUPTED
         if self.result.failures:
             return FAILED
@@ -90,7 +90,7 @@ def judge_result(result: Result, constraints: tuple[Constraint, ...]) -> JudgedR
 
     Constraints on metrics that a failed or interrupted run lacks are left out.
     """
-    cut_short = bool(result.failures) or any(d.code == "interrupted" for d in result.doubts)
+    cut_short = bool(result.failures) or result.interrupted
     applicable = [c for c in constraints if not cut_short or result.find(c.query.metric, c.query.scope)]
     judgements = tuple(result.judge(c) for c in applicable)
     observed = [str(j.constraint.query) for j in judgements if j.answer.observed]

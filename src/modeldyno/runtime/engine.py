@@ -7,11 +7,9 @@ fold them elsewhere. Errors of the model become Failures here; a wrong request r
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
 from modeldyno import data, plugins
@@ -35,6 +33,7 @@ from modeldyno.data.random_arrays import DEFAULT_DTYPE
 from modeldyno.environment import machine
 from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.identity import new_identity
 from modeldyno.interfaces.backend import TakesOtherInputs
 from modeldyno.interfaces.load_stages import loading
 from modeldyno.interfaces.probe import NO_TURNS, Pass, Subject
@@ -88,9 +87,7 @@ def serves(backend: str) -> bool:
 
 def empty_result(job: Job) -> Result:
     """Return the empty Result with which a run of this Job begins."""
-    return Result(
-        id=secrets.token_hex(6), created=datetime.now(UTC).isoformat(timespec="milliseconds"), job=job
-    )
+    return Result(job=job, **new_identity())
 
 
 def run(

@@ -28,7 +28,7 @@ def run_replicated(execute: Executor, job: Job, *, watch: Callable[[Event], None
         if job.plan.processes > 1:
             watch(Progressed(stage=f"process {number} of {job.plan.processes}"))
         results.append(execute(job, watch=watch))
-        if results[-1].failures or any(d.code == "interrupted" for d in results[-1].doubts):
+        if results[-1].failures or results[-1].interrupted:
             break
     pooled = merge(results)
     doubts = (*pooled.doubts, *_process_doubts(results, job.plan.processes), *_rate_doubts(pooled))

@@ -7,10 +7,8 @@ line.
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +27,7 @@ from modeldyno.core.study.search_space import Axis, Space
 from modeldyno.core.study.study import LOADS, Budget, Study
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError, UnknownName
+from modeldyno.identity import new_identity
 from modeldyno.profiling import request, resolve_model
 from modeldyno.runtime.engine import serves
 from modeldyno.sweeps import axes, value_parsers
@@ -97,8 +96,7 @@ def build_study(words: SweepConfig, *, trust: bool = False) -> tuple[Study, tupl
         job = job_request.job()
     goal = goal_for_all_models(goal, job)
     result = Study(
-        id=secrets.token_hex(6),
-        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        **new_identity(),
         job=job,
         space=space,
         goal=goal,

@@ -249,7 +249,7 @@ def _run_trial(
             seconds=time.monotonic() - started,
         )
         return study.add(trial), trial, None
-    if any(doubt.code == "interrupted" for doubt in result.doubts):
+    if result.interrupted:
         return None
     result = replace(result, doubts=(*result.doubts, *guard.doubts))
     trial = Trial.of(result, study.goal, ask, number=number, seconds=time.monotonic() - started)
@@ -297,8 +297,7 @@ def _stop_if_hopeless(study: Study, result: Result, measured_count: int) -> None
         RequestError: a metric of the goal is not measured.
     """
     done = [trial for trial in study.measured if trial.state is TrialState.DONE]
-    if not done and measured_count >= _MAX_FAILED_TRIALS:
-        failure = result.failures[0]
+    if not done and measured_count >= _MAX_FAILED_TRIALS and (failure := result.failure):
         last_line = next((line for line in reversed(failure.log.splitlines()) if line.strip()), "")
         raise RunFailed(
             f"The first {len(study.measured)} trials failed, in {failure.where}: {failure.message}"

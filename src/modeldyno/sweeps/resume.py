@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.study.rerank import rerank_study
 from modeldyno.core.study.study import TrialState
 from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.identity import new_identity
 from modeldyno.sweeps import build
 from modeldyno.sweeps.schema import GOALS
 
@@ -51,8 +50,7 @@ def resume_study(config: SweepConfig, study: Study) -> Study:
                 f"No trial of study {study.id[:6]} measured {', '.join(map(str, study.goal.queries))}; "
                 "start a new sweep."
             )
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        study = replace(study, id=secrets.token_hex(6), created=now)
+        study = replace(study, **new_identity())
     return replace(study, budget=build.read_budget(config, study.budget))
 
 

@@ -187,9 +187,8 @@ def _without_name(entry: Entry) -> str:
 
 def brief(result: Result) -> str:
     """Summarize a Result in a few words for a list: backend and speed, or size and cost."""
-    if result.failures:
-        first = result.failures[0]
-        return f"failed in {clean(first.where)}: {KINDS[first.kind]}"
+    if failure := result.failure:
+        return f"failed in {clean(failure.where)}: {KINDS[failure.kind]}"
     latency = result.find("latency")
     if latency is not None and isinstance(latency.value, Distribution):
         batch = result.job.config.get(BATCH_SIZE.name)

@@ -50,8 +50,7 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 def interruption_prefix(result: Result, rounds: int) -> str:
     """Return ``Interrupted after N rounds; `` as a prefix for the verdict; empty if not interrupted."""
-    was_interrupted = any(doubt.code == "interrupted" for doubt in result.doubts)
-    return f"Interrupted after {count(rounds, 'round')}; " if was_interrupted and rounds else ""
+    return f"Interrupted after {count(rounds, 'round')}; " if result.interrupted and rounds else ""
 
 
 def unit_of_work(result: Result) -> str:

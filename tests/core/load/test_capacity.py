@@ -20,11 +20,11 @@ from modeldyno.core.load.capacity import (
 from modeldyno.core.load.capacity_spec import CONCURRENCY, RATE, CapacitySearch
 from modeldyno.core.load.capacity_steps import NextLoad, SearchEnd
 from modeldyno.core.load.load_analysis import SteadyWindow
-from modeldyno.core.load.load_curve import CLIENT_LIMITED, LoadPoint, raw_percentiles
+from modeldyno.core.load.load_curve import LoadPoint, raw_percentiles
 from modeldyno.core.load.request_log import COLUMNS, Records
 from modeldyno.core.load.sla_fit import bonferroni_z, fit_curve, judge_loads, limits_load, saturation_rate
 from modeldyno.core.metrics.constraints import Answer, Constraint, Verdict
-from modeldyno.core.metrics.measurement import SATURATED, Interval
+from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Interval
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.load_spec import Arrivals, Load

@@ -263,3 +263,14 @@ def test_a_metric_that_is_not_installed_is_asked_for_and_not_bounded() -> None:
         with pytest.raises(UnknownName) as refused:
             result.judge(bound)
         assert "This result has" not in str(refused.value)
+
+
+def test_the_first_failure_and_an_interruption_are_properties() -> None:
+    """Later failures follow from the first; whoever ended a run is told by a doubt."""
+    first, second = (Failure(where=where, kind=FailureKind.ERROR, message="m") for where in ("load", "open"))
+    stopped = Doubt(code="interrupted", seen="", advice="")
+
+    assert a_result().failure is None
+    assert replace(a_result(), failures=(first, second)).failure is first
+    assert not a_result().interrupted
+    assert replace(a_result(), doubts=(stopped,)).interrupted

@@ -11,9 +11,8 @@ import pytest
 from scipy.stats import t as student
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
-from modeldyno.core.load.load_curve import CLIENT_LIMITED
 from modeldyno.core.metrics.constraints import Answer, Constraint, Verdict
-from modeldyno.core.metrics.measurement import SATURATED, Interval
+from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.pooled_estimate import (
     DOUBTED,

@@ -20,7 +20,7 @@ from modeldyno.core.load.load_analysis import NANO
 from modeldyno.core.load.multi_model import with_model_scope
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.metrics.doubt import Doubt, distribution_doubts
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
+from modeldyno.core.metrics.measurement import SATURATED, Distribution, Measurement, observed_number
 from modeldyno.core.metrics.stop_rule import StopRuleResult
 from modeldyno.core.result.result import Artifact, Failure, FailureKind
 from modeldyno.core.spec.load_spec import Load
@@ -129,7 +129,7 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
     if account is None and isinstance(monitor.session, HasServerStats):
         yield _NO_ACCOUNT
     elif (
-        account is not None and load_analysis.void_reason(window) != load_analysis.SATURATED
+        account is not None and load_analysis.void_reason(window) != SATURATED
     ):  # when saturated, its work is not that of the requested load
         yield from _server_measurements(account, full_window)
     if finished.messages == 1:

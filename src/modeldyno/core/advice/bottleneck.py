@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from modeldyno.core.advice.finding import Case, format_seconds, part_of
-from modeldyno.core.load.load_curve import CLIENT_LIMITED
+from modeldyno.core.metrics.measurement import CLIENT_LIMITED
 
 _STAGES = {
     "queue_time": "queue",

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.advice.finding import Case, Finding, Saving, format_seconds, part_of
-from modeldyno.core.load.load_curve import CLIENT_LIMITED
-from modeldyno.core.metrics.measurement import SATURATED
+from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

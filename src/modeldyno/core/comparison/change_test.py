@@ -32,7 +32,7 @@ from modeldyno.core.metrics.constraints import Answer
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.metrics.metric import METRICS, Better, Query, fraction_of
 from modeldyno.core.stats import quiet_runs_test, student_t
-from modeldyno.core.stats.statistics import NORMAL, quantile
+from modeldyno.core.stats.statistics import Z, quantile
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import PRIOR, PRIOR_DEGREES
 
@@ -333,7 +333,7 @@ def _within_run_error(answer: Answer, processes: int) -> float:
     if processes > 1 or answer.interval is None or not answer.value:
         return 0.0
     ends = [abs(e - answer.value) for e in (answer.interval.low, answer.interval.high) if math.isfinite(e)]
-    return max(ends, default=0.0) / abs(answer.value) / NORMAL.inv_cdf(0.975)
+    return max(ends, default=0.0) / abs(answer.value) / Z
 
 
 def _relative_change(ratio: float) -> float:

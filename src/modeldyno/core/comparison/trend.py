@@ -16,7 +16,7 @@ from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.result.result import Fact
 from modeldyno.core.stats import changepoints as levels
-from modeldyno.core.stats.statistics import NORMAL, load_numpy
+from modeldyno.core.stats.statistics import Z, load_numpy
 from modeldyno.errors import RequestError, RunFailed
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ LONGEST = 1000
 """Results that are analysed, the newest ones."""
 _FAR_DEVIATIONS = 4.0
 """Standard deviations from its level from which on the newest result is reported."""
-_Z = NORMAL.inv_cdf(0.975)
 _MEDIAN_COST = sqrt(pi / 2)
 """Ratio of the standard error of a median to that of a mean, for normal noise."""
 
@@ -279,7 +278,7 @@ def _own_deviation(reading: Reading) -> float:
     """Return the relative standard deviation behind the interval of a result; infinite if it is open."""
     if reading.interval is None or not 0 < reading.interval.low <= reading.interval.high < inf:
         return inf
-    return log(reading.interval.high / reading.interval.low) / (2 * _Z)
+    return log(reading.interval.high / reading.interval.low) / (2 * Z)
 
 
 # --- steps and marks -------------------------------------------------------------------------------
@@ -302,7 +301,7 @@ def _find_steps(
 ) -> Iterator[LevelStep]:
     better = METRICS[query.metric].better
     for before, after in pairwise(level_list):
-        half = _Z * _MEDIAN_COST * noise * sqrt(1 / len(before) + 1 / len(after))
+        half = Z * _MEDIAN_COST * noise * sqrt(1 / len(before) + 1 / len(after))
         change = log(after.value / before.value)
         total = log(level_list[-1].value / before.value)
         direction = 1 if change > 0 else -1

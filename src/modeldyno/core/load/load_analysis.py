@@ -20,7 +20,14 @@ from modeldyno.core.load.request_log import (
     sampling_step,
 )
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
+from modeldyno.core.metrics.measurement import (
+    CLIENT_LIMITED,
+    SATURATED,
+    Distribution,
+    Interval,
+    Measurement,
+    observed_number,
+)
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.drift import find_drift
@@ -33,7 +40,6 @@ if TYPE_CHECKING:
     from modeldyno.core.stats.statistics import Samples
 
 NANO = 1e-9
-SATURATED, CLIENT_LIMITED = "saturated", "client-limited"
 _BINS = 4096
 """Bins of the window in which requests are counted to find the first n."""
 _GRID = 64

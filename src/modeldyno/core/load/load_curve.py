@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
-from modeldyno.core.metrics.measurement import SATURATED
+from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
 from modeldyno.core.result.result import Environment
 from modeldyno.core.result.summary import answers_under_load
 from modeldyno.core.spec.job import Job
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 """Schema version of the documents with several loads: a load curve, and the answer of a capacity search."""
-CLIENT_LIMITED, INTERRUPTED = "client-limited", "interrupted"
 """Codes of the doubts that the client, not the server, was the limit, and that the user ended it early."""
 
 
@@ -59,7 +58,7 @@ class LoadPoint:
             ),
             judgements=judgements,
             doubts=tuple(dict.fromkeys(doubt.code for doubt in result.doubts)),
-            failure=result.failures[0].message if result.failures else "",
+            failure=result.failure.message if result.failure else "",
             care=care,
             result=result.id,
         )

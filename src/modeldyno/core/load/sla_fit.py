@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.load_curve import CLIENT_LIMITED
 from modeldyno.core.metrics.constraints import Answer, Judgement, Verdict
-from modeldyno.core.metrics.measurement import SATURATED, Interval
+from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Interval
 from modeldyno.core.metrics.metric import METRICS, Better
-from modeldyno.core.stats.statistics import NORMAL
+from modeldyno.core.stats.statistics import NORMAL, Z
 from modeldyno.core.stats.units import RATE
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 _ERROR = 0.05
 """Probability that the interval of a search misses the truth."""
-_Z = NORMAL.inv_cdf(0.975)
 
 
 def limits_load(bound: Constraint) -> bool:
@@ -138,7 +136,7 @@ def _log_excess(bound: Constraint, answer: Answer) -> tuple[float, float]:
     sign = 1 if bound.at_most else -1
     sides = [abs(end - value) for end in (ends.low, ends.high) if math.isfinite(end)]
     half = sum(sides) / len(sides) if sides else math.inf
-    return sign * math.log(value / bound.bound), min(half / _Z / value, _UNKNOWN)
+    return sign * math.log(value / bound.bound), min(half / Z / value, _UNKNOWN)
 
 
 _UNKNOWN = 1.0
@@ -159,7 +157,7 @@ def _pooled_answer(answers: Sequence[Answer], cares: Sequence[float]) -> Answer:
     below = math.hypot(*(care * (value - a.bounds().low) for a, value, care in weighted)) / whole
     above = math.hypot(*(care * (a.bounds().high - value) for a, value, care in weighted)) / whole
     spread = sum(
-        ((value - mean) / (a.bounds().half_width() / _Z or math.inf)) ** 2 for a, value, _ in weighted
+        ((value - mean) / (a.bounds().half_width() / Z or math.inf)) ** 2 for a, value, _ in weighted
     )
     factor = math.sqrt(max(1.0, spread / (len(weighted) - 1)))
     ends = Interval(low=mean - factor * below, high=mean + factor * above)
@@ -170,7 +168,7 @@ def _widened_answer(answer: Answer, z: float) -> Answer:
     """Return the answer with an interval of `z` standard errors to either side."""
     if answer.interval is None or answer.value is None:
         return answer
-    ends, value, factor = answer.interval, answer.value, z / _Z
+    ends, value, factor = answer.interval, answer.value, z / Z
     widened = Interval(low=value - factor * (value - ends.low), high=value + factor * (ends.high - value))
     return replace(answer, interval=widened)
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
-SATURATED = "saturated"
+SATURATED, CLIENT_LIMITED, INTERRUPTED = "saturated", "client-limited", "interrupted"
+"""Codes of doubts that decide what a measurement is used for."""
 PERCENTILES = ("p50", "p90", "p95", "p99", "p99.9")
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, pool_measurements
+from modeldyno.core.metrics.measurement import INTERRUPTED, Distribution, Measurement, pool_measurements
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.metrics.queries import format_main_figures, list_numbers
 from modeldyno.core.result import trace_data as activity
@@ -114,7 +114,7 @@ class Result:
             dict.fromkeys(noteworthy_doubt.code for noteworthy_doubt in doubt.noteworthy_doubts(self.doubts))
         )
         doubted = f"; doubts: {codes}" if codes else ""
-        failed = f"; failed in {self.failures[0].where}" if self.failures else ""
+        failed = f"; failed in {self.failure.where}" if self.failure else ""
         return f"<Result {self.id} of {self.name}: {figures}{doubted}{failed}>"
 
     def __str__(self) -> str:
@@ -131,6 +131,16 @@ class Result:
         runs = (m.value.runs if isinstance(m.value, Distribution) else m.runs for m in self.measurements)
         return max(map(len, runs), default=0) or 1
 
+    @property
+    def failure(self) -> Failure | None:
+        """The first failure, which explains those after it; None if nothing failed."""
+        return self.failures[0] if self.failures else None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended it early."""
+        return any(doubt.code == INTERRUPTED for doubt in self.doubts)
+
     def find(self, metric: str, scope: str = "") -> Measurement | None:
         """Return the measurement of a metric at a scope, or None."""
         return next((m for m in self.measurements if (m.metric, m.scope) == (metric, scope)), None)
@@ -141,10 +151,9 @@ class Result:
         try:
             return Answer.to(parsed, self.measurements)
         except RunFailed as error:
-            if not self.failures:
+            if self.failure is None:
                 raise
-            failure = self.failures[0]
-            raise RunFailed(f"The run failed in {failure.where}: {failure.message}.") from error
+            raise RunFailed(f"The run failed in {self.failure.where}: {self.failure.message}.") from error
 
     def judge(self, bound: Constraint | str) -> Judgement:
         """Judge a bound (``latency.p99 <= 50ms``) by the interval: held, broken or undecided."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from modeldyno.core.stats import student_t
 from modeldyno.core.stats.statistics import (
     NORMAL,
     Samples,
@@ -125,4 +126,4 @@ def _z_score(ranks: Samples, shape: Samples, *, used: int) -> float:
     time = 1.0 if exact else autocorrelation_time(residuals, used)
     df = max(1.0, ranks.size / time / 2 - used)
     t = abs(effect) / math.sqrt(max(power, 1e-6 * effect**2) * time / (ranks.size - used))
-    return math.sqrt(df * math.log1p(t * t / df))  # Wallace's normal approximation to Student's t
+    return student_t.approximate_normal_deviate(t, df)

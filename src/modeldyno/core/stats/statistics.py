@@ -28,7 +28,8 @@ Statistic: TypeAlias = float | str  # "mean", or p for the p-quantile
 
 NORMAL = NormalDist()
 _TAIL = 0.025  # probability that a 95 % interval leaves out at either end
-_Z = NORMAL.inv_cdf(1 - _TAIL)
+Z = NORMAL.inv_cdf(1 - _TAIL)
+"""Half-width of a 95 % interval in standard errors."""
 _MEDIAN = 0.5
 
 
@@ -237,7 +238,7 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
     shrinkage = (
         1.0
         if size == n
-        else _Z / student_t.upper_tail_quantile(_TAIL, _degrees_of_freedom(2 * min(p, 1 - p) * size, n))
+        else Z / student_t.upper_tail_quantile(_TAIL, _degrees_of_freedom(2 * min(p, 1 - p) * size, n))
     )
     trials = max(1, int(size * shrinkage**2))
     lower, upper = _binomial_ranks(trials, p)
@@ -262,9 +263,9 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
 def share_interval(count: int, of: int) -> IntervalEnds:
     """Return the 95 % Wilson interval of a proportion, `count` of `of`."""
     share = count / of
-    middle = share + _Z * _Z / (2 * of)
-    half = _Z * math.sqrt((share * (1 - share) + _Z * _Z / (4 * of)) / of)
-    return (middle - half) / (1 + _Z * _Z / of), (middle + half) / (1 + _Z * _Z / of)
+    middle = share + Z * Z / (2 * of)
+    half = Z * math.sqrt((share * (1 - share) + Z * Z / (4 * of)) / of)
+    return (middle - half) / (1 + Z * Z / of), (middle + half) / (1 + Z * Z / of)
 
 
 def _extreme_floor(p: float) -> int:

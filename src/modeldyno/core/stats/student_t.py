@@ -53,6 +53,11 @@ def _approximate_quantile(z: float, degrees: float) -> float:
     return math.sqrt(degrees * math.expm1(min(scaled**2 / degrees, _LARGEST)))
 
 
+def approximate_normal_deviate(t: float, degrees: float) -> float:
+    """Return the normal deviate with about the tail probability of t (Wallace 1959)."""
+    return math.sqrt(degrees * math.log1p(t * t / degrees))
+
+
 def _density(t: float, degrees: float) -> float:
     front = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)
     return math.exp(front - (degrees + 1) / 2 * math.log1p(t * t / degrees)) / math.sqrt(degrees * math.pi)

@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.load_curve import CLIENT_LIMITED
 from modeldyno.core.metrics.constraints import Answer, Judgement, Verdict
-from modeldyno.core.metrics.measurement import SATURATED
+from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED
 from modeldyno.core.metrics.metric import fraction_of
 from modeldyno.core.stats import student_t
-from modeldyno.core.stats.statistics import NORMAL, certified_floor
+from modeldyno.core.stats.statistics import NORMAL, Z, certified_floor
 from modeldyno.core.study.study import TrialPurpose, TrialState
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from modeldyno.core.study.goal import Goal
     from modeldyno.core.study.study import Candidate, Study, Trial
 
-_Z = NORMAL.inv_cdf(0.975)
 PRIOR, PRIOR_DEGREES = 0.03, 2.0
 """Run-to-run spread assumed before anything was repeated, and its weight in degrees of freedom."""
 UNCERTIFIED = 0.5
@@ -128,7 +126,7 @@ def _value_and_error(answer: Answer | None) -> tuple[float, float, bool] | None:
     else:
         sides = (abs(end - value) for end in (ends.low, ends.high) if math.isfinite(end))
     half_widths = list(sides)
-    return value, sum(half_widths) / len(half_widths) / _Z if half_widths else 0.0, answer.exact
+    return value, sum(half_widths) / len(half_widths) / Z if half_widths else 0.0, answer.exact
 
 
 def median_trial_error(study: Study, query: Query) -> float:
@@ -215,7 +213,7 @@ def _pooled_mean(parts: Sequence[tuple[float, float, bool]]) -> Estimate:
     seen = sum((value - mean) ** 2 for value, _, _ in parts) / max(1, n - 1) / n
     error = math.sqrt(max(own, seen))
     least = 0.0 if min(value for value, _, _ in parts) >= 0 else -math.inf
-    low, high = max(least, mean - _Z * error), mean + _Z * error
+    low, high = max(least, mean - Z * error), mean + Z * error
     return Estimate(value=mean, low=low, high=high, error=error / mean if mean > 0 else error)
 
 

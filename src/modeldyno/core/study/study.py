@@ -87,7 +87,7 @@ class Trial:
     @classmethod
     def of(cls, result: Result, goal: Goal, ask: TrialRequest, *, number: int, seconds: float) -> Trial:
         """Extract from a Result what a study needs."""
-        failed = result.failures[0] if result.failures else None
+        failed = result.failure
         raw = (replace(query, part="raw") for query in goal.queries if query.statistic and not query.part)
         queries = (*goal.queries, *raw)  # an uncertified percentile is a hint
         found_answers = (

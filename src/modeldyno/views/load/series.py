@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from modeldyno.core.load.capacity import Capacity, relative_excess
 from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
 from modeldyno.core.load.capacity_steps import SearchEnd
-from modeldyno.core.load.load_curve import CLIENT_LIMITED, LoadCurve, LoadPoint
 from modeldyno.core.load.sla_fit import judge_loads, limits_load
 from modeldyno.core.metrics.constraints import Answer, Verdict
-from modeldyno.core.metrics.measurement import SATURATED
+from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.text import TEXT_LIMIT, count, estimate, join_nonempty
@@ -19,10 +18,10 @@ from modeldyno.views.text import TEXT_LIMIT, count, estimate, join_nonempty
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
     from modeldyno.core.metrics.constraints import Constraint, Judgement
 
 _NONE = "—"
-_INTERRUPTED = "interrupted"
 OWN_SERVER, OTHERS_SERVER = "a freshly started server", "another measurement"
 """What verifies the answer of a search; a server that is not ours cannot be restarted."""
 _WHY = {
@@ -84,9 +83,7 @@ def _marks(curve: LoadCurve) -> dict[float, str]:
     places = {"knee": curve.knee and curve.knee.load, "plateau": curve.plateau, "falling": curve.decline}
     marks = {rung.load: [word for word, load in places.items() if load == rung.load] for rung in curve.rungs}
     for rung in curve.rungs:
-        marks[rung.load] += [
-            code for code in (SATURATED, CLIENT_LIMITED, _INTERRUPTED) if code in rung.doubts
-        ]
+        marks[rung.load] += [code for code in (SATURATED, CLIENT_LIMITED, INTERRUPTED) if code in rung.doubts]
         marks[rung.load] += ["failed"] if rung.failure else []
     return {load: ", ".join(words) for load, words in marks.items()}
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def headline(result: Result, judgements: Sequence[Judgement] = ()) -> str:
     """Return the verdict in one sentence, followed by the bounds that are broken or undecided."""
-    message = shorten(clean(result.failures[0].message), 160).rstrip(".") if result.failures else ""
+    message = shorten(clean(result.failure.message), 160).rstrip(".") if result.failure else ""
     return verdict(result, judgements, f": {message}" if message else "")
 
 

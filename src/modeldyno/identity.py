@@ -1,0 +1,12 @@
+"""The id and the time of a new document."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from typing import Any
+
+
+def new_identity() -> dict[str, Any]:
+    """Return the fields `id`, twelve hexadecimal digits, and `created`, UTC in ISO 8601."""
+    return {"id": secrets.token_hex(6), "created": datetime.now(UTC).isoformat(timespec="milliseconds")}
