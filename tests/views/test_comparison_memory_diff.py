@@ -18,7 +18,7 @@ from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RunFailed
 from modeldyno.testing.reporters import HOSTILE
 from modeldyno.testing.sample_results import a_job, a_small_result
-from modeldyno.views.comparison.blocks import comparison_blocks, memory_diff_blocks
+from modeldyno.views.comparison.blocks import blocks, memory_diff_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -175,7 +175,7 @@ def test_a_comparison_has_a_section_for_memory_that_changed() -> None:
 def compared(baseline: Result, candidate: Result) -> tuple[Block, ...]:
     """Lay out the comparison of two stored Results."""
     contrast = compare_results(baseline, candidate, CompareOptions())
-    return comparison_blocks(Comparison(id="c", created="", baseline=baseline, contrasts=(contrast,)))
+    return blocks(Comparison(id="c", created="", baseline=baseline, contrasts=(contrast,)))
 
 
 def test_a_result_without_a_snapshot_cannot_be_compared() -> None:

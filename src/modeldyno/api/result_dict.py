@@ -138,7 +138,7 @@ class Figures(Mapping[str, Any]):
 
 def _describe_failure(result: Result) -> str | None:
     failure = result.failure
-    return failure and f"the run failed in {failure.where}: {failure.message}"
+    return None if failure is None else f"the run failed in {failure.where}: {failure.message}"
 
 
 def sections(result: Result) -> dict[str, Any]:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from modeldyno.core.load.load_curve import (
-    CLIENT_LIMITED,
     LoadCurve,
     LoadPoint,
     doubling_loads,
@@ -12,7 +11,14 @@ from modeldyno.core.load.load_curve import (
 )
 from modeldyno.core.metrics.constraints import Answer, Constraint, Verdict
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import SATURATED, Distribution, Interval, Measurement, observed_number
+from modeldyno.core.metrics.measurement import (
+    CLIENT_LIMITED,
+    SATURATED,
+    Distribution,
+    Interval,
+    Measurement,
+    observed_number,
+)
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.errors import RequestError

@@ -270,7 +270,7 @@ def test_the_first_failure_and_an_interruption_are_properties() -> None:
     first, second = (Failure(where=where, kind=FailureKind.ERROR, message="m") for where in ("load", "open"))
     stopped = Doubt(code="interrupted", seen="", advice="")
 
-    assert a_result().failure is None
-    assert replace(a_result(), failures=(first, second)).failure is first
-    assert not a_result().interrupted
-    assert replace(a_result(), doubts=(stopped,)).interrupted
+    assert a_small_result().failure is None
+    assert replace(a_small_result(), failures=(first, second)).failure is first
+    assert not a_small_result().interrupted
+    assert replace(a_small_result(), doubts=(stopped,)).interrupted
