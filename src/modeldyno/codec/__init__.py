@@ -266,13 +266,10 @@ def decode_comparison(data: bytes | str, *, origin: str = "the document") -> Com
                 _restore_infinite_ends(varying)
             for agreement in contrast.get("outputs", ()):
                 agreement.update({name: inf for name, size in agreement.items() if size is None})
-        return _check_comparison(msgspec.convert(current, Comparison))
-
-
-def _check_comparison(comparison: Comparison) -> Comparison:
-    for result in comparison.results:
-        _check_result(result)
-    return comparison
+        comparison = msgspec.convert(current, Comparison)
+        for result in comparison.results:
+            _check_result(result)
+        return comparison
 
 
 def read(path: Path) -> Result:

@@ -91,8 +91,18 @@ def _cost_answer(result: Result, planned: CostOptions, constraints: Sequence[Con
 
 def _print_other(document: Stored, planned: CostOptions, options: dict[str, Any]) -> None:
     """Print a document that is no Result, or its JSON; a load series with replicas and costs."""
-    kind = kind_of(document)
-    _refuse(options, document)
+    kind, series = kind_of(document), isinstance(document, LoadCurve | Capacity)
+    of_a_result = {
+        "--get": "query",
+        "--require": "require",
+        "--baseline": "baseline",
+        "--findings": "as_findings",
+    }
+    costs = {} if series else {"--demand": "demand", "--price": "price"}
+    if refused := [flag for flag, name in (of_a_result | costs).items() if options[name]]:
+        noun = "load series" if series else kind.name
+        instead = _INSTEAD.get(noun, "show one of its results")
+        raise RequestError(f"{', '.join(refused)} applies to a result, and this is a {noun}; {instead}.")
     provided = planned.of_document(document) if isinstance(document, LoadCurve | Capacity) else CostAnswer()
     with ignore_broken_pipe():
         if options["as_json"]:
@@ -100,23 +110,6 @@ def _print_other(document: Stored, planned: CostOptions, options: dict[str, Any]
         else:
             view_options = ViewOptions(verbose=options["verbose"])
             print_blocks(*kind.blocks(document, view_options), *provided.blocks())
-
-
-def _refuse(options: dict[str, Any], document: Stored) -> None:
-    """Refuse options that only apply to a result; load series accept a demand, too."""
-    series = isinstance(document, LoadCurve | Capacity)
-    values = {
-        "--get": options["query"],
-        "--require": options["require"],
-        "--baseline": options["baseline"],
-        "--findings": options["as_findings"],
-        "--demand": options["demand"] and not series,
-        "--price": options["price"] and not series,
-    }
-    if refused := [flag for flag, value in values.items() if value]:
-        kind = "load series" if series else kind_of(document).name
-        instead = _INSTEAD.get(kind, "show one of its results")
-        raise RequestError(f"{', '.join(refused)} applies to a result, and this is a {kind}; {instead}.")
 
 
 _INSTEAD = {"study": "use modeldyno sweep --rerank, or show the result of a trial"}
