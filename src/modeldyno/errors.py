@@ -9,7 +9,9 @@
      │    ├── TrustRequired           2   loading would execute code from the file
      │    ├── Unloadable              2   there is no model at the given place
      │    ├── SizesRefused            2   the network cannot run at the sizes of its inputs
-     │    └── StaleStudy              2   its measurements are of another model or machine
+     │    ├── ProbeUnsupported        2   a probe needs what the backend does not offer
+     │    ├── UnlikeHardware          2   two results are of unlike machines
+     │    ├── StaleStudy              2   its measurements are of another model or machine
      ├── MissingExtra                 3   an optional package is not installed
      ├── RunFailed                    4   a number was requested from a run that failed
      ├── DiskFull                     4   there is no disk space for an output file
@@ -37,6 +39,20 @@ class RequestError(ModelDynoError):
     """The request is invalid as written; nothing was measured."""
 
     exit_code = 2
+    located: bool = False
+    """Whether the message begins with the file and line of the mistake."""
+
+
+class UnlikeHardware(RequestError):
+    """Two results were measured on unlike hardware, and `force` was not given."""
+
+
+class ProbeUnsupported(RequestError):
+    """A probe needs what the backend does not offer."""
+
+    def __init__(self, message: str, probe: str) -> None:
+        super().__init__(message)
+        self.probe = probe
 
 
 class UnknownName(RequestError):
@@ -116,3 +132,11 @@ class NotStoredWarning(UserWarning):
 
 class UncertifiedWarning(UserWarning):
     """A percentile was read that has too few independent samples to be certified."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error of a framework means that memory is exhausted."""
+    return isinstance(error, MemoryError) or any(phrase in str(error).lower() for phrase in _OUT_OF_MEMORY)
+
+
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "failed to allocate", "bad_alloc")

@@ -11,9 +11,9 @@ import re
 FIELDS = frozenset(
     {
         "beside", "demand", "drivers", "duration", "find_load", "force", "headers", "inputs", "layers",
-        "max_regression", "max_runs", "max_time", "maximize", "memory", "min_time", "minimize", "mode", "pin",
-        "precision", "price", "processes", "rate", "records", "requests", "require", "run", "smallest",
-        "vary",
+        "max_regression", "max_runs", "max_time", "maximize", "memory", "memory_limit", "min_runs",
+        "min_time", "min_warmup", "minimize", "mode", "pin", "precision", "price", "processes", "rate",
+        "records", "requests", "require", "run", "seed", "smallest", "timeout", "vary",
     }
 )  # fmt: skip
 """The fields that messages name; other words in backticks stay as they are."""

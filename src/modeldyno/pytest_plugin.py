@@ -84,7 +84,7 @@ class Profile:
             return self._measure(model, path, require, how)
         from modeldyno.api.gate import gate  # noqa: PLC0415 - imported only when used
         from modeldyno.core.metrics.constraints import Verdict  # noqa: PLC0415
-        from modeldyno.errors import RequestError  # noqa: PLC0415
+        from modeldyno.errors import UnlikeHardware  # noqa: PLC0415
         from modeldyno.views.comparison.gate import sentence  # noqa: PLC0415
 
         try:
@@ -92,9 +92,7 @@ class Profile:
                 model, path, max_regression=max_regression, metrics=metrics, require=require,
                 budget=self.budget, **how,
             )  # fmt: skip
-        except RequestError as error:
-            if "unlike hardware" not in str(error):
-                raise
+        except UnlikeHardware as error:
             warnings.warn(UndecidedWarning(str(error)), stacklevel=2)
             return self._measure(model, None, require, how)
         if report.verdict is Verdict.BROKEN:

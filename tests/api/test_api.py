@@ -89,7 +89,7 @@ def test_a_broken_bound_raises_with_the_result() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"max_time": "2s"}, "max_time is '2s', but must be a number in base units"),
+        ({"max_time": "2s"}, "max_time= is '2s', but must be a number in base units"),
         ({"inputs": [object()]}, "give arrays and tensors as example="),
         ({"inline": True, "trust": True}, "loaded only in a child"),
         ({"inline": True, "plan": Plan(processes=5)}, "there is no processes"),

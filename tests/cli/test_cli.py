@@ -108,7 +108,7 @@ def test_every_command_has_help(modeldyno: Callable[..., CommandResult], command
         (("advise", STEADY, "--max-time", "0s"), 2, "--max-time 0s: it must be more than 0."),
         (("compare", "a", "b", "--min-rounds", "5", "--max-rounds", "3"), 2, "--min-rounds 5 is more than"),
         (("profile", STEADY, "--pin", "a"), 2, "is not a list of cores"),
-        (("profile", STEADY, "--pin", "0,0"), 2, "--pin: it is (0, 0), but must name distinct processors"),
+        (("profile", STEADY, "--pin", "0,0"), 2, "--pin is (0, 0), but must name distinct processors"),
         (("load", STEADY, "--requests", "0"), 2, "'--requests': 0 is not in the range x>=1"),
         (("profile", STEADY, "--json", "no/such/r.json"), 2, "the directory no/such does not exist"),
         (("profile", STEADY, "-o", "no/such/r.md"), 2, "the directory no/such does not exist"),

@@ -27,7 +27,7 @@ from modeldyno.core.result.result import Loaded
 from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.spec.job import DEFAULT_PROBES
 from modeldyno.core.spec.knob import configure
-from modeldyno.errors import ModelDynoError, RequestError, RunFailed
+from modeldyno.errors import ModelDynoError, ProbeUnsupported, RequestError, RunFailed
 from modeldyno.profiling.resolve_model import resolve_reference
 
 if TYPE_CHECKING:
@@ -398,10 +398,10 @@ class ModelProfiler:
                     progress=self._progress,
                     **arguments,
                 )
-            except RequestError as error:
-                supported = tuple(name for name in optional if f"'{name}'" not in str(error))
-                if supported == optional:
+            except ProbeUnsupported as error:
+                if error.probe not in optional:
                     raise
+                supported = tuple(name for name in optional if name != error.probe)
                 return self._measure(
                     probes,
                     num_runs=num_runs,

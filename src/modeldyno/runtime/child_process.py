@@ -34,7 +34,7 @@ from modeldyno.core.result.result import (
 )
 from modeldyno.environment import machine
 from modeldyno.environment.process_tree import list_process_tree, resident_size, start_ticks, tree_memory
-from modeldyno.errors import ModelDynoError, RequestError, UnreadableDocument
+from modeldyno.errors import ModelDynoError, ProbeUnsupported, RequestError, UnreadableDocument
 from modeldyno.runtime.engine import INTERRUPTED, empty_result
 from modeldyno.runtime.exit_cause import ExitObserver, describe_over_limit
 from modeldyno.runtime.interrupts import counted_interrupts, sigterm_received
@@ -288,6 +288,8 @@ class ChildProcess:
         """Raise the RequestError that the child reported, if any."""
         for event in self.events:
             if isinstance(event, Refused):
+                if event.probe:
+                    raise ProbeUnsupported(event.message, event.probe)
                 kind = getattr(errors, event.error, RequestError)
                 raise kind(event.message) if issubclass(kind, ModelDynoError) else RequestError(event.message)
 

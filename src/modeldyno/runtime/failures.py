@@ -7,6 +7,7 @@ from pathlib import Path
 
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.core.trace.source_line import format_frame_location, innermost_user_frame
+from modeldyno.errors import is_out_of_memory
 
 
 def failure_of(error: BaseException, where: str) -> Failure:
@@ -21,10 +22,7 @@ def failure_of(error: BaseException, where: str) -> Failure:
     lines = str(error).strip().splitlines() or [""]
     text = f"{type(error).__name__}: {lines[0]}".rstrip(": ")
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(Path(f.filename))]
-    out_of_memory = isinstance(error, MemoryError) or any(
-        sign in str(error).lower() for sign in _OUT_OF_MEMORY
-    )
-    kind = FailureKind.OOM if out_of_memory else FailureKind.ERROR
+    kind = FailureKind.OOM if is_out_of_memory(error) else FailureKind.ERROR
     user_frame = innermost_user_frame(frames)
     shown = (
         frames[-_FRAMES:]
@@ -45,4 +43,3 @@ def _is_ours(path: Path) -> bool:
 _OURS = Path(__file__).parent.parent
 _FRAMES = 3
 """Stack frames that a Failure shows."""
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "failed to allocate", "bad_alloc")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Doubted, Event, Failed, Failure, FailureKind, Found
-from modeldyno.errors import RequestError
+from modeldyno.errors import ProbeUnsupported, RequestError
 from modeldyno.interfaces.session import CanCall, HasAllocator, Session
 from modeldyno.runtime.output_watch import LOOKS, OutputChecks
 
@@ -121,9 +121,10 @@ def check_needs(probes: dict[str, Probe], subject: Subject, job: Job) -> None:
     for name, probe in probes.items():
         if probe.needs is not None and not isinstance(subject.session, probe.needs):
             wanted = (probe.needs.__doc__ or probe.needs.__name__).partition("\n")[0].rstrip(".")
-            raise RequestError(
+            raise ProbeUnsupported(
                 f"The probe '{name}' needs {wanted[:1].lower()}{wanted[1:]}; the backend '{job.backend}' "
-                "does not offer that."
+                "does not offer that.",
+                name,
             )
 
 

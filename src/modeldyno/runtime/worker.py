@@ -128,7 +128,7 @@ def _run_one(
             failed = failed or isinstance(event, Failed)
             send(event)
     except ModelDynoError as error:
-        send(Refused(error=type(error).__name__, message=str(error)))
+        send(Refused(error=type(error).__name__, message=str(error), probe=getattr(error, "probe", "")))
     except SystemExit:
         raise  # the model ends its process, which the parent reports
     except BaseException as error:  # noqa: BLE001 - interruptions raise nothing here, so any error is the model's

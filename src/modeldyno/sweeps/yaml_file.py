@@ -54,8 +54,8 @@ class SweepConfig:
             yield
         except RequestError as error:
             line = self._line(place)
-            if line is not None and not str(error).startswith(self.origin):
-                error.args = (f"{self.origin}, line {line}: {error}",)
+            if line is not None and not error.located:
+                error.args, error.located = (f"{self.origin}, line {line}: {error}",), True
             raise
 
     def _line(self, place: Place) -> int | None:

@@ -23,7 +23,7 @@ from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.static.graph import Graph, Op, Role, Storage, Tensor
 from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord, Category
 from modeldyno.environment import machine
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, is_out_of_memory
 from modeldyno.interfaces.probe import Subject
 from modeldyno.interfaces.session import HasAllocator, HasMemory
 from modeldyno.testing.fakes import a_model
@@ -278,7 +278,7 @@ def test_what_a_batch_would_take_is_told_from_those_before() -> None:
 )
 def test_errors_that_tell_of_spent_memory(error: Exception, *, spent: bool) -> None:
     """Those of the frameworks are known by their words."""
-    assert largest_batch.is_out_of_memory(error) is spent
+    assert is_out_of_memory(error) is spent
 
 
 def test_a_batch_of_one_that_does_not_run_is_told() -> None:

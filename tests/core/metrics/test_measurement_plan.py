@@ -12,5 +12,5 @@ def test_text_is_no_number(name: str) -> None:
     """A quantity with a unit belongs to the command line; a Plan holds base units."""
     wrong: dict[str, Any] = {name: "2s"}
 
-    with pytest.raises(ValueError, match=f"{name} is '2s', but must be a number in base units"):
+    with pytest.raises(ValueError, match=f"`{name}` is '2s', but must be a number in base units"):
         Plan(**wrong)

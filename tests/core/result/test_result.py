@@ -219,7 +219,7 @@ def test_a_result_has_a_name_even_if_nothing_was_loaded(result: Result, name: st
     assert name == result.name
 
 
-def test_a_notebook_shows_a_result() -> None:
+def test_a_notebook_shows_a_small_result() -> None:
     """The HTML fragment has the model's name."""
     assert "onnx:m.onnx" in EMPTY._repr_html_()
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.spec.input_spec import BATCH, DEFAULT_LENGTH, SEQUENCE, Dimension, InputSpec
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, is_out_of_memory
 from modeldyno.interfaces.load_stages import importing
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def random_model(config: Any, *, seed: int, where: Path) -> Module:
         try:
             module: Module = constructor(config)
         except Exception as error:
-            if isinstance(error, MemoryError) or "memory" in str(error).lower():
+            if is_out_of_memory(error):
                 raise  # the configuration is not to blame
             raise RequestError(
                 f"{model_class.__name__} cannot be built from '{where}': {first_line(error)}; "

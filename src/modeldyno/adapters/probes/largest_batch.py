@@ -24,7 +24,7 @@ from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.core.trace.allocations import ROOM, Category, find_allocated_peak
 from modeldyno.environment import machine
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, is_out_of_memory
 from modeldyno.interfaces.probe import Pass
 from modeldyno.interfaces.session import CanTrain, HasAllocator, HasMemory
 
@@ -41,10 +41,6 @@ MOST = 1 << 20
 """Largest batch that is tried."""
 MEASURED = "measured"
 """Scope of measured values of metrics that are also predicted."""
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "failed to allocate", "bad_alloc")
-"""Phrases in the message of an out-of-memory error."""
-
-
 _DRAWING_FACTOR = 3
 """Memory for drawing the inputs, as a multiple of their bytes: they are drawn in float64 first."""
 _SAFE_SHARE = 0.9
@@ -197,11 +193,6 @@ class BatchTrials:
         if first == nearest:
             return nearest, nearest_bytes, nearest_bytes / nearest
         return nearest, nearest_bytes, (nearest_bytes - self.totals[first]) / (nearest - first)
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Check whether an error means that memory is exhausted."""
-    return isinstance(error, MemoryError) or any(phrase in str(error).lower() for phrase in _OUT_OF_MEMORY)
 
 
 def _record_run(subject: Subject, plan: Plan, batch: int) -> AllocationRecord:

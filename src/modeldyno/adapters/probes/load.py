@@ -205,11 +205,9 @@ def _latency_doubts(latency: object, paced: StopRuleResult, plan: Plan, load: Lo
     field = (
         "duration" if load.duration is not None else "requests" if load.requests is not None else "max_time"
     )
-    doubts = list(timing_loop.stability_doubts("latency", paced))
+    yield from timing_loop.stability_doubts("latency", paced, field)
     if isinstance(latency, Distribution):
-        doubts += distribution_doubts("latency", latency, plan.percentiles)
-    for entry in doubts:
-        yield replace(entry, advice=entry.advice.replace("`max_time`", f"`{field}`"))
+        yield from distribution_doubts("latency", latency, plan.percentiles, field)
 
 
 def _client_time(window: SteadyWindow) -> Iterator[Measurement]:

@@ -174,17 +174,18 @@ def steady_state_doubts(metric: str, result: StopRuleResult, plan: Plan) -> Iter
     yield from doubt.distribution_doubts(metric, distribution(result), plan.percentiles)
 
 
-def stability_doubts(metric: str, result: StopRuleResult) -> Iterator[Doubt]:
+def stability_doubts(metric: str, result: StopRuleResult, longer: str = "max_time") -> Iterator[Doubt]:
     """Yield the doubts about the stability of a steady state: drift, and an unsettled warm-up."""
     if result.drift is not None:
         yield Doubt(
             code="drift",
             seen=f"{metric}: a {result.drift.kind} of {result.drift.size:+.1%} was seen after the warm-up",
-            advice="look for throttling, a noisy neighbour or a growing cache; run it longer with `max_time`",
+            advice="look for throttling, a noisy neighbour or a growing cache; run it longer with "
+            f"`{longer}`",
         )
     if not result.settled:
         yield Doubt(
             code="unsettled",
             seen=f"{metric}: the times had not settled when the warm-up's share of the time was used up",
-            advice="give it more time with `max_time`",
+            advice=f"give it more time with `{longer}`",
         )

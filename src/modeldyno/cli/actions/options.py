@@ -38,13 +38,7 @@ def plan_from_options(options: Mapping[str, Any]) -> Plan:
     try:
         return Plan(**{name: options[name] for name in _PLAN_DEFAULTS if options.get(name) is not None})
     except ValueError as error:
-        field, is_field, why = str(error).partition(" is ")
-        option = (
-            f"--{field.replace('_', '-')}: it is "
-            if is_field and field in _PLAN_DEFAULTS
-            else f"{field}{is_field}"
-        )
-        raise RequestError(f"{option}{why}.") from None
+        raise RequestError(f"{error}.") from None
 
 
 def check_order(options: Mapping[str, Any], fewest: str, most: str) -> None:

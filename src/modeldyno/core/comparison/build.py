@@ -22,7 +22,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import FRACTION, parse_quantity
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, UnlikeHardware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -88,7 +88,7 @@ def compare_results(
                 f"{_describe_pin(baseline)} and {_describe_pin(candidate)}; measure both with the same "
                 "`pin`, or add `force` to compare them anyway."
             )
-        raise RequestError(
+        raise UnlikeHardware(
             f"{_name_both(baseline, candidate)} were measured on unlike hardware "
             f"({_describe_differences(hardware)}), which cannot be compared; measure both on one machine, "
             "or add `force` to compare them anyway."

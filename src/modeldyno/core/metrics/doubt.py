@@ -126,7 +126,7 @@ class Doubt:
 
 
 _STOPS = {
-    "time limit": ("time-limit", "give it more time with `max_time`, or ask for less with `precision`"),
+    "time limit": ("time-limit", "give it more time with `{longer}`, or ask for less with `precision`"),
     "noise floor": ("noise-floor", "quieten the machine, or pool fresh processes with `processes=5`"),
     "sample limit": ("sample-limit", "raise `max_runs`, or ask for less with `precision`"),
     "interrupted": ("interrupted", "run it again to the end before claiming anything from it"),
@@ -134,13 +134,20 @@ _STOPS = {
 
 
 def distribution_doubts(
-    metric: str, distribution: Distribution, percentiles: Sequence[str]
+    metric: str, distribution: Distribution, percentiles: Sequence[str], longer: str = "max_time"
 ) -> Iterator[Doubt]:
-    """Yield the doubts of a Distribution itself; `percentiles` are the requested ones."""
+    """Yield the doubts of a Distribution itself.
+
+    Args:
+        metric: what was measured.
+        distribution: its values.
+        percentiles: the requested ones.
+        longer: the field that lets it run longer.
+    """
     if distribution.stop in _STOPS:
         code, advice = _STOPS[distribution.stop]
-        yield Doubt(code=code, seen=_describe_stop(metric, distribution), advice=advice)
-    yield from missing_percentile_doubts(metric, distribution, percentiles)
+        yield Doubt(code=code, seen=_describe_stop(metric, distribution), advice=advice.format(longer=longer))
+    yield from missing_percentile_doubts(metric, distribution, percentiles, longer)
     if metric == "latency" and distribution.timer_cost > 0.01 * distribution.statistic("p50"):
         yield Doubt(
             code="timer-bound",
@@ -151,7 +158,7 @@ def distribution_doubts(
 
 
 def missing_percentile_doubts(
-    metric: str, distribution: Distribution, percentiles: Sequence[str]
+    metric: str, distribution: Distribution, percentiles: Sequence[str], longer: str = "max_time"
 ) -> Iterator[Doubt]:
     """Yield a doubt for each requested percentile that is not certified."""
     for name in percentiles:
@@ -160,7 +167,7 @@ def missing_percentile_doubts(
                 code="few-samples",
                 seen=f"{metric}.{name} lacks {missing:,} effective samples (it has "
                 f"{distribution.effective_size(name):,.0f} of {len(distribution):,} taken)",
-                advice=f"let it run longer with `max_time`, or read {metric}.{name}.raw as a hint only",
+                advice=f"let it run longer with `{longer}`, or read {metric}.{name}.raw as a hint only",
             )
 
 

@@ -44,7 +44,7 @@ class Plan:
         """Refuse an invalid plan with one sentence."""
         for name in (*_NUMBERS, *_LIMITS):
             if isinstance(getattr(self, name), str):
-                msg = f"{name} is {getattr(self, name)!r}, but must be a number in base units"
+                msg = f"`{name}` is {getattr(self, name)!r}, but must be a number in base units"
                 raise ValueError(msg)  # noqa: TRY004 - one kind of error for a plan that cannot be
         for broken, message in _contradictions(self):
             if broken:
@@ -63,29 +63,29 @@ def _contradictions(plan: Plan) -> tuple[tuple[bool, str], ...]:
     """Return each condition that must not hold, with its message."""
     limits = (plan.timeout, plan.memory_limit)
     return (
-        (plan.min_runs < 1, f"min_runs is {plan.min_runs}, but at least 1 sample is needed"),
-        (plan.max_runs < 1, f"max_runs is {plan.max_runs}, but at least 1 sample is needed"),
-        (plan.min_warmup < 0, f"min_warmup is {plan.min_warmup}, but must not be negative"),
+        (plan.min_runs < 1, f"`min_runs` is {plan.min_runs}, but at least 1 sample is needed"),
+        (plan.max_runs < 1, f"`max_runs` is {plan.max_runs}, but at least 1 sample is needed"),
+        (plan.min_warmup < 0, f"`min_warmup` is {plan.min_warmup}, but must not be negative"),
         (
             not 0 <= plan.min_time < math.inf,
-            f"min_time is {plan.min_time}, but must be finite and not negative",
+            f"`min_time` is {plan.min_time}, but must be finite and not negative",
         ),
         (
             not 0 < plan.max_time < math.inf,
-            f"max_time is {plan.max_time}, but must be finite and positive",
+            f"`max_time` is {plan.max_time}, but must be finite and positive",
         ),
         (
             not 0 < plan.precision < 1,
-            f"precision is {plan.precision}, but must be a fraction between 0 and 1",
+            f"`precision` is {plan.precision}, but must be a fraction between 0 and 1",
         ),
-        (plan.processes < 1, f"processes is {plan.processes}, but at least 1 is needed"),
-        (plan.seed < 0, f"seed is {plan.seed}, but must not be negative"),
+        (plan.processes < 1, f"`processes` is {plan.processes}, but at least 1 is needed"),
+        (plan.seed < 0, f"`seed` is {plan.seed}, but must not be negative"),
         (
             any(limit is not None and not limit > 0 for limit in limits),
-            "timeout and memory_limit must be positive, or None for no limit",
+            "`timeout` and `memory_limit` must be positive, or None for no limit",
         ),
         (
             any(cpu < 0 for cpu in plan.pin) or len(set(plan.pin)) < len(plan.pin),
-            f"pin is {plan.pin}, but must name distinct processors from 0 up",
+            f"`pin` is {plan.pin}, but must name distinct processors from 0 up",
         ),
     )

@@ -326,6 +326,8 @@ class Refused:
     error: str
     """The name of the exception class in modeldyno.errors."""
     message: str
+    probe: str = ""
+    """The probe that the backend does not support, if that is why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
