@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.backend import Backend
     from modeldyno.interfaces.client import Client
     from modeldyno.interfaces.exchange import Exporter, Importer
-    from modeldyno.interfaces.loader import Loader
+    from modeldyno.interfaces.loader import Loader, OffersObjects
     from modeldyno.interfaces.probe import Probe
-    from modeldyno.interfaces.reporter import Reporter
+    from modeldyno.interfaces.reporter import DrawsInTerminal, Reporter, WritesHtml
     from modeldyno.interfaces.sampler import Sampler
     from modeldyno.interfaces.store import Store
     from modeldyno.interfaces.strategy import Strategy
@@ -137,6 +137,11 @@ def loader(name: str) -> Loader:
     return cast("Loader", resolve("loader", name))
 
 
+def objects() -> OffersObjects:
+    """Return the loader of live objects."""
+    return cast("OffersObjects", resolve("loader", "object"))
+
+
 def backend(name: str) -> Backend:
     """Return a backend by its name."""
     return cast("Backend", resolve("backend", name))
@@ -172,6 +177,16 @@ def strategy(name: str) -> Strategy:
 def reporter(name: str) -> Reporter:
     """Return a reporter by its name."""
     return cast("Reporter", resolve("reporter", name))
+
+
+def terminal() -> DrawsInTerminal:
+    """Return the reporter that draws in a terminal."""
+    return cast("DrawsInTerminal", resolve("reporter", "terminal"))
+
+
+def html() -> WritesHtml:
+    """Return the reporter that writes pages and fragments of HTML."""
+    return cast("WritesHtml", resolve("reporter", "html"))
 
 
 def reporter_for(path: Path) -> Reporter:

@@ -41,7 +41,7 @@ class Benchmark(list[Figures]):
 
     def table(self) -> str:
         """Return a text table with a row for each configuration."""
-        return str(plugins.resolve("reporter", "terminal").text([tabulate(list(self.tried()))])).rstrip("\n")
+        return plugins.terminal().text([tabulate(list(self.tried()))]).rstrip("\n")
 
     def tried(self) -> Iterator[ConfigurationRun]:
         """Yield each configuration with its result, for reports."""
@@ -54,9 +54,7 @@ class Benchmark(list[Figures]):
         return self.table()
 
     def _repr_html_(self) -> str:
-        return str(
-            plugins.resolve("reporter", "html").fragment_of(lay_out_configurations(list(self.tried())))
-        )
+        return plugins.html().fragment_of(lay_out_configurations(list(self.tried())))
 
     def _first_failure(self) -> str:
         return next((figures.failure for figures in self if figures.failure), "nothing was measured")

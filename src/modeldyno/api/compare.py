@@ -9,9 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import codec, plugins
+from modeldyno import codec
 from modeldyno.api.error_wording import reword_errors
-from modeldyno.api.profile import as_tuple, check_settings, store_conclusion_if, store_if
+from modeldyno.api.profile import as_tuple, check_settings, offered, store_conclusion_if, store_if
 from modeldyno.comparison.explain import run_comparison
 from modeldyno.comparison.operands import resolve_operands
 from modeldyno.comparison.run import build_comparison
@@ -184,10 +184,8 @@ def _resolve_side(side: Any, shared: Request, example: Any, stack: ExitStack) ->
         return side
     if isinstance(side, str | Path):
         return replace(shared, model=str(side))
-    objects = plugins.resolve("loader", "object")
-    ref = objects.offer(side, name=None, example=example)
-    stack.callback(objects.withdraw, ref)
-    return replace(shared, model=str(ref), backend=shared.backend or objects.backend_of(side))
+    ref, own = stack.enter_context(offered(side, example=example))
+    return replace(shared, model=ref, backend=shared.backend or own)
 
 
 def size_texts(sizes: float | str | Mapping[str, float | str] | None) -> tuple[str, ...]:

@@ -281,7 +281,7 @@ class ModelProfiler:
             RequestError: nothing was measured yet, or the file cannot be written.
         """
         page = lay_out_session(self._require_steps(), graphs=include_graphs, details=include_details)
-        html = plugins.resolve("reporter", "html").lay_out(page.blocks, title=page.title)
+        html = plugins.html().lay_out(page.blocks, title=page.title)
         codec.write(Path(output_path), html.encode())
 
     def compare(self, other: ModelProfiler) -> Comparison:
@@ -478,7 +478,7 @@ class ModelProfiler:
 def _default_backend(model: Any) -> str:
     if isinstance(model, str):
         return plugins.loader(resolve_reference(model).scheme).backend
-    return str(plugins.resolve("loader", "object").backend_of(model))
+    return plugins.objects().backend_of(model)
 
 
 def _is_model(text: str) -> bool:

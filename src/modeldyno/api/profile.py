@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from modeldyno.profiling.run import JudgedResult, run_request
 from modeldyno.progress import showing_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.knob import KnobValue
@@ -221,11 +222,22 @@ def measure_request(
     """Run a Request: a referenced model in a child process, a live object in this one."""
     if isinstance(model, str | Path):
         return run_request(replace(request, model=str(model)), in_process=inline, watch=watch)
-    objects = plugins.resolve("loader", "object")
-    ref = objects.offer(model, name=request.name, example=example)
-    backend = request.backend or objects.backend_of(model)
+    with offered(model, request.name, example) as (ref, own):
+        live = replace(request, model=ref, backend=request.backend or own)
+        return run_request(live, in_process=True, watch=watch)
+
+
+@contextmanager
+def offered(model: Any, name: str | None = None, example: Any = None) -> Iterator[tuple[str, str]]:
+    """Offer a live object to runs in this process, and yield its reference and its backend.
+
+    Raises:
+        RequestError: it cannot be called here.
+    """
+    objects = plugins.objects()
+    ref = objects.offer(model, name=name, example=example)
     try:
-        return run_request(replace(request, model=str(ref), backend=backend), in_process=True, watch=watch)
+        yield str(ref), objects.backend_of(model)
     finally:
         objects.withdraw(ref)
 

@@ -7,9 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins
 from modeldyno.api.error_wording import reword_errors
-from modeldyno.api.profile import check_settings
+from modeldyno.api.profile import check_settings, offered
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import find_study
@@ -148,18 +147,13 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
             return _with_plan(study, plan)
         with showing_progress(watch, progress=progress) as on_event:
             return run_study(_with_plan(study, plan), store=store, watch=on_event, force=force)[0]
-    objects = plugins.resolve("loader", "object")
-    ref = objects.offer(model, name=name, example=example)
-    live = {"backend": objects.backend_of(model), **tree, "model": str(ref)}
-    try:
-        study, _ = build.build_study(SweepConfig(tree=live), trust=trust)
+    with offered(model, name, example) as (ref, own):
+        study, _ = build.build_study(SweepConfig(tree={"backend": own, **tree, "model": ref}), trust=trust)
         if dry_run:
             check_study(study)
             return _with_plan(study, plan)
         with showing_progress(watch, progress=progress) as on_event:
             return run_study(_with_plan(study, plan), store=store, watch=on_event, rooms=_inline_executor)[0]
-    finally:
-        objects.withdraw(ref)
 
 
 def _inline_executor(job: Job, *, fresh: bool) -> Executor:

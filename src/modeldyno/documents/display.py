@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins
+from modeldyno import plugins, views
 from modeldyno.core.metrics.queries import list_numbers
 from modeldyno.documents.write import write
 from modeldyno.views.python_wording import translate_doubts
@@ -31,7 +31,7 @@ def text(result: Result) -> str:
 
 def fragment(result: Result) -> str:
     """Return the report as an HTML fragment without scripts, for a notebook."""
-    return str(plugins.resolve("reporter", "html").fragment(_with_python_wording(result)))
+    return plugins.html().fragment_of(views.blocks(_with_python_wording(result)))
 
 
 def page(result: Result) -> str:
@@ -43,8 +43,8 @@ def show(result: Result) -> None:
     """Print the report, in colour where the terminal has it."""
     from rich.console import Console  # noqa: PLC0415 - slow at start-up
 
-    plugins.resolve("reporter", "terminal").draw(
-        _with_python_wording(result), console=Console(highlight=False)
+    plugins.terminal().print_blocks(
+        views.blocks(_with_python_wording(result)), console=Console(highlight=False)
     )
 
 

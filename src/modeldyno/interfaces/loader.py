@@ -130,5 +130,22 @@ class Loader(Protocol):
         """
 
 
+class OffersObjects(Protocol):
+    """The loader ``object``: it has live objects of this process, by reference."""
+
+    def offer(self, value: Any, name: str | None = None, example: Any = None) -> ModelRef:
+        """Register an object, and return the reference by which it can be profiled.
+
+        Raises:
+            RequestError: it cannot be called here.
+        """
+
+    def withdraw(self, ref: ModelRef) -> None:
+        """Forget an object, so that it can be freed."""
+
+    def backend_of(self, value: Any) -> str:
+        """Return the backend of an object; raise RequestError if it cannot be called here."""
+
+
 ModuleFilter = Callable[[str, str], bool]
 """Returns whether to profile a module, given its path and class."""

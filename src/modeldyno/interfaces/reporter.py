@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from rich.console import Console
+
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.report.blocks import Block, Table
     from modeldyno.core.result.result import Result
@@ -36,3 +38,23 @@ class Tabulates(Protocol):
 
     def table(self, block: Table) -> str:
         """Render a table with unrounded numbers."""
+
+
+class DrawsInTerminal(Protocol):
+    """The reporter ``terminal``."""
+
+    def text(self, blocks: Iterable[Block]) -> str:
+        """Lay out blocks as plain text of 80 columns."""
+
+    def print_blocks(self, blocks: Iterable[Block], *, console: Console) -> None:
+        """Print blocks on a console, in its width, colours and character set."""
+
+
+class WritesHtml(Protocol):
+    """The reporter ``html``."""
+
+    def lay_out(self, blocks: Iterable[Block], *, title: str) -> str:
+        """Render blocks as a page."""
+
+    def fragment_of(self, blocks: Iterable[Block]) -> str:
+        """Write blocks as a fragment without scripts, for a notebook."""

@@ -61,7 +61,7 @@ def result_of(
 
 def render_text(result: Result) -> str:
     """Render a Result in 80 columns, without the last block, which describes how a model was measured."""
-    return str(plugins.resolve("reporter", "terminal").text(views.blocks(result)[:-1]))
+    return plugins.terminal().text(views.blocks(result)[:-1])
 
 
 def recording_cost(recorder: Any) -> float:

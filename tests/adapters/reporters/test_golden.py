@@ -58,4 +58,4 @@ def test_html(golden: Callable[[str, str], None]) -> None:
 
 def test_fragment(golden: Callable[[str, str], None]) -> None:
     """What a notebook shows."""
-    golden("fragment.html", html.fragment(full_result()))
+    golden("fragment.html", html.fragment_of(views.blocks(full_result())))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from modeldyno import views
 from modeldyno.adapters.reporters import html
 from modeldyno.core.report.blocks import Heading, Notice, Severity
 from modeldyno.core.report.charts import AxisScale, Plot, Series
@@ -71,7 +72,7 @@ class Outline(HTMLParser):
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_names_are_no_elements(text: str) -> None:
     """A name adds no element, no attribute that acts, and closes nothing."""
-    for written in (html.fragment(hostile_result(text)), html.render(hostile_result(text))):
+    for written in (html.fragment_of(views.blocks(hostile_result(text))), html.render(hostile_result(text))):
         outline = Outline(written)
 
         assert outline.tags <= OWN
@@ -156,7 +157,7 @@ def digest(text: str) -> str:
 
 def test_a_fragment_has_no_script() -> None:
     """What a notebook shows runs nothing."""
-    assert "<script" not in html.fragment(full_result())
+    assert "<script" not in html.fragment_of(views.blocks(full_result()))
 
 
 def test_a_page_without_pictures_draws_nothing() -> None:
@@ -208,7 +209,7 @@ def test_plots_stand_side_by_side() -> None:
 
 def test_it_reads_the_same_wherever_it_is_pasted() -> None:
     """A fragment is ASCII, loads nothing, and styles nothing outside itself."""
-    fragment = html.fragment(hostile_result("模型"))
+    fragment = html.fragment_of(views.blocks(hostile_result("模型")))
     style = fragment.partition("<style>")[2].partition("</style>")[0]
 
     assert fragment.isascii()
@@ -243,4 +244,6 @@ def test_a_notebook_shows_a_result() -> None:
     """A Result shows itself in a notebook as its fragment, with the words of Python."""
     result = full_result()
 
-    assert result._repr_html_() == html.fragment(replace(result, doubts=translate_doubts(result.doubts)))
+    assert result._repr_html_() == html.fragment_of(
+        views.blocks(replace(result, doubts=translate_doubts(result.doubts)))
+    )

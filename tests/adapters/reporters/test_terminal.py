@@ -68,7 +68,7 @@ class TestDraw:
         """What is no terminal gets the same plain text as a file."""
         target, written = console()
         document = full_result()
-        terminal.draw(document, sample_judgements(document), console=target)
+        terminal.print_blocks(views.blocks(document, sample_judgements(document)), console=target)
 
         assert written.getvalue().decode() == terminal.render(
             document, judgements=sample_judgements(document)
@@ -78,7 +78,7 @@ class TestDraw:
         """A terminal gets the same text, with colours."""
         target, written = console(force_terminal=True, color_system="standard")
         document = full_result()
-        terminal.draw(document, sample_judgements(document), console=target)
+        terminal.print_blocks(views.blocks(document, sample_judgements(document)), console=target)
         drawn = written.getvalue().decode()
 
         assert "\x1b[1;31m✗ \x1b[0m" in drawn
@@ -90,14 +90,14 @@ class TestDraw:
         """NO_COLOR leaves weight and takes the colours away."""
         monkeypatch.setenv("NO_COLOR", "1")
         target, written = console(force_terminal=True)
-        terminal.draw(full_result(), console=target)
+        terminal.print_blocks(views.blocks(full_result()), console=target)
 
         assert not re.search(rb"\x1b\[[\d;]*3[0-7]m", written.getvalue())
 
     def test_an_ascii_terminal_gets_ascii(self) -> None:
         """Where the encoding is not UTF-8, signs and bars are drawn in ASCII."""
         target, written = console(encoding="latin-1")
-        terminal.draw(hostile_result("模型"), console=target)
+        terminal.print_blocks(views.blocks(hostile_result("模型")), console=target)
         drawn = written.getvalue().decode("ascii")
 
         assert "x ??: error: ??" in drawn
@@ -107,7 +107,7 @@ class TestDraw:
     def test_markup_in_names_is_text(self, text: str) -> None:
         """Names are printed and never read as markup, emoji codes or links."""
         target, written = console(force_terminal=True, color_system="standard")
-        terminal.draw(hostile_result(text), console=target)
+        terminal.print_blocks(views.blocks(hostile_result(text)), console=target)
         plain = re.sub(r"\x1b\[[\d;]*m", "", written.getvalue().decode())
 
         assert plain == terminal.render(hostile_result(text))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.stats.sanitize import clean, clean_lines, shorten
+from modeldyno.core.stats.sanitize import clean, clean_lines, escape_json, shorten
 
 
 class TestClean:
@@ -46,3 +46,8 @@ class TestClean:
 def test_a_text_is_cut_at_its_limit() -> None:
     """An ellipsis stands for what was cut off, within the limit; shorter text stays whole."""
     assert (shorten("abcdef", 4), shorten("ab  cd", 4), shorten("abcd", 4)) == ("abc…", "ab…", "abcd")
+
+
+def test_json_keeps_its_meaning_and_moves_no_terminal() -> None:
+    """What a terminal would act on is escaped as JSON escapes; all else stays."""
+    assert escape_json('"\x9b31m \x7f \u202e 模"'.encode()) == '"\\u009b31m \\u007f \\u202e 模"'.encode()

@@ -35,11 +35,6 @@ _SCRIPTS = (_BUNDLE, "units.js", "axes.js", "charts.js", "draw.js", "tables.js")
 _PROMISE = "This page is one file: it loads nothing and sends nothing."
 
 
-def fragment(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
-    """Write a Result as a fragment, as for a notebook."""
-    return fragment_of(views.blocks(document, views.ViewOptions(judgements=tuple(judgements))))
-
-
 def fragment_of(blocks: Iterable[Block]) -> str:
     """Write blocks as a fragment."""
     body = "".join(html_elements.write_elements(blocks, html_elements.static_chart))

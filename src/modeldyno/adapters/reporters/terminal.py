@@ -66,11 +66,6 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     return text(views.blocks(document, views.ViewOptions(judgements=tuple(judgements))), width=WIDTH)
 
 
-def draw(document: Result, judgements: Sequence[Judgement] = (), *, console: Console) -> None:
-    """Print a Result on a console."""
-    print_blocks(views.blocks(document, views.ViewOptions(judgements=tuple(judgements))), console=console)
-
-
 def print_blocks(blocks: Iterable[Block], *, console: Console) -> None:
     """Print blocks on a console, in its width, colours and character set."""
     from rich.text import Text  # noqa: PLC0415 - slow to import

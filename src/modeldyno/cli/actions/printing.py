@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.cli import silence_stdout
+from modeldyno.core.stats.sanitize import escape_json
 from modeldyno.views import PLAIN, ViewOptions, blocks, numbers, overview
 from modeldyno.views.lists import drop_empty_columns
 
@@ -31,7 +32,7 @@ def print_costs(answer: CostAnswer) -> None:
 
 def print_document(data: bytes) -> None:
     """Print a document, with terminal control characters escaped."""
-    sys.stdout.buffer.write(plugins.resolve("reporter", "json").escape_terminal_controls(data))
+    sys.stdout.buffer.write(escape_json(data))
     sys.stdout.buffer.flush()
 
 
@@ -59,7 +60,7 @@ def print_result(
 
 def print_blocks(*blocks: Block) -> None:
     """Print report blocks."""
-    plugins.resolve("reporter", "terminal").print_blocks(blocks, console=_console())
+    plugins.terminal().print_blocks(blocks, console=_console())
 
 
 def _console() -> Console:

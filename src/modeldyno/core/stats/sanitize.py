@@ -31,6 +31,14 @@ def clean_lines(text: str) -> str:
     return "\n".join(_SURROGATE.sub("\ufffd", _SPACE.sub(_as_spaces, line)).rstrip() for line in lines)
 
 
+def escape_json(data: bytes) -> bytes:
+    """Escape the control characters that JSON allows and a terminal would interpret."""
+    return _CONTROLS_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", data.decode()).encode()
+
+
+_CONTROLS_IN_JSON = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
 def shorten(text: str, limit: int) -> str:
     """Cut text to at most `limit` characters, the last an ellipsis where something is missing."""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
