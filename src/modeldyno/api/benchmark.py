@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.api.result_dict import Figures, read_number
+from modeldyno.api.result_dict import Figures
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.errors import RequestError
@@ -67,4 +67,4 @@ def _number(figures: Figures, query: Query) -> float | None:
     default_statistic = (
         "p50" if measurement is not None and isinstance(measurement.value, Distribution) else "mean"
     )
-    return read_number(figures.result, query.metric, query.statistic or default_statistic, query.scope)
+    return figures.result.number(query.metric, query.scope, query.statistic or default_statistic)

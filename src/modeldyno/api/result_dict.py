@@ -150,18 +150,6 @@ def sections(result: Result) -> dict[str, Any]:
 # --- numbers ----------------------------------------------------------------------------------
 
 
-def read_number(result: Result, metric: str, statistic: str = "mean", scope: str = "") -> float | None:
-    """Return a number in base units, uncertified; None if it was not measured."""
-    measurement = result.find(metric, scope)
-    if measurement is None:
-        return None
-    return (
-        measurement.value.statistic(statistic)
-        if isinstance(measurement.value, Distribution)
-        else measurement.value
-    )
-
-
 def _drop_missing(numbers: Mapping[str, Any]) -> dict[str, Any]:
     return {name: number for name, number in numbers.items() if number is not None}
 
@@ -186,15 +174,15 @@ def _times(distribution: Distribution, statistics: Iterable[str]) -> dict[str, f
 
 
 def _throughput(result: Result) -> Section:
-    samples = read_number(result, "throughput")
+    samples = result.number("throughput")
     tokens = _tokens_per_sample(result)
     return Section(
         _drop_missing(
             {
                 "samples_per_second": samples,
-                "batches_per_second": read_number(result, "batch_rate"),
+                "batches_per_second": result.number("batch_rate"),
                 "tokens_per_second": samples * tokens if samples is not None and tokens else None,
-                "generated_tokens_per_second": read_number(result, "token_rate"),
+                "generated_tokens_per_second": result.number("token_rate"),
             }
         )
     )
@@ -212,8 +200,8 @@ def _tokens_per_sample(result: Result) -> int | None:
 
 def _memory(result: Result) -> Section:
     reserved, process = (
-        read_number(result, "allocator_reserved"),
-        read_number(result, "process_memory", "max"),
+        result.number("allocator_reserved"),
+        result.number("process_memory", statistic="max"),
     )
     peak = process if reserved is None else reserved
     samples = _samples_per_call(result)
@@ -227,14 +215,14 @@ def _memory(result: Result) -> Section:
                 if reserved is None
                 else "allocator_reserved",
                 "per_sample": None if peak is None or not samples else peak / samples,
-                "average": read_number(result, "process_memory", "mean"),
-                "weights": read_number(result, "weight_bytes"),
+                "average": result.number("process_memory", statistic="mean"),
+                "weights": result.number("weight_bytes"),
                 "process_peak": process,
-                "process_baseline": read_number(result, "process_memory", scope="baseline"),
+                "process_baseline": result.number("process_memory", scope="baseline"),
                 "allocator_reserved": reserved,
-                "allocated_peak": read_number(result, "allocated_peak"),
-                "growth_per_call": read_number(result, "memory_growth"),
-                "fragmentation": read_number(result, "fragmentation"),
+                "allocated_peak": result.number("allocated_peak"),
+                "growth_per_call": result.number("memory_growth"),
+                "fragmentation": result.number("fragmentation"),
             }
         )
     )
@@ -242,7 +230,7 @@ def _memory(result: Result) -> Section:
 
 def _samples_per_call(result: Result) -> int:
     """Return the samples in one call: samples per second divided by batches per second."""
-    samples, batches = read_number(result, "throughput"), read_number(result, "batch_rate")
+    samples, batches = result.number("throughput"), result.number("batch_rate")
     if samples and batches:
         return round(samples / batches)
     return int(result.job.config.get("batch_size") or 0)
@@ -264,7 +252,7 @@ _RESOURCES = (
 
 
 def _compute(result: Result) -> Section:
-    return Section(_drop_missing({name: read_number(result, metric) for name, metric in _COMPUTE.items()}))
+    return Section(_drop_missing({name: result.number(metric) for name, metric in _COMPUTE.items()}))
 
 
 def _resources(result: Result) -> Section:
@@ -295,7 +283,7 @@ def _layers(result: Result) -> dict[str, dict[str, Any]]:
     mean and share include child layers; self and self_share do not.
     """
     layers = result.activity.layers if result.activity is not None else ()
-    self_times = {layer.path: read_number(result, "self_time", scope=layer.path) or 0.0 for layer in layers}
+    self_times = {layer.path: result.number("self_time", scope=layer.path) or 0.0 for layer in layers}
     total = sum(self_times.values())
     return {
         layer.path: _drop_missing(
@@ -305,9 +293,9 @@ def _layers(result: Result) -> dict[str, dict[str, Any]]:
                 "output": layer.output or None,
                 **_layer_times(result, layer.path),
                 "self": _MS * self_times[layer.path],
-                "share": _share(read_number(result, "latency", scope=layer.path), total),
+                "share": _share(result.number("latency", scope=layer.path), total),
                 "self_share": _share(self_times[layer.path], total),
-                **{metric: read_number(result, metric, scope=layer.path) for metric in _OF_LAYER},
+                **{metric: result.number(metric, scope=layer.path) for metric in _OF_LAYER},
             }
         )
         for layer in layers

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.result.result import Result
@@ -100,14 +99,7 @@ def _is_batch(name: str) -> bool:
 
 
 def _number(run: ConfigurationRun, metric: str, statistic: str) -> float | None:
-    measurement = None if run.result is None else run.result.find(metric)
-    if measurement is None:
-        return None
-    return (
-        measurement.value.statistic(statistic)
-        if isinstance(measurement.value, Distribution)
-        else measurement.value
-    )
+    return run.result and run.result.number(metric, statistic=statistic)
 
 
 def _figure(run: ConfigurationRun, metric: str, statistic: str) -> str:

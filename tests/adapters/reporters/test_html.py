@@ -244,6 +244,5 @@ def test_a_notebook_shows_a_result() -> None:
     """A Result shows itself in a notebook as its fragment, with the words of Python."""
     result = full_result()
 
-    assert result._repr_html_() == html.fragment_of(
-        views.blocks(replace(result, doubts=translate_doubts(result.doubts)))
-    )
+    reworded = replace(result, doubts=translate_doubts(result.doubts))
+    assert result._repr_html_() == html.fragment_of(views.blocks(reworded))

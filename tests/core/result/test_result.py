@@ -274,3 +274,12 @@ def test_the_first_failure_and_an_interruption_are_properties() -> None:
     assert replace(a_small_result(), failures=(first, second)).failure is first
     assert not a_small_result().interrupted
     assert replace(a_small_result(), doubts=(stopped,)).interrupted
+
+
+def test_a_number_is_read_whether_certified_or_not() -> None:
+    """A distribution gives a statistic, a count itself; what was not measured is None."""
+    result = replace(EMPTY, measurements=(latency(1.0, 3.0), Measurement(metric="load_time", value=4.0)))
+
+    assert result.number("latency") == pytest.approx(2.0)
+    assert result.number("latency", statistic="max") == pytest.approx(3.0)
+    assert (result.number("load_time"), result.number("load_time", "open")) == (4.0, None)

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from modeldyno.adapters.stores.schema import KEY_LENGTH
 from modeldyno.errors import RequestError, StoreError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Table
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection, Row, Table
 
 SHOWN = 5
 """Number of ids that an error message lists."""
+NAME_LIMIT = 100
+"""Characters of a name that an error message quotes."""
 _INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
@@ -82,3 +87,37 @@ def find_id_by_prefix(connection: Connection, table: Table, text: str) -> str | 
         shown = ", ".join(ids[:SHOWN]) + (", ..." if len(ids) > SHOWN else "")
         raise RequestError(f"Several ids start with '{text}': {shown}; give more characters.")
     return ids[0] if ids else None
+
+
+def name_matches(table: Table, name: str) -> tuple[Any, Any]:
+    """Return the conditions on the name of a study or a series."""
+    text = storable_text(name)
+    return table.c.name_key == text[:KEY_LENGTH], table.c.name == text
+
+
+def newest_first(table: Table) -> tuple[Any, Any]:
+    """Return the order of a list."""
+    return table.c.created.desc(), table.c.id.desc()
+
+
+def find_entries(
+    connection: Connection, table: Table, entry: Any, name: str | None, limit: int
+) -> Sequence[Row[Any]]:
+    """Return the columns that a list entry has, newest first: of all rows, or of those of a name."""
+    columns = [column for column in table.c if column.name in entry.__dataclass_fields__]
+    query = select(*columns).order_by(*newest_first(table)).limit(max(0, limit))
+    return connection.execute(query if name is None else query.where(*name_matches(table, name))).all()
+
+
+def document_row(document: Any, name: str, headline: str, data: bytes) -> dict[str, Any]:
+    """Return the columns that the rows of a study and of a series share."""
+    stored_name = storable_text(name)
+    return {
+        "id": storable_text(document.id),
+        "created": storable_text(document.created),
+        "name": stored_name,
+        "name_key": stored_name[:KEY_LENGTH],
+        "headline": storable_text(headline),
+        "schema": document.schema,
+        **document_columns(data),
+    }

@@ -8,13 +8,18 @@ from sqlalchemy import delete, func, select
 
 from modeldyno import codec
 from modeldyno.adapters.stores.rows import (
+    NAME_LIMIT,
     document_columns,
+    document_row,
+    find_entries,
     find_id_by_prefix,
+    name_matches,
+    newest_first,
     replace,
     storable_text,
     verified_document,
 )
-from modeldyno.adapters.stores.schema import KEY_LENGTH, RESULTS, STUDIES, TAGS, TRIALS
+from modeldyno.adapters.stores.schema import RESULTS, STUDIES, TAGS, TRIALS
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.interfaces.store import StudyEntry
 
@@ -23,13 +28,13 @@ if TYPE_CHECKING:
 
     from modeldyno.core.study.study import Study, Trial
 
-_NEWEST_FIRST = (STUDIES.c.created.desc(), STUDIES.c.id.desc())
 _ADVICE = "The other studies and all results stay readable; run this study again."
 
 
 def put(connection: Connection, study: Study, headline: str) -> None:
     """Write the row of a Study, and the rows of its trials that are not stored yet."""
-    replace(connection, STUDIES, _row(study, headline))
+    row = document_row(study, study.name, headline, codec.encode_definition(study))
+    replace(connection, STUDIES, {"digest": study.model.digest if study.model else "", **row})
     missing = study.trials[_last_stored(connection, study) :]
     result_ids = [trial.result for trial in missing if trial.result]
     stored = set(connection.scalars(select(RESULTS.c.id).where(RESULTS.c.id.in_(result_ids))))
@@ -70,9 +75,7 @@ def get(connection: Connection, study_id: str, place: str) -> Study:
 
 def find(connection: Connection, name: str | None, limit: int) -> list[StudyEntry]:
     """Return the entries of Studies, newest first."""
-    columns = [column for column in STUDIES.c if column.name in StudyEntry.__dataclass_fields__]
-    query = select(*columns).order_by(*_NEWEST_FIRST).limit(max(0, limit))
-    rows = connection.execute(query if name is None else query.where(*_name_matches(name))).all()
+    rows = find_entries(connection, STUDIES, StudyEntry, name, limit)
     count_query = (
         select(TRIALS.c.study_id, TRIALS.c.skipped, func.count())
         .where(TRIALS.c.study_id.in_([row.id for row in rows]))
@@ -116,43 +119,20 @@ def resolve(connection: Connection, prefix: str) -> str:
     study_id = find_id_by_prefix(connection, STUDIES, text)
     if study_id is None:
         study_id = connection.scalar(
-            select(STUDIES.c.id).where(*_name_matches(text)).order_by(*_NEWEST_FIRST).limit(1)
+            select(STUDIES.c.id).where(*name_matches(STUDIES, text)).order_by(*newest_first(STUDIES)).limit(1)
         )
     if study_id is None:
         raise RequestError(
-            f"The store has no study whose id begins with {text[:_NAME_LIMIT]!r}, and none of that name; "
+            f"The store has no study whose id begins with {text[:NAME_LIMIT]!r}, and none of that name; "
             "modeldyno list shows what it has."
         )
     return study_id
-
-
-_NAME_LIMIT = 100
-"""Characters of a name that an error message quotes."""
-
-
-def _name_matches(name: str) -> tuple[Any, Any]:
-    text = storable_text(name)
-    return STUDIES.c.name_key == text[:KEY_LENGTH], STUDIES.c.name == text
 
 
 def _last_stored(connection: Connection, study: Study) -> int:
     """Return the number of the last stored trial; 0 if there is none."""
     query = select(func.max(TRIALS.c.number)).where(TRIALS.c.study_id == storable_text(study.id))
     return connection.scalar(query) or 0
-
-
-def _row(study: Study, headline: str) -> dict[str, Any]:
-    name = storable_text(study.name)
-    return {
-        "id": storable_text(study.id),
-        "created": storable_text(study.created),
-        "name": name,
-        "name_key": name[:KEY_LENGTH],
-        "digest": study.model.digest if study.model else "",
-        "headline": storable_text(headline),
-        "schema": study.schema,
-        **document_columns(codec.encode_definition(study)),
-    }
 
 
 def _trial_row(study: Study, trial: Trial, *, has_result: bool) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.job import Job
@@ -126,14 +125,7 @@ class Case:
 
     def number(self, metric: str, scope: str = "", statistic: str = "mean") -> float | None:
         """Return a number, for a distribution a statistic; None if it was not measured."""
-        measurement = self.result.find(metric, scope)
-        if measurement is None:
-            return None
-        return (
-            measurement.value.statistic(statistic)
-            if isinstance(measurement.value, Distribution)
-            else measurement.value
-        )
+        return self.result.number(metric, scope, statistic)
 
     def doubted(self, code: str) -> str:
         """Return the observation of the doubt with a code; empty if there is none."""

@@ -145,6 +145,12 @@ class Result:
         """Return the measurement of a metric at a scope, or None."""
         return next((m for m in self.measurements if (m.metric, m.scope) == (metric, scope)), None)
 
+    def number(self, metric: str, scope: str = "", statistic: str = "mean") -> float | None:
+        """Return a number in base units, certified or not; None if the metric was not measured."""
+        measurement = self.find(metric, scope)
+        value = measurement and measurement.value
+        return value.statistic(statistic) if isinstance(value, Distribution) else value
+
     def ask(self, query: Query | str) -> Answer:
         """Answer a query (``latency.p99``, ``latency.p99.ci``, ``throughput``) with its interval."""
         parsed = Query.parse(query, self._metrics) if isinstance(query, str) else query
