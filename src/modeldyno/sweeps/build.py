@@ -21,8 +21,7 @@ from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.stats.units import RATE, SECONDS, parse_bound
-from modeldyno.core.study.goal import Goal, Objective, Rank
-from modeldyno.core.study.multi_model_goal import goal_of_each_model
+from modeldyno.core.study.goal import Goal, Objective, Rank, goal_of_each_model
 from modeldyno.core.study.search_space import Axis, Space
 from modeldyno.core.study.study import LOADS, Budget, Study
 from modeldyno.environment import machine

@@ -15,8 +15,7 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Artifact, Failure, FailureKind
 from modeldyno.core.spec.knob import Knob, configure
 from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.core.study.goal import Goal, Objective
-from modeldyno.core.study.multi_model_goal import goal_of_each_model
+from modeldyno.core.study.goal import Goal, Objective, goal_of_each_model
 from modeldyno.errors import RequestError
 
 BATCH = Knob(name="max_batch", kind=int, default=8, sentence="", aliases=("max_batch_size",))

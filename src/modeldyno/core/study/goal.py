@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from modeldyno.core.load.multi_model import bounds_of_each_model, expand_query
 from modeldyno.core.metrics.constraints import Constraint, check_kind
 from modeldyno.core.metrics.metric import METRICS, Better, Query, fraction_of
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 class Rank(StrEnum):
@@ -139,3 +140,17 @@ class Goal:
         total_weight = sum(objective.weight for objective in self.objectives)
         gains = [o.weight * o.gain(values[o.query], reference[o.query]) for o in self.objectives]
         return -math.inf if -math.inf in gains else sum(gains) / total_weight
+
+
+def goal_of_each_model(goal: Goal, own: str, beside: Sequence[str]) -> Goal:
+    """Return the goal with an objective and a bound for every model where it names none.
+
+    Weights are kept per objective: ``throughput@a:2`` counts twice as much as ``throughput@b``.
+    """
+    return replace(
+        goal,
+        objectives=tuple(
+            replace(o, query=q) for o in goal.objectives for q in expand_query(o.query, own, beside)
+        ),
+        constraints=bounds_of_each_model(goal.constraints, own, beside),
+    )

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -25,11 +25,11 @@ from modeldyno.adapters.loaders.torch_tracing.context import (
     without_garbage_collection,
 )
 from modeldyno.adapters.loaders.torch_tracing.dispatch import MetaDispatchMode
-from modeldyno.adapters.loaders.torch_tracing.errors import AnalysisError
 from modeldyno.adapters.loaders.torch_tracing.meta_tensor import MetaTensor
 from modeldyno.adapters.loaders.torch_tracing.recorder import RecordedStorage, Recorder
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.graph import Graph, Phase, Role, Storage
+from modeldyno.core.trace.source_line import format_error_location
 from modeldyno.data import random_arrays
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import ModelDynoError, RequestError
@@ -447,3 +447,29 @@ def _track_scopes(module: Module, recorder: Recorder) -> Iterator[None]:
     finally:
         before.remove()
         after.remove()
+
+
+class AnalysisError(Exception):
+    """An error raised by the model while it is traced, explained; a made-up flag may have caused it."""
+
+    @classmethod
+    def of(cls, module: Module, tracing: Tracing, error: Exception, recorder: Recorder) -> Self:
+        """Describe the call, its shapes, the error, the module it came from, and what to do."""
+        message = (str(error).strip().splitlines() or [""])[0]
+        if "data is not allocated" in message or "data pointer" in message:
+            message = "a kernel reads the values of a tensor, which an analysis does not have"
+        shapes = ", ".join(f"{spec.name}={'x'.join(map(str, spec.shape or ()))}" for spec in tracing.inputs)
+        error_id, name = recorder.failed_in
+        line = format_error_location(error)
+        location = f" ({line})" if line else ""
+        where = f" in {name}" if name and error_id == id(error) else ""
+        return cls(
+            f"{type(module).__name__} cannot be analysed with {shapes or 'no inputs'}: "
+            f"{type(error).__name__}{where}: {message[:300]}{location}{_advice(error)}."
+        )
+
+
+def _advice(error: Exception) -> str:
+    """Return advice where torch or the model rejects the inputs."""
+    about_inputs = isinstance(error, RuntimeError | ValueError | TypeError | IndexError | AssertionError)
+    return "; give other shapes by --input" if about_inputs else ""
