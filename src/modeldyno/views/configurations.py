@@ -99,7 +99,7 @@ def _is_batch(name: str) -> bool:
 
 
 def _number(run: ConfigurationRun, metric: str, statistic: str) -> float | None:
-    return run.result and run.result.number(metric, statistic=statistic)
+    return None if run.result is None else run.result.number(metric, statistic=statistic)
 
 
 def _figure(run: ConfigurationRun, metric: str, statistic: str) -> str:

@@ -68,7 +68,9 @@ class TestDraw:
         """What is no terminal gets the same plain text as a file."""
         target, written = console()
         document = full_result()
-        terminal.print_blocks(views.blocks(document, sample_judgements(document)), console=target)
+        terminal.print_blocks(
+            views.blocks(document, views.ViewOptions(judgements=sample_judgements(document))), console=target
+        )
 
         assert written.getvalue().decode() == terminal.render(
             document, judgements=sample_judgements(document)
@@ -78,7 +80,9 @@ class TestDraw:
         """A terminal gets the same text, with colours."""
         target, written = console(force_terminal=True, color_system="standard")
         document = full_result()
-        terminal.print_blocks(views.blocks(document, sample_judgements(document)), console=target)
+        terminal.print_blocks(
+            views.blocks(document, views.ViewOptions(judgements=sample_judgements(document))), console=target
+        )
         drawn = written.getvalue().decode()
 
         assert "\x1b[1;31m✗ \x1b[0m" in drawn

@@ -148,7 +148,7 @@ class Result:
     def number(self, metric: str, scope: str = "", statistic: str = "mean") -> float | None:
         """Return a number in base units, certified or not; None if the metric was not measured."""
         measurement = self.find(metric, scope)
-        value = measurement and measurement.value
+        value = None if measurement is None else measurement.value
         return value.statistic(statistic) if isinstance(value, Distribution) else value
 
     def ask(self, query: Query | str) -> Answer:
