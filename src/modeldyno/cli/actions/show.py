@@ -92,14 +92,9 @@ def _cost_answer(result: Result, planned: CostOptions, constraints: Sequence[Con
 def _print_other(document: Stored, planned: CostOptions, options: dict[str, Any]) -> None:
     """Print a document that is no Result, or its JSON; a load series with replicas and costs."""
     kind, series = kind_of(document), isinstance(document, LoadCurve | Capacity)
-    of_a_result = {
-        "--get": "query",
-        "--require": "require",
-        "--baseline": "baseline",
-        "--findings": "as_findings",
-    }
-    costs = {} if series else {"--demand": "demand", "--price": "price"}
-    if refused := [flag for flag, name in (of_a_result | costs).items() if options[name]]:
+    flags = {"--get": "query", "--require": "require", "--baseline": "baseline", "--findings": "as_findings"}
+    flags |= {} if series else {"--demand": "demand", "--price": "price"}
+    if refused := [flag for flag, name in flags.items() if options[name]]:
         noun = "load series" if series else kind.name
         instead = _INSTEAD.get(noun, "show one of its results")
         raise RequestError(f"{', '.join(refused)} applies to a result, and this is a {noun}; {instead}.")
