@@ -22,6 +22,7 @@ from modeldyno.core.result.result import Result
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Study
 from modeldyno.errors import UnreadableDocument
+from modeldyno.interfaces.store import Conclusion
 from modeldyno.views.comparison import blocks as comparison_blocks
 from modeldyno.views.comparison import page as comparison_page
 from modeldyno.views.comparison import trend
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from modeldyno.views.view_options import ViewOptions
 
-Stored = Result | Study | Comparison | LoadCurve | Capacity
+Stored = Result | Study | Conclusion
 """What a file or the store holds."""
 Document = Stored | Trend
 
