@@ -73,7 +73,7 @@ def test_a_function_puts_each_option_into_the_load(
 
     monkeypatch.setattr(api_load, "Request", stop)
     with pytest.raises(modeldyno.ModelDynoError, match="stop"):
-        function("m.onnx", **{row.name: OTHER[row.kind][1] for row in LOAD})
+        function("http://127.0.0.1:1#m", **{row.name: OTHER[row.kind][1] for row in LOAD})
 
     assert {row.field: getattr(loads[0], row.field) for row in LOAD} == {
         row.field: OTHER[row.kind][1] for row in LOAD

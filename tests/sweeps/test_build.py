@@ -240,7 +240,7 @@ def test_a_study_has_the_name_of_its_model() -> None:
         ("plan:\n  max_tim: 1s", "line 3: .*did you mean 'max_time'"),
         ("plan:\n  max_time: soon", "line 3: 'soon' is not a quantity"),
         ("plan:\n  min_runs: few", "line 3: 'few' is not a whole number"),
-        ("plan:\n  min_runs: 0", "line 2: min_runs is 0"),
+        ("plan:\n  min_runs: 0", "line 2: `min_runs` is 0"),
         ("plan:\n  processes: 3", "line 3: There is no 'plan' part 'processes'"),
         ("plan:\n  pin: a", "line 3: --pin 'a' is not a list of cores"),
         ("budget:\n  certain: 200%", "line 3: certain is 200%"),
