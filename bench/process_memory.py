@@ -129,7 +129,7 @@ class Case:
     options: tuple[str, ...]
     script: str
     path: str
-    calls: int = 2000
+    calls: int = 1000
 
 
 def cases(directory: Path) -> list[Case]:
@@ -196,7 +196,7 @@ def profiled(case: Case, probes: str, directory: Path) -> float:
     document = directory / "result.json"
     command = [
         sys.executable, "-m", "modeldyno", "profile", case.reference, *case.options, "--probe", probes,
-        "--min-runs", str(case.calls), "--max-runs", str(case.calls), "--max-time", "60s",
+        "--min-runs", str(case.calls), "--max-runs", str(case.calls), "--max-time", "6s",
         "--json", str(document), "--quiet", "--no-store",
     ]  # fmt: skip
     subprocess.run(command, check=False, capture_output=True)

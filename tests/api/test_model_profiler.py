@@ -429,6 +429,26 @@ def test_arrays_reach_a_model_of_another_process(tmp_path: Path) -> None:
         assert results.result.job.config["batch_size"] == 6
 
 
+def test_the_names_of_the_inputs_are_read_without_a_measurement(tmp_path: Path) -> None:
+    """A mistake in the arrays is found after the model was traced, not after it was measured."""
+    pytest.importorskip("torch")
+    (tmp_path / "net.py").write_text(
+        "import pathlib, torch\n"
+        "class Net(torch.nn.Linear):\n"
+        "    def forward(self, x):\n"
+        "        with pathlib.Path(__file__).with_name('calls').open('a') as calls:\n"
+        "            calls.write('.')\n"
+        "        return super().forward(x)\n"
+        "def make():\n"
+        "    return Net(4, 2), (torch.ones(1, 4),)\n"
+    )
+    profiler = ModelProfiler(f"torch:{tmp_path}/net.py:make")
+    with pytest.raises(RequestError, match=r"takes 1 inputs \(x\), but 2 were given"):
+        profiler.profile((np.ones((1, 4), "float32"), np.ones((1, 4), "float32")))
+
+    assert 1 <= len((tmp_path / "calls").read_text()) <= 3
+
+
 def test_an_array_reaches_a_function_of_another_process(tmp_path: Path) -> None:
     """Its inputs are known by its parameters, before it runs."""
     (tmp_path / "code.py").write_text("def double(x):\n    return 2 * x\n")

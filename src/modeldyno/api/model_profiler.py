@@ -449,7 +449,7 @@ class ModelProfiler:
         return dict(zip(declared, arrays, strict=False))
 
     def _read_input_names(self) -> tuple[str, ...]:
-        """Return the input names of the model, which another process reads."""
+        """Return the input names of the model, which another process reads without measuring it."""
         loaded: list[Loaded] = []
 
         def watch(event: Event) -> None:
@@ -460,7 +460,7 @@ class ModelProfiler:
             result = profile(
                 self.model,
                 backend=self.backend,
-                probes=(),
+                probes="static",
                 trust=self._trust,
                 watch=watch,
                 store=False,
