@@ -6,6 +6,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # GPU machines: make setup TORCH=torch
 TORCH  ?= torch==2.13.0
 
+# Tests and benches start thousands of processes; without compiled files each compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run check test coverage test-slow fuzz engines test-engine test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static bench-real gate gate-live truth clean
 

@@ -9,6 +9,7 @@ python bench/startup.py [--rounds 30] [--torch]
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import statistics
 import subprocess
@@ -23,6 +24,7 @@ from modeldyno.cli import COMMANDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a command that compiles itself each time is not what users start
 MODELDYNO = str(Path(sys.executable).with_name("modeldyno"))
 TWO_LAYERS = """from torch import nn
 
