@@ -24,7 +24,8 @@ from modeldyno.cli import COMMANDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a command that compiles itself each time is not what users start
+# Users start what is compiled once, not at each start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 MODELDYNO = str(Path(sys.executable).with_name("modeldyno"))
 TWO_LAYERS = """from torch import nn
 
