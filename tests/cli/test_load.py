@@ -14,6 +14,7 @@ import pytest
 
 from modeldyno import plugins
 from modeldyno.cli import main
+from modeldyno.cli.actions.load import _describe_duration as describe_duration
 from modeldyno.cli.actions.load import _explain_end as explain_end
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_spec import CapacitySearch
@@ -22,12 +23,14 @@ from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.documents.catalog import list_documents
 from modeldyno.documents.lookup import find_conclusion
 from modeldyno.loadtest import series as loadtest_series
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.runtime.engine import empty_result
+from modeldyno.testing.sample_results import a_job
 from modeldyno.testing.sample_series import a_capacity, a_ladder
 from modeldyno.testing.server import serve_in_subprocess
 
@@ -248,7 +251,7 @@ def test_a_ladder_is_judged_by_other_bounds(url: str, modeldyno: Callable[..., C
     output = plain(reranked.out)
 
     assert "Concurrency 2 holds latency.p50 <= 60 s, and no load was found that breaks it" in output
-    assert "nothing was measured for these" in output
+    assert "stored loads were judged, and nothing more was measured" in output
     assert f"modeldyno load --resume {entry.id[:6]} --find-load --require 'latency.p50 <= 60 s'" in output
     assert reranked.code == 5
     assert [each.id for each in list_documents().conclusions] == [entry.id]
@@ -261,6 +264,15 @@ def test_a_ladder_is_judged_by_other_bounds(url: str, modeldyno: Callable[..., C
     search, _ = list_documents().conclusions
     ended = modeldyno("load", "--resume", search.id, "--header", "A: b")
     assert "Nothing more was measured: the search had ended." in plain(ended.out)
+
+
+def test_the_estimate_of_a_series_is_of_the_durations_that_were_asked_for() -> None:
+    """A steady window of 2 s and a ramp of 1 s take 3 s each, whatever the plan allows."""
+    ladder = a_ladder()
+    job = replace(a_job(), load=Load(concurrency=1, duration=2.0, ramp=1.0))
+    series = replace(ladder, job=job, loads=(1, 64), rungs=())
+
+    assert describe_duration(series) == "At most 2 loads, about 6 s; --duration shortens it."
 
 
 @pytest.mark.parametrize(

@@ -201,5 +201,7 @@ def test_another_document_is_no_series(tmp_path: Path) -> None:
     path.write_bytes(kinds.kind_of(a_ladder()).encode(a_ladder()))
     assert find_series(str(path)) == a_ladder()
     store_results([a_result()])
-    with pytest.raises(RequestError, match="neither a load curve nor a search"):
+    with pytest.raises(RequestError, match="neither a stored load curve nor a search"):
         find_series(a_result().id)
+    with pytest.raises(RequestError, match="'nothere' is neither a stored load curve nor a search"):
+        find_series("nothere")

@@ -19,7 +19,7 @@ from modeldyno.core.load.series_steps import (
 )
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.documents.lookup import find_any, stored_result
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.identity import new_identity
 from modeldyno.profiling.request import server_for
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from modeldyno.core.load.series_steps import AnySeries
+    from modeldyno.kinds import Stored
 
 _CURVE_CHANGES = frozenset({"--concurrency", "--require"})
 _SEARCH_CHANGES = frozenset({"--most", "--measurements", "--require"})
@@ -38,10 +39,16 @@ def find_series(source: str) -> LoadCurve | Capacity:
     Raises:
         RequestError: there is none, or it is another document.
     """
-    document = find_any(source)
+    try:
+        document: Stored | None = find_any(source)
+    except UnreadableDocument:
+        raise
+    except RequestError:  # it speaks of results, as their ids are asked for most
+        document = None
     if not isinstance(document, LoadCurve | Capacity):
         raise RequestError(
-            f"'{source}' is neither a load curve nor a search for a load; modeldyno list shows their ids."
+            f"'{source}' is neither a stored load curve nor a search for a load; "
+            "modeldyno list shows their ids."
         )
     return document
 

@@ -190,12 +190,16 @@ def _exit_code(series: LoadCurve | Capacity) -> int:
 def _describe_duration(series: LoadCurve | Capacity) -> str:
     """Estimate how long the loads take: a search measures longer while a bound is undecided."""
     assert series.job is not None
+    load, option = series.job.load, "--max-time"
+    seconds = series.job.plan.max_time
+    if load is not None and load.duration is not None:
+        seconds, option = load.ramp + load.duration, "--duration"
     if isinstance(series, LoadCurve):
-        number, most, shorten = len(missing_loads(series)), 1.0, "--max-time shortens"
+        number, most, shorten = len(missing_loads(series)), 1.0, f"{option} shortens"
     else:
         number = max(1, series.search.measurements - len(series.rungs))
-        most, shorten = series.search.patience, "--measurements and --max-time shorten"
-    longest = format_rough_duration(series.job.plan.max_time * number * most)
+        most, shorten = series.search.patience, f"--measurements and {option} shorten"
+    longest = format_rough_duration(seconds * number * most)
     return f"At most {count(number, 'load')}, about {longest}; {shorten} it."
 
 

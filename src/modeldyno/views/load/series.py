@@ -254,7 +254,7 @@ def _end_reason(capacity: Capacity) -> str:
         SearchEnd.DISPUTED: "a larger load passed than one that failed, so the latency does not simply "
         "grow with the load; the answer covers both",
         SearchEnd.REFUSED: "the server rejects all requests as invalid, and would under any load",
-        SearchEnd.JUDGED: "they were made for other bounds; nothing was measured for these",
+        SearchEnd.JUDGED: "stored loads were judged, and nothing more was measured",
         SearchEnd.INTERRUPTED: "it was interrupted; a complete search gives a narrower answer",
     }[capacity.end]
     return f"ended after {measurements}: {why}"
