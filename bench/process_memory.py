@@ -248,7 +248,7 @@ def main() -> int:
                 told = rows[case.name][probes]
                 rounds = listed(figures[probes])
                 error = stdev(figures[probes]) / options.rounds**0.5 / witness
-                print(f"  {probes:45} {told / 1e6:7.1f} MB  x {told / witness:.3f} ± {error:.3f}   ({rounds})")
+                print(f"  {probes:45} {told / 1e6:6.1f} MB  x {told / witness:.3f} ± {error:.3f}  ({rounds})")
             sys.stdout.flush()
             values = [rows[case.name][probes] for probes in PROBES]
             held &= max(values) / min(values) <= 1 + AGAINST_EACH_OTHER
