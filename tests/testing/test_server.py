@@ -18,11 +18,17 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
+import grpc
 import numpy as np
 import pytest
 
+import modeldyno
+from modeldyno.adapters.clients import tensorflow, tensorflow_grpc
+from modeldyno.core.load.request_target import Endpoint, Reply, Target, Transport
+from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.environment.process_tree import start_ticks
 from modeldyno.errors import RunFailed
+from modeldyno.testing import server_tensorflow_grpc
 from modeldyno.testing.server import RunningServer, _argument_parser, serve_in_subprocess
 from modeldyno.testing.server_faults import FAULTS
 from modeldyno.testing.server_queue import Workers
@@ -244,6 +250,121 @@ def test_torchserve_and_tensorflow_echo(server: RunningServer) -> None:
     assert ask(server, "/predictions/echo", b"abc").text == b"abc"  # type: ignore[attr-defined]
     assert read(server, "/v1/models/echo:predict", {"instances": [[1.0]]}) == {"predictions": [[1.0]]}
     assert read(server, "/v1/models/echo:predict", {"inputs": [[1.0]]}) == {"outputs": [[1.0]]}
+
+
+def test_tensorflow_serving_describes_its_model(server: RunningServer) -> None:
+    """The status and the signatures read as those of TensorFlow Serving do, with and without a version."""
+    for path in ("/v1/models/echo", "/v1/models/echo/versions/1"):
+        (version,) = read(server, path)["model_version_status"]
+        assert (version["version"], version["state"]) == ("1", "AVAILABLE")
+        metadata = read(server, f"{path}/metadata")
+        assert metadata["model_spec"] == {"name": "echo", "signature_name": "", "version": "1"}
+        inputs = tensorflow.signature_inputs(metadata["metadata"]["signature_def"]["signature_def"], "")
+        assert inputs == (InputSpec(name="x", dtype="float32", shape=("batch", "x_dim1")),)
+    assert read(server, "/v1/models/echo/versions/1:predict", {"instances": [1]}) == {"predictions": [1]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        (
+            "/v1/models/other:predict",
+            {"instances": [1]},
+            404,
+            "Servable not found for request: Latest(other)",
+        ),
+        ("/v1/models/echo/versions/2:predict", {"instances": [1]}, 404, "Specific(echo, 2)"),
+        ("/v1/models/other", None, 404, "Could not find any versions of model other"),
+        ("/v1/models/other/metadata", None, 404, "Servable not found for request: Latest(other)"),
+        ("/v1/models/echo:predict", {"rows": [1]}, 400, "Missing 'inputs' or 'instances' key"),
+        ("/v1/models/echo:predict", b"{", 400, "cannot be read"),
+        ("/v1/models/echo:predict", {"inputs": [1], "signature_name": "s"}, 400, '"s" not found'),
+    ],
+)
+def test_tensorflow_serving_refuses_in_its_own_words(
+    server: RunningServer, path: str, body: Any, status: int, words: str
+) -> None:
+    """Unknown models, versions and signatures, and requests without data."""
+    answer = ask(server, path, body)
+
+    assert answer.status == status
+    assert words in json.loads(answer.text)["error"]  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def grpc_server() -> Iterator[RunningServer]:
+    """A server that speaks gRPC, too, and takes 20 ms for a request."""
+    with serve_in_subprocess("--grpc", "0", "--service", "constant:0.02") as running:
+        yield running
+
+
+def test_grpc_requests_wait_in_the_same_queue(grpc_server: RunningServer) -> None:
+    """Predict echoes, takes as long as the service, and is in the ledger with its id."""
+    grpc_server.forget()
+    reply = send_grpc(grpc_server, predict_target(grpc_server), ("x-id", "7"))
+    truth = grpc_server.truth()
+
+    assert tensorflow_grpc.arrays(reply)["y"].tolist() == [[1.0, 2.0]]
+    assert truth.id.tolist() == [7]
+    assert truth.end[0] - truth.arrival[0] >= 20 * MS
+    assert grpc_server.counters()["inference_count"] >= 1
+
+
+def test_grpc_describes_its_model(grpc_server: RunningServer) -> None:
+    """The client reads the inputs of the signature from GetModelMetadata, and the status says available."""
+    endpoint = Endpoint(host=grpc_server.host, port=grpc_server.grpc_port or 0, model="echo")
+    reply = send_grpc(grpc_server, tensorflow_grpc.described(endpoint))
+    status = Target(
+        protocol="", transport=Transport.GRPC, host="", port=0, messages=(b"\x0a\x06\x0a\x04echo",),
+        method=server_tensorflow_grpc.STATUS,
+    )  # fmt: skip
+
+    assert tensorflow_grpc.recognised(reply) is not None
+    assert tensorflow_grpc.inputs(reply, endpoint) == (
+        InputSpec(name="x", dtype="float32", shape=("batch", "x_dim1")),
+    )
+    assert send_grpc(grpc_server, status).body.startswith(b"\x0a\x06\x08\x01\x10\x1e")  # version 1, state 30
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ({"model": "other"}, "Servable not found for request: Latest(other)"),
+        ({"version": "2"}, "Specific(echo, 2)"),
+    ],
+)
+def test_grpc_refuses_in_its_own_words(grpc_server: RunningServer, model: dict[str, str], words: str) -> None:
+    """Unknown models and versions are NOT_FOUND."""
+    with pytest.raises(grpc.RpcError) as refused:
+        send_grpc(grpc_server, predict_target(grpc_server, **model))
+
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+    assert words in refused.value.details()
+
+
+def test_a_load_over_grpc_is_what_the_server_saw(grpc_server: RunningServer) -> None:
+    """As many requests as the ledger has, none quicker than the service."""
+    grpc_server.forget()
+    url = f"grpc://{grpc_server.host}:{grpc_server.grpc_port}#echo"
+    result = modeldyno.load(url, inputs=["x=1x4"], concurrency=1, requests=20, store=False, progress=False)
+
+    assert (result["latency.min"] or 0.0) >= 0.020
+    assert len(grpc_server.truth()) >= 20
+
+
+def send_grpc(running: RunningServer, target: Target, *metadata: tuple[str, str]) -> Reply:
+    """Send the first message of a target; return the reply, or raise grpc.RpcError."""
+    with grpc.insecure_channel(f"{running.host}:{running.grpc_port}") as channel:
+        call = channel.unary_unary(target.method)
+        return Reply(
+            message=0, status=0, head=b"", body=call(target.messages[0], metadata=metadata, timeout=30)
+        )
+
+
+def predict_target(running: RunningServer, model: str = "echo", version: str = "") -> Target:
+    """Return a Predict of one matrix."""
+    endpoint = Endpoint(host=running.host, port=running.grpc_port or 0, model=model, version=version)
+    return tensorflow_grpc.target([{"x": np.array([[1.0, 2.0]], "float32")}], endpoint)
 
 
 def events(text: bytes) -> list[Any]:

@@ -5,7 +5,8 @@ until a signal ends it (Ctrl-C, ``kill``), or ``--seconds 60`` are over: plain H
 TensorFlow Serving and OpenAI's completions, all from one queue. Faults are requested by a path
 (``/fault/truncated/v2/...``), a header (``X-Fault: 503``) or as a share of all (``--fault hang=0.01``).
 ``GET /truth`` returns what happened to each request, in the order in which they ended; ``DELETE /truth``
-clears that, and restarts the clock of stalls.
+clears that, and restarts the clock of stalls. ``--grpc 0`` adds TensorFlow Serving's gRPC on a port of its
+own, which is printed as well.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from modeldyno.core.load.request_log import Column
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.environment.process_tree import end_with_parent
 from modeldyno.errors import ModelDynoError, RunFailed, UnknownName
+from modeldyno.testing import server_tensorflow_grpc
 from modeldyno.testing.server_faults import FAULTS, NUMBERS
 from modeldyno.testing.server_http import NOTHING, ServerConnection, ServerState
 from modeldyno.testing.server_protocols import Generation, Site
@@ -80,6 +82,8 @@ class RunningServer:
 
     port: int
     pid: int
+    grpc_port: int | None = None
+    """Where it speaks gRPC, if it was started with ``--grpc``."""
     host: str = _HOST
 
     def get(self, path: str, method: str = "GET") -> bytes:
@@ -118,10 +122,11 @@ def serve_in_subprocess(*arguments: str) -> Iterator[RunningServer]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
-            port = process.stdout.readline()
-            if not port:
+            ports = process.stdout.readline().split()
+            if not ports:
                 raise RunFailed("The ground-truth server did not start; its error is printed above.")
-            yield RunningServer(port=int(port), pid=process.pid)
+            grpc_port = int(ports[1]) if ports[1:] else None
+            yield RunningServer(port=int(ports[0]), pid=process.pid, grpc_port=grpc_port)
         finally:
             process.kill()
 
@@ -162,6 +167,8 @@ def _argument_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--host", default=_HOST)
     add("--port", type=int, default=0, help="0: a free one (default)")
+    add("--grpc", type=int, metavar="PORT",
+        help="TensorFlow Serving's gRPC on this port, too (0: a free one); needs grpcio")  # fmt: skip
     durations = _parser_type(parse_durations)
     add(
         "--service",
@@ -232,7 +239,11 @@ async def _serve(options: argparse.Namespace) -> None:
         loop.call_later(options.seconds, os._exit, 0)
     gc.freeze()
     gc.disable()  # no pauses of our own in the measured times
-    sys.stdout.write(f"{listening.sockets[0].getsockname()[1]}\n")
+    ports = [listening.sockets[0].getsockname()[1]]
+    if options.grpc is not None:
+        _kept_alive, port = await server_tensorflow_grpc.serve_grpc(server, options.host, options.grpc)
+        ports.append(port)
+    sys.stdout.write(" ".join(map(str, ports)) + "\n")
     sys.stdout.flush()
     await listening.serve_forever()
 

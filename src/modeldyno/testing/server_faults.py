@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from modeldyno.core.load.request_log import RequestOutcome
-from modeldyno.testing.server_protocols import ServerResponse, problem
+from modeldyno.testing.server_response import ServerResponse, problem
 
 
 class Wire(Protocol):

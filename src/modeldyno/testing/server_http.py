@@ -11,8 +11,9 @@ from time import monotonic_ns
 from typing import cast
 
 from modeldyno.testing.server_faults import FAULTS, NUMBERS, set_to_reset
-from modeldyno.testing.server_protocols import END, RequestHead, ServerResponse, Site, chunk, problem
+from modeldyno.testing.server_protocols import RequestHead, Site
 from modeldyno.testing.server_queue import COLUMNS, Ledger, Workers
+from modeldyno.testing.server_response import END, ServerResponse, chunk, problem
 
 _CACHE_SIZE = 1024
 """Heads and answers that are cached, because a load repeats its requests."""
@@ -211,7 +212,7 @@ class ServerConnection(asyncio.Protocol):
             raw = self.answer.raw
         now = monotonic_ns()
         self._note(now, "")
-        self._count(worked, now)
+        self.server.ledger.count_call(self, worked, now)
         self.write(raw)
         self.over()
 
@@ -221,17 +222,6 @@ class ServerConnection(asyncio.Protocol):
             self.server.ledger.failed += 1
         row = (self.head.id, self.arrival, self.start or end, self.first or end, end, self.batch, number)
         self.server.ledger.rows.extend(row)
-
-    def _count(self, worked: int, now: int) -> None:
-        ledger, sums = self.server.ledger, self.server.ledger.nanoseconds
-        ledger.count += 1
-        ledger.batches[self.batch] += 1
-        ledger.batch_nanoseconds[self.batch] += worked - self.start
-        sums["success"] += now - self.arrival
-        sums["compute_input"] += self.queued - self.arrival
-        sums["queue"] += self.start - self.queued
-        sums["compute_infer"] += worked - self.start
-        sums["compute_output"] += now - worked
 
     # -- called by faults -----------------------------------------------------------------------------
 

@@ -5,57 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
-_REASONS = {
-    200: b"OK", 400: b"Bad Request", 404: b"Not Found", 429: b"Too Many Requests",
-    500: b"Internal Server Error", 503: b"Service Unavailable",
-}  # fmt: skip
+from modeldyno.testing import server_tensorflow
+from modeldyno.testing.server_response import ServerResponse, problem
+
 _BINARY = b"Inference-Header-Content-Length"
 _WORD = " word"
 _Json = dict[str, Any]
 _Choice = Callable[[str], dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class ServerResponse:
-    """A response, in pieces if it is a stream."""
-
-    body: bytes = b""
-    status: int = 200
-    kind: bytes = b"application/json"
-    extra: bytes = b""
-    """Header lines, each with its line end."""
-    pieces: tuple[tuple[int, bytes], ...] = ()
-    """Tokens and text of each piece."""
-
-    @cached_property
-    def head(self) -> bytes:
-        """Return the head, with the empty line."""
-        length = b"Transfer-Encoding: chunked" if self.pieces else b"Content-Length: %d" % len(self.body)
-        line = b"HTTP/1.1 %d %b\r\n" % (self.status, _REASONS[self.status])
-        return b"%bContent-Type: %b\r\n%b%b\r\n\r\n" % (line, self.kind, self.extra, length)
-
-    @cached_property
-    def raw(self) -> bytes:
-        """Return the whole response."""
-        if self.pieces:
-            return self.head + b"".join(chunk(text) for _, text in self.pieces) + END
-        return self.head + self.body
-
-
-def chunk(text: bytes) -> bytes:
-    """Return a chunk in chunked transfer encoding."""
-    return b"%x\r\n%b\r\n" % (len(text), text)
-
-
-END = b"0\r\n\r\n"
-
-
-def problem(status: int, message: str) -> ServerResponse:
-    """Return an error response."""
-    return ServerResponse(json.dumps({"error": message}).encode(), status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +56,15 @@ class Site:
         work: dict[str, Callable[[RequestHead, bytes], ServerResponse]] = {
             "/": lambda _head, _body: ServerResponse(self.payload, kind=b"application/octet-stream"),
             f"/predictions/{self.model}": lambda _, sent: ServerResponse(sent),
-            f"/v1/models/{self.model}:predict": _tensorflow,
             f"/v2/models/{self.model}/infer": _kserve,
             f"/v2/models/{self.model}/versions/1/infer": _kserve,
             "/v1/chat/completions": self._chat,
             "/v1/completions": self._complete,
         }
         try:
-            return work[head.path](head, body) if head.path in work else None
+            if head.path in work:
+                return work[head.path](head, body)
+            return server_tensorflow.predict(self.model, head.path, body)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return problem(400, f"the request cannot be read: {error!r}")
 
@@ -129,11 +88,9 @@ class Site:
         healthy = {"/v2/health/live", "/v2/health/ready", f"/v2/models/{self.model}/ready", "/health"}
         if path in healthy:
             return ServerResponse()
-        return (
-            ServerResponse(json.dumps(documents[path]).encode())
-            if path in documents
-            else problem(404, f"no {path} here")
-        )
+        if path in documents:
+            return ServerResponse(json.dumps(documents[path]).encode())
+        return server_tensorflow.describe(self.model, path) or problem(404, f"no {path} here")
 
     def _chat(self, _head: RequestHead, body: bytes) -> ServerResponse:
         return self._generate(
@@ -178,13 +135,6 @@ class Site:
 
 def _event(text: str) -> str:
     return f"data: {text}\n\n"
-
-
-def _tensorflow(_head: RequestHead, body: bytes) -> ServerResponse:
-    request = json.loads(body)
-    if "instances" in request:
-        return ServerResponse(json.dumps({"predictions": request["instances"]}).encode())
-    return ServerResponse(json.dumps({"outputs": request["inputs"]}).encode())
 
 
 def _kserve(head: RequestHead, body: bytes) -> ServerResponse:

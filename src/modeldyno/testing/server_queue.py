@@ -51,6 +51,7 @@ class Alarm:
 class QueuedRequest(Protocol):
     """A request at the server; times in nanoseconds."""
 
+    arrival: int
     queued: int
     start: int
     batch: int
@@ -155,6 +156,18 @@ class Ledger:
     """Size to the number of requests in batches of that size."""
     batch_nanoseconds: Counter[int] = field(default_factory=Counter)
     """Size to the time of their calls."""
+
+    def count_call(self, call: QueuedRequest, worked: int, end: int) -> None:
+        """Count a successful request whose work was done at ``worked`` and that was answered at ``end``."""
+        self.count += 1
+        self.batches[call.batch] += 1
+        self.batch_nanoseconds[call.batch] += worked - call.start
+        sums = self.nanoseconds
+        sums["success"] += end - call.arrival
+        sums["compute_input"] += call.queued - call.arrival
+        sums["queue"] += call.start - call.queued
+        sums["compute_infer"] += worked - call.start
+        sums["compute_output"] += end - worked
 
     def statistics(self, model: str) -> dict[str, Any]:
         """Return the counters in Triton's format."""
