@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from pathlib import Path
 
-    from modeldyno.core.metrics.metric import Metric
+    from modeldyno.core.metrics.metric import MetricRow
     from modeldyno.core.static.flops import Formula
     from modeldyno.interfaces.backend import Backend
     from modeldyno.interfaces.client import Client
@@ -216,7 +216,7 @@ def formulas() -> dict[str, Formula]:
     return {kind: formula for name in names("formula") for kind, formula in resolve("formula", name).items()}
 
 
-def metrics() -> dict[str, Metric]:
+def metrics() -> dict[str, MetricRow]:
     """Collect the metrics of plugins: each entry point of ``modeldyno.metrics`` is a mapping."""
     return {metric: row for name in names("metric") for metric, row in resolve("metric", name).items()}
 
@@ -224,7 +224,7 @@ def metrics() -> dict[str, Metric]:
 METRICS.complete_from(metrics)
 
 
-def register_metric(row: Metric) -> None:
+def register_metric(row: MetricRow) -> None:
     """Add a metric of a script to the table, after those of the plugins.
 
     Raises:

@@ -19,7 +19,7 @@ from modeldyno import codec
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.metric import METRICS, Better, Metric
+from modeldyno.core.metrics.metric import METRICS, Better, MetricRow
 from modeldyno.core.result.result import (
     SCHEMA,
     Doubted,
@@ -314,7 +314,7 @@ def test_a_description_that_is_none() -> None:
 
 def test_a_child_is_told_the_metrics_of_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its job; those of plugins it finds by itself."""
-    row = Metric(name="hum", unit="1/s", better=Better.LOWER, sentence="A hum.", kin="speed", judged=3)
+    row = MetricRow(name="hum", unit="1/s", better=Better.LOWER, sentence="A hum.", kin="speed", judged=3)
     monkeypatch.setattr(METRICS, "registered", (row,))
     line = codec.encode_job(a_result().job)
     monkeypatch.setattr(METRICS, "registered", ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modeldyno import plugins
 from modeldyno.api.error_wording import reword_errors
-from modeldyno.core.metrics.metric import Better, Metric
+from modeldyno.core.metrics.metric import Better, MetricRow
 from modeldyno.core.stats.units import COUNT, FRACTION
 from modeldyno.errors import UnknownName
 
@@ -24,7 +24,7 @@ def register_metric(  # noqa: PLR0913 - one parameter per column of the table
     shown: tuple[str, ...] = ("mean",),
     judged: int = 0,
     smallest: float = 0.0,
-) -> Metric:
+) -> MetricRow:
     """Add a metric to the table, as the entry points of ``modeldyno.metrics`` do.
 
     From then on it is a metric like any other, here and in the child processes that measure. A probe,
@@ -52,7 +52,7 @@ def register_metric(  # noqa: PLR0913 - one parameter per column of the table
     """
     if better not in set(Better):
         raise UnknownName.among("direction of a metric", better, Better)
-    row = Metric(
+    row = MetricRow(
         name=name,
         unit=_WORDS.get(unit, unit),
         better=Better(better),

@@ -22,7 +22,7 @@ import msgspec
 from modeldyno.core.comparison.comparison import SCHEMA as COMPARISON_SCHEMA
 from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.metrics.metric import METRICS, Metric
+from modeldyno.core.metrics.metric import METRICS, MetricRow
 from modeldyno.core.result.result import SCHEMA, Event, Found, Outlined, Result
 from modeldyno.core.spec.job import Job
 from modeldyno.core.study.study import SCHEMA as STUDY_SCHEMA
@@ -148,7 +148,7 @@ def upgrade(document: dict[str, Any], origin: str, upgrades: Upgrades, newest: i
     for number_before in range(number, newest):
         document = upgrades[number_before](document)
     for row in document.pop("metrics", ()):
-        METRICS.describe(msgspec.convert(row, Metric))
+        METRICS.describe(msgspec.convert(row, MetricRow))
     return document
 
 
@@ -415,7 +415,7 @@ def decode_job(data: bytes) -> Job:
     """Decode a Job, and register the metrics of its parent."""
     document = msgspec.json.decode(data)
     for row in document.pop("metrics", ()):
-        METRICS.register(msgspec.convert(row, Metric))
+        METRICS.register(msgspec.convert(row, MetricRow))
     return msgspec.convert(document, Job)
 
 

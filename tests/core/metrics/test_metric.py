@@ -11,7 +11,7 @@ from modeldyno.core.metrics.metric import (
     METRICS,
     STATISTICS,
     Better,
-    Metric,
+    MetricRow,
     MetricTable,
     Query,
     canonical_statistic,
@@ -145,14 +145,14 @@ def test_each_metric_is_named_as_queries_allow() -> None:
     )
 
 
-SPARSITY = Metric(name="sparsity", unit=FRACTION, better=Better.HIGHER, sentence="Share of zeros.")
+SPARSITY = MetricRow(name="sparsity", unit=FRACTION, better=Better.HIGHER, sentence="Share of zeros.")
 
 
 def test_a_table_asks_for_further_metrics_once_and_only_when_it_must() -> None:
     """Looking for plugins takes time: a name that is known costs none, one that is not is looked for once."""
     asked: list[str] = []
 
-    def find() -> dict[str, Metric]:
+    def find() -> dict[str, MetricRow]:
         asked.append("plugins")
         return {"sparsity": SPARSITY}
 
@@ -170,14 +170,14 @@ def test_a_table_asks_for_further_metrics_once_and_only_when_it_must() -> None:
 @pytest.mark.parametrize(
     ("name", "row", "says"),
     [
-        ("sparsity", replace(SPARSITY, name="other"), "write a Metric of that name"),
+        ("sparsity", replace(SPARSITY, name="other"), "write a MetricRow of that name"),
         ("latency", replace(SPARSITY, name="latency"), "The name of the metric 'latency' is taken"),
         ("fps", replace(SPARSITY, name="fps"), "The name of the metric 'fps' is taken"),
         ("a.b", replace(SPARSITY, name="a.b"), "A metric cannot be named 'a.b'"),
         ("sparsity", replace(SPARSITY, unit="zeros"), "'sparsity' is in 'zeros', which is no base unit"),
     ],
 )
-def test_a_metric_that_cannot_be_is_refused(name: str, row: Metric, says: str) -> None:
+def test_a_metric_that_cannot_be_is_refused(name: str, row: MetricRow, says: str) -> None:
     """Whoever wrote the plugin is told what is wrong with it."""
     table = MetricTable([("latency", METRICS["latency"])])
     table.complete_from(lambda: {name: row})

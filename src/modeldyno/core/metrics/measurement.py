@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.metric import METRICS, STATISTICS, Metric, fraction_of
+from modeldyno.core.metrics.metric import METRICS, STATISTICS, MetricRow, fraction_of
 from modeldyno.core.stats import statistics
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Measurement:
     """The number of each process, if it varies between processes."""
 
     @property
-    def row(self) -> Metric:
+    def row(self) -> MetricRow:
         """The row of the table of metrics."""
         return METRICS[self.metric]
 

@@ -57,7 +57,7 @@ class ReportSection(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
+class MetricRow:
     """A row of the table: a quantity that can be measured, and what becomes of it.
 
     Results list metrics in the order of the table. How the numbers of several processes are pooled follows
@@ -109,20 +109,20 @@ class Metric:
         return None if not self.spread else "max" if self.unit == BYTES else "p50"
 
 
-class MetricTable(dict[str, Metric]):
+class MetricTable(dict[str, MetricRow]):
     """Metrics by name: the built-in ones, those of plugins, which are looked up once, and those of a user.
 
     A document may hold a metric that is not installed here. It is not in the table, so no request may name
     it; but ``table[name]`` gives the row that the document brought, or a bare one without a unit.
     """
 
-    def __init__(self, rows: Iterable[tuple[str, Metric]]) -> None:
+    def __init__(self, rows: Iterable[tuple[str, MetricRow]]) -> None:
         """Start with the built-in metrics."""
         super().__init__(rows)
         self._built_in = frozenset(self)
         self._find: Callable[[], Mapping[str, Any]] | None = None
-        self._foreign: dict[str, Metric] = {}
-        self.registered: tuple[Metric, ...] = ()
+        self._foreign: dict[str, MetricRow] = {}
+        self.registered: tuple[MetricRow, ...] = ()
         """The metrics of a user, which a child process has to be told."""
 
     def complete_from(self, find: Callable[[], Mapping[str, Any]]) -> None:
@@ -133,17 +133,17 @@ class MetricTable(dict[str, Metric]):
         """Add the further rows, if that was not done yet.
 
         Raises:
-            RequestError: one of them is not a Metric, or its name is taken.
+            RequestError: one of them is not a MetricRow, or its name is taken.
         """
         find, self._find = self._find, None
         for name, row in (find() if find else {}).items():
-            if not isinstance(row, Metric) or row.name != name:
+            if not isinstance(row, MetricRow) or row.name != name:
                 raise RequestError(
-                    f"A plugin brings the metric '{name}' as {row!r}; write a Metric of that name."
+                    f"A plugin brings the metric '{name}' as {row!r}; write a MetricRow of that name."
                 )
             self._add(row)
 
-    def register(self, row: Metric) -> None:
+    def register(self, row: MetricRow) -> None:
         """Add a metric of a user; the same one again changes nothing.
 
         Raises:
@@ -153,7 +153,7 @@ class MetricTable(dict[str, Metric]):
             self._add(row)
             self.registered += (row,)
 
-    def _add(self, row: Metric) -> None:
+    def _add(self, row: MetricRow) -> None:
         if row.name in self or row.name in EVERYDAY:
             raise RequestError(f"The name of the metric '{row.name}' is taken; give it another one.")
         if not _NAME.fullmatch(row.name):
@@ -167,18 +167,18 @@ class MetricTable(dict[str, Metric]):
             )
         self[row.name] = row
 
-    def describe(self, row: Metric) -> None:
+    def describe(self, row: MetricRow) -> None:
         """Keep the row that a document brought for a metric that may not be installed here."""
         self._foreign[row.name] = row if row.unit in UNITS else replace(row, unit=COUNT)
 
-    def further(self, names: Iterable[str]) -> tuple[Metric, ...]:
+    def further(self, names: Iterable[str]) -> tuple[MetricRow, ...]:
         """Return the rows of those names that are not built in, for a document that others may read."""
         return tuple(self[name] for name in sorted({*names} - self._built_in))
 
-    def __missing__(self, name: str) -> Metric:
+    def __missing__(self, name: str) -> MetricRow:
         """Return a metric of a plugin, or the row for one that is not installed here."""
         self.complete()
-        bare = Metric(name=name, unit=COUNT, better=Better.NEITHER, sentence="Not installed here.")
+        bare = MetricRow(name=name, unit=COUNT, better=Better.NEITHER, sentence="Not installed here.")
         return self.get(name) or self._foreign.get(name, bare)
 
     def __contains__(self, name: object) -> bool:
@@ -190,8 +190,8 @@ class MetricTable(dict[str, Metric]):
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def _row(name: str, unit: str, better: Better, sentence: str, **more: Any) -> tuple[str, Metric]:
-    return name, Metric(name=name, unit=unit, better=better, sentence=sentence, **more)
+def _row(name: str, unit: str, better: Better, sentence: str, **more: Any) -> tuple[str, MetricRow]:
+    return name, MetricRow(name=name, unit=unit, better=better, sentence=sentence, **more)
 
 
 _LOW, _HIGH, _NEITHER = Better.LOWER, Better.HIGHER, Better.NEITHER

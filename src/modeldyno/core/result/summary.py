@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from modeldyno.core.metrics.measurement import Measurement
-    from modeldyno.core.metrics.metric import Metric
+    from modeldyno.core.metrics.metric import MetricRow
 
 _SCOPES = {"", "driver 0"}
 """The whole model; of per-driver metrics, only the first driver."""
@@ -31,7 +31,7 @@ def trial_answers(measurements: Sequence[Measurement]) -> Iterator[Answer]:
 
 
 def _answers(
-    measurements: Sequence[Measurement], kept: Callable[[Metric], tuple[str, ...] | None]
+    measurements: Sequence[Measurement], kept: Callable[[MetricRow], tuple[str, ...] | None]
 ) -> Iterator[Answer]:
     for measurement in measurements:
         statistics: Sequence[str | None] | None = kept(measurement.row)
