@@ -1,3 +1,38 @@
-"""The Python API, one module for each kind of question; `modeldyno` itself lists the public names."""
+"""The Python API, one module for each kind of question; `modeldyno` itself lists the public names.
+
+Metrics that users define are here as well: ``from modeldyno.api import MetricProfiler, Metric``.
+"""
 
 from __future__ import annotations
+
+from typing import Any
+
+_METRIC_PROFILER = {
+    "status_metrics": (
+        "Comparative",
+        "DynamicEvalMetric",
+        "EvalMetric",
+        "ExecutionTime",
+        "Flops",
+        "InferenceTime",
+        "LayerwiseData",
+        "LayerwiseSummary",
+        "MemoryFootprint",
+        "Metric",
+        "ModelSize",
+        "StatusKey",
+        "TotalParams",
+    ),
+    "profiler_functions": ("ExternalProfilerFunction", "ProfilerFunction"),
+    "profiler": ("MetricProfiler",),
+    "status_table": ("StatusComparison", "getLogger", "setLogger"),
+}
+_HOMES = {name: module for module, names in _METRIC_PROFILER.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'modeldyno.api' has no attribute '{name}'")
+    from importlib import import_module  # noqa: PLC0415 - slow at start-up
+
+    return getattr(import_module(f"modeldyno.api.metric_profiler.{_HOMES[name]}"), name)

@@ -1,0 +1,264 @@
+# ruff: noqa: ARG001, ARG002, ARG005, D102 - functions take the model and the data, whether they use them or not
+"""Metrics that users define and register: piping, keeping, comparing and cloning, without any framework."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from modeldyno.api.metric_profiler.profiler import MetricProfiler
+from modeldyno.api.metric_profiler.profiler_functions import ExternalProfilerFunction, ProfilerFunction
+from modeldyno.api.metric_profiler.status_metrics import (
+    Comparative,
+    DynamicEvalMetric,
+    Flops,
+    Metric,
+    ModelSize,
+    StatusKey,
+)
+from modeldyno.api.metric_profiler.status_table import setLogger
+from modeldyno.errors import ModelDynoError
+
+
+class Depth(Metric):
+    """A custom metric, as the guide of deeplite-profiler writes one."""
+
+    NAME = "depth"
+
+    @staticmethod
+    def description() -> str:  # type: ignore[override]
+        return "Number of layers"
+
+    @staticmethod
+    def friendly_name() -> str:  # type: ignore[override]
+        return "Depth"
+
+    def get_comparative(self) -> str:
+        return "reciprocal"
+
+    def get_units(self) -> str:
+        return "layers"
+
+
+class ComputeDepth(ProfilerFunction):
+    """Counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.lock = threading.Lock()  # cannot be copied
+
+    def get_bounded_status_keys(self) -> StatusKey:
+        return Depth()
+
+    def __call__(self, model: Any, data_splits: Any, scale: int = 1) -> Any:
+        self.calls += 1
+        return len(model) * scale
+
+
+class ComputeBoth(ProfilerFunction):
+    """Computes two keys at once."""
+
+    def get_bounded_status_keys(self) -> tuple[StatusKey, ...]:
+        return Flops(), ModelSize()
+
+    def __call__(self, model: Any, data_splits: Any) -> Any:
+        return {"flops": len(model) * 1e6, "model_size": 2**20 * len(model)}
+
+
+def profiler(model: Any = (1, 2), name: str = "teacher", **more: Any) -> MetricProfiler:
+    new = MetricProfiler(model, {}, name=name, **more)
+    new.register_profiler_function(ComputeDepth())
+    return new
+
+
+def test_a_value_is_kept_with_its_arguments() -> None:
+    """Other arguments compute anew, none give what there is, and recompute computes in any case."""
+    function = ComputeDepth()
+    new = MetricProfiler((1, 2), {})
+    new.register_profiler_function(function)
+
+    assert [new.compute_status("depth", scale=s) for s in (3, 3, 5)] == [6, 6, 10]
+    assert (new.compute_status("depth"), function.calls) == (10, 2)
+    new.compute_status("depth", recompute=True)
+    assert function.calls == 3
+
+
+def test_unknown_keys_and_arguments_are_refused_with_what_is_known() -> None:
+    """A misspelt argument does not vanish."""
+    with pytest.raises(ValueError, match="known: depth"):
+        profiler().compute_status("dept")
+    with pytest.raises(ModelDynoError, match="takes 'scal'; they take: scale"):
+        profiler().compute_network_status(scal=2)
+
+
+def test_the_rules_of_registration() -> None:
+    """Plain ones replace plain ones with a warning; overriding ones stay and clash with each other."""
+    new = profiler()
+    with pytest.warns(UserWarning, match="replaces ComputeDepth"):
+        new.register_profiler_function(ComputeDepth())
+    first = new.register_profiler_function(ExternalProfilerFunction(twice, Depth()), override=True)
+    with pytest.warns(UserWarning, match="twice overrides 'depth'"):
+        new.register_profiler_function(ComputeDepth())
+    assert isinstance(first, ExternalProfilerFunction)
+    assert new.compute_status("depth") == 4
+    with pytest.raises(ModelDynoError, match="Both twice and ComputeDepth override 'depth'"):
+        new.register_profiler_function(ComputeDepth(), override=True)
+
+
+def twice(model: Any, data_splits: Any) -> int:
+    return 2 * len(model)
+
+
+def test_a_clash_on_the_second_key_replaces_nothing() -> None:
+    """Registration takes all keys or none."""
+    new = MetricProfiler((1, 2), {})
+    new.register_profiler_function(ExternalProfilerFunction(twice, Flops()))
+    new.register_profiler_function(ExternalProfilerFunction(twice, ModelSize()), override=True)
+    with pytest.raises(ModelDynoError):
+        new.register_profiler_function(ComputeBoth(), override=True)
+
+    assert new.compute_status("flops") == 4
+
+
+def test_a_function_with_keyword_catchers_is_refused() -> None:
+    """Nobody could say which arguments are its own."""
+    with pytest.raises(TypeError, match="takes \\*args or \\*\\*kwargs"):
+        profiler().register_profiler_function(ExternalProfilerFunction(lambda m, d, **more: 1, Depth()))
+
+
+def test_positional_only_arguments_are_given() -> None:
+    """By position, with their defaults."""
+
+    def positional(model: Any, data: Any, scale: int = 7, /) -> int:
+        return scale
+
+    new = MetricProfiler((), {})
+    new.register_profiler_function(ExternalProfilerFunction(positional))
+
+    assert [new.compute_status("positional"), new.compute_status("positional", scale=2)] == [7, 2]
+
+
+def test_the_older_name_of_the_keys_serves() -> None:
+    """The guide of deeplite-profiler writes get_bounded_status_key."""
+
+    class Older(ProfilerFunction):
+        def get_bounded_status_key(self) -> StatusKey:
+            return Depth()
+
+        def __call__(self, model: Any, data_splits: Any) -> int:
+            return 1
+
+    new = MetricProfiler((), {})
+    new.register_profiler_function(Older())
+    assert new.compute_network_status() == {"depth": 1}
+
+
+def test_one_failing_metric_leaves_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is None, and its failure is printed."""
+
+    def broken(model: Any, data: Any) -> int:
+        raise OSError("no disk")
+
+    new = MetricProfiler((1,), {})
+    new.register_profiler_function(ExternalProfilerFunction(broken))
+    new.register_profiler_function(ComputeDepth())
+
+    assert new.compute_network_status(print_mode="debug") == {"broken": None, "depth": 1}
+    printed = capsys.readouterr().out
+    assert "broken failed: OSError: no disk" in printed
+    assert "<NotComputed>" in printed
+    assert "Depth (layers)" in printed
+
+
+def test_a_comparison_is_returned_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """With both values in base units, the ratio and the direction, and dashes for what one side lacks."""
+    teacher, student = profiler((1, 2, 3, 4)), profiler((1, 2), name="student")
+    student.register_profiler_function(ComputeBoth())
+    compared = teacher.compare(student)
+
+    change = compared["depth"]
+    assert (change.x, change.y, change.ratio, change.enhancement) == (4, 2, 0.5, "0.50x")
+    assert change.direction("teacher", "student") == "teacher: 2.0x more than student"
+    assert compared["flops"].enhancement == "---"
+    assert str(compared) in capsys.readouterr().out
+
+
+def test_values_of_other_scales_compare_in_base_units() -> None:
+    """2 GMACs against 0.2 MMACs is a factor of 10,000, and each value has its unit."""
+    sides = []
+    for name, macs in (("a", 2e9), ("b", 0.2e6)):
+        side = MetricProfiler((), {}, name=name)
+        side.register_profiler_function(ExternalProfilerFunction(lambda m, d: None, Flops()))
+        side.load_from_dict({"flops": macs})
+        sides.append(side)
+    change = sides[1].compare(sides[0])["flops"]
+
+    assert (change.enhancement, change.shown) == ("10000.00x", ("200.0000 KiloMACs", "2.0000 GigaMACs"))
+
+
+def test_zero_and_none_are_compared() -> None:
+    """A quotient by zero is INF, and None beside a number is a dash."""
+    sides = []
+    for value in (3, 0, None):
+        side = MetricProfiler((), {})
+        metric = DynamicEvalMetric("score", comparative=Comparative.DIV)
+        side.register_profiler_function(ExternalProfilerFunction(lambda m, d: None, metric))
+        side.load_from_dict({"score": value})
+        sides.append(side)
+
+    assert sides[0].compare(sides[1])["score"].enhancement == "INF"
+    assert sides[0].compare(sides[2])["score"].enhancement == "---"
+
+
+def test_a_logger_takes_the_tables(capsys: pytest.CaptureFixture[str], caplog: Any) -> None:
+    """At the level of print_mode, and nothing is printed."""
+    setLogger(logging.getLogger("tables"))
+    try:
+        with caplog.at_level("DEBUG", "tables"):
+            profiler().compute_network_status(print_mode="debug")
+    finally:
+        setLogger(None)
+
+    assert "Depth" in caplog.text
+    assert capsys.readouterr().out == ""
+
+
+def test_a_clone_takes_an_empty_model_and_forgets_values() -> None:
+    """Functions are shared, also those with a lock; values stay only if asked for."""
+    old = profiler()
+    old.compute_network_status()
+    new = old.clone(model=[])
+
+    assert (new.model, new.name, new.status_get("depth")) == ([], "teacher (clone)", None)
+    assert new.compute_status("depth") == 0
+    assert old.status_get("depth") == 2
+    assert old.clone(retain_status=True).status_get("depth") == 2
+
+
+def test_statuses_are_loaded_as_they_were_kept() -> None:
+    """As values and as status keys."""
+    old = profiler()
+    old.compute_network_status()
+    for to_value in (True, False):
+        new = profiler()
+        new.load_from_dict(old.status_to_dict(to_value), to_value)
+        assert dict(new.status_items()) == {"depth": 2}
+
+
+def test_a_dict_without_the_key_is_refused() -> None:
+    """As the function does not compute what it says."""
+    new = MetricProfiler((), {})
+    new.register_profiler_function(ExternalProfilerFunction(lambda m, d: {"other": 1}, Depth()))
+    with pytest.raises(TypeError, match="no such key"):
+        new.compute_status("depth")
+
+
+def test_the_public_names_are_of_the_api() -> None:
+    """They are imported on first use."""
+    from modeldyno import api
+
+    assert api.Metric is Metric
+    assert api.MetricProfiler is MetricProfiler
