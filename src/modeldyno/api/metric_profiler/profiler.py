@@ -74,7 +74,7 @@ class MetricProfiler:
     def register_profiler_function(
         self, profiler_func: ProfilerFunction, override: bool = False
     ) -> ProfilerFunction:
-        """Register a function for each key that it computes; either for all of them or, if it fails, for none.
+        """Register a function for each key that it computes; for all of them or, if it fails, for none.
 
         A plain function replaces a plain one with a warning and leaves an overriding one in place with a
         warning; an overriding function replaces a plain one.
@@ -148,7 +148,7 @@ class MetricProfiler:
         short_print: bool = True,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Compute what is missing, in order of registration; a failing metric is None, and its failure is shown.
+        """Compute what is missing, in order of registration; a failing one is None, and its failure shown.
 
         Raises:
             InvalidStatus: no registered function takes one of the arguments.
@@ -318,7 +318,7 @@ class MetricProfiler:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Return whether two arguments are equal; arrays, whose equality is no truth value, only if they are one."""
+    """Return whether two arguments are equal; arrays only if they are one object."""
     try:
         return a is b or bool(a == b)
     except (ValueError, RuntimeError):

@@ -36,9 +36,11 @@ class ExternalProfilerFunction(ProfilerFunction):
         self.function = func
 
     def get_bounded_status_keys(self) -> StatusKey | tuple[StatusKey, ...]:
+        """Return the keys that it computes."""
         return self._key
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute them."""
         return self.function(*args, **kwargs)
 
 

@@ -85,12 +85,15 @@ class _BuiltIn(Metric):
     """Divisors from the largest one, each with its unit; the last one serves smaller values."""
 
     def description(self) -> str:
+        """Return what it is, in a sentence."""
         return self._words[1]
 
     def friendly_name(self) -> str:
+        """Return its name for people."""
         return self._words[0]
 
     def get_comparative(self) -> Comparative | str:
+        """Return how two values are compared."""
         return Comparative.RECIPROCAL
 
     def _scale(self) -> tuple[float, str]:
@@ -98,9 +101,11 @@ class _BuiltIn(Metric):
         return next((scale for scale in self._scales if size >= scale[0]), self._scales[-1])
 
     def get_units(self) -> str:
+        """Return the unit of `get_value`."""
         return self._scale()[1]
 
     def get_value(self) -> Any:
+        """Return the value in the unit of `get_units`."""
         return self.value / self._scale()[0] if isinstance(self.value, int | float) else self.value
 
 
@@ -143,6 +148,7 @@ class ExecutionTime(_BuiltIn):
     _scales = ((0, "ms"),)
 
     def get_value(self) -> Any:
+        """Return the value in the unit of `get_units`."""
         return self.value
 
 
@@ -176,15 +182,19 @@ class EvalMetric(Metric):
         self._unit, self._comparative = unit_name, Comparative.parse(comparative)
 
     def description(self) -> str:
+        """Return what it is, in a sentence."""
         return "What the evaluation of the model on the data gave"
 
     def friendly_name(self) -> str:
+        """Return its name for people."""
         return "Evaluation Metric"
 
     def get_units(self) -> str:
+        """Return the unit of `get_value`."""
         return self._unit
 
     def get_comparative(self) -> Comparative | str:
+        """Return how two values are compared."""
         return self._comparative
 
 
@@ -203,7 +213,9 @@ class DynamicEvalMetric(EvalMetric):
         self._description = description
 
     def description(self) -> str:
+        """Return what it is, in a sentence."""
         return self._description or f"{self.NAME} of the model on the data"
 
     def friendly_name(self) -> str:
+        """Return its name for people."""
         return self.NAME
