@@ -1,0 +1,159 @@
+"""OpenVINO backend: runs ONNX files in this process.
+
+A call is that of a `CompiledModel`, which is what users of OpenVINO call: it waits for the device and copies the
+outputs. Unset knobs keep OpenVINO's defaults for a single caller: the hint ``LATENCY``, one stream, as many
+threads as cores.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.core.spec.knob import BATCH_SIZE, Knob
+from modeldyno.errors import RequestError
+from modeldyno.interfaces.loader import Form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.interfaces.loader import Feed, Model
+
+requires = ("openvino",)
+accepts = frozenset({Form.ONNX})
+knobs = (
+    Knob(
+        name="device",
+        kind=str,
+        default="cpu",
+        sentence="Where to run: cpu, gpu, gpu.1, npu or auto.",
+    ),
+    Knob(
+        name="threads",
+        kind=int,
+        default=None,
+        low=1,
+        high=1024,
+        sentence="Threads of all streams together; OpenVINO's default is one per core.",
+        aliases=("inference_num_threads", "intra_threads"),
+    ),
+    Knob(
+        name="streams",
+        kind=int,
+        default=None,
+        low=1,
+        high=1024,
+        sentence="Requests that run at once, which share the threads; a single caller uses one of them.",
+        aliases=("num_streams",),
+        usual=1,
+    ),
+    Knob(
+        name="precision",
+        kind=str,
+        default=None,
+        choices=("f32", "bf16", "f16"),
+        sentence="What to compute in, where the weights are float; OpenVINO's default is the device's fastest.",
+        aliases=("inference_precision_hint",),
+    ),
+    BATCH_SIZE,
+)
+space = ("batch_size=1..32*2", "threads=1..{cores}*2")
+
+_DEVICE = re.compile(r"(?P<name>[a-z]+)(?:[.:](?P<index>\d+))?", re.IGNORECASE)
+_MAX_REASON = 160
+"""Characters of OpenVINO's own words that an error repeats."""
+
+
+def check(config: Mapping[str, KnobValue]) -> None:
+    """Refuse a device that is none, and fewer threads than streams."""
+    _device(str(config.get("device", "cpu")))
+    threads, streams = config.get("threads"), config.get("streams")
+    if threads is not None and streams is not None and int(threads) < int(streams):
+        raise RequestError(
+            f"{streams} streams cannot share {threads} thread{'' if threads == 1 else 's'}; "
+            "set at least as many threads as streams."
+        )
+
+
+@contextmanager
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  # noqa: A001 - the protocol's name
+    """Compile the model.
+
+    Raises:
+        RequestError: the device is not there, does not compute in the precision, or cannot run the model.
+    """
+    import openvino  # noqa: PLC0415 - optional, and heavy
+
+    core, device = openvino.Core(), _device(str(config.get("device", "cpu")))
+    available = core.available_devices
+    if device != "AUTO" and device.partition(".")[0] not in {name.partition(".")[0] for name in available}:
+        raise RequestError(
+            f"OpenVINO finds no device {device} here; available: {', '.join(sorted(available)) or 'none'}."
+        )
+    try:
+        compiled = core.compile_model(str(model.value), device, _properties(config))
+    except RuntimeError as error:
+        raise RequestError(
+            f"OpenVINO cannot run {model.value} on {device}: {_reason(error)}; try --backend onnxruntime."
+        ) from error
+    _check_precision(openvino, compiled, config, device)
+    yield _Session(compiled=compiled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    compiled: Any
+
+    def prepare(self, feed: Feed) -> Callable[[], Any]:
+        """Make the arrays contiguous: a call then reads them where they are."""
+        import numpy as np  # noqa: PLC0415 - slow to import
+
+        dense = {name: np.ascontiguousarray(array).reshape(np.shape(array)) for name, array in feed.items()}
+        return partial(self.compiled, dense)
+
+    def arrays(self, output: Any) -> Feed:
+        """Return the outputs by name."""
+        return {port.get_any_name(): array for port, array in output.items()}
+
+
+def _device(text: str) -> str:
+    """Return OpenVINO's name of a device: ``gpu:1`` is ``GPU.1``."""
+    match = _DEVICE.fullmatch(text.strip())
+    if match is None:
+        raise RequestError(f"The knob device takes a device of OpenVINO, such as cpu or gpu.1, not '{text}'.")
+    return match["name"].upper() + (f".{match['index']}" if match["index"] else "")
+
+
+_PROPERTIES = {
+    "threads": "INFERENCE_NUM_THREADS",
+    "streams": "NUM_STREAMS",
+    "precision": "INFERENCE_PRECISION_HINT",
+}
+"""Knob to OpenVINO's property."""
+
+
+def _properties(config: Mapping[str, KnobValue]) -> dict[str, Any]:
+    return {prop: config[knob] for knob, prop in _PROPERTIES.items() if knob in config}
+
+
+def _check_precision(ov: Any, compiled: Any, config: Mapping[str, KnobValue], device: str) -> None:
+    """Refuse a precision that the device replaces by another: the hint is one that OpenVINO may ignore."""
+    if "precision" not in config:
+        return
+    wanted = getattr(ov.Type, str(config["precision"]))
+    chosen = compiled.get_property("INFERENCE_PRECISION_HINT")
+    if chosen != wanted:
+        raise RequestError(
+            f"The {device} of this machine does not compute in {config['precision']}: OpenVINO would use "
+            f"{chosen.to_string()} instead; leave the knob precision out."
+        )
+
+
+def _reason(error: Exception) -> str:
+    """Return the last line that OpenVINO says, which is the cause; the others are places in its code."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:_MAX_REASON].rstrip(".")
