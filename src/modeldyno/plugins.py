@@ -58,6 +58,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "psycopg": ("psycopg[binary]",),
     "mlflow": ("mlflow-skinny",),
     "pynvml": ("nvidia-ml-py",),
+    "sklearn": ("scikit-learn",),
 }
 """Importable name to the packages to install, if they have other names or need further packages.
 

@@ -55,8 +55,13 @@ def software(packages: Iterable[str]) -> dict[str, Fact]:
         "system": f"{platform.system()} {platform.release()}",
     }
     for package in ("modeldyno", "numpy", *packages):
-        with suppress(metadata.PackageNotFoundError):
+        try:
             versions[package] = metadata.version(package)
+        except (
+            metadata.PackageNotFoundError
+        ):  # its package has another name: sklearn, or xgboost of xgboost-cpu
+            if version := getattr(sys.modules.get(package), "__version__", None):
+                versions[package] = str(version)
     if driver := _read_text(_NVIDIA / "version"):
         versions["nvidia_driver"] = next(iter(re.findall(r"\d+\.\d+(?:\.\d+)*", driver)), "unknown")
     return versions

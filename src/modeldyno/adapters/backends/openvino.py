@@ -1,8 +1,8 @@
 """OpenVINO backend: runs ONNX files in this process.
 
-A call is that of a `CompiledModel`, which is what users of OpenVINO call: it waits for the device and copies the
-outputs. Unset knobs keep OpenVINO's defaults for a single caller: the hint ``LATENCY``, one stream, as many
-threads as cores.
+A call is that of a `CompiledModel`, which is what users of OpenVINO call: it waits for the device and copies
+the outputs. Unset knobs keep OpenVINO's defaults for a single caller: the hint ``LATENCY``, one stream, as
+many threads as cores.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ knobs = (
         kind=str,
         default=None,
         choices=("f32", "bf16", "f16"),
-        sentence="What to compute in, where the weights are float; OpenVINO's default is the device's fastest.",
+        sentence="What floats are computed in; OpenVINO's default is the device's fastest.",
         aliases=("inference_precision_hint",),
     ),
     BATCH_SIZE,

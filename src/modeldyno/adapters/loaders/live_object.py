@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import call, torch_module, torch_weights
+from modeldyno.adapters.loaders import call, estimator, torch_module, torch_weights
 from modeldyno.adapters.loaders import torch as torch_loader
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
@@ -76,12 +76,14 @@ def backend_of(value: Any) -> str:
             f"{type(value).__name__} is an onnxruntime session, whose options are already fixed; "
             "give the path of its .onnx file, and set the options as knobs."
         )
+    if estimator.framework_of(value) is not None:
+        return "python"
     if not callable(value):
         raise RequestError(
-            f"{type(value).__name__} is neither a torch.nn.Module nor callable; give a module, a function, "
-            "or the path of a model."
+            f"{type(value).__name__} is neither a torch.nn.Module, an estimator nor callable; give a "
+            "module, a function, or the path of a model."
         )
-    return "python"
+    return "jax" if _is_jitted(value) else "python"
 
 
 def claims(path: Path) -> bool:
@@ -99,7 +101,12 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
             "such as torch:file.py:factory."
         )
     registered = _OFFERS[ref.locator]
-    return _of_module(registered) if _is_module(registered.value) else _of_callable(registered)
+    if _is_module(registered.value):
+        return _of_module(registered)
+    if estimator.framework_of(registered.value) is not None:
+        model = estimator.describe_estimator(registered.value, registered.name, example=registered.example)
+        return replace(model, doubts=(NOT_ISOLATED,), borrowed=True)
+    return _of_callable(registered)
 
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
@@ -136,7 +143,9 @@ def _of_callable(offered: OfferedObject) -> Model:
     feed = None if example is None else call.example_feed(offered.value, example)
     return Model(
         identity=ModelIdentity(
-            name=offered.name, digest=call.callable_digest(offered.value), framework="python"
+            name=offered.name,
+            digest=call.callable_digest(offered.value),
+            framework=backend_of(offered.value),
         ),
         form=Form.CALLABLE,
         value=offered.value,
@@ -152,6 +161,11 @@ def _is_module(value: Any) -> bool:
     return any(
         kind.__module__.startswith("torch.nn.") and kind.__name__ == "Module" for kind in type(value).__mro__
     )
+
+
+def _is_jitted(value: Any) -> bool:
+    """Whether it is a function that `jax.jit` made; checked by its class, so that jax is not imported."""
+    return type(value).__module__.partition(".")[0] in {"jax", "jaxlib"}
 
 
 def _label(value: Any) -> str:

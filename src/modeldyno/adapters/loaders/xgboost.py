@@ -1,0 +1,64 @@
+"""``xgboost:m.json`` and ``xgboost:m.ubj``: a model saved by XGBoost, read as data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno.adapters.loaders import estimator
+from modeldyno.errors import RequestError
+from modeldyno.interfaces.load_stages import describing
+from modeldyno.interfaces.loader import Executes, Model
+
+if TYPE_CHECKING:
+    from modeldyno.core.spec.model_ref import ModelRef
+
+requires: tuple[str, ...] = ("xgboost",)
+tools: tuple[str, ...] = ()
+executes = Executes.NOTHING
+backend = "python"
+
+_SUFFIXES = {".json", ".ubj", ".xgb", ".model"}
+_HEAD = 64
+"""Bytes within which both forms name the learner."""
+
+
+def claims(path: Path) -> bool:
+    """Claim a file whose first key is the learner."""
+    if path.suffix not in _SUFFIXES or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    return head.startswith(b"{") and b"learner" in head
+
+
+def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Load the booster.
+
+    Raises:
+        RequestError: the file is missing or damaged.
+    """
+    del seed, trust  # it is fitted, and nothing in it is executed
+    path = Path(ref.locator)
+    if not path.is_file():
+        raise RequestError(f"There is no file '{path}'; give the path of a model that XGBoost saved.")
+    import xgboost  # noqa: PLC0415 - optional, and heavy
+
+    try:
+        booster = xgboost.Booster(model_file=str(path))
+    except xgboost.core.XGBoostError as error:
+        raise RequestError(
+            f"'{path}' cannot be read by XGBoost {xgboost.__version__}: it has another format, or is "
+            "damaged; save it with save_model as .json or .ubj."
+        ) from error
+    with describing():
+        model = estimator.describe_estimator(booster, path.stem, content=path.read_bytes())
+        return replace(model, file_bytes=path.stat().st_size)
+
+
+look = load
+"""The size of its trees is known only to XGBoost."""
