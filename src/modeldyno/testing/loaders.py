@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.model_ref import ModelRef
 
-FRAMEWORKS = ("torch", "onnx", "onnxruntime", "transformers", "tensorflow", "jax", "torchao")
+FRAMEWORKS = (
+    "torch", "onnx", "onnxruntime", "transformers", "tensorflow", "jax", "torchao", "openvino", "sklearn",
+    "xgboost", "lightgbm",
+)  # fmt: skip
 """Frameworks that importing a plugin must not import."""
 
 _FORMS = {Form.ONNX, Form.TORCH, Form.CALLABLE}

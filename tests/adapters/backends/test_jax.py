@@ -83,9 +83,15 @@ class TestBackend(BackendSuite):
 
 def test_a_call_waits_for_the_device(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a call returns was waited for, all of it."""
-    model, waited = load(code, "double"), []
+    model = load(code, "double")
+    waited: list[Any] = []
     wait = jax.block_until_ready
-    monkeypatch.setattr(jax, "block_until_ready", lambda value: waited.append(value) or wait(value))
+
+    def watch(value: Any) -> Any:
+        waited.append(value)
+        return wait(value)
+
+    monkeypatch.setattr(jax, "block_until_ready", watch)
     with backend.open(model, configure(backend.knobs, {})) as session:
         assert model.example is not None
         call = session.prepare(model.example)

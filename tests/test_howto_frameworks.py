@@ -1,0 +1,73 @@
+"""The page on other frameworks runs as it stands, with short measurements."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import modeldyno
+from modeldyno.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "howto" / "other-frameworks.md").read_text(encoding="utf-8")
+QUICK = '[profile]\nmax_time = "0.5s"\nmin_time = "0.02s"\nprecision = "90%"\n'
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Give a function that runs the commands of a section, in a copy of the examples."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (tmp_path / "modeldyno.toml").write_text(QUICK)
+    monkeypatch.chdir(tmp_path)
+
+    def commands_of(section: str) -> None:
+        commands = re.findall(r"^\$ (modeldyno .*)$", section, re.MULTILINE)
+        assert commands
+        for command in commands:
+            with pytest.raises(SystemExit) as left:
+                main(shlex.split(command)[1:])
+            assert left.value.code == 0, command
+
+    return commands_of
+
+
+def section(title: str) -> str:
+    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def code(title: str) -> str:
+    (block,) = re.findall(r"```python\n(.*?)```", section(title), re.DOTALL)
+    return str(block)
+
+
+def test_the_commands_for_openvino_work(run: Callable[[str], None]) -> None:
+    """The digits run on OpenVINO."""
+    pytest.importorskip("openvino")
+    run(section("OpenVINO"))
+
+
+def test_the_section_on_estimators_works(run: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its Python saves what its commands profile."""
+    for package in ("sklearn", "xgboost", "lightgbm"):
+        pytest.importorskip(package)
+    profile = modeldyno.profile
+    monkeypatch.setattr(
+        modeldyno, "profile", lambda *args, **_: profile(*args, max_time=0.5, min_time=0.0, precision=0.9)
+    )
+    exec(code("Estimators"), {})
+    run(section("Estimators"))
+
+
+def test_the_section_on_jax_works(run: Callable[[str], None], tmp_path: Path) -> None:
+    """Its file is the one that its command names."""
+    pytest.importorskip("jax")
+    (tmp_path / "network.py").write_text(code("JAX"))
+    run(section("JAX"))
