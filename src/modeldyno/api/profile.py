@@ -62,7 +62,8 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
 
     Args:
         model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``), or a live object: a
-            ``torch.nn.Module`` or any callable, which runs inside this process.
+            ``torch.nn.Module``, an estimator of scikit-learn, XGBoost or LightGBM, or any callable; it
+            runs inside this process.
         example: inputs of a live object: an array, a tuple of them, a dict by name, or a
             ``torch.utils.data.DataLoader``, whose first batches are used in turn.
         backend: what runs it; by default the one for the model's format.

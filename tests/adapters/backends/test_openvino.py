@@ -73,6 +73,22 @@ def test_knobs_reach_the_runtime(tmp_path: Path) -> None:
         assert compiled.get_property("INFERENCE_NUM_THREADS") == 2
         assert compiled.get_property("NUM_STREAMS") == 2
         assert compiled.get_property("INFERENCE_PRECISION_HINT").to_string() == "f32"
+        assert session.converted == ""
+
+
+def test_a_precision_that_openvino_chooses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor that computes in bf16 by itself converts the weights, which the session says."""
+    import openvino
+
+    class Compiled:
+        def get_property(self, name: str) -> object:
+            assert name == "INFERENCE_PRECISION_HINT"
+            return openvino.Type.bf16
+
+    monkeypatch.setattr(openvino.Core, "compile_model", lambda *_: Compiled())
+    for settings in ({}, {"precision": "bf16"}):
+        with backend.open(load(models.mlp(tmp_path)), configure(backend.knobs, settings)) as session:
+            assert session.converted == "bf16"
 
 
 def test_a_precision_is_used_or_refused(tmp_path: Path) -> None:
@@ -98,6 +114,12 @@ def test_a_word_that_is_no_device_is_refused() -> None:
     """It is refused before anything is opened."""
     with pytest.raises(RequestError, match="such as cpu or gpu"):
         backend.check({"device": "cpu x"})
+
+
+def test_a_precision_needs_a_device() -> None:
+    """What AUTO computes in cannot be asked, so it cannot be promised."""
+    with pytest.raises(RequestError, match="With device=auto it is not known"):
+        backend.check({"device": "auto", "precision": "f32"})
 
 
 def test_more_streams_than_threads_are_refused() -> None:

@@ -64,13 +64,19 @@ knobs = (
 space = ("batch_size=1..32*2", "threads=1..{cores}*2")
 
 _DEVICE = re.compile(r"(?P<name>[a-z]+)(?:[.:](?P<index>\d+))?", re.IGNORECASE)
+_UNCONVERTED = {"", "f32", "dynamic", "undefined"}
+"""Precisions that leave the floats of a usual model as they are."""
 _MAX_REASON = 160
 """Characters of OpenVINO's own words that an error repeats."""
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
-    """Refuse a device that is none, and fewer threads than streams."""
-    _device(str(config.get("device", "cpu")))
+    """Refuse an unknown device, a precision that cannot be verified, and fewer threads than streams."""
+    if _device(str(config.get("device", "cpu"))) == "AUTO" and "precision" in config:
+        raise RequestError(
+            "With device=auto it is not known what OpenVINO computes in; name the device, such as cpu, to "
+            "set the precision."
+        )
     threads, streams = config.get("threads"), config.get("streams")
     if threads is not None and streams is not None and int(threads) < int(streams):
         raise RequestError(
@@ -100,13 +106,20 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
         raise RequestError(
             f"OpenVINO cannot run {model.value} on {device}: {_reason(error)}; try --backend onnxruntime."
         ) from error
-    _check_precision(openvino, compiled, config, device)
-    yield _Session(compiled=compiled)
+    computed = _floating_type(compiled)
+    if (wanted := config.get("precision", computed)) != computed:
+        raise RequestError(
+            f"The {device} of this machine does not compute in {wanted}: OpenVINO would use {computed} "
+            "instead; leave the knob precision out."
+        )
+    yield _Session(compiled=compiled, converted="" if computed in _UNCONVERTED else computed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
     compiled: Any
+    converted: str = ""
+    """What floats are computed in, such as bf16; empty if they are left as they are stored."""
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
         """Make the arrays contiguous: a call then reads them where they are."""
@@ -140,17 +153,12 @@ def _properties(config: Mapping[str, KnobValue]) -> dict[str, Any]:
     return {prop: config[knob] for knob, prop in _PROPERTIES.items() if knob in config}
 
 
-def _check_precision(ov: Any, compiled: Any, config: Mapping[str, KnobValue], device: str) -> None:
-    """Refuse a precision that the device replaces by another: the hint is one that OpenVINO may ignore."""
-    if "precision" not in config:
-        return
-    wanted = getattr(ov.Type, str(config["precision"]))
-    chosen = compiled.get_property("INFERENCE_PRECISION_HINT")
-    if chosen != wanted:
-        raise RequestError(
-            f"The {device} of this machine does not compute in {config['precision']}: OpenVINO would use "
-            f"{chosen.to_string()} instead; leave the knob precision out."
-        )
+def _floating_type(compiled: Any) -> str:
+    """Return what floats are computed in, whatever was asked for; empty if it is not known."""
+    try:
+        return str(compiled.get_property("INFERENCE_PRECISION_HINT").to_string())
+    except RuntimeError:  # of AUTO, which may turn to another device at any call
+        return ""
 
 
 def _reason(error: Exception) -> str:
