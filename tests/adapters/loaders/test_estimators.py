@@ -258,6 +258,18 @@ def test_a_booster_predicts_from_an_array(make: Any) -> None:
     np.testing.assert_allclose(given, fitted.predict_proba(ROWS[:7].astype(np.float32))[:, 1], rtol=1e-5)
 
 
+def test_a_pipeline_of_texts_takes_texts() -> None:
+    """Its input has no columns; random texts are made for it, as for any input of text."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.pipeline import make_pipeline
+
+    texts = ["a good one", "a bad one"] * 4
+    fitted = make_pipeline(TfidfVectorizer(), linear().__class__()).fit(texts, [1, 0] * 4)
+    model = live(fitted)
+    assert (model.inputs[0].shape, model.inputs[0].dtype) == (("batch",), "string")
+    assert called(model, np.array(texts, dtype=object)).tolist() == [1, 0] * 4
+
+
 def test_a_method_can_be_named(tmp_path: Path) -> None:
     """A bound method, or a name after the #, is called instead; that is another model."""
     fitted = linear()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
-_METHODS = ("predict", "transform", "fit_predict")
+_METHODS = ("predict", "transform")
 """What is called unless the user names a method; of a Booster of XGBoost it is `inplace_predict`."""
 _LINEAR = ("coef_", "intercept_")
 _CLASSES = "classes_"
@@ -86,12 +86,21 @@ def describe_estimator(
         form=Form.CALLABLE,
         value=function,
         inputs=call.declare_inputs(function, feed)
-        if feed is not None or features is None
-        else (InputSpec(name=parameter, shape=(BATCH, features), dtype=_DTYPES[framework]),),
+        if feed is not None
+        else (_table(owner, parameter, features, _DTYPES[framework]),),
         weights=lambda: weights,
         example=feed,
-        undeclared=feed is None and features is None,
     )
+
+
+def _table(owner: Any, name: str, features: int | None, dtype: str) -> InputSpec:
+    """Declare the input: a table, texts for a vectorizer of them, or one whose shape the user has to give."""
+    if features is not None:
+        return InputSpec(name=name, shape=(BATCH, features), dtype=dtype)
+    first = owner.steps[0][1] if getattr(owner, "steps", None) else owner
+    if hasattr(first, "analyzer"):  # a vectorizer of texts
+        return InputSpec(name=name, shape=(BATCH,), dtype="string")
+    return InputSpec(name=name)
 
 
 def _owner(value: Any) -> Any:
