@@ -1,0 +1,176 @@
+"""How well a model answers: scores of labelled samples, their value, and how sure it is.
+
+A score belongs to one sample, so that a value is over samples, not the mean of batches, and two models that
+answered the same samples are compared sample by sample. Proportions have Wilson's interval and means (loss,
+absolute error) that of Student's t, both in `core/stats/statistics.py`; F1, which is no mean, has that
+of a bootstrap.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from modeldyno.core.stats.statistics import Z, mean_interval
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+RESAMPLES = 2000
+"""Resamples of a bootstrap: its 2.5 % ends then vary by a few percent of its width."""
+
+
+def correct_within(outputs: ndarray, labels: ndarray, k: int = 1) -> ndarray:
+    """Return 1.0 for each sample whose label is among the k largest outputs, otherwise 0.0.
+
+    Args:
+        outputs: scores of the classes, (n, classes); or of the second of two classes, (n,) or (n, 1), of
+            which a positive logit, or a probability above one half if all lie in [0, 1], means that class.
+        labels: numbers of classes, (n,), from 0.
+        k: at most the number of classes.
+
+    A label counts as beaten by each class that scores more, and by each that comes first with the same score.
+    A sample with an output that is no number is wrong.
+
+    Raises:
+        RequestError: outputs and labels do not fit each other, or k is no number of classes.
+    """
+    scores = _class_scores(outputs)
+    classes = _class_labels(scores, labels)
+    if not 1 <= k <= scores.shape[1]:
+        raise RequestError(f"The model has {scores.shape[1]} classes, so there is no top {k}.")
+    own = scores[np.arange(len(classes)), classes][:, None]
+    earlier = np.arange(scores.shape[1]) < classes[:, None]
+    beaten_by = ((scores > own) | ((scores == own) & earlier)).sum(axis=1)
+    return ((beaten_by < k) & ~np.isnan(scores).any(axis=1)).astype(float)
+
+
+def cross_entropy(logits: ndarray, labels: ndarray) -> ndarray:
+    """Return the cross entropy of each sample in nats, of logits (n, classes) and class numbers (n,).
+
+    Raises:
+        RequestError: they do not fit each other.
+    """
+    scores = np.asarray(logits, dtype=float)
+    classes = _class_labels(scores, labels)
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    picked = shifted[np.arange(len(classes)), classes]
+    return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - picked)
+
+
+def absolute_errors(outputs: ndarray, targets: ndarray) -> ndarray:
+    """Return the absolute error of each sample, averaged over its elements; a column may be flat.
+
+    Raises:
+        RequestError: the shapes differ, which would otherwise broadcast into a number.
+    """
+    values, wanted = np.asarray(outputs, dtype=float), np.asarray(targets, dtype=float)
+    if values.size == wanted.size and len(values) == len(wanted):
+        wanted = wanted.reshape(values.shape)
+    if values.shape != wanted.shape or not values.size:
+        raise RequestError(
+            f"The targets have the shape {np.shape(targets)}, but the outputs {np.shape(outputs)}; "
+            "give one target for each output."
+        )
+    return np.asarray(np.abs(values - wanted).reshape(len(values), -1).mean(axis=1))
+
+
+def macro_f1(predicted: ndarray, labels: ndarray) -> float:
+    """Return the mean of the F1 scores of all classes that occur among predictions or labels.
+
+    Args:
+        predicted: numbers of classes, (n,).
+        labels: numbers of classes, (n,).
+    """
+    return float(_macro_f1_of_counts(_confusion(predicted, labels))[0])
+
+
+def macro_f1_interval(predicted: ndarray, labels: ndarray, *, seed: int = 0) -> tuple[float, float]:
+    """Return the 95 % interval of `macro_f1` by the percentile bootstrap over samples.
+
+    Resampling samples is drawing the cells of the confusion matrix, which costs the same for any n.
+    """
+    counts = _confusion(predicted, labels)
+    draws = np.random.default_rng(seed).multinomial(
+        int(counts.sum()), counts.ravel() / counts.sum(), RESAMPLES
+    )
+    low, high = np.quantile(_macro_f1_of_counts(draws.reshape(RESAMPLES, *counts.shape)), (0.025, 0.975))
+    return float(low), float(high)
+
+
+def paired_share_difference(before: ndarray, after: ndarray) -> tuple[float, float, float]:
+    """Return after - before of two proportions of the same samples, and the ends of its 95 % interval.
+
+    The interval is that of Bonett and Price (2012): Wald's, after half a sample was added to each of the four
+    cells, so that it holds where few or no samples differ.
+
+    Args:
+        before: 0 or 1 for each sample, (n,).
+        after: the same of the other model, in the same order.
+    """
+    n = len(before)
+    gained, lost = int(np.sum(after > before)), int(np.sum(after < before))
+    more, less = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
+    centre = more - less
+    reach = Z * math.sqrt((more + less - centre * centre) / (n + 2))
+    return (gained - lost) / n, max(-1.0, centre - reach), min(1.0, centre + reach)
+
+
+def paired_mean_difference(before: ndarray, after: ndarray) -> tuple[float, float, float]:
+    """Return after - before of two means of the same samples, and the ends of its 95 % interval."""
+    differences = np.asarray(after) - np.asarray(before)
+    return float(differences.mean()), *mean_interval(differences, len(differences))
+
+
+def _class_scores(outputs: ndarray) -> ndarray:
+    """Return scores (n, classes); a single column becomes two, with its threshold as the score of class 0."""
+    scores = np.asarray(outputs, dtype=float)
+    if scores.ndim == 1 or scores.shape[1:] == (1,):
+        column = scores.reshape(len(scores), 1)
+        probable = bool(np.all((column >= 0) & (column <= 1)))
+        scores = np.hstack((np.full_like(column, 0.5 if probable else 0.0), column))
+    return scores
+
+
+def _class_labels(scores: ndarray, labels: ndarray) -> ndarray:
+    """Return labels as numbers of classes, (n,).
+
+    Raises:
+        RequestError: their number, shape, dtype or range does not fit the scores (n, classes).
+    """
+    numbers = np.asarray(labels)
+    if numbers.shape[1:] == (1,):
+        numbers = numbers[:, 0]
+    if scores.ndim != 2 or numbers.shape != scores.shape[:1] or not len(numbers):  # noqa: PLR2004
+        raise RequestError(
+            f"The labels have the shape {np.shape(labels)}, but the outputs {scores.shape}; "
+            "give one label for each sample, and outputs of samples x classes."
+        )
+    if numbers.dtype.kind not in "biu" and not np.all(numbers == np.floor(numbers)):
+        raise RequestError("The labels are not whole numbers; give the number of the class, from 0.")
+    low, high = int(numbers.min()), int(numbers.max())
+    if low < 0 or high >= scores.shape[1]:
+        raise RequestError(
+            f"The labels go from {low} to {high}, but the model has {scores.shape[1]} classes; "
+            "number them from 0."
+        )
+    return numbers.astype(int)
+
+
+def _confusion(predicted: ndarray, labels: ndarray) -> ndarray:
+    """Count samples by label (row) and prediction (column)."""
+    classes = int(max(np.max(predicted), np.max(labels))) + 1
+    cells = np.asarray(labels).astype(int) * classes + np.asarray(predicted).astype(int)
+    return np.bincount(cells, minlength=classes * classes).reshape(classes, classes)
+
+
+def _macro_f1_of_counts(counts: ndarray) -> ndarray:
+    """Return the macro F1 of confusion matrices (..., classes, classes), one for each; at least 1-D."""
+    tables = counts.reshape(-1, *counts.shape[-2:])
+    right = np.diagonal(tables, axis1=1, axis2=2)
+    total = tables.sum(axis=1) + tables.sum(axis=2)
+    scores = 2 * right / np.maximum(total, 1)
+    return np.asarray(scores.sum(axis=1) / (total > 0).sum(axis=1))

@@ -1,0 +1,113 @@
+"""Scores of labelled samples agree with scikit-learn, and their intervals hold what they promise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from modeldyno.core.stats import evaluation, statistics
+from modeldyno.errors import RequestError
+
+LABELS = np.array([0, 1, 2, 2, 1, 0, 2])
+LOGITS = np.random.default_rng(3).normal(size=(7, 3))
+
+
+def test_scores_agree_with_scikit_learn() -> None:
+    """Accuracy, top 2, log loss, macro F1 and mean absolute error are those of scikit-learn."""
+    from sklearn import metrics
+
+    shares = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
+    predicted = LOGITS.argmax(axis=1)
+    mean = np.mean
+    assert mean(evaluation.correct_within(LOGITS, LABELS)) == metrics.accuracy_score(LABELS, predicted)
+    assert mean(evaluation.correct_within(LOGITS, LABELS, 2)) == pytest.approx(
+        metrics.top_k_accuracy_score(LABELS, LOGITS, k=2)
+    )
+    assert mean(evaluation.cross_entropy(LOGITS, LABELS)) == pytest.approx(metrics.log_loss(LABELS, shares))
+    assert evaluation.macro_f1(predicted, LABELS) == pytest.approx(
+        metrics.f1_score(LABELS, predicted, average="macro")
+    )
+    assert mean(evaluation.absolute_errors(LOGITS, -LOGITS)) == pytest.approx(
+        metrics.mean_absolute_error(-LOGITS, LOGITS)
+    )
+
+
+def test_one_column_means_the_second_of_two_classes() -> None:
+    """A logit above 0, or a probability above one half, is class 1."""
+    labels = np.array([[0], [1], [1]])
+    assert evaluation.correct_within(np.array([-2.0, 3.0, -0.1]), labels).tolist() == [1, 1, 0]
+    assert evaluation.correct_within(np.array([[0.4], [0.6], [0.3]]), labels).tolist() == [1, 1, 0]
+
+
+def test_an_output_that_is_no_number_is_wrong() -> None:
+    """NaN never counts as a correct answer."""
+    assert evaluation.correct_within(np.full((1, 2), np.nan), np.array([0])).tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.array([0, 1]), "shape"),
+        (np.zeros((7, 3), int), "shape"),
+        (np.array([0.5] * 7), "whole"),
+        (np.array([3.0] * 7), "from 3 to 3"),
+        (np.array([-1] * 7), "from -1"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(labels: np.ndarray, message: str) -> None:
+    """Labels of another shape, dtype or range are an error and never broadcast into a number."""
+    with pytest.raises(RequestError, match=message):
+        evaluation.correct_within(LOGITS, labels)
+
+
+def test_targets_and_k_that_do_not_fit_are_refused() -> None:
+    """Targets of another shape and more places than classes are errors; a flat column is not."""
+    with pytest.raises(RequestError, match="shape"):
+        evaluation.absolute_errors(LOGITS, np.zeros(7))
+    with pytest.raises(RequestError, match="no top 4"):
+        evaluation.correct_within(LOGITS, LABELS, 4)
+    assert evaluation.absolute_errors(np.ones((2, 1)), np.array([0.0, 3.0])).tolist() == [1, 2]
+
+
+def test_wilson_interval_of_357_of_360() -> None:
+    """The interval of 357 of 360 is that of the published formula."""
+    assert statistics.share_interval(357, 360) == pytest.approx((0.97578, 0.99716), abs=2e-5)
+
+
+def test_intervals_cover_the_truth() -> None:
+    """Of 4,000 evaluations of 400 samples, about 95 % of the intervals hold the true value."""
+    random, n = np.random.default_rng(11), 400
+    hits = random.binomial(n, 0.9, 4000)
+    ends = [statistics.share_interval(int(h), n) for h in hits]
+    assert 0.94 <= np.mean([low <= 0.9 <= high for low, high in ends]) <= 0.97
+    means = [statistics.mean_interval(row, n) for row in random.exponential(1.0, (4000, n))]
+    assert 0.935 <= np.mean([low <= 1 <= high for low, high in means]) <= 0.97
+
+
+def test_paired_differences_raise_few_false_alarms_and_find_real_ones() -> None:
+    """Models that are equally good differ in at most 5 % of evaluations; lost samples are found."""
+    random, n = np.random.default_rng(12), 400
+    alarms = 0
+    for _ in range(2000):
+        before = (random.random(n) < 0.9).astype(float)
+        swapped = random.random(n) < 0.1
+        after = np.where(swapped, (random.random(n) < 0.9).astype(float), before)
+        _, low, high = evaluation.paired_share_difference(before, after)
+        alarms += not low <= 0 <= high
+    assert alarms / 2000 <= 0.055
+    worse = np.where(np.arange(n) < 40, 0.0, 1.0)
+    difference, low, high = evaluation.paired_share_difference(np.ones(n), worse)
+    assert difference == pytest.approx(-0.1)
+    assert low < -0.1 < high < 0
+    assert evaluation.paired_mean_difference(np.arange(9.0), np.arange(9.0) + 1) == (1, 1, 1)
+
+
+def test_the_bootstrap_interval_of_f1_holds_its_value() -> None:
+    """The interval of F1 contains the value and narrows with the samples."""
+    random = np.random.default_rng(5)
+    labels = random.integers(0, 3, 2000)
+    predicted = np.where(random.random(2000) < 0.8, labels, random.integers(0, 3, 2000))
+    low, high = evaluation.macro_f1_interval(predicted, labels)
+    few_low, few_high = evaluation.macro_f1_interval(predicted[:100], labels[:100])
+    assert low < evaluation.macro_f1(predicted, labels) < high
+    assert high - low < few_high - few_low
