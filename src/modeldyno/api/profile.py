@@ -45,6 +45,8 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     generate: int | str | Sequence[int] = 32,
     trace: str | Path | None = None,
     outputs: str | Path | None = None,
+    evaluate: str | Sequence[str] = (),
+    data: str | Path | None = None,
     require: str | Sequence[str] = (),
     percentiles: str | Sequence[str] = (),
     plan: Plan | None = None,
@@ -79,6 +81,9 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         generate: tokens to generate, one number or several.
         trace: a file for a Perfetto trace of a few calls, for the probe ``ops``.
         outputs: a file (.npz) for the outputs of one call.
+        evaluate: metrics of labelled samples: accuracy, top_5, misclassification, evaluation_loss,
+            mean_absolute_error.
+        data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels; by default `inputs`.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
         percentiles: percentiles to measure until certified, such as ``"p99"``.
         plan: time and precision of the measurement.
@@ -123,6 +128,8 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
             generated=_parse_token_counts(generate, "generate"),
             trace=None if trace is None else str(Path(trace).absolute()),
             outputs=None if outputs is None else str(Path(outputs).absolute()),
+            evaluate=_parse_names(evaluate, "evaluate"),
+            data=None if data is None else str(Path(data).absolute()),
         ),
         name=name,
         trust=trust,

@@ -22,7 +22,7 @@ from modeldyno.core.spec.input_spec import BATCH, InputSpec, parse_input
 from modeldyno.core.spec.job import Job, default_probes
 from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.spec.probe_options import RECORD_FORMATS, Observation
+from modeldyno.core.spec.probe_options import EVALUATIONS, RECORD_FORMATS, Observation
 from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_vary
 from modeldyno.core.stats.units import BYTES, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import Knob
 
 LAYERS, STATIC, OPERATORS, GENERATE, OUTPUTS = "layers", "static", "ops", "generate", "outputs"
+EVALUATION = "evaluation"
 """Probes that are added to others: a layer's time is compared with its cost, and `ops` traces."""
 
 
@@ -94,6 +95,7 @@ class Request:
         self._check_batch(config)
         self._check_output_paths()
         self._check_records()
+        self._check_evaluation()
         self._check_mode()
         self.constraints()
         job = Job(
@@ -185,6 +187,14 @@ class Request:
                 f"There is no directory '{path.parent}' for the records; create it, or name another."
             )
 
+    def _check_evaluation(self) -> None:
+        """Refuse to evaluate what is unknown, or data that nothing evaluates."""
+        for name in self.observation.evaluate:
+            if name not in EVALUATIONS:
+                raise UnknownName.among("evaluation", name, EVALUATIONS)
+        if self.observation.data and not self.observation.evaluate:
+            raise RequestError("`data` has no effect without `evaluate`; add that, such as accuracy.")
+
     def _check_mode(self) -> None:
         """Refuse probes that watch calls in training mode, whose costs are those of training steps."""
         calls = [probe for probe in (LAYERS, OPERATORS) if probe in self._effective_probes()]
@@ -209,6 +219,7 @@ class Request:
             LAYERS: bool(observation.layers),
             OPERATORS: bool(observation.trace),
             OUTPUTS: bool(observation.outputs),
+            EVALUATION: bool(observation.evaluate),
             GENERATE: (observation.prompts, observation.generated) != (defaults.prompts, defaults.generated),
         }
         named = (*self.probes, *(probe for probe, needed in needed_by.items() if needed))

@@ -51,6 +51,8 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
             generated=parse_token_counts(options["generate"], "--generate"),
             trace=options["trace"] and str(Path(options["trace"]).absolute()),
             outputs=options["outputs"] and str(Path(options["outputs"]).absolute()),
+            evaluate=tuple(part.strip() for part in (options["evaluate"] or "").split(",") if part.strip()),
+            data=options["data"] and str(Path(options["data"]).absolute()),
         ),
         name=options["name"],
         trust=options["trust"],

@@ -28,6 +28,10 @@ class Observation:
     """File for all requests of a load: .csv, .jsonl or .npz."""
     outputs: str | None = None
     """File for the outputs of one call: .npz."""
+    evaluate: tuple[str, ...] = ()
+    """Metrics of labelled samples, such as accuracy."""
+    data: str | None = None
+    """File of the labelled samples: .npz, perhaps with ``:`` and the name of the labels; None for `inputs`."""
 
     def named(self, path: str, kind: str) -> bool:
         """Return whether a module is selected."""
@@ -43,6 +47,8 @@ class Observation:
         )
 
 
+EVALUATIONS = ("accuracy", "top_5", "misclassification", "evaluation_loss", "mean_absolute_error")
+"""Metrics that can be evaluated on labelled samples."""
 RECORD_FORMATS = (".csv", ".jsonl", ".npz")
 """Suffixes of a file with all requests of a load."""
 MOST_TOKENS = 1_048_576

@@ -1,0 +1,91 @@
+"""The probe ``evaluation``: calls the model with labelled samples, and measures how well it answers them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement import Interval, Measurement
+from modeldyno.data import data_files
+from modeldyno.errors import RequestError
+from modeldyno.interfaces.probe import Pass
+from modeldyno.interfaces.session import CanCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy import ndarray
+
+    from modeldyno.core.metrics.measurement_plan import Plan
+    from modeldyno.interfaces.probe import Subject
+
+needs = CanCall
+pass_ = Pass.SECOND
+_LABELS = ("label", "labels", "y")
+_MOST = 10**9
+
+
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement]:
+    """Call every sample of the data once; yield the accuracy and its likes, each with its interval.
+
+    Raises:
+        RequestError: there are no labelled data, or they do not fit the model.
+    """
+    del plan
+    from modeldyno.core.stats import evaluation, statistics  # noqa: PLC0415 - numpy is slow to import
+
+    path, labels = _labels(subject)
+    outputs = _outputs(subject, path, len(labels))
+    for name in subject.observation.evaluate:
+        if name in {"accuracy", "misclassification", "top_5"}:
+            right = evaluation.correct_within(outputs, labels, 5 if name == "top_5" else 1)
+            hits = int(right.sum()) if name != "misclassification" else int((1 - right).sum())
+            low, high = statistics.share_interval(hits, len(labels))
+            value = hits / len(labels)
+        else:
+            scores = (
+                evaluation.absolute_errors if name == "mean_absolute_error" else evaluation.cross_entropy
+            )(outputs, labels)
+            value = float(scores.mean())
+            low, high = statistics.mean_interval(scores, len(scores))
+        yield Measurement(metric=name, value=value, interval=Interval(low=low, high=high))
+    yield Measurement(metric="evaluated_samples", value=len(labels))
+
+
+def _labels(subject: Subject) -> tuple[Path, ndarray]:
+    """Return the file with the data, and its labels."""
+    given = (spec.source for spec in subject.inputs if spec.source)
+    source = subject.observation.data or next(iter(given), None)
+    if source is None:
+        raise RequestError("To evaluate a model, name labelled samples with `data`, such as test.npz.")
+    text, _, name = source.rpartition(":")
+    path, names = (Path(text), (name,)) if text and not Path(source).exists() else (Path(source), _LABELS)
+    path = path.expanduser()
+    arrays = data_files.read_data_file(path, names, _MOST, optional=names)
+    present = [name for name in names if not isinstance(arrays, list) and name in arrays]
+    if isinstance(arrays, list) or not present:
+        raise RequestError(
+            f"{path} has no labels under {', '.join(names)}; save them so, or write {path.name}:NAME."
+        )
+    return path, arrays[present[0]]
+
+
+def _outputs(subject: Subject, path: Path, n: int) -> ndarray:
+    """Return the first output of all samples; the last batch is filled with its last sample."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    session, like = subject.session, subject.feeds[0]
+    assert isinstance(session, CanCall)
+    data = data_files.read_data_file(path, tuple(like), _MOST)
+    if isinstance(data, list) or any(len(array) != n for array in data.values()):
+        raise RequestError(f"{path} has {n} labels, but another number of samples; give one label for each.")
+    parts = []
+    for start in range(0, n, subject.samples):
+        rows = np.minimum(np.arange(start, start + subject.samples), n - 1)
+        feed = {name: array[rows].astype(like[name].dtype) for name, array in data.items()}
+        answer = session.arrays(session.prepare(feed)())
+        first = next(iter(answer.values()), None)
+        if first is None or len(first) != subject.samples:
+            raise RequestError("The first output of the model has not one row for each sample.")
+        parts.append(first[: n - start])
+    return np.concatenate(parts)

@@ -1,0 +1,46 @@
+"""A profile evaluates a model on labelled samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import modeldyno
+from modeldyno.errors import RequestError
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+
+
+def evaluated(**options: object) -> modeldyno.Result:
+    """Profile the digits without timing them."""
+    return modeldyno.profile(
+        str(DIGITS / "digits.onnx"), probes="static", store=False, **{"evaluate": "accuracy", **options}
+    )
+
+
+def test_accuracy_is_over_samples_with_its_interval(tmp_path: Path) -> None:
+    """Of 360 digits 357 are right, whatever the batch, the name of the labels or the file."""
+    result = evaluated(data=DIGITS / "test.npz", batch_size=32)
+    assert result["accuracy"] == 357 / 360
+    assert result["evaluated_samples"] == 360
+    measured = result.find("accuracy")
+    assert measured is not None
+    assert measured.interval is not None
+    assert measured.interval.low == pytest.approx(0.97578, abs=1e-4)
+    arrays = np.load(DIGITS / "test.npz")
+    np.savez(tmp_path / "other.npz", image=arrays["image"], truth=arrays["label"])
+    assert evaluated(data=f"{tmp_path}/other.npz:truth")["accuracy"] == 357 / 360
+    with pytest.raises(RequestError, match="has no labels under label, labels, y"):
+        evaluated(data=tmp_path / "other.npz")
+
+
+def test_what_cannot_be_evaluated_is_refused() -> None:
+    """An unknown metric, data without a metric, and a metric without data are refused."""
+    with pytest.raises(RequestError, match="accuracy"):
+        evaluated(evaluate="acuracy", data=DIGITS / "test.npz")
+    with pytest.raises(RequestError, match="no effect"):
+        evaluated(evaluate=(), data=DIGITS / "test.npz")
+    with pytest.raises(RequestError, match="labelled samples"):
+        evaluated()
