@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from modeldyno.errors import RequestError
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 
-def evaluated(**options: object) -> modeldyno.Result:
+def evaluated(**options: Any) -> modeldyno.Result:
     """Profile the digits without timing them."""
     return modeldyno.profile(
         str(DIGITS / "digits.onnx"), probes="static", store=False, **{"evaluate": "accuracy", **options}
@@ -44,3 +45,8 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
         evaluated(evaluate=(), data=DIGITS / "test.npz")
     with pytest.raises(RequestError, match="labelled samples"):
         evaluated()
+
+
+def test_the_table_says_how_many_samples_were_right() -> None:
+    """The note beside the accuracy names both numbers."""
+    assert "357 of 360 samples" in str(evaluated(data=DIGITS / "test.npz", batch_size=32))

@@ -29,11 +29,11 @@ class Depth(Metric):
     NAME = "depth"
 
     @staticmethod
-    def description() -> str:  # type: ignore[override]
+    def description() -> str:
         return "Number of layers"
 
     @staticmethod
-    def friendly_name() -> str:  # type: ignore[override]
+    def friendly_name() -> str:
         return "Depth"
 
     def get_comparative(self) -> str:

@@ -195,7 +195,7 @@ class MetricProfiler:
             write_table(str(self._comparison(other, short=short_print)), print_mode)
             return
         shown = self._shown()
-        rows = [(f"Backend: {self.backend}", "")]
+        rows: list[tuple[str, ...]] = [(f"Backend: {self.backend}", "")]
         rows += [self._row(key, metric) for key, metric in shown.items()]
         lines = [make_table((f"Param Name ({self.name})", "Value"), rows)]
         if not short_print:

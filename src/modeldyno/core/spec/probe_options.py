@@ -31,7 +31,7 @@ class Observation:
     evaluate: tuple[str, ...] = ()
     """Metrics of labelled samples, such as accuracy."""
     data: str | None = None
-    """File of the labelled samples: .npz, perhaps with ``:`` and the name of the labels; None for `inputs`."""
+    """File of the labelled samples: .npz, perhaps with ``:`` and the name of the labels; None: `inputs`."""
 
     def named(self, path: str, kind: str) -> bool:
         """Return whether a module is selected."""

@@ -45,7 +45,8 @@ def correct_within(outputs: ndarray, labels: ndarray, k: int = 1) -> ndarray:
     own = scores[np.arange(len(classes)), classes][:, None]
     earlier = np.arange(scores.shape[1]) < classes[:, None]
     beaten_by = ((scores > own) | ((scores == own) & earlier)).sum(axis=1)
-    return ((beaten_by < k) & ~np.isnan(scores).any(axis=1)).astype(float)
+    correct: ndarray = ((beaten_by < k) & ~np.isnan(scores).any(axis=1)).astype(float)
+    return correct
 
 
 def cross_entropy(logits: ndarray, labels: ndarray) -> ndarray:

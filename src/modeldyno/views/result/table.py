@@ -10,7 +10,7 @@ from modeldyno.core.metrics.metric import METRICS, Query, ReportSection
 from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
 from modeldyno.core.result.scopes import scopes
 from modeldyno.core.spec.static_options import HERE
-from modeldyno.core.stats.units import BYTES, RATE, SECONDS, format_quantity
+from modeldyno.core.stats.units import BYTES, FRACTION, RATE, SECONDS, format_quantity
 from modeldyno.views.result.served import redundant_metrics
 from modeldyno.views.result.totals import describe_total, drop_open_range
 from modeldyno.views.text import (
@@ -179,9 +179,23 @@ def _note(result: Result, measurement: Measurement) -> str:
         return threads(result)
     if measurement.metric == "flops" and (reached := reached_flops(result)):
         return reached
+    if measurement.metric in result.job.observation.evaluate:
+        return _samples_note(result, measurement)
     once = measurement.row.unit == SECONDS and len(measurement.runs) == 1 and measurement.interval is None
     parts = _parts(result, measurement.metric) if measurement.row.summed else ""
     return join_nonempty("measured once" if once else "", parts)
+
+
+def _samples_note(result: Result, measurement: Measurement) -> str:
+    """Say how many of the labelled samples count, such as ``357 of 360 samples``."""
+    evaluated = result.find("evaluated_samples")
+    if evaluated is None:
+        return ""
+    total, value = number(evaluated)[0], number(measurement)[0]
+    if total is None or value is None:
+        return ""
+    share = f"{round(value * total):,} of " if measurement.row.unit == FRACTION else ""
+    return f"{share}{count(round(total), 'sample')}"
 
 
 def threads(result: Result) -> str:
