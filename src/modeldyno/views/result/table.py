@@ -192,8 +192,6 @@ def _samples_note(result: Result, measurement: Measurement) -> str:
     if evaluated is None:
         return ""
     total, value = number(evaluated)[0], number(measurement)[0]
-    if total is None or value is None:
-        return ""
     share = f"{round(value * total):,} of " if measurement.row.unit == FRACTION else ""
     return f"{share}{count(round(total), 'sample')}"
 
