@@ -32,7 +32,7 @@ WITNESS_IS_BLIND = {
 @pytest.fixture(autouse=True)
 def _quiet() -> Any:
     """Let torch warn of what it deprecates and of kernels that it has not."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.backends.opt_einsum.flags(enabled=False):
         warnings.simplefilter("ignore")
         yield
 

@@ -181,7 +181,7 @@ def test_inline_says_that_it_is_not_isolated(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_form_that_the_backend_cannot_run_is_refused() -> None:
     """The message says what the backend runs, and which backends run the model."""
     with pytest.raises(
-        RequestError, match=r"of onnx, and call:.* leave --backend out, or .* it: inspector, python\."
+        RequestError, match=r"of onnx, and call:.* leave --backend out, or .* it: inspector, .*python\."
     ):
         run(job("modeldyno.testing.known_latency:steady", backend="onnxruntime"))
 

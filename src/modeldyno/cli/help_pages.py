@@ -86,7 +86,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     )),
     ("What is measured", (
         "--probe", "--layers", "--prompt", "--generate", "--trace", "--outputs", "--records", "--vary",
-        "--device", "--memory", "--compare", "--metric",
+        "--device", "--memory", "--compare", "--metric", "--evaluate", "--data",
     )),
     ("Load", (
         "--concurrency", "--rate", "--replay", *(row.flag for row in LOAD), "--find-load", "--most",

@@ -23,7 +23,7 @@ from modeldyno.cli.output_options import result_output_options
     multiple=True,
     metavar="PROBE,...",
     help="What to measure: static,latency,throughput (the default), layers, ops, memory, generate, training, "
-    "largest-batch, outputs, load.",
+    "largest-batch, outputs, evaluation, load.",
 )
 @cli_options.mode_options
 @click.option("--layers", help="Only modules with one of these texts in path or class: attention,mlp.")

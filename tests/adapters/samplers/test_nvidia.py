@@ -238,6 +238,7 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("SMI_CALLS", str(tmp_path / "calls"))
     monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr(nvidia_smi, "_TIMEOUT", 60.0)  # on a busy machine Python alone may take 3 s to start
     return tmp_path / "calls"
 
 
