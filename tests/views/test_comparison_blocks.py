@@ -198,11 +198,11 @@ SLOW, LEAN = "latency.p50 12.3% higher (10.3% to 14.3%)", "process_memory.max 20
         ),
         (
             (change("latency.p50", ChangeVerdict.WORSE, 12.0, interval=Interval(low=3.0, high=50.0)),),
-            "new is worse than old: latency.p50 13 times slower (+300% to 51x more).",
+            "new is worse than old: latency.p50 13 times slower (4.0x to 51x more).",
         ),
         (
             (change("latency.p50", ChangeVerdict.WORSE, 4.0, interval=Interval(low=0.5, high=50.0)),),
-            "new is worse than old: latency.p50 400% higher (+50.0% to 51x more).",
+            "new is worse than old: latency.p50 400% higher (1.50x to 51x more).",
         ),
     ],
 )

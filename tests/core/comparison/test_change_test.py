@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from modeldyno.core.comparison.change_test import judge_change, judge_changes
+from modeldyno.core.comparison.change_test import judge_change, judge_changes, judge_numbers
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.default_metrics import ALL, headline_queries, shared_queries
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
@@ -205,6 +205,22 @@ def test_one_process_a_side_tells_a_factor_of_two_and_not_a_tenth() -> None:
     assert "fewer than 3" in double.why
     assert tenth.interval is not None
     assert tenth.interval.half_width() > 0.15
+
+
+@pytest.mark.parametrize(("metric", "factor"), [("load_time", 2.5), ("first_call", 1.7)])
+def test_what_happens_once_a_process_is_not_judged_from_one_process(metric: str, factor: float) -> None:
+    """Loads of one model differ by such factors, as files may or may not be in the machine's caches."""
+    query = Query.parse(metric)
+    lone = judge_numbers(query, [factor], [1.0], smallest=0.25)
+    few = judge_numbers(query, [factor, factor], [1.0, 1.0], smallest=0.25)
+    known = judge_numbers(
+        query, [factor * x for x in (1.0, 1.1, 0.9, 1.05)], [1.0, 1.1, 0.9, 1.05], smallest=0.25
+    )
+    assert [change.outcome for change in (lone, few, known)] == [
+        ChangeVerdict.UNDECIDED,
+        ChangeVerdict.UNDECIDED,
+        ChangeVerdict.BETTER,
+    ]
 
 
 def test_two_processes_that_differ_widen_the_interval() -> None:

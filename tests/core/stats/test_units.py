@@ -270,10 +270,13 @@ def test_the_ends_of_a_change_share_their_unit_where_they_have_one() -> None:
     assert format_changes(-0.779, 0.026) == "-77.9 to +2.6%"
     assert format_changes(19.0, 21.0) == "20x to 22x more"
     assert format_changes(1 / 22 - 1, 1 / 20 - 1) == "22x to 20x less"
-    assert format_changes(-0.5, 671.8) == "-50.0% to 673x more"
+    assert format_changes(-0.5, 671.8) == "2.0x less to 673x more"
+    assert format_changes(-0.95, -0.812) == "20x to 5.3x less"
+    assert format_changes(-0.95, 0.026) == "20x less to 1.03x more"
+    assert format_changes(0.0, 19.0) == "0% to 20x more"
 
 
 def test_an_interval_of_changes_that_bounds_nothing_has_no_figures() -> None:
     """Of two starts that differ much its ends have dozens of digits; one end alone is told."""
     assert format_changes(-1.0, 9e43) == "not bounded"
-    assert format_changes(-0.5, 9e43) == "-50.0% to over 1,000,000x more"
+    assert format_changes(-0.5, 9e43) == "2.0x less to over 1,000,000x more"

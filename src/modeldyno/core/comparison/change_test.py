@@ -223,7 +223,8 @@ def _test_ratio(
     if min(*before, *after) <= 0:
         return _test_by_rank(query, before, after, level)
     logs = [math.log(n) for n in before], [math.log(n) for n in after]
-    ratio, error, degrees, how = _log_ratio(*logs, options.own, paired=paired)
+    prior = METRICS[query.metric].prior or PRIOR
+    ratio, error, degrees, how = _log_ratio(*logs, options.own, prior, paired=paired)
     if options.scatter is not None and (_are_few(*logs) or options.scatter.of_a_difference > error):
         error, degrees = max(options.scatter.of_a_difference, options.own), options.scatter.degrees
         how = (
@@ -272,13 +273,13 @@ def _compare_quiet_runs(
 
 
 def _log_ratio(
-    before: Sequence[float], after: Sequence[float], own: float, *, paired: bool
+    before: Sequence[float], after: Sequence[float], own: float, prior: float, *, paired: bool
 ) -> tuple[float, float, float, str]:
     """Return the difference of logarithms, its standard error, degrees of freedom, and their basis."""
     n, m = len(before), len(after)
     if _are_few(before, after):
         ratio, degrees = fmean(after) - fmean(before), PRIOR_DEGREES + n + m - 2
-        squares = PRIOR_DEGREES * PRIOR**2 + _sum_of_squares(before) + _sum_of_squares(after)
+        squares = PRIOR_DEGREES * prior**2 + _sum_of_squares(before) + _sum_of_squares(after)
         error = math.sqrt(squares / degrees * (1 / n + 1 / m) + own**2)
         return (
             ratio,

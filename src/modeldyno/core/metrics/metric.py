@@ -95,6 +95,9 @@ class MetricRow:
     """Place among the metrics that a gate judges by default, from 1; 0 if it is none."""
     smallest: float = 0.0
     """Smallest relative change that matters, if other than the usual one."""
+    prior: float = 0.0
+    """Relative spread between starts of the process, assumed until enough are seen, if other than the usual
+    one: what happens once a process depends on what the machine has in its caches."""
     step: float = 0.0
     """Difference in base units that counts as none: an allocator takes so much at once."""
 
@@ -265,9 +268,9 @@ METRICS = MetricTable((
     _row("evaluated_samples", COUNT, _NEITHER, "Labelled samples that the model was evaluated on.",
          section=ReportSection.DETAILS),
     _row("load_time", SECONDS, _LOW, "Loading from start to ready: framework, model and session.",
-         in_trial=(), smallest=0.25, summed=True),
+         in_trial=(), smallest=0.25, prior=0.5, summed=True),
     _row("first_call", SECONDS, _LOW, "The first call after loading, before any warm-up.",
-         in_trial=(), smallest=0.25),
+         in_trial=(), smallest=0.25, prior=0.3),
     _row("process_memory", BYTES, _LOW,
          "Memory of the process tree above the baseline before loading: loading, the first call and timed "
          "calls, without what the profiler itself takes; of a server, of all its processes, from which "

@@ -169,15 +169,18 @@ def format_change(ratio: float) -> str:
     From a factor of ten on, up or down, it is a factor, up to `FARTHEST`. ``0%`` is no change at all.
     """
     factor = 1 + ratio
-    if factor > FARTHEST:
-        return f"over {FARTHEST:,}x more"
-    if 0 < factor < 1 / FARTHEST:
-        return f"over {FARTHEST:,}x less"
-    if factor >= _FACTOR:
-        return f"{factor:,.0f}x more"
-    if 0 < factor <= 1 / _FACTOR:
-        return f"{1 / factor:,.0f}x less"
+    if factor >= _FACTOR or 0 < factor <= 1 / _FACTOR:
+        return _format_factor(ratio)
     return f"{'+' if ratio > 0 else '-' if ratio else ''}{format_percent(abs(ratio))}"
+
+
+def _format_factor(ratio: float) -> str:
+    """Format a relative change as a factor: ``21x more``, ``1.25x less``."""
+    factor, word = (1 + ratio, "more") if ratio > 0 else (1 / (1 + ratio), "less")
+    if factor > FARTHEST:
+        return f"over {FARTHEST:,}x {word}"
+    places = 0 if factor >= _FACTOR else 1 if factor >= 2 else 2  # noqa: PLR2004 - a tenth of a factor
+    return f"{factor:,.{places}f}x {word}"
 
 
 def format_percent(part: float) -> str:
@@ -195,11 +198,13 @@ def format_percent(part: float) -> str:
 def format_changes(low: float, high: float) -> str:
     """Format an interval of relative changes: ``-4.0 to +2.6%``, ``20x to 22x more``.
 
-    An interval beyond `FARTHEST` in both directions is ``not bounded``.
+    Both ends are factors if one of them is: ``20x to 5.3x less``. An interval beyond `FARTHEST` in both
+    directions is ``not bounded``.
     """
     if 1 + low < 1 / FARTHEST and 1 + high > FARTHEST:
         return NOT_BOUNDED
-    first, last = format_change(low), format_change(high)
+    in_factors = low > -1 and any("x" in format_change(end) for end in (low, high)) and low and high
+    first, last = map(_format_factor if in_factors else format_change, (low, high))
     for unit in ("%", " more", " less"):
         if first.endswith(unit) and last.endswith(unit):
             return f"{first.removesuffix(unit)} to {last}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Answer, Judgement, Verdict
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED
-from modeldyno.core.metrics.metric import fraction_of
+from modeldyno.core.metrics.metric import METRICS, fraction_of
 from modeldyno.core.stats import student_t
 from modeldyno.core.stats.statistics import NORMAL, Z, certified_floor
 from modeldyno.core.study.study import TrialPurpose, TrialState
@@ -82,8 +82,8 @@ def run_to_run_spread(study: Study, query: Query) -> Spread:
         own = sum(error**2 for _, error, _ in parts) * (len(parts) - 1) / len(parts)
         squares += sum((log - mean) ** 2 for log in logs) - own
         degrees += len(parts) - 1
-    total_degrees = PRIOR_DEGREES + degrees
-    variance = (PRIOR_DEGREES * PRIOR**2 + max(0.0, squares)) / total_degrees
+    total_degrees, prior = PRIOR_DEGREES + degrees, METRICS[query.metric].prior or PRIOR
+    variance = (PRIOR_DEGREES * prior**2 + max(0.0, squares)) / total_degrees
     return Spread(relative=math.sqrt(variance), degrees=total_degrees)
 
 
