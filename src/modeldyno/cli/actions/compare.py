@@ -117,10 +117,10 @@ def _run(
 ) -> tuple[Comparison, bool]:
     """Run the models in turns; return the comparison, and whether it was interrupted."""
     with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch) as bench:
-        rounds = f"{turns.first} to {turns.most}" if turns.first < turns.most else f"{turns.most}"
         longest = format_rough_duration(turns.max_time or inf)
         progress.announce(
-            f"Comparing in {rounds} rounds of {len(jobs)} fresh processes, within {longest} (--max-time)."
+            f"Comparing in up to {turns.most} rounds of {len(jobs)} fresh processes, "
+            f"within {longest} (--max-time)."
         )
         result = run_comparison(jobs, turns, question, bench)
     interrupted = bool(bench.interrupted())
