@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 import modeldyno
 from modeldyno.errors import RequestError
+from modeldyno.views.comparison.changes import sentence
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
@@ -50,3 +53,30 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
 def test_the_table_says_how_many_samples_were_right() -> None:
     """The note beside the accuracy names both numbers."""
     assert "357 of 360 samples" in str(evaluated(data=DIGITS / "test.npz", batch_size=32))
+
+
+def test_a_comparison_judges_the_answers_sample_by_sample(tmp_path: Path) -> None:
+    """A model that answers almost as well is worse by some points; each model answers once."""
+    model = onnx.load(DIGITS / "digits.onnx")
+    random = np.random.default_rng(0)
+    for tensor in model.graph.initializer:
+        values = numpy_helper.to_array(tensor)
+        if values.ndim > 1 and values.dtype == np.float32:
+            noisy = values + random.normal(0, 0.3 * values.std(), values.shape).astype(np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(noisy, tensor.name))
+    onnx.save(model, tmp_path / "noisy.onnx")
+    compared = modeldyno.compare(
+        DIGITS / "digits.onnx",
+        tmp_path / "noisy.onnx",
+        inputs=[str(DIGITS / "test.npz")],
+        evaluate="accuracy",
+        probes=["static"],
+        max_rounds=1,
+        why=False,
+        store=False,
+        batch_size=32,
+    )
+    change = next(c for c in compared.contrasts[0].changes if c.query.metric == "accuracy")
+    assert change.baseline == 357 / 360
+    assert change.outcome == "worse"
+    assert "points lower" in sentence(compared.contrasts[0], ("digits", "noisy"))

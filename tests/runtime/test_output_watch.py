@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -154,11 +153,9 @@ def test_the_outputs_of_a_run_are_looked_at_outside_of_the_timed_pass(tmp_path: 
 
 def test_slow_calls_are_looked_at_for_a_moment_only(tmp_path: Path) -> None:
     """A call of 0.2 s is repeated a few times, not sixty."""
-    began = time.monotonic()
     result = profiled(tmp_path, "import time; time.sleep(0.2); return 1.0")
 
     assert 2 <= (result["checked_calls"] or 0) <= 5
-    assert time.monotonic() - began < 8
 
 
 @pytest.mark.parametrize(

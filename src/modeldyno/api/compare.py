@@ -19,6 +19,7 @@ from modeldyno.core.comparison.build import CompareOptions, parse_smallest_effec
 from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS, PLAN, RoundSchedule
 from modeldyno.core.result.result import Result
+from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.study.study import Study
 from modeldyno.errors import RunFailed
 from modeldyno.profiling.request import Request, make_inspection
@@ -47,6 +48,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     probes: Sequence[str] = (),
     mode: str = "inference",
     optimizer: str | None = None,
+    evaluate: str | Sequence[str] = (),
+    data: str | Path | None = None,
     metrics: Sequence[str] = (),
     smallest: float | str | Mapping[str, float | str] = MappingProxyType({}),
     baseline_settings: Mapping[str, KnobValue] | None = None,
@@ -82,6 +85,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         probes: what to measure; the same as `profile` if empty.
         mode: ``"inference"`` for calls, ``"train"`` for training steps.
         optimizer: optimizer of the training steps.
+        evaluate: metrics of labelled samples, as for `profile`; each model answers them once.
+        data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels; by default `inputs`.
         metrics: metrics to judge, such as ``("latency.p99", "throughput")``.
         smallest: smallest change that matters: ``0.05`` or ``"5%"``, or by metric, ``{"latency": "5%"}``.
         baseline_settings: knobs of the baseline only.
@@ -128,6 +133,10 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan or PLAN,
         inspection=make_inspection(mode=mode, optimizer=optimizer, modules=False),
+        observation=Observation(
+            evaluate=as_tuple(evaluate, "evaluate"),
+            data=None if data is None else str(Path(data).absolute()),
+        ),
         trust=trust,
     )
     own_settings = (baseline_settings or {}, candidate_settings or {})

@@ -96,6 +96,16 @@ def _append_batch_size(
     return value if size is None else (*value, f"batch_size={size}")
 
 
+def evaluation_options(command: Command) -> Command:
+    """Add the options of an evaluation on labelled samples."""
+    return combine_options(
+        click.option("--evaluate", metavar="NAME,...", help="Measure on labelled samples: accuracy,f1."),
+        click.option(
+            "--data", metavar="FILE", help="Labelled samples: test.npz[:labels]; by default those of --input."
+        ),
+    )(command)
+
+
 # --- options from the table --------------------------------------------------------------------------
 
 

@@ -31,10 +31,7 @@ from modeldyno.cli.output_options import result_output_options
 @click.option("--generate", default="32", show_default=True, help="Tokens to generate: 32,128.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a trace of a few calls for Perfetto.")
 @click.option("--outputs", type=click.Path(dir_okay=False), help="Write the outputs of one call: .npz")
-@click.option("--evaluate", metavar="NAME,...", help="Measure on labelled samples: accuracy,top_5.")
-@click.option(
-    "--data", metavar="FILE", help="Labelled samples: test.npz[:labels]; by default those of --input."
-)
+@cli_options.evaluation_options
 @cli_options.require_option()
 @cli_options.plan_options()
 @cli_options.BESIDE

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.build import compare_results
+from modeldyno.core.comparison.build import compare_results, with_second_pass
 from modeldyno.core.comparison.change_test import LEVEL
 from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
 from modeldyno.core.metrics import doubt
@@ -79,7 +79,11 @@ def any_failed(compared: Comparison) -> bool:
 
 
 def run_rounds(
-    jobs: Sequence[Job], turns: RoundSchedule, question: CompareOptions, campaign: RunSession
+    jobs: Sequence[Job],
+    turns: RoundSchedule,
+    question: CompareOptions,
+    campaign: RunSession,
+    evaluations: Sequence[Result] = (),
 ) -> Iterator[Comparison]:
     """Run Jobs in turns; yield the Comparison after each test, the last one being the answer.
 
@@ -92,6 +96,7 @@ def run_rounds(
         turns: number of rounds and their order.
         question: what to judge.
         campaign: runs the Jobs.
+        evaluations: what each side measured once on labelled samples, which is judged, too.
 
     Raises:
         RequestError: a Job cannot be run, or the question does not fit what was measured.
@@ -125,6 +130,8 @@ def run_rounds(
             return
         done = end
         pooled = [_pool(of_side, stopped=bool(campaign.interrupted())) for of_side in runs]
+        if evaluations:
+            pooled = [with_second_pass(*both) for both in zip(pooled, evaluations, strict=True)]
         order = turns.order if campaign.together is None or turns.block else campaign.together.order
         compared = build_comparison(pooled, question, turns=turns, order=order, sequence=sequence)
         yield compared

@@ -22,7 +22,7 @@ from modeldyno.core.spec.input_spec import BATCH, InputSpec, parse_input
 from modeldyno.core.spec.job import Job, default_probes
 from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.spec.probe_options import EVALUATIONS, RECORD_FORMATS, Observation
+from modeldyno.core.spec.probe_options import EVALUATION, EVALUATIONS, RECORD_FORMATS, Observation
 from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_vary
 from modeldyno.core.stats.units import BYTES, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import Knob
 
 LAYERS, STATIC, OPERATORS, GENERATE, OUTPUTS = "layers", "static", "ops", "generate", "outputs"
-EVALUATION = "evaluation"
 """Probes that are added to others: a layer's time is compared with its cost, and `ops` traces."""
 
 

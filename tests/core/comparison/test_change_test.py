@@ -14,8 +14,16 @@ from scipy import stats
 from modeldyno.core.comparison.change_test import judge_change, judge_changes, judge_numbers
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.default_metrics import ALL, headline_queries, shared_queries
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
+from modeldyno.core.metrics.measurement import (
+    Distribution,
+    Interval,
+    Measurement,
+    SampleScores,
+    observed_number,
+    pack,
+)
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.stats.statistics import share_interval
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_small_result
 
@@ -384,3 +392,53 @@ def test_memory_that_differs_by_less_than_an_allocator_takes_at_once_is_the_same
     assert compared([4096.0] * 5, [0.0] * 5) is ChangeVerdict.SAME
     assert compared([4096.0] * 5, [8192.0] * 5) is ChangeVerdict.SAME
     assert compared([2e6, 2.001e6, 2.002e6] * 2, [3e6, 3.001e6, 3.002e6] * 2) is ChangeVerdict.WORSE
+
+
+# --- evaluations -------------------------------------------------------------------------------------
+
+
+def evaluated(
+    right: int, n: int = 1000, *, first: int = 0, data: str = "d", metric: str = "accuracy"
+) -> Measurement:
+    """Make an evaluation of which all samples are right from `first` on, `right` of them."""
+    scores = np.zeros(n)
+    scores[first : first + right] = 1.0
+    low, high = share_interval(right, n)
+    return Measurement(
+        metric=metric,
+        value=right / n,
+        interval=Interval(low=low, high=high),
+        scores=SampleScores(data=data, values=pack(scores)),
+    )
+
+
+ACCURACY = Query.parse("accuracy")
+
+
+def test_evaluations_of_the_same_samples_are_compared_sample_by_sample() -> None:
+    """Ten samples lost of a thousand are certain if no other differs, and not if the samples were others."""
+    before = evaluated(990)
+    paired = judge_change(ACCURACY, before, evaluated(980), smallest=0.005)
+    apart = judge_change(ACCURACY, before, evaluated(980, data="other"), smallest=0.005)
+
+    assert (paired.outcome, apart.outcome) == (ChangeVerdict.WORSE, ChangeVerdict.UNDECIDED)
+    assert [paired.difference, apart.difference] == pytest.approx([-0.01 / 0.99] * 2)
+    assert "1,000 samples" in paired.why
+    assert "more labelled samples are needed" in apart.why
+
+
+def test_equal_scores_of_all_samples_are_the_same() -> None:
+    """Although so few samples could hide a difference; as many right ones elsewhere are no such proof."""
+    before = evaluated(90, 100)
+    assert judge_change(ACCURACY, before, evaluated(90, 100)).outcome is ChangeVerdict.SAME
+    moved = judge_change(ACCURACY, before, evaluated(90, 100, first=10), smallest=0.005)
+    assert (moved.difference, moved.outcome) == (0, ChangeVerdict.UNDECIDED)
+
+
+def test_a_change_from_no_wrong_answer_has_no_ratio() -> None:
+    """It is judged all the same."""
+    none, some, few = (evaluated(count, metric="misclassification") for count in (0, 100, 1))
+    query = Query.parse("misclassification")
+    change = judge_change(query, none, some)
+    assert (change.difference, change.outcome) == (None, ChangeVerdict.WORSE)
+    assert judge_change(query, none, few).outcome is ChangeVerdict.UNDECIDED

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Interval, Measurement
+from modeldyno.core.metrics.measurement import Interval, Measurement, SampleScores, pack
 from modeldyno.data import data_files
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.probe import Pass
@@ -32,23 +33,19 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement]:
         RequestError: there are no labelled data, or they do not fit the model.
     """
     del plan
-    from modeldyno.core.stats import evaluation, statistics  # noqa: PLC0415 - numpy is slow to import
+    from modeldyno.core.stats.evaluation import evaluate  # noqa: PLC0415 - numpy is slow to import
 
     path, labels = _labels(subject)
+    data = hashlib.sha256(path.read_bytes()).hexdigest()
     outputs = _outputs(subject, path, len(labels))
     for name in subject.observation.evaluate:
-        if name in {"accuracy", "misclassification", "top_5"}:
-            right = evaluation.correct_within(outputs, labels, 5 if name == "top_5" else 1)
-            hits = int(right.sum()) if name != "misclassification" else int((1 - right).sum())
-            low, high = statistics.share_interval(hits, len(labels))
-            value = hits / len(labels)
-        else:
-            scores = (
-                evaluation.absolute_errors if name == "mean_absolute_error" else evaluation.cross_entropy
-            )(outputs, labels)
-            value = float(scores.mean())
-            low, high = statistics.mean_interval(scores, len(scores))
-        yield Measurement(metric=name, value=value, interval=Interval(low=low, high=high))
+        result = evaluate(name, outputs, labels)
+        yield Measurement(
+            metric=name,
+            value=result.value,
+            interval=Interval(low=result.low, high=result.high),
+            scores=None if result.scores is None else SampleScores(data=data, values=pack(result.scores)),
+        )
     yield Measurement(metric="evaluated_samples", value=len(labels))
 
 

@@ -18,6 +18,7 @@ from modeldyno.core.comparison.build import CompareOptions, parse_smallest_effec
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.result.result import Result
+from modeldyno.core.spec.probe_options import Observation
 from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling import request
@@ -81,6 +82,7 @@ def _requests(ctx: click.Context, options: dict[str, Any]) -> list[request.Reque
         inspection=request.make_inspection(
             mode=options["mode"], optimizer=requested_optimizer(ctx), modules=False
         ),
+        observation=Observation(**cli_options.evaluation_from_options(options)),
         trust=options["trust"],
     )
     shared_settings = request.parse_settings(options["settings"])

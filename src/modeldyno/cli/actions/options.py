@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ from modeldyno.profiling import request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 _PLAN_DEFAULTS = {field.name: field.default for field in fields(Plan)}
 
 
@@ -39,6 +41,14 @@ def plan_from_options(options: Mapping[str, Any]) -> Plan:
         return Plan(**{name: options[name] for name in _PLAN_DEFAULTS if options.get(name) is not None})
     except ValueError as error:
         raise RequestError(f"{error}.") from None
+
+
+def evaluation_from_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an Observation that say what is evaluated, and on which samples."""
+    return {
+        "evaluate": tuple(filter(None, split_names((options["evaluate"] or "",)))),
+        "data": options["data"] and str(Path(options["data"]).absolute()),
+    }
 
 
 def check_order(options: Mapping[str, Any], fewest: str, most: str) -> None:

@@ -32,7 +32,7 @@ from modeldyno.core.metrics.constraints import Answer
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.metrics.metric import METRICS, Better, Query, fraction_of
 from modeldyno.core.stats import quiet_runs_test, student_t
-from modeldyno.core.stats.statistics import Z, quantile
+from modeldyno.core.stats.statistics import Z, quantile, unpack_samples
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import PRIOR, PRIOR_DEGREES
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
+    from modeldyno.core.stats.evaluation import Evaluation
 
 LEVEL = 0.95
 FEWEST = 3
@@ -123,6 +124,8 @@ def judge_change(  # noqa: PLR0913 - two measurements, and all that a verdict on
     before, after = Answer.to(query, (baseline,)), Answer.to(query, (candidate,))
     if before.value is None or after.value is None:
         result = _TestResult(outcome=ChangeVerdict.UNDECIDED, why=before.why or after.why)
+    elif baseline.is_evaluation and candidate.is_evaluation:
+        result = _test_evaluations(query, baseline, candidate, smallest, level)
     elif before.exact and after.exact:
         result = _test_counts(query, before, after, smallest)
     else:
@@ -390,6 +393,50 @@ def _test_counts(query: Query, before: Answer, after: Answer, smallest: float) -
     else:
         outcome, why = _direction(query, after.value - before.value), "a count"
     return _TestResult(outcome=outcome, why=why, difference=difference, interval=interval)
+
+
+def _test_evaluations(
+    query: Query, baseline: Measurement, candidate: Measurement, smallest: float, level: float
+) -> _TestResult:
+    """Compare two evaluations: sample by sample if both answered the same samples.
+
+    More processes would answer alike, so the samples are what is uncertain.
+    """
+    from modeldyno.core.stats.evaluation import (  # noqa: PLC0415 - numpy is slow to import
+        independent_difference,
+        paired_difference,
+    )
+
+    before, after = _to_evaluation(baseline), _to_evaluation(candidate)
+    identical = False
+    if baseline.scores and candidate.scores and baseline.scores.data == candidate.scores.data:
+        one, other = unpack_samples(baseline.scores.values), unpack_samples(candidate.scores.values)
+        why, identical = f"the same {len(one):,} samples", bool((one == other).all())
+        ends = paired_difference(query.metric, one, other, level)
+    else:
+        why, ends = "not paired by sample", independent_difference(before, after, level)
+    ratio, low, high = (end / (before.value or 1.0) for end in ends)
+    interval = Interval(low=low, high=high)
+    if identical:
+        outcome, why = ChangeVerdict.SAME, f"no score of {why} differs"
+    elif before.value:
+        outcome = _outcome_of(query, ratio, interval, smallest)
+    else:
+        outcome = _direction(query, ratio) if low > 0 or high < 0 else ChangeVerdict.UNDECIDED
+    if outcome is ChangeVerdict.UNDECIDED:
+        why = f"more labelled samples are needed; {why}"
+    if not before.value:
+        return _TestResult(outcome=outcome, why=why)
+    return _TestResult(outcome=outcome, why=why, difference=ratio, interval=interval)
+
+
+def _to_evaluation(measurement: Measurement) -> Evaluation:
+    from modeldyno.core.stats.evaluation import Evaluation  # noqa: PLC0415 - numpy is slow to import
+
+    value, interval = measurement.value, measurement.interval
+    assert interval is not None
+    assert not isinstance(value, Distribution)
+    return Evaluation(float(value), interval.low, interval.high)
 
 
 def _test_by_rank(query: Query, before: Sequence[float], after: Sequence[float], level: float) -> _TestResult:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.metric import METRICS, STATISTICS, MetricRow, fraction_of
+from modeldyno.core.metrics.metric import ANSWERS, METRICS, STATISTICS, MetricRow, fraction_of
 from modeldyno.core.stats import statistics
 
 if TYPE_CHECKING:
@@ -186,6 +186,16 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SampleScores:
+    """The score of each labelled sample, so that two models can be compared sample by sample."""
+
+    data: str
+    """Digest of the samples and their labels."""
+    values: bytes
+    """One score a sample, in the order of the data, as little-endian float64."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """A metric, its scope, and its value: a number or a Distribution."""
 
@@ -197,6 +207,13 @@ class Measurement:
     """95 % interval of an estimate; None for a count or a single observation."""
     runs: tuple[float, ...] = ()
     """The number of each process, if it varies between processes."""
+    scores: SampleScores | None = None
+    """Of an evaluation: what its value is the mean of."""
+
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether it is an estimate from labelled samples: its interval is not that of a count."""
+        return self.interval is not None and not self.runs and self.row.kin == ANSWERS
 
     @property
     def row(self) -> MetricRow:

@@ -197,6 +197,8 @@ def _row(name: str, unit: str, better: Better, sentence: str, **more: Any) -> tu
     return name, MetricRow(name=name, unit=unit, better=better, sentence=sentence, **more)
 
 
+ANSWERS = "answers"
+"""Kin of the metrics that are evaluated on labelled samples, those of plugins too."""
 _LOW, _HIGH, _NEITHER = Better.LOWER, Better.HIGHER, Better.NEITHER
 
 # fmt: off
@@ -256,15 +258,17 @@ METRICS = MetricTable((
     _row("client_time", SECONDS, _LOW, "Processor time of the client per request.",
          circumstance=True, section=ReportSection.SERVER),
     _row("accuracy", FRACTION, _HIGH, "Share of the labelled samples whose label has the largest output.",
-         kin="answers", in_trial=()),
+         kin=ANSWERS, in_trial=(), main=14, judged=8, smallest=0.005),
     _row("top_5", FRACTION, _HIGH, "Share of the labelled samples whose label is in the 5 largest outputs.",
-         kin="answers", in_trial=()),
+         kin=ANSWERS, in_trial=(), judged=9, smallest=0.005),
     _row("misclassification", FRACTION, _LOW, "Share of the labelled samples that are answered wrong.",
-         kin="answers", in_trial=()),
+         kin=ANSWERS, in_trial=(), judged=10),
+    _row("f1", FRACTION, _HIGH, "Mean of the F1 scores of all classes, on the labelled samples.",
+         kin=ANSWERS, in_trial=(), judged=11, smallest=0.005),
     _row("evaluation_loss", COUNT, _LOW, "Mean cross entropy of the outputs as logits, in nats a sample.",
-         kin="answers", in_trial=()),
+         kin=ANSWERS, in_trial=(), judged=12),
     _row("mean_absolute_error", COUNT, _LOW, "Mean distance of the outputs from the targets, by sample.",
-         kin="answers", in_trial=()),
+         kin=ANSWERS, in_trial=(), judged=13),
     _row("evaluated_samples", COUNT, _NEITHER, "Labelled samples that the model was evaluated on.",
          section=ReportSection.DETAILS),
     _row("load_time", SECONDS, _LOW, "Loading from start to ready: framework, model and session.",

@@ -47,7 +47,9 @@ class Observation:
         )
 
 
-EVALUATIONS = ("accuracy", "top_5", "misclassification", "evaluation_loss", "mean_absolute_error")
+EVALUATION = "evaluation"
+"""The probe that evaluates a model on labelled samples."""
+EVALUATIONS = ("accuracy", "top_5", "misclassification", "f1", "evaluation_loss", "mean_absolute_error")
 """Metrics that can be evaluated on labelled samples."""
 RECORD_FORMATS = (".csv", ".jsonl", ".npz")
 """Suffixes of a file with all requests of a load."""

@@ -9,16 +9,22 @@ of a bootstrap.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from modeldyno.core.stats.statistics import Z, mean_interval
+from modeldyno.core.stats import student_t
+from modeldyno.core.stats.statistics import NORMAL, Z, mean_interval, share_interval
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy import ndarray
 
+SHARES = frozenset({"accuracy", "top_5", "misclassification"})
+"""Metrics whose scores are 0 or 1."""
 RESAMPLES = 2000
 """Resamples of a bootstrap: its 2.5 % ends then vary by a few percent of its width."""
 
@@ -102,8 +108,65 @@ def macro_f1_interval(predicted: ndarray, labels: ndarray, *, seed: int = 0) -> 
     return float(low), float(high)
 
 
-def paired_share_difference(before: ndarray, after: ndarray) -> tuple[float, float, float]:
-    """Return after - before of two proportions of the same samples, and the ends of its 95 % interval.
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A metric of labelled samples: its value, the ends of its 95 % interval, and what it was made of."""
+
+    value: float
+    low: float
+    high: float
+    scores: np.ndarray | None = None
+    """One for each sample, of which the value is the mean; None if it is no mean."""
+
+
+def evaluate(metric: str, outputs: ndarray, labels: ndarray) -> Evaluation:
+    """Evaluate a metric of `EVALUATIONS` over samples.
+
+    Args:
+        metric: its name.
+        outputs: those of the model, (n, classes) or (n,), or (n, ...) for targets.
+        labels: numbers of classes, (n,), or targets like the outputs.
+
+    Raises:
+        RequestError: outputs and labels do not fit each other or the metric.
+    """
+    if metric == "f1":
+        correct_within(outputs, labels)  # refuses what does not fit
+        scores = _class_scores(outputs)
+        predicted, classes = scores.argmax(axis=1), _class_labels(scores, labels)
+        return Evaluation(macro_f1(predicted, classes), *macro_f1_interval(predicted, classes))
+    scores = _SCORES[metric](outputs, labels)
+    value = float(scores.mean())
+    if metric in SHARES:
+        return Evaluation(value, *share_interval(int(scores.sum()), len(scores)), scores)
+    return Evaluation(value, *mean_interval(scores, len(scores)), scores)
+
+
+def independent_difference(before: Evaluation, after: Evaluation, level: float) -> tuple[float, float, float]:
+    """Return after - before of two values from different samples, and the ends of its interval.
+
+    The method is that of Newcombe (1998, method 10), which is Zou and Donner's (2008) for any two intervals.
+    """
+    scale = NORMAL.inv_cdf((1 + level) / 2) / Z
+    difference = after.value - before.value
+    low = scale * math.hypot(after.value - after.low, before.high - before.value)
+    high = scale * math.hypot(after.high - after.value, before.value - before.low)
+    return difference, difference - low, difference + high
+
+
+def paired_difference(
+    metric: str, before: ndarray, after: ndarray, level: float
+) -> tuple[float, float, float]:
+    """Return after - before of the mean scores of the same samples, and the ends of its interval."""
+    if metric in SHARES:
+        return paired_share_difference(before, after, level)
+    return paired_mean_difference(before, after, level)
+
+
+def paired_share_difference(
+    before: ndarray, after: ndarray, level: float = 0.95
+) -> tuple[float, float, float]:
+    """Return after - before of two proportions of the same samples, and the ends of its interval.
 
     The interval is that of Bonett and Price (2012): Wald's, after half a sample was added to each of the four
     cells, so that it holds where few or no samples differ.
@@ -111,19 +174,27 @@ def paired_share_difference(before: ndarray, after: ndarray) -> tuple[float, flo
     Args:
         before: 0 or 1 for each sample, (n,).
         after: the same of the other model, in the same order.
+        level: confidence of the interval, two-sided.
     """
     n = len(before)
     gained, lost = int(np.sum(after > before)), int(np.sum(after < before))
     more, less = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
     centre = more - less
-    reach = Z * math.sqrt((more + less - centre * centre) / (n + 2))
+    reach = NORMAL.inv_cdf((1 + level) / 2) * math.sqrt((more + less - centre * centre) / (n + 2))
     return (gained - lost) / n, max(-1.0, centre - reach), min(1.0, centre + reach)
 
 
-def paired_mean_difference(before: ndarray, after: ndarray) -> tuple[float, float, float]:
-    """Return after - before of two means of the same samples, and the ends of its 95 % interval."""
+def paired_mean_difference(
+    before: ndarray, after: ndarray, level: float = 0.95
+) -> tuple[float, float, float]:
+    """Return after - before of two means of the same samples, and the ends of its interval (Student's t)."""
     differences = np.asarray(after) - np.asarray(before)
-    return float(differences.mean()), *mean_interval(differences, len(differences))
+    n, difference = len(differences), float(differences.mean())
+    if n == 1:
+        return difference, -math.inf, math.inf
+    error = float(differences.std(ddof=1)) / math.sqrt(n)
+    reach = student_t.upper_tail_quantile((1 - level) / 2, n - 1) * error
+    return difference, difference - reach, difference + reach
 
 
 def _class_scores(outputs: ndarray) -> ndarray:
@@ -175,3 +246,13 @@ def _macro_f1_of_counts(counts: ndarray) -> ndarray:
     total = tables.sum(axis=1) + tables.sum(axis=2)
     scores = 2 * right / np.maximum(total, 1)
     return np.asarray(scores.sum(axis=1) / (total > 0).sum(axis=1))
+
+
+_SCORES: dict[str, Callable[[ndarray, ndarray], ndarray]] = {
+    "accuracy": correct_within,
+    "top_5": lambda outputs, labels: correct_within(outputs, labels, 5),
+    "misclassification": lambda outputs, labels: 1 - correct_within(outputs, labels),
+    "evaluation_loss": cross_entropy,
+    "mean_absolute_error": absolute_errors,
+}
+"""The score of each sample, by metric."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import ChangeVerdict
@@ -10,6 +11,7 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import (
     FARTHEST,
+    FRACTION,
     NOT_BOUNDED,
     RATE,
     SECONDS,
@@ -93,6 +95,8 @@ def describe_change(change: Change) -> str:
     if ratio is None:
         before, after = figures(change)
         return f"{change.query} {after} instead of {before}"
+    if _in_points(change):
+        return f"{change.query} {_bound_text(ratio, change)}{_points_interval(change)}"
     if factor := _factor(ratio):
         ends = () if span is None else (_factor(span.low), _factor(span.high))
         between = (
@@ -107,6 +111,31 @@ def describe_change(change: Change) -> str:
         return f"{change.query} {size} {word}{_interval_text(change)}"
     low, high = sorted((abs(span.low), abs(span.high)))
     return f"{change.query} {size} {word} ({format_percent(low)} to {format_percent(high)})"
+
+
+def _in_points(change: Change) -> bool:
+    """Return whether a change is shown in points: that of a share, which is itself in percent."""
+    return change.query.unit == FRACTION and bool(change.baseline)
+
+
+def _points(ratio: float, change: Change) -> str:
+    """Format a relative change of a share in percentage points, without its sign."""
+    return format_percent(abs(ratio) * (change.baseline or 0.0)).removesuffix("%")
+
+
+def _signed_points(ratio: float, change: Change) -> str:
+    return f"{'+' if ratio > 0 else '-' if ratio else ''}{_points(ratio, change)}"
+
+
+def _points_interval(change: Change) -> str:
+    """Format the interval of a change in points, unsigned where the words before it say the direction."""
+    span = change.interval
+    if span is None or span.low == span.high:
+        return ""
+    if span.low * span.high <= 0:
+        return f" ({_signed_points(span.low, change)} to {_signed_points(span.high, change)})"
+    low, high = sorted((span.low, span.high), key=abs)
+    return f" ({_points(low, change)} to {_points(high, change)})"
 
 
 def _factor(ratio: float) -> float | None:
@@ -157,12 +186,16 @@ def _undecided_clause(change: Change) -> str:
         return f"{change.query} cannot be judged ({reason})"
     if format_changes(span.low, span.high) == NOT_BOUNDED:
         return f"{change.query} may have changed by any amount"
-    return f"{change.query} may be between {_bound_text(span.low)} and {_bound_text(span.high)}"
+    return (
+        f"{change.query} may be between {_bound_text(span.low, change)} and {_bound_text(span.high, change)}"
+    )
 
 
-def _bound_text(ratio: float) -> str:
+def _bound_text(ratio: float, change: Change) -> str:
     if not ratio:
         return "unchanged"
+    if _in_points(change):
+        return f"{_points(ratio, change)} points {'higher' if ratio > 0 else 'lower'}"
     if factor := _factor(ratio):
         times = f"over {FARTHEST:,}" if factor > FARTHEST else f"{factor:,.0f}"
         return f"{times} times {'as much' if ratio > 0 else 'less'}"
@@ -260,6 +293,10 @@ def format_relative_change(change: Change) -> str:
     if change.difference is None:
         return "new" if change.baseline == 0 else "—"
     span = change.interval
+    if _in_points(change):
+        size = f"{_signed_points(change.difference, change)} points"
+        signed = [_signed_points(end, change) for end in (span.low, span.high)] if span else []
+        return f"{size} ({' to '.join(signed)})" if len(set(signed)) > 1 else size
     size = format_change(change.difference)
     if span is None or span.low == span.high:
         return size
@@ -282,7 +319,8 @@ def side_by_side_table(comparison: Comparison, names: Sequence[str]) -> Table:
         cells = (
             "—"
             if c is None
-            else f"{_value(c.candidate, c)} ({format_change(c.difference)} {VERDICTS[c.outcome]})"
+            else f"{_value(c.candidate, c)} "
+            f"({format_relative_change(replace(c, interval=None))} {VERDICTS[c.outcome]})"
             if c.difference is not None
             else _value(c.candidate, c)
             for c in changes

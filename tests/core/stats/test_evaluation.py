@@ -111,3 +111,44 @@ def test_the_bootstrap_interval_of_f1_holds_its_value() -> None:
     few_low, few_high = evaluation.macro_f1_interval(predicted[:100], labels[:100])
     assert low < evaluation.macro_f1(predicted, labels) < high
     assert high - low < few_high - few_low
+
+
+def test_a_metric_is_evaluated_with_its_interval_and_its_scores() -> None:
+    """Each value is the mean of its scores, within its interval; F1 has no scores."""
+    targets = LOGITS.argmax(axis=1)
+    results = {
+        name: evaluation.evaluate(name, LOGITS, LOGITS if "absolute" in name else LABELS)
+        for name in ("accuracy", "misclassification", "f1", "evaluation_loss", "mean_absolute_error")
+    }
+    assert all(result.low <= result.value <= result.high for result in results.values())
+    assert results["accuracy"].value == pytest.approx((targets == LABELS).mean())
+    assert results["misclassification"].value == pytest.approx((targets != LABELS).mean())
+    for name, result in results.items():
+        assert name == "f1" if result.scores is None else result.scores.mean() == pytest.approx(result.value)
+    with pytest.raises(RequestError, match="no top 5"):
+        evaluation.evaluate("top_5", LOGITS, LABELS)
+
+
+def test_values_from_different_samples_raise_few_false_alarms() -> None:
+    """Of two proportions that are equal, at most 5 % differ for certain; at a higher level fewer do."""
+    random, n, alarms = np.random.default_rng(13), 300, np.zeros(2)
+    for _ in range(2000):
+        sides = [
+            evaluation.Evaluation(hits / n, *statistics.share_interval(int(hits), n))
+            for hits in random.binomial(n, 0.95, 2)
+        ]
+        ends = [evaluation.independent_difference(*sides, level) for level in (0.95, 0.99)]
+        alarms += [not low <= 0 <= high for _, low, high in ends]
+    assert alarms[0] / 2000 <= 0.055
+    assert alarms[1] / 2000 <= 0.015
+
+
+def test_a_paired_difference_is_that_of_its_metric() -> None:
+    """Shares get the interval of Bonett and Price, means that of Student; one sample bounds nothing."""
+    before, after = np.array([1.0, 1.0, 0.0, 1.0]), np.array([1.0, 0.0, 0.0, 1.0])
+    assert evaluation.paired_difference("accuracy", before, after, 0.95) == (
+        evaluation.paired_share_difference(before, after)
+    )
+    difference, low, high = evaluation.paired_difference("evaluation_loss", before, after, 0.95)
+    assert (difference, high - difference) == pytest.approx((-0.25, difference - low))
+    assert evaluation.paired_mean_difference(before[:1], after[:1]) == (0.0, -np.inf, np.inf)
