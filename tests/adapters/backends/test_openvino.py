@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -93,9 +96,7 @@ def test_a_precision_that_openvino_chooses_is_told(tmp_path: Path, monkeypatch: 
 
 def test_a_precision_is_used_or_refused(tmp_path: Path) -> None:
     """OpenVINO ignores the hint where the processor cannot follow it; that is refused, not measured."""
-    import openvino
-
-    able = "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    able = "BF16" in backend.open_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     path = models.mlp(tmp_path)
     if able:
         assert outputs(path, rows(1), precision="bf16")["y"].shape == (1, 2)
@@ -147,3 +148,29 @@ def test_scattered_payload_is_laid_out_once(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         outputs(path, scattered)["y"], outputs(path, feed)["y"][::2], rtol=1e-5, atol=1e-6
     )
+
+
+def test_a_signal_is_handled_after_sessions_that_overlapped(tmp_path: Path) -> None:
+    """The first of two is closed first; with a Core each, the signal would end the process."""
+    code = textwrap.dedent("""
+        import faulthandler, gc, signal, sys
+        from modeldyno.adapters.backends import openvino as backend
+        from modeldyno.adapters.loaders import onnx as loader
+        from modeldyno.core.spec.model_ref import ModelRef
+
+        faulthandler.enable()
+        model = loader.load(ModelRef(scheme="onnx", locator=sys.argv[1]), seed=0, trust=False)
+        sessions = [backend.open(model, {}) for _ in range(2)]
+        for session in sessions:
+            session.__enter__()
+        for session in sessions:
+            session.__exit__(None, None, None)
+        del session, sessions
+        gc.collect()
+        signal.signal(signal.SIGINT, lambda *_: print("handled", flush=True))
+        signal.raise_signal(signal.SIGINT)
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(models.mlp(tmp_path))], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr

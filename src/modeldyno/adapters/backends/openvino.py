@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
@@ -85,6 +85,18 @@ def check(config: Mapping[str, KnobValue]) -> None:
         )
 
 
+@cache
+def open_core() -> Any:
+    """Return the one Core of this process, which stays open.
+
+    OpenVINO gives the thread a signal stack of its own with each Core. If one of two is closed before the
+    other, the thread is left with one that is gone, and the next signal ends the process.
+    """
+    import openvino  # noqa: PLC0415 - optional, and heavy
+
+    return openvino.Core()
+
+
 @contextmanager
 def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  # noqa: A001 - the protocol's name
     """Compile the model.
@@ -92,9 +104,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
     Raises:
         RequestError: the device is not there, does not compute in the precision, or cannot run the model.
     """
-    import openvino  # noqa: PLC0415 - optional, and heavy
-
-    core, device = openvino.Core(), _device(str(config.get("device", "cpu")))
+    core, device = open_core(), _device(str(config.get("device", "cpu")))
     available = core.available_devices
     if device != "AUTO" and device.partition(".")[0] not in {name.partition(".")[0] for name in available}:
         raise RequestError(
