@@ -11,6 +11,7 @@ import pytest
 from onnx import numpy_helper
 
 import modeldyno
+from modeldyno.core.metrics.metric import Query
 from modeldyno.errors import RequestError
 from modeldyno.views.comparison.changes import sentence
 
@@ -80,3 +81,22 @@ def test_a_comparison_judges_the_answers_sample_by_sample(tmp_path: Path) -> Non
     assert change.baseline == 357 / 360
     assert change.outcome == "worse"
     assert "points lower" in sentence(compared.contrasts[0], ("digits", "noisy"))
+
+
+def test_a_sweep_evaluates_what_its_goal_needs() -> None:
+    """A bound on the accuracy is enough; each trial then has it, with the interval of its samples."""
+    study = modeldyno.sweep(
+        DIGITS / "digits.onnx",
+        space={"batch_size": [8, 32]},
+        minimize="latency.p50",
+        require="accuracy >= 0.9",
+        inputs=[str(DIGITS / "test.npz")],
+        max_trials=2,
+        plan=modeldyno.Plan(max_time=0.3, min_time=0.1),
+        store=False,
+        threads=1,
+    )
+    assert study.job.observation.evaluate == ("accuracy",)
+    answers = [trial.ask(Query.parse("accuracy")) for trial in study.trials]
+    assert [answer and answer.value for answer in answers] == [357 / 360] * 2
+    assert {str(judgement.verdict) for trial in study.trials for judgement in trial.judgements} == {"held"}

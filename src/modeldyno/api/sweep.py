@@ -57,6 +57,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     backend: str | None = None,
     inputs: str | Sequence[str] = (),
     probes: str | Sequence[str] = (),
+    evaluate: str | Sequence[str] = (),
+    data: str | Path | None = None,
     load: Mapping[str, Any] | None = None,
     plan: Plan | None = None,
     beside: str | Sequence[str] = (),
@@ -93,6 +95,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         backend: what runs or serves it.
         inputs: shapes or files, as ``--input`` takes them.
         probes: what to measure; what the goal needs if empty.
+        evaluate: metrics of labelled samples, such as accuracy; those of the goal are added.
+        data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels; by default `inputs`.
         load: the load on a server, such as ``{"concurrency": 8, "duration": 5.0}``.
         plan: time and precision of verification trials; search trials are shorter.
         beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
@@ -122,7 +126,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         "objectives": objectives, "maximize": maximize, "minimize": minimize, "require": require,
         "mode": mode, "latency_budget": latency_budget, "min_throughput": min_throughput, "rank": rank,
         "strategy": strategy,
-        "backend": backend, "input": inputs, "probe": probes, "name": name, "set": settings, "load": load,
+        "backend": backend, "input": inputs, "probe": probes, "evaluate": evaluate,
+        "data": None if data is None else str(data), "name": name, "set": settings, "load": load,
         "beside": beside,
         "space": _parse_space(space), "plan": _plan_fields(plan),
         "budget": _drop_none(max_time=max_time, max_trials=max_trials, certain=certain),

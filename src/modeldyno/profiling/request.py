@@ -82,6 +82,10 @@ class Request:
         name = self.backend or loader.backend
         if not self.probes:
             return replace(self, probes=default_probes(self.inspection.mode, served=serves(name))).job()
+        bound = (bound.query.metric for bound in self.constraints() if bound.query.metric in EVALUATIONS)
+        if unnamed := [metric for metric in bound if metric not in self.observation.evaluate]:
+            evaluate = tuple(dict.fromkeys((*self.observation.evaluate, *unnamed)))
+            return replace(self, observation=replace(self.observation, evaluate=evaluate)).job()
         backend = plugins.backend(name)
         config = configure(backend.knobs, self.settings)
         if any(plugins.probe(probe).needs is not None for probe in self._effective_probes()):

@@ -20,6 +20,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
+from modeldyno.core.spec.probe_options import EVALUATIONS, Observation
 from modeldyno.core.stats.units import RATE, SECONDS, parse_bound
 from modeldyno.core.study.goal import Goal, Objective, Rank, goal_of_each_model
 from modeldyno.core.study.search_space import Axis, Space
@@ -82,6 +83,7 @@ def build_study(words: SweepConfig, *, trust: bool = False) -> tuple[Study, tupl
         inputs=_read_inputs(words),
         probes=_select_probes(words, goal, served=serves(backend)),
         load=_read_load(words, space) if serves(backend) else None,
+        observation=_read_evaluation(words, goal),
         require=tuple(map(str, _read_constraints(words))),
         percentiles=tuple(
             o.percentile for o in goal.objectives if o.percentile and o.query.metric == "latency"
@@ -281,15 +283,27 @@ def _read_inputs(words: SweepConfig) -> tuple[str, ...]:
     return tuple(map(str, value_parsers.as_list(words.tree.get("input"))))
 
 
+def _read_names(words: SweepConfig, key: str) -> list[str]:
+    """Return names: in a list, or in text with commas."""
+    texts = value_parsers.as_list(words.tree.get(key))
+    return list(dict.fromkeys(name.strip() for text in texts for name in str(text).split(",")))
+
+
+def _read_evaluation(words: SweepConfig, goal: Goal) -> Observation:
+    """Return what is evaluated on labelled samples: what is named, and what the goal needs."""
+    data = value_parsers.as_text(words.tree.get("data"))
+    requested = _read_names(words, "evaluate")
+    needed = [query.metric for query in goal.queries if query.metric in EVALUATIONS]
+    return Observation(
+        evaluate=tuple(dict.fromkeys((*requested, *needed))),
+        data=None if data is None else str(Path(data).absolute()),
+    )
+
+
 def _select_probes(words: SweepConfig, goal: Goal, *, served: bool) -> tuple[str, ...]:
     """Return the requested probes, or those of a run, with the static analysis if the goal needs it."""
-    requested = [
-        name.strip()
-        for text in value_parsers.as_list(words.tree.get("probe"))
-        for name in str(text).split(",")
-    ]
-    if requested:
-        return tuple(dict.fromkeys(requested))
+    if requested := _read_names(words, "probe"):
+        return tuple(requested)
     static = any(METRICS[query.metric].computed for query in goal.queries)
     return (*(("static",) if static else ()), *(("load",) if served else ("latency", "throughput")))
 

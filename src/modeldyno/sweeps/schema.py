@@ -88,6 +88,8 @@ KEYS: dict[str, dict[str, Any]] = {
     ),
     "input": _described(_TEXTS, "name=8x128:int64:0..30521, or a file."),
     "probe": _described(_TEXTS, "What to measure; by default what the goal needs."),
+    "evaluate": _described(_TEXTS, "Metrics of labelled samples, such as accuracy; also those of the goal."),
+    "data": _described(_TEXT, "The labelled samples: test.npz, or test.npz:labels; by default the input."),
     "beside": _described(
         _TEXTS, "Other models on the same server at the same time: b.onnx concurrency=4 instances=2."
     ),

@@ -139,6 +139,10 @@ def _observation_options(observation: Observation) -> Iterator[str]:
         yield from ("--prompt", ",".join(map(str, observation.prompts)))
     if observation.generated != defaults.generated:
         yield from ("--generate", ",".join(map(str, observation.generated)))
+    if observation.evaluate:
+        yield from ("--evaluate", ",".join(observation.evaluate))
+    if observation.data:
+        yield from ("--data", observation.data)
 
 
 def _changed_options(given: Any, defaults: Any, rows: Iterable[Option]) -> Iterator[str]:

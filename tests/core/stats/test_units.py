@@ -280,3 +280,9 @@ def test_an_interval_of_changes_that_bounds_nothing_has_no_figures() -> None:
     """Of two starts that differ much its ends have dozens of digits; one end alone is told."""
     assert format_changes(-1.0, 9e43) == "not bounded"
     assert format_changes(-0.5, 9e43) == "2.0x less to over 1,000,000x more"
+
+
+def test_a_share_known_to_a_few_points_has_a_tenth_of_a_point() -> None:
+    """Near 100 % whole percents would hide what is left."""
+    assert format_estimate(0.9917, 0.9758, 0.9972, FRACTION) == ("99.2%", "97.6 to 99.7%")
+    assert format_estimate(0.5, 0.4, 0.6, FRACTION) == ("50%", "40 to 60%")

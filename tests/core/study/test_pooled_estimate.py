@@ -182,6 +182,18 @@ class TestEstimate:
         assert differing is not None
         assert differing.error > 0
 
+    def test_an_evaluation_keeps_the_interval_of_its_samples(self) -> None:
+        """Another process would answer alike, so repeats make it no surer."""
+        answer = Answer(
+            query=Query.parse("accuracy"), value=0.9, interval=Interval(low=0.88, high=0.92), exact=True
+        )
+        one, three = (pool_answers([answer] * n, Spread(relative=0.1, degrees=2)) for n in (1, 3))
+
+        assert one == three
+        assert one is not None
+        assert (one.low, one.value, one.high) == (0.88, 0.9, 0.92)
+        assert one.error == pytest.approx(0.0113, abs=1e-4)
+
     def test_what_has_no_logarithm_is_a_mean(self) -> None:
         """Of zeros and small shares: the mean, with the error that they show, and never below zero."""
         found = pool_answers([an_answer("error_rate", v, error=0.0) for v in (0.0, 0.02)], KNOWN)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import click
 
-_SAME_NAME = ("backend", "name", "strategy", *GOALS)
+_SAME_NAME = ("backend", "name", "strategy", "evaluate", "data", *GOALS)
 """Options that have the same name in a sweep file."""
 _SECTIONS = {
     "plan": {"trial_time": "max_time", **{row.name: row.field for row in PLAN if row.field != "max_time"}},

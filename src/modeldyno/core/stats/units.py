@@ -147,7 +147,8 @@ def format_quantity(value: float | None, unit: str, digits: int | None = 4) -> s
 def format_estimate(value: float | None, low: float, high: float, unit: str) -> tuple[str, str]:
     """Format an estimate and its interval in one unit, with the digits that the interval justifies.
 
-    The last digit shown has the place value of the first digit of the half-width. A missing value is ``""``.
+    The last digit shown has the place value of the first digit of the half-width; a share that is known to a
+    few points has a tenth of a point, as 97.6 and 99.7% are not alike. A missing value is ``""``.
     An interval with one end is ``at least ...`` or ``at most ...``, ``not bounded`` where that end is 0, and
     ``""`` without ends.
     """
@@ -159,6 +160,8 @@ def format_estimate(value: float | None, low: float, high: float, unit: str) -> 
     scale, suffix = _suitable_unit(anchor, unit, _USUAL)
     half = (max(numbers) - min(numbers)) / max(1, len(ends)) / scale
     places = 0 if scale == 1 and not half and unit in _WHOLE else _justified_places(anchor / scale, half)
+    if unit == FRACTION and half < _FEW_POINTS:
+        places = max(places, 1)
     texts = {number: _format_places(number / scale, places) for number in numbers}
     return "" if value is None else texts[value] + suffix, _format_interval(texts, low, high, suffix)
 
@@ -211,6 +214,8 @@ def format_changes(low: float, high: float) -> str:
     return f"{first} to {last}"
 
 
+_FEW_POINTS = 5
+"""Half-width of a share, in percent, below which it is shown to a tenth of a percent at least."""
 _FACTOR = 10
 """Factor from which a change is shown as a factor."""
 FARTHEST = 1_000_000

@@ -182,12 +182,14 @@ def _certification_share(trials: Sequence[Trial], query: Query) -> float | None:
 
 def pool_answers(answers: Iterable[Answer | None], between: Spread) -> Estimate | None:
     """Pool the answers of several runs, each weighted by 1 / (own error^2 + run-to-run error^2)."""
-    parts = [part for answer in answers if (part := _value_and_error(answer)) is not None]
+    known = [answer for answer in answers if answer is not None and answer.value is not None]
+    parts = [part for answer in known if (part := _value_and_error(answer)) is not None]
     if not parts:
         return None
     values = [value for value, _, _ in parts]
-    if all(exact for _, _, exact in parts) and len(set(values)) == 1:
-        return Estimate(value=values[0], low=values[0], high=values[0], error=0.0)
+    if all(exact for _, _, exact in parts) and len(set(values)) == 1:  # more runs would say no more
+        ends = known[0].bounds()
+        return Estimate(value=values[0], low=ends.low, high=ends.high, error=parts[0][1])
     if min(values) <= 0:
         return _pooled_mean(parts)
     weights = [1 / (error**2 + between.relative**2) for _, error, _ in parts]
