@@ -13,7 +13,13 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.comparison.run import any_failed, build_comparison, run_rounds, side_label
+from modeldyno.comparison.run import (
+    any_failed,
+    build_comparison,
+    run_rounds,
+    side_label,
+    without_evaluation,
+)
 from modeldyno.core.comparison.build import CompareOptions, with_second_pass
 from modeldyno.core.comparison.comparison import CandidateComparison, ChangeVerdict, Comparison
 from modeldyno.core.comparison.schedule import RoundSchedule
@@ -102,14 +108,7 @@ def _evaluate_once(jobs: Sequence[Job], campaign: RunSession) -> tuple[list[Resu
         results.append(campaign.execute(once, watch=label))
         if failure := results[-1].failure:
             raise RunFailed(f"{results[-1].name} could not be evaluated: {failure.message.rstrip('.')}.")
-    return results, [
-        replace(
-            job,
-            probes=tuple(probe for probe in job.probes if probe != EVALUATION),
-            observation=replace(job.observation, evaluate=(), data=None),
-        )
-        for job in jobs
-    ]
+    return results, list(map(without_evaluation, jobs))
 
 
 def _shorten_probes(jobs: Sequence[Job], turns: RoundSchedule) -> Sequence[Job]:

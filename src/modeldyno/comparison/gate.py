@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.comparison.history import scatter_of
 from modeldyno.comparison.operands import rerun_job
-from modeldyno.comparison.run import side_label
-from modeldyno.core.comparison.build import CompareOptions, compare_results, other_shapes, selected_queries
+from modeldyno.comparison.run import side_label, without_evaluation
+from modeldyno.core.comparison.build import (
+    CompareOptions,
+    compare_results,
+    other_shapes,
+    selected_queries,
+    with_second_pass,
+)
 from modeldyno.core.comparison.change_test import judge_changes
 from modeldyno.core.comparison.default_metrics import headline_queries
 from modeldyno.core.comparison.gate_report import GateReport
@@ -221,7 +227,7 @@ class _RoundRunner:
         """Return the pooled rounds of baseline (0) or candidate (1); a stored baseline is not divided."""
         if place == 0 and self.rival is None:
             return self.baseline
-        pooled = merge(self.runs[place][begin:end])
+        pooled = with_second_pass(merge(self.runs[place][begin:end]), self.runs[place][0])
         plan = replace(pooled.job.plan, processes=len(self.runs[place][begin:end]))
         return replace(pooled, job=replace(pooled.job, plan=plan))
 
@@ -247,8 +253,10 @@ class _RoundRunner:
         return not self.failed
 
     def _run_round(self, number: int) -> None:
-        """Run each side once, as far as possible."""
+        """Run each side once, as far as possible; only the first round evaluates."""
         jobs = {1: self.job} if self.rival is None else {0: self.rival, 1: self.job}
+        if number:
+            jobs = {place: without_evaluation(job) for place, job in jobs.items()}
         ((_, order),) = RoundSchedule(sides=_SIDES).rounds(number, number + 1)
         places = [place for place in order if place in jobs]
         results = self.campaign.run_round(

@@ -12,6 +12,7 @@ from modeldyno.core.comparison.change_test import LEVEL
 from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
 from modeldyno.core.metrics import doubt
 from modeldyno.core.result.result import merge
+from modeldyno.core.spec.probe_options import EVALUATION
 from modeldyno.errors import ModelDynoError, RunFailed
 from modeldyno.identity import new_identity
 from modeldyno.runtime.engine import INTERRUPTED
@@ -170,6 +171,15 @@ def _affordable_rounds(turns: RoundSchedule, runs: int, spent: float) -> int:
 
 def _describe_rounds(turns: RoundSchedule) -> str:
     return f"{turns.first}" if turns.first == turns.most else f"{turns.first} to {turns.most}"
+
+
+def without_evaluation(job: Job) -> Job:
+    """Return a Job that does not evaluate the model: once is enough, as all processes answer alike."""
+    return replace(
+        job,
+        probes=tuple(probe for probe in job.probes if probe != EVALUATION),
+        observation=replace(job.observation, evaluate=(), data=None),
+    )
 
 
 def side_label(side: int, sides: int) -> str:

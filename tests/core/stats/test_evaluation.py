@@ -133,11 +133,11 @@ def test_values_from_different_samples_raise_few_false_alarms() -> None:
     """Of two proportions that are equal, at most 5 % differ for certain; at a higher level fewer do."""
     random, n, alarms = np.random.default_rng(13), 300, np.zeros(2)
     for _ in range(2000):
-        sides = [
+        before, after = (
             evaluation.Evaluation(hits / n, *statistics.share_interval(int(hits), n))
             for hits in random.binomial(n, 0.95, 2)
-        ]
-        ends = [evaluation.independent_difference(*sides, level) for level in (0.95, 0.99)]
+        )
+        ends = [evaluation.independent_difference(before, after, level) for level in (0.95, 0.99)]
         alarms += [not low <= 0 <= high for _, low, high in ends]
     assert alarms[0] / 2000 <= 0.055
     assert alarms[1] / 2000 <= 0.015

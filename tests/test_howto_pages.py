@@ -1,4 +1,4 @@
-"""The page on other frameworks runs as it stands, with short measurements."""
+"""The pages on other frameworks and on evaluation run as they stand, with short measurements."""
 
 from __future__ import annotations
 
@@ -46,6 +46,11 @@ def section(title: str) -> str:
 def code(title: str) -> str:
     (block,) = re.findall(r"```python\n(.*?)```", section(title), re.DOTALL)
     return str(block)
+
+
+def test_the_commands_of_the_page_on_evaluation_work(run: Callable[[str], None]) -> None:
+    """Each of its commands measures the digits and ends well."""
+    run((ROOT / "docs" / "howto" / "evaluate.md").read_text(encoding="utf-8"))
 
 
 def test_the_commands_for_openvino_work(run: Callable[[str], None]) -> None:
