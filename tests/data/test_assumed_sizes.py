@@ -60,7 +60,7 @@ def test_sizes_that_only_the_runtime_refuses_are_tried_until_one_is_taken(tmp_pa
     assert [spec.shape for spec in result.inputs] == [(1, 3, 320, 320)]
     assert result["input_bytes"] == 4 * 3 * 320 * 320
     (doubt,) = [item for item in result.doubts if item.code == "assumed-sizes"]
-    assert "height 320, width 320 was assumed" in doubt.seen
+    assert "height 320, width 320 were assumed" in doubt.seen
     assert "`inputs=x=1x3x320x320`" in doubt.advice
 
 

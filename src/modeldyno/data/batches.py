@@ -206,7 +206,8 @@ def assumption_doubts(model: Model) -> tuple[Doubt, ...]:
     sizes = ", ".join(f"{name} {size}" for name, size in model.assumed.items())
     specs = [spec for spec in model.inputs if set(model.assumed).intersection(spec.shape or ())]
     options = " ".join(write_option(spec, model.assumed) for spec in specs)
-    seen = f"not all sizes of the inputs were given; {sizes} was assumed, which the model accepts"
+    verb = "was" if len(model.assumed) == 1 else "were"
+    seen = f"not all sizes of the inputs were given; {sizes} {verb} assumed, which the model accepts"
     return (Doubt(code="assumed-sizes", seen=seen, advice=f"give the sizes that you use, as in {options}"),)
 
 

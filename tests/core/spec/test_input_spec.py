@@ -28,6 +28,7 @@ IMAGE = InputSpec(name="image", shape=("batch", 3, "height", "width"), dtype="fl
         ("x=scalar:float32:-1..1", InputSpec(name="x", shape=(), dtype="float32", low=-1, high=1)),
         ("sr=scalar:int64:16000", InputSpec(name="sr", shape=(), dtype="int64", low=16000, high=16000)),
         ("x=2:float32:1e-3..0.5", InputSpec(name="x", shape=(2,), dtype="float32", low=1e-3, high=0.5)),
+        ("x=2x4:0..9", InputSpec(name="x", shape=(2, 4), low=0, high=9)),
         ("serving:0=1x2", InputSpec(name="serving:0", shape=(1, 2))),
         ("a.b/c-d=4", InputSpec(name="a.b/c-d", shape=(4,))),
         ("data.npz", InputSpec(source="data.npz")),
@@ -161,6 +162,14 @@ def test_a_rank_that_differs_is_refused() -> None:
     """A shape has as many dimensions as the input."""
     with pytest.raises(RequestError, match=r"has 2 dimensions \[batch, seq\], not 4"):
         bind_dimensions((IDS,), (parse_input("input_ids=4"),), None)
+
+
+def test_a_number_for_a_scalar_is_told_how_a_value_is_written() -> None:
+    """``sr=16000`` is a shape; the message says how to give the value, in a spelling that is accepted."""
+    rate = InputSpec(name="sr", shape=(), dtype="int64")
+    with pytest.raises(RequestError, match=r"; its value is written sr=scalar:16000\."):
+        bind_dimensions((rate,), (parse_input("sr=16000"),), None)
+    assert parse_input("sr=scalar:16000").low == 16000
 
 
 def test_a_dimension_without_meaning_must_be_given() -> None:

@@ -26,7 +26,7 @@ DTYPES = (
 _SEQUENCE = re.compile(r"seq|len|time|token", re.IGNORECASE)
 _REQUEST = re.compile(
     r"(?:(?P<name>[\w.\-/:]+)=)?(?P<shape>scalar|[\w,]+)"
-    r"(?::(?P<dtype>\w+))?(?::(?P<low>[-+.\de]+?)(?:\.\.(?P<high>[-+.\de]+))?)?"
+    r"(?::(?P<dtype>[a-z]\w*))?(?::(?P<low>[-+.\de]+?)(?:\.\.(?P<high>[-+.\de]+))?)?"
 )
 
 Dimension = int | str
@@ -173,7 +173,11 @@ def concrete_shape(spec: InputSpec, bound: Mapping[str, int]) -> tuple[int, ...]
 def _bind_shape(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[str, int]) -> dict[str, int]:
     assert spec.shape is not None
     if len(shape) != len(spec.shape):
-        hint = f"; words of a text are a range: {spec.name}=1:string:128..128" if _is_text(spec) else ""
+        hint = ""
+        if not spec.shape and len(shape) == 1:
+            hint = f"; its value is written {spec.name}=scalar:{shape[0]}"
+        elif _is_text(spec):
+            hint = f"; words of a text are a range: {spec.name}=1:string:128..128"
         raise RequestError(
             f"input '{spec.name}' has {len(spec.shape)} dimensions {format_shape(spec.shape)}, "
             f"not {format_shape(shape)}{hint}."
