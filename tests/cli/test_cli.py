@@ -258,8 +258,10 @@ def test_a_full_disk_is_told_as_one(modeldyno: Callable[..., CommandResult], tmp
 
         assert done.returncode == 4
         assert done.stderr == "modeldyno: Cannot write to standard output: No space left on device.\n"
-    saved = modeldyno("profile", STEADY, *QUICK, "--json", "/dev/full")
+    saved = modeldyno("profile", STEADY, *QUICK, "--json", "/dev/full", "--junit", "/dev/full")
     assert saved.code == 4
+    assert "answers in" in saved.out
+    assert "Saved" not in saved.out
     assert saved.err.endswith("modeldyno: Cannot write /dev/full: No space left on device.\n")
 
 

@@ -66,6 +66,24 @@ def test_a_model_is_looked_at_in_a_child(modeldyno: Callable[..., CommandResult]
     assert modeldyno("show", "looked", "--get", "parameters").out == f"{result['parameters']}\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="nothing here is always full")
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [((), "mini has "), (("--compare", STEADY), "student")],
+)
+def test_what_cannot_be_written_is_still_printed(
+    words: tuple[str, ...], first: str, modeldyno: Callable[..., CommandResult], lab: Lab
+) -> None:
+    """A full disk loses no report of a result or a comparison, and nothing is said to be saved."""
+    del lab
+    completed = modeldyno("inspect", STEADY, *words, "--json", "/dev/full")
+
+    assert completed.code == 4
+    assert first in completed.out
+    assert "Saved" not in completed.out
+    assert completed.err.endswith("modeldyno: Cannot write /dev/full: No space left on device.\n")
+
+
 def test_every_option_arrives(modeldyno: Callable[..., CommandResult], lab: Lab) -> None:
     """The request has all options, in base units."""
     result = modeldyno(

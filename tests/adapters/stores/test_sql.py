@@ -187,6 +187,18 @@ class TestUrl:
 
             assert ids(reader.find()) == ids(writer.find()) == [a_result().id]
 
+    def test_an_empty_file_reads_as_an_empty_store(self, tmp_path: Path) -> None:
+        """A store that a full disk left without tables can be read, and reading writes nothing."""
+        path = tmp_path / "store.db"
+        path.touch()
+        with sql.open(url_of(path)) as reader, sql.open(url_of(path)) as writer:
+            assert [*reader.find(), *reader.studies(), *reader.conclusions()] == []
+            assert path.stat().st_size == 0
+
+            writer.put(a_result(), headline="")
+
+            assert ids(reader.find()) == [a_result().id]
+
     @pytest.mark.parametrize(
         "url",
         ["", "store.db", "mysql://host/db", "sqlite://", "sqlite:///:memory:", "sqlite:///x?timeout=soon"],

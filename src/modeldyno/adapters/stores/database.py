@@ -57,7 +57,7 @@ class Database:
 
 
 class LazyDatabase:
-    """The database of a file that does not exist yet: it reads as empty, and the first write creates it."""
+    """The database of a file that is missing or empty: it reads as empty, and the first write creates it."""
 
     def __init__(self, path: Path, timeout: float) -> None:
         self._path, self._timeout = path, timeout
@@ -70,8 +70,8 @@ class LazyDatabase:
     def reading(self) -> Iterator[Connection]:
         """Yield a read transaction on what exists by now."""
         with as_store_error(self.place):
-            exists = self._path.exists()
-        with (self._file() if exists else self._empty).reading() as connection:
+            empty = _is_empty(self._path)
+        with (self._empty if empty else self._file()).reading() as connection:
             yield connection
 
     @contextmanager
@@ -97,7 +97,7 @@ class LazyDatabase:
 def connect(text: str) -> tuple[Database | LazyDatabase, Path | None]:
     """Open the database of a URL at its newest revision; return it, and the path if it is a file.
 
-    A missing file is created by the first write.
+    A file that is missing, or was left empty by a full disk, gets its tables by the first write.
 
     Raises:
         RequestError: the URL is not valid.
@@ -108,10 +108,14 @@ def connect(text: str) -> tuple[Database | LazyDatabase, Path | None]:
     path = Path(url.database or "").expanduser().absolute() if url.drivername == "sqlite" else None
     place = str(path) if path else _without_password(url)
     with as_store_error(place):
-        if path and not path.exists():
+        if path and _is_empty(path):
             return LazyDatabase(path, timeout), path
         engine = sqlite.engine(path, timeout) if path else postgresql.engine(url, timeout)
     return _migrated(Database(engine, place)), path
+
+
+def _is_empty(path: Path) -> bool:
+    return not path.exists() or path.stat().st_size == 0
 
 
 def _migrated(database: Database) -> Database:

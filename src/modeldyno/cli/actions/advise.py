@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from modeldyno import codec
 from modeldyno.cli.actions import options as cli_options
-from modeldyno.cli.actions.output_options import OutputTargets
+from modeldyno.cli.actions.output_options import OutputTargets, first_error
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.cli.actions.progress import Progress
 from modeldyno.comparison.advise import AdviseOptions, advise
@@ -43,16 +44,18 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     )
     targets = OutputTargets(json=options["json_path"], store=False)
     result, interrupted = _run_advice(model_request.job(), advise_options, quiet=options["quiet"])
-    targets.write(codec.encode_document(result))
+    problem = first_error(partial(targets.write, codec.encode_document(result)))
     if not targets.silent:
         with ignore_broken_pipe():
             if options["quiet"]:
                 click.echo(sentence(result))
             else:
                 print_blocks(*advice(result))
-            targets.told()
+            targets.told(problem)
             if interrupted:
                 click.echo("Interrupted; these are the measurements so far.")
+    if problem is not None:
+        raise problem
     ctx.exit(INTERRUPTED if interrupted else OK)
 
 

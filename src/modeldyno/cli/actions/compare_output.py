@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from modeldyno import codec
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.documents.write import write
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.views import ViewOptions
 from modeldyno.views.comparison import blocks as comparison_blocks
@@ -38,17 +36,16 @@ def report_comparison(
         quiet: print only the verdict.
         kept: whether it is in the store.
     """
-    targets.write(codec.encode_comparison(comparison))
-    if targets.report:
-        write(comparison, Path(targets.report))
-    if targets.silent:
-        return
-    with ignore_broken_pipe():
-        blocks = comparison_blocks.blocks(comparison, ViewOptions(verbose=everything))
-        print_blocks(*(blocks[:1] if quiet else blocks))
-        if kept and not quiet:
-            click.echo(
-                f"Stored as {comparison.id}; for a report: "
-                f"modeldyno report {comparison.id[:6]} -o compared.html"
-            )
-        targets.told()
+    problem = targets.write_both(comparison, codec.encode_comparison(comparison))
+    if not targets.silent:
+        with ignore_broken_pipe():
+            blocks = comparison_blocks.blocks(comparison, ViewOptions(verbose=everything))
+            print_blocks(*(blocks[:1] if quiet else blocks))
+            if kept and not quiet:
+                click.echo(
+                    f"Stored as {comparison.id}; for a report: "
+                    f"modeldyno report {comparison.id[:6]} -o compared.html"
+                )
+            targets.told(problem)
+    if problem is not None:
+        raise problem

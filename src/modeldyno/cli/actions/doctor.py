@@ -59,7 +59,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         head = Notice(severity=Severity.VERDICT, text=checkup.sentence)
         with ignore_broken_pipe():
             print_blocks(head, *([] if options["quiet"] else _blocks(checkup)))
-            targets.told()
+            targets.told(problem)
     if problem is not None:
         raise problem
     ctx.exit(0)

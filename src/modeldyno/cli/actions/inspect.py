@@ -21,6 +21,7 @@ from modeldyno.profiling.run import INTERRUPTED, run_request
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from modeldyno.errors import ModelDynoError
     from modeldyno.profiling.run import JudgedResult
 
 
@@ -54,7 +55,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         ctx.exit(code)
     problem = targets.keep(*outcomes)
     with ignore_broken_pipe():
-        _print_outcomes(outcomes, targets, options)
+        _print_outcomes(outcomes, targets, options, problem)
     if problem is not None:
         raise problem
     ctx.exit(code)
@@ -90,7 +91,10 @@ def _measure_all(requests: Iterable[request.Request], progress: Progress) -> Ite
 
 
 def _print_outcomes(
-    outcomes: Sequence[JudgedResult], targets: OutputTargets, options: dict[str, Any]
+    outcomes: Sequence[JudgedResult],
+    targets: OutputTargets,
+    options: dict[str, Any],
+    problem: ModelDynoError | None,
 ) -> None:
     """Print the verdict, the requested table, or the whole report."""
     results = [outcome.result for outcome in outcomes]
@@ -109,4 +113,4 @@ def _print_outcomes(
             verbose=options["verbose"],
         )
         print_result(results[0], look=view_options, verbose=options["verbose"])
-    targets.told()
+    targets.told(problem)

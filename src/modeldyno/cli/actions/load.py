@@ -26,7 +26,7 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import Notice, Severity
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
-from modeldyno.documents.write import check_format, write
+from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
@@ -67,7 +67,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         outcome = run_request(model_request, watch=progress.watch)
     provided = planned.of_result(outcome.result, model_request.constraints())
     problem = replace(targets, derived=provided.derived()).keep(outcome)
-    print_outcome(outcome, targets, options)
+    print_outcome(outcome, targets, options, problem)
     if not (targets.silent or options["quiet"]):
         print_costs(provided)
     if problem is not None:
@@ -220,19 +220,20 @@ def _report_series(
     series: LoadCurve | Capacity, provided: CostAnswer, targets: OutputTargets, *, quiet: bool
 ) -> None:
     """Write and print a load series, with replicas and costs."""
-    targets.write(kind_of(series).encode(series, **provided.derived()))
-    if targets.report:
-        write(series, Path(targets.report))
-    if targets.silent:
-        return
-    with ignore_broken_pipe():
-        from modeldyno.cli.actions.printing import print_blocks  # noqa: PLC0415 - only printing needs rich
+    problem = targets.write_both(series, kind_of(series).encode(series, **provided.derived()))
+    if not targets.silent:
+        with ignore_broken_pipe():
+            from modeldyno.cli.actions.printing import print_blocks  # noqa: PLC0415 - only printing needs rich
 
-        blocks = [*load_page.blocks(series), *provided.blocks()]
-        print_blocks(*(filter(_is_verdict, blocks) if quiet else blocks))
-        if targets.store and not quiet:
-            click.echo(f"Stored as {series.id}; for a report: modeldyno report {series.id[:6]} -o loads.html")
-        targets.told()
+            blocks = [*load_page.blocks(series), *provided.blocks()]
+            print_blocks(*(filter(_is_verdict, blocks) if quiet else blocks))
+            if targets.store and not quiet:
+                click.echo(
+                    f"Stored as {series.id}; for a report: modeldyno report {series.id[:6]} -o loads.html"
+                )
+            targets.told(problem)
+    if problem is not None:
+        raise problem
 
 
 def _is_verdict(block: Block) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,9 +21,10 @@ from modeldyno.errors import ModelDynoError, RequestError, StoreError
 from modeldyno.views import headline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from modeldyno.interfaces.store import Conclusion
+    from modeldyno.kinds import Document
     from modeldyno.profiling.run import JudgedResult
 
 
@@ -67,15 +69,17 @@ class OutputTargets:
         """Whether standard output is reserved for the document."""
         return self.json == "-"
 
-    def keep(self, *outcomes: JudgedResult) -> ModelDynoError | None:
-        """Save to every target, even if one fails; return the first error."""
-        problem: ModelDynoError | None = None
-        for save in (self._to_json, self._to_report, self._to_store):
-            try:
-                save(outcomes)
-            except ModelDynoError as error:
-                problem = problem or error
-        return problem
+    def keep(
+        self, *outcomes: JudgedResult, further: Sequence[Callable[[], None]] = ()
+    ) -> ModelDynoError | None:
+        """Save to every target, then call `further` savers, even if one fails; return the first error."""
+        savers = (self._to_json, self._to_report, self._to_store)
+        return first_error(*(partial(save, outcomes) for save in savers), *further)
+
+    def write_both(self, document: Document, data: bytes) -> ModelDynoError | None:
+        """Write a document to --json, as `data`, and to -o, even if one fails; return the first error."""
+        report = [partial(write, document, Path(self.report))] if self.report else []
+        return first_error(partial(self.write, data), *report)
 
     def refuse_report(self, why: str) -> None:
         """Refuse ``-o`` before anything is measured, where there is no report."""
@@ -127,10 +131,21 @@ class OutputTargets:
                 raise
             warn_not_stored(error)
 
-    def told(self) -> None:
-        """Print where the document was saved."""
-        if self.json:
+    def told(self, problem: ModelDynoError | None = None) -> None:
+        """Print where the document was saved, unless a problem kept it from that."""
+        if self.json and problem is None:
             click.echo(f"Saved to {self.json}.")
+
+
+def first_error(*savers: Callable[[], None]) -> ModelDynoError | None:
+    """Call every saver, even if one fails; return the first error, to be raised when all is printed."""
+    problem: ModelDynoError | None = None
+    for save in savers:
+        try:
+            save()
+        except ModelDynoError as error:
+            problem = problem or error
+    return problem
 
 
 def warn_not_stored(error: StoreError) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -20,11 +21,14 @@ from modeldyno.core.comparison.gate_report import GateReport
 from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.comparison.schedule import PLAN
 from modeldyno.core.spec.probe_options import Observation, parse_token_counts
-from modeldyno.errors import RequestError
+from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.profiling import request
 from modeldyno.profiling.run import INTERRUPTED, OK, JudgedResult, judge_result, run_request
 from modeldyno.runtime.session import open_run_session
 from modeldyno.views.text import format_rough_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
@@ -65,11 +69,9 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         ctx.exit(profile_against_baseline(model_request, targets, options, notes))
     with Progress(quiet=options["quiet"]) as progress:
         outcome = run_request(model_request, in_process=options["inline"], watch=progress.watch)
-    problem = targets.keep(outcome)
     report = GateReport(result=outcome.result, judgements=outcome.judgements)
-    gate_options.write_verdict(report, options)
-    gate_options.write_output_dir(outcome, options)
-    print_outcome(outcome, targets, options, notes)
+    problem = targets.keep(outcome, further=_gate_files(report, outcome, options))
+    print_outcome(outcome, targets, options, problem, notes)
     if problem is not None:
         raise problem
     ctx.exit(outcome.exit_code)
@@ -98,19 +100,33 @@ def profile_against_baseline(
         *notes, *gate_options.error_rate_notes(report)
     )
     code = INTERRUPTED if bench.interrupted() else gate_options.exit_code(report)
-    problem = (targets if code == OK else gate_options.without_baseline_tags(targets)).keep(outcome)
-    gate_options.write_verdict(report, options)
-    gate_options.write_output_dir(outcome, options)
+    problem = (targets if code == OK else gate_options.without_baseline_tags(targets)).keep(
+        outcome, further=_gate_files(report, outcome, options)
+    )
     if not targets.silent:
         gate_options.print_verdict(report, quiet=options["quiet"])
-        targets.told()
+        targets.told(problem)
     if problem is not None:
         raise problem
     return code
 
 
+def _gate_files(
+    report: GateReport, outcome: JudgedResult, options: dict[str, Any]
+) -> tuple[Callable[[], None], ...]:
+    """Return what writes the verdict and the output directory."""
+    return (
+        partial(gate_options.write_verdict, report, options),
+        partial(gate_options.write_output_dir, outcome, options),
+    )
+
+
 def print_outcome(
-    outcome: JudgedResult, targets: OutputTargets, options: dict[str, Any], notes: tuple[str, ...] = ()
+    outcome: JudgedResult,
+    targets: OutputTargets,
+    options: dict[str, Any],
+    problem: ModelDynoError | None,
+    notes: tuple[str, ...] = (),
 ) -> None:
     """Print the report, unless standard output is reserved for the document."""
     if targets.silent:
@@ -125,4 +141,4 @@ def print_outcome(
 
         print_result(outcome.result, outcome.judgements, verbose=options["verbose"])
         print_hint(outcome.result)
-        targets.told()
+        targets.told(problem)

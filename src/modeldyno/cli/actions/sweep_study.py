@@ -22,7 +22,7 @@ from modeldyno.core.study import resume_guard
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import Ranking, ranking
 from modeldyno.documents.lookup import find_study
-from modeldyno.documents.write import check_format, write
+from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
 from modeldyno.sweeps import build, export_configs, loop
@@ -112,9 +112,7 @@ def _report_study(study: Study, targets: OutputTargets, options: dict[str, Any])
     if targets.store and options["rerank"] is None:
         with plugins.store() as store:
             store.put_study(study, headline=study_blocks.brief(study, study_ranking))
-    targets.write(codec.encode_study(study, ranking=study_ranking))
-    if targets.report:
-        write(study, Path(targets.report))
+    problem = targets.write_both(study, codec.encode_study(study, ranking=study_ranking))
     written = (
         export_configs.export_configurations(
             study, study_ranking, Path(options["export_configs"]), options["top"]
@@ -129,7 +127,9 @@ def _report_study(study: Study, targets: OutputTargets, options: dict[str, Any])
             print_blocks(*(blocks[:1] if options["quiet"] else blocks))
             for line in (*written, *(() if options["quiet"] else _next_commands(study, targets))):
                 click.echo(line)
-            targets.told()
+            targets.told(problem)
+    if problem is not None:
+        raise problem
     return exit_code(study_ranking)
 
 

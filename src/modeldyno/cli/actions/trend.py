@@ -14,7 +14,7 @@ from modeldyno import codec
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.comparison.history import trend_of
-from modeldyno.documents.write import check_format, write
+from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, OK
@@ -29,9 +29,9 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     if not 0 < options["smallest"] < 1:
         raise RequestError("--smallest takes a fraction below 100%, such as 3%.")
     hook = _split_command(options["hook"])
-    targets = OutputTargets(json=options["json_path"], store=False)
-    if options["output"]:
-        check_format(Path(options["output"]))
+    targets = OutputTargets(json=options["json_path"], report=options["output"], store=False)
+    if targets.report:
+        check_format(Path(targets.report))
     history = trend_of(
         options["model"],
         metric=options["metric"],
@@ -41,18 +41,18 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         smallest=options["smallest"],
     )
     document = codec.encode_document(history)
-    targets.write(document)
-    if options["output"]:
-        write(history, Path(options["output"]))
+    problem = targets.write_both(history, document)
     if not targets.silent:
         with ignore_broken_pipe():
             if options["quiet"]:
                 click.echo(headline(history))
             else:
                 print_blocks(*blocks(history))
-            targets.told()
+            targets.told(problem)
     if history.regressions and hook:
         _run_hook(hook, document, history)
+    if problem is not None:
+        raise problem
     ctx.exit(BROKEN if history.regressions and options["fail_on_regression"] else OK)
 
 
