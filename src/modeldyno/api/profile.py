@@ -66,7 +66,8 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``), or a live object: a
             ``torch.nn.Module``, an estimator of scikit-learn, XGBoost or LightGBM, or any callable; it
             runs inside this process.
-        example: inputs of a live object: an array, a tuple of them, a dict by name, or a
+        example: inputs of a live object: an array, a tuple of them, a dict by name (for a module of one
+            parameter that has no such name, the dict that it takes), or a
             ``torch.utils.data.DataLoader``, whose first batches are used in turn.
         backend: what runs it; by default the one for the model's format.
         inputs: shapes or files, as ``--input`` takes them.

@@ -125,6 +125,18 @@ class TestFactories:
         assert feed is not None
         assert inputs[0].shape == ("batch", 4)
 
+    def test_a_dict_for_a_module_of_one_parameter_is_its_argument(self) -> None:
+        """Entries named unlike the only parameter are one input; for several parameters each is an input."""
+        entries = {"ids": torch.zeros(2, 3), "mask": torch.ones(2, 3)}
+        feed, inputs = torch_module.example_inputs(torch.nn.ReLU(), entries, "here")
+
+        assert [spec.name for spec in inputs] == ["input"]
+        assert list(feed["input"].item()) == ["ids", "mask"]
+
+        both, _ = torch_module.example_inputs(modules.TwoInputs(), entries, "here")
+
+        assert list(both) == ["ids", "mask"]
+
     def test_example_that_is_no_tensor_is_refused(self) -> None:
         """An example input that is no tensor is named in the error."""
         with pytest.raises(RequestError, match="'right' of here is int"):

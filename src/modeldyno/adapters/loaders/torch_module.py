@@ -192,10 +192,13 @@ def example_inputs(module: Module, example: Any, where: str) -> tuple[Feed, tupl
 
 
 def _by_name(module: Module, example: Any) -> dict[str, Any]:
+    parameters = forward_parameters(module)
     if isinstance(example, Mapping):
-        return {str(name): value for name, value in example.items()}
+        if len(example) == 1 or len(parameters) != 1 or parameters[0] in example:
+            return {str(name): value for name, value in example.items()}
+        example = [example]  # its only parameter takes the dict itself
     values = list(example) if isinstance(example, Sequence) else [example]
-    names = forward_parameters(module)[: len(values)]
+    names = parameters[: len(values)]
     names += tuple(f"input_{index}" for index in range(len(names), len(values)))
     return dict(zip(names, values, strict=True))
 
