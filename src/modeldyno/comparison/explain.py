@@ -60,11 +60,6 @@ _VERDICT_ROUNDS = 3
 """Number of rounds from which on there may be a verdict."""
 _MIN_TIMEOUT = 1.0
 """Seconds granted to a run at least."""
-UNEXPLAINED = Doubt(
-    code="unexplained",
-    seen="no time was left to compare the outputs, or to find where the changes come from",
-    advice="allow more time with --max-time",
-)
 CLOSE, COSINE = 0.01, 0.999
 """Outputs that differ by more, relative to their largest value, or have a lower cosine, are doubted."""
 
@@ -182,8 +177,20 @@ def explain_comparison(
             )
         )
     if not complete:
-        contrasts = tuple(replace(side, doubts=(*side.doubts, UNEXPLAINED)) for side in contrasts)
+        contrasts = tuple(
+            replace(side, doubts=(*side.doubts, _unexplained(outputs_compared=bool(side.outputs))))
+            for side in contrasts
+        )
     return replace(explained_comparison, id=compared.id, created=compared.created, contrasts=contrasts)
+
+
+def _unexplained(*, outputs_compared: bool) -> Doubt:
+    missing = "" if outputs_compared else "compare the outputs, or to "
+    return Doubt(
+        code="unexplained",
+        seen=f"no time was left to {missing}find where the changes come from",
+        advice="allow more time with `max_time`",
+    )
 
 
 def _changed_metrics(compared: Comparison) -> set[str]:
