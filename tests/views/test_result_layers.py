@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import views
 from modeldyno.adapters.reporters import html, markdown, terminal
+from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.report.blocks import Notice, Table
 from modeldyno.core.result.static_data import Module, StaticReport
@@ -156,6 +157,14 @@ def test_the_layers_with_most_time_to_win_are_named() -> None:
         "measuring the layers slowed the call by 12%, which is subtracted; "
         "3.0% of the time is outside any layer"
     )
+
+
+def test_a_share_that_a_doubt_tells_is_not_told_twice() -> None:
+    """With the doubt `unattributed`, the sentence on the cost of measuring ends before the share."""
+    doubt = Doubt(code="unattributed", seen="47% of the time of a call is spent in no module", advice="look")
+    _, texts = shown(watched(doubts=(doubt,)))
+
+    assert texts[2] == "measuring the layers slowed the call by 12%, which is subtracted"
 
 
 def test_a_call_with_a_hiccup_changes_nothing() -> None:

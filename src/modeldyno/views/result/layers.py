@@ -218,9 +218,12 @@ def _overhead_sentence(result: Result) -> str:
     if overhead is None or unattributed is None:
         return ""
     ratio, free = number(overhead)[0], number(unattributed)[0]
-    where = "the watched layers" if result.job.observation.layers else "any layer"
     cost = f"slowed the call by {ratio - 1:.0%}, which is subtracted" if ratio > _SLOWER else _FREE
-    return f"measuring the layers {cost}; {free:.1%} of the time is outside {where}"
+    sentence = f"measuring the layers {cost}"
+    if any(doubt.code == "unattributed" for doubt in result.doubts):  # which says the share
+        return sentence
+    where = "the watched layers" if result.job.observation.layers else "any layer"
+    return f"{sentence}; {free:.1%} of the time is outside {where}"
 
 
 _SLOWER, _FREE = 1.005, "did not slow the call measurably"
