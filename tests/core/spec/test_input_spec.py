@@ -64,7 +64,7 @@ def test_a_batch_is_one_and_a_sequence_has_the_default_length_when_nobody_says()
 
 
 @pytest.mark.parametrize(
-    ("low", "says"), [(8.0, r"not 1x8; words .* prompt=1:string:128"), (None, r"not 1x8\.")]
+    ("low", "says"), [(8.0, r"1x8 has .*; words .* prompt=1:string:128"), (None, r"1x8 has .* dimensions\.")]
 )
 def test_words_of_a_text_are_no_dimension(low: float | None, says: str) -> None:
     """Who writes them as one is told how to ask for them, where texts have several."""
@@ -160,7 +160,7 @@ def test_a_name_that_is_no_dimension_is_refused() -> None:
 
 def test_a_rank_that_differs_is_refused() -> None:
     """A shape has as many dimensions as the input."""
-    with pytest.raises(RequestError, match=r"has 2 dimensions \[batch, seq\], not 4"):
+    with pytest.raises(RequestError, match=r"is \[batch, seq\], and 4 has another number of dimensions\."):
         bind_dimensions((IDS,), (parse_input("input_ids=4"),), None)
 
 

@@ -179,8 +179,8 @@ def _bind_shape(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[st
         elif _is_text(spec):
             hint = f"; words of a text are a range: {spec.name}=1:string:128..128"
         raise RequestError(
-            f"input '{spec.name}' has {len(spec.shape)} dimensions {format_shape(spec.shape)}, "
-            f"not {format_shape(shape)}{hint}."
+            f"input '{spec.name}' is {format_shape(spec.shape)}, and {format_shape(shape)} has another "
+            f"number of dimensions{hint}."
         )
     sizes: dict[str, int] = {}
     for requested_size, declared in zip(shape, spec.shape, strict=True):
