@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.fake_comparisons import SimulatedRuns, a_side
 
-from modeldyno.comparison.run import any_failed, build_comparison, is_decided, run_rounds
+from modeldyno.comparison.run import any_failed, build_comparison, describe_rounds, is_decided, run_rounds
 from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.schedule import RoundSchedule
@@ -142,6 +142,17 @@ def test_progress_says_which_run_it_is() -> None:
     stages = [event.stage for event in seen if isinstance(event, Progressed)]
     assert stages[0] == "round 1 of 1, baseline: latency: steady"
     assert stages[2] == "round 1 of 1, candidate 2: latency: steady"
+
+
+@pytest.mark.parametrize(
+    ("first", "most", "max_time", "text"),
+    [(5, 20, None, "5 to 20"), (5, 20, 60.0, "up to 20"), (3, 3, None, "3"), (1, 1, 60.0, "1")],
+)
+def test_a_number_of_rounds_that_time_may_cut_is_no_promise(
+    first: int, most: int, max_time: float | None, text: str
+) -> None:
+    """With a time limit fewer rounds than the first look takes may be run, so only the most are named."""
+    assert describe_rounds(RoundSchedule(sides=2, first=first, most=most, max_time=max_time)) == text
 
 
 def test_other_events_are_passed_on() -> None:

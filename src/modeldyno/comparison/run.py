@@ -114,7 +114,7 @@ def run_rounds(
         for number, sides in turns.rounds(done, end):
             if number >= end:
                 continue
-            label = f"round {number + 1} of {_describe_rounds(turns)}"
+            label = f"round {number + 1} of {describe_rounds(turns)}"
             labelled_jobs = [(f"{label}, {side_label(side, len(jobs))}", jobs[side]) for side in sides]
             results = campaign.run_round(labelled_jobs)
             for side, result in _uninterrupted(sides, results):
@@ -169,7 +169,10 @@ def _affordable_rounds(turns: RoundSchedule, runs: int, spent: float) -> int:
     return int(turns.max_time / (turns.sides * spent / runs))
 
 
-def _describe_rounds(turns: RoundSchedule) -> str:
+def describe_rounds(turns: RoundSchedule) -> str:
+    """Return the number of rounds: ``5 to 20``, or ``up to 20`` where the time may end them earlier."""
+    if turns.max_time is not None and turns.most > 1:
+        return f"up to {turns.most}"
     return f"{turns.first}" if turns.first == turns.most else f"{turns.first} to {turns.most}"
 
 
