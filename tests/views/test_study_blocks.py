@@ -274,6 +274,16 @@ def test_few_reasons_stand_for_many() -> None:
     assert tables(many)[-1].rows[-1][:2] == ("4", "others")
 
 
+def test_a_bound_that_holds_without_a_certified_value_is_told_alone() -> None:
+    """A percentile of too few samples has no value, though the slowest of them show that it holds."""
+    slowest = an_answer("latency.p99", None, interval=Interval(low=0.3, high=0.7), size=100.0)
+    raw = an_answer("latency.p99.raw", 0.5)
+    trial = a_trial({"concurrency": 1}, an_answer("throughput", 60.0), slowest, raw)
+    study = a_served_study("concurrency=1,2", goal=goal("latency.p99 <= 1s"), default={})
+
+    assert "gives throughput 60.0/s, at latency.p99 <= 1 s" in said(add_trials(study, [trial]))
+
+
 def test_the_best_is_shown_under_each_of_its_loads() -> None:
     """A curve as a table: every load that was measured of the best configuration, the chosen one marked."""
     bounds = goal("latency.mean <= 25ms")

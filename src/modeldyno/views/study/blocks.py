@@ -120,7 +120,7 @@ def _answer(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
     rival = any(row.default for row in ranked.rivals[1:])  # the first rival is named below
     if best.gain is not None and not best.default and (rival or not best.gain.low <= 1 <= best.gain.high):
         what += f", {_gain_text(best, best.gain, study, ranked.default)}"
-    held = [f"{j.constraint.query} {_value(j)} {_bound_text(j)}" for j in best.judgements]
+    held = [f"{j.constraint.query}{_value(j)} {_bound_text(j)}" for j in best.judgements]
     what += f", at {' and '.join(held)}" if held else ""
     certain = "" if alone else _rivals_text(study, ranked, best) if ranked.rivals else _certainty_text(ranked)
     return "; ".join(filter(None, (what, certain, _safe_alternative(study, ranked))))
@@ -142,8 +142,9 @@ def _bound_text(judgement: Judgement) -> str:
 
 
 def _value(judgement: Judgement) -> str:
+    """Return the value after a space; nothing for a percentile that is not certified, which can hold too."""
     answer = judgement.answer
-    return "unknown" if answer.value is None else format_quantity(answer.value, answer.query.unit, 3)
+    return "" if answer.value is None else f" {format_quantity(answer.value, answer.query.unit, 3)}"
 
 
 def _gain_text(
