@@ -312,7 +312,7 @@ def test_progress_names_what_is_at_work() -> None:
     list(advise(JOB, AdviseOptions(query=RATE, max_time=1e4), RunSession(execute=Machine(), watch=watch)))
     assert seen[0] == "baseline: latency: steady"
     assert any(stage.startswith("candidate 1 of ") for stage in seen)
-    assert any(stage.startswith("round 1 of 5") for stage in seen)
+    assert any(stage.startswith("round 1 of up to 5") for stage in seen)
 
 
 def test_files_of_outputs_do_not_stay(tmp_path: Path) -> None:
