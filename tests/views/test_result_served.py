@@ -134,6 +134,14 @@ def test_the_stages_of_a_request_sum_to_the_whole() -> None:
     assert note.text == "the server ran batches of 3.50 on average: 4 (7 calls), 1 (2 calls)"
 
 
+def test_shares_of_a_request_add_up_where_the_window_cuts_requests() -> None:
+    """The server answered slow requests that were due before the window, whose mean is larger."""
+    due = Measurement(metric="service_time", value=Distribution.of([0.008] * 20))
+    table, _ = breakdown(result(due, *STAGES))
+    assert isinstance(table, Table)
+    assert [row[2] for row in table.rows] == ["40.0%", "50.0%", "10.0%", "100%"]
+
+
 def test_a_server_that_tells_nothing_has_no_table() -> None:
     """Without the server's account there is nothing to divide; without batches, no note."""
     service = Measurement(metric="service_time", value=Distribution.of([0.01] * 20))

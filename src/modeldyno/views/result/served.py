@@ -88,14 +88,20 @@ def stages(result: Result) -> Iterator[tuple[str, float]]:
 
 
 def breakdown(result: Result) -> Iterator[Block]:
-    """Tabulate the mean time of a request by the stages that the server reports, and the rest."""
+    """Tabulate the mean time of a request by the stages that the server reports, and the rest.
+
+    The server counts the requests that it answered in the steady window, and `service_time` is of those that
+    were due in it; so the total is the sum of the parts, if they have the rest.
+    """
     service = result.find("service_time")
     parts = [
         (metric, measurement) for metric in STAGE_NAMES if (measurement := result.find(metric)) is not None
     ]
     if service is None or not isinstance(service.value, Distribution) or not parts:
         return
-    whole = service.value.statistic("mean")
+    whole = sum(number(measurement)[0] for _, measurement in parts)
+    if result.find("network_time") is None:
+        whole = service.value.statistic("mean")
     rows = [
         (STAGE_NAMES[metric], format_measurement(measurement), share(number(measurement)[0], whole), metric)
         for metric, measurement in parts
@@ -108,7 +114,7 @@ def breakdown(result: Result) -> Iterator[Block]:
             Column(title="share", align=Align.RIGHT),
             Column(title="metric", align=Align.LEFT),
         ),
-        rows=(*rows, ("total", format_quantity(whole, SECONDS, 3), "100%", "service_time.mean")),
+        rows=(*rows, ("total", format_quantity(whole, SECONDS, 3), "100%", "")),
     )
     if batches := _batches(result):
         yield Notice(severity=Severity.NOTE, code="batches", text=batches)
