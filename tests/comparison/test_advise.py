@@ -12,17 +12,26 @@ import pytest
 
 from modeldyno.comparison.advise import AdviseOptions, advise
 from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
+from modeldyno.core.metrics.measurement import (
+    Distribution,
+    Interval,
+    Measurement,
+    SampleScores,
+    pack,
+)
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Environment, Event, Failure, FailureKind, Progressed, Result
 from modeldyno.core.result.static_data import Operator, StaticReport
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
+from modeldyno.core.stats.statistics import share_interval
 from modeldyno.data.outputs import named_arrays
 from modeldyno.errors import MissingExtra, RequestError, RunFailed
 from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_small_result
+from modeldyno.views.advice.blocks import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +72,8 @@ class Machine:
             failures = (Failure(where="open", kind=FailureKind.ERROR, message=wrong),)
         seconds = 0.001 / prod(self.gains.get(key, 1.0) for key in point)
         seconds *= 1 + 0.002 * ((7 * len(self.jobs)) % 5 - 2)
+        if job.probes == ("evaluation",):
+            return a_small_result(job=job, measurements=(_accuracy(lost=40 if point else 0),))
         if job.observation.outputs:
             error = sum(self.errors.get(key, 0.0) for key in point)
             batch = int(job.config.get("batch_size", 1))
@@ -78,6 +89,15 @@ class Machine:
             ),
             environment=Environment(hardware={"cpu_quota": 2.0}),
         )
+
+
+def _accuracy(lost: int) -> Measurement:
+    """Make the accuracy of 1,000 samples that are answered right, but for the first `lost`."""
+    low, high = share_interval(1000 - lost, 1000)
+    scores = SampleScores(data="d", values=pack(np.arange(1000) >= lost))
+    return Measurement(
+        metric="accuracy", value=1 - lost / 1000, interval=Interval(low=low, high=high), scores=scores
+    )
 
 
 def _measured(seconds: float, batch: int) -> tuple[Measurement, ...]:
@@ -107,6 +127,20 @@ def outcomes(found: Advice) -> dict[str, ChangeVerdict]:
         for tried in found.tried
         if not tried.failure
     }
+
+
+def test_the_best_setting_is_compared_on_labelled_samples() -> None:
+    """The baseline and the best setting are evaluated once each, and the sentence says what that costs."""
+    machine = Machine(gains={("compile", "default"): 1.5})
+    job = replace(JOB, observation=Observation(evaluate=("accuracy",), data="test.npz"))
+    best = advised(machine, job=job)[-1]
+
+    assert best.best is not None
+    assert sum(run.probes == ("evaluation",) for run in machine.jobs) == 2
+    (change,) = best.best.answers
+    assert change.outcome is ChangeVerdict.WORSE
+    assert sentence(best).endswith("; on labelled samples accuracy 4.0 points lower (2.7 to 5.2).")
+    assert "--evaluate accuracy" in best.command
 
 
 def test_what_helps_is_found_combined_and_measured_again() -> None:

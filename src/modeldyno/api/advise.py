@@ -13,6 +13,7 @@ from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
 from modeldyno.core.comparison.trend import LONGEST
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.spec.probe_options import Observation
 from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
 from modeldyno.progress import showing_progress
@@ -40,6 +41,8 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     findings_only: bool = False,
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
+    evaluate: str | Sequence[str] = (),
+    data: str | Path | None = None,
     plan: Plan | None = None,
     name: str | None = None,
     trust: bool = False,
@@ -57,6 +60,8 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
         findings_only: try only what the findings suggest, not the usual settings of the backend.
         backend: what runs it; by default the one for the model's format.
         inputs: shapes or files, as ``--input`` takes them.
+        evaluate: metrics of labelled samples, as for `profile`, that the best setting is compared in.
+        data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels; by default `inputs`.
         plan: time and precision of each process.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
@@ -82,6 +87,10 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
         backend=backend,
         settings=settings,
         inputs=as_tuple(inputs, "inputs"),
+        observation=Observation(
+            evaluate=as_tuple(evaluate, "evaluate"),
+            data=None if data is None else str(Path(data).absolute()),
+        ),
         plan=plan or _PLAN,
         name=name,
         trust=trust,

@@ -17,6 +17,7 @@ from modeldyno.cli.output_options import JSON, QUIET
 @cli_options.BACKEND
 @cli_options.knob_options
 @cli_options.INPUTS
+@cli_options.evaluation_options
 @click.option(
     "--metric", default="throughput", show_default=True, help="What to improve: throughput, latency.p50."
 )

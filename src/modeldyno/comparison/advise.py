@@ -123,6 +123,8 @@ def _run_stages(trial: AdviseSession) -> Iterator[Advice]:
         return
     finals = _measure_finalists(trial, advice, finalists)
     chosen = best_finalist(finals, trial.wish.tolerance)
+    if chosen is not None and trial.job.observation.evaluate:
+        chosen = trial.with_answers(chosen)
     command = "" if chosen is None else _command(trial, advice, chosen.candidate)
     yield replace(advice, finals=finals, best=chosen, command=command)
 

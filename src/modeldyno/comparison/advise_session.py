@@ -9,9 +9,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from modeldyno.comparison.run import run_rounds
+from modeldyno.comparison.run import evaluate_once, run_rounds
 from modeldyno.core.advice.advice import CandidateSettings, TriedSetting, with_outputs
 from modeldyno.core.comparison.build import CompareOptions, compare_results
+from modeldyno.core.comparison.change_test import judge_changes
 from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.job import Job
@@ -175,6 +176,17 @@ class AdviseSession:
             _with_changes(tried, comparison, latest.baseline.processes)
             for tried, comparison in zip(affordable_candidates, latest.contrasts, strict=True)
         )
+
+    def with_answers(self, tried: TriedSetting) -> TriedSetting:
+        """Evaluate the unchanged model and a candidate on the labelled samples, and compare the answers.
+
+        Raises:
+            RunFailed: one of them could not be evaluated.
+        """
+        jobs = [self.of(candidate) for candidate in (_UNCHANGED, tried.candidate)]
+        baseline, candidate = evaluate_once(jobs, self.campaign)
+        queries = tuple(Query(metric=name) for name in self.job.observation.evaluate)
+        return replace(tried, answers=judge_changes(baseline, candidate, queries=queries))
 
     def _timed_job(self, candidate: CandidateSettings) -> Job:
         job = self.of(candidate)

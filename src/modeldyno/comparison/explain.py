@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from modeldyno.comparison.run import (
     any_failed,
     build_comparison,
+    evaluate_once,
     run_rounds,
     side_label,
     without_evaluation,
@@ -27,10 +28,10 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import merge
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import BATCH_SIZE
-from modeldyno.core.spec.probe_options import EVALUATION, Observation
+from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.data import outputs
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.errors import RequestError
 from modeldyno.runtime.engine import serves
 from modeldyno.runtime.session import ignore_event
 
@@ -76,7 +77,8 @@ def run_comparison(
     why = question.why and not any(serves(job.backend) or job.inspection.mode is Mode.TRAIN for job in jobs)
     limit = turns.max_time
     first = replace(turns, max_time=limit * _ROUNDS_SHARE) if why and limit is not None else turns
-    evaluations, jobs = _evaluate_once(jobs, campaign)
+    evaluations = evaluate_once(jobs, campaign) if any(job.observation.evaluate for job in jobs) else []
+    jobs = list(map(without_evaluation, jobs))
     jobs = _shorten_probes(jobs, first)
     for latest in run_rounds(jobs, first, question, campaign, evaluations):
         last = latest
@@ -86,24 +88,6 @@ def run_comparison(
         run=(time.monotonic() - started) / len(last.sequence), end=inf if limit is None else started + limit
     )
     return explain_comparison(last, jobs, turns, question, campaign, budget)
-
-
-def _evaluate_once(jobs: Sequence[Job], campaign: RunSession) -> tuple[list[Result], Sequence[Job]]:
-    """Evaluate each model on its labelled samples, as more processes would answer alike.
-
-    Returns:
-        A Result for each Job, or none if there is nothing to evaluate; and the Jobs of the rounds.
-    """
-    if not any(job.observation.evaluate for job in jobs):
-        return [], jobs
-    results = []
-    for side, job in enumerate(jobs):
-        once = replace(job, probes=(EVALUATION,), plan=replace(job.plan, processes=1))
-        label = campaign.label_progress(f"evaluating, {side_label(side, len(jobs))}")
-        results.append(campaign.execute(once, watch=label))
-        if failure := results[-1].failure:
-            raise RunFailed(f"{results[-1].name} could not be evaluated: {failure.message.rstrip('.')}.")
-    return results, list(map(without_evaluation, jobs))
 
 
 def _shorten_probes(jobs: Sequence[Job], turns: RoundSchedule) -> Sequence[Job]:

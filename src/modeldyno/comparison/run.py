@@ -176,8 +176,25 @@ def describe_rounds(turns: RoundSchedule) -> str:
     return f"{turns.first}" if turns.first == turns.most else f"{turns.first} to {turns.most}"
 
 
+def evaluate_once(jobs: Sequence[Job], campaign: RunSession) -> list[Result]:
+    """Evaluate each model on its labelled samples, in one process, as others would answer alike.
+
+    Raises:
+        RequestError: the samples do not fit a model.
+        RunFailed: a model failed.
+    """
+    results = []
+    for side, job in enumerate(jobs):
+        once = replace(job, probes=(EVALUATION,), plan=replace(job.plan, processes=1))
+        label = campaign.label_progress(f"evaluating, {side_label(side, len(jobs))}")
+        results.append(campaign.execute(once, watch=label))
+        if failure := results[-1].failure:
+            raise RunFailed(f"{results[-1].name} could not be evaluated: {failure.message.rstrip('.')}.")
+    return results
+
+
 def without_evaluation(job: Job) -> Job:
-    """Return a Job that does not evaluate the model: once is enough, as all processes answer alike."""
+    """Return a Job that does not evaluate the model: see `evaluate_once`."""
     return replace(
         job,
         probes=tuple(probe for probe in job.probes if probe != EVALUATION),

@@ -14,6 +14,7 @@ from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.cli.actions.progress import Progress
 from modeldyno.comparison.advise import AdviseOptions, advise
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.spec.probe_options import Observation
 from modeldyno.profiling import request
 from modeldyno.profiling.run import INTERRUPTED, OK
 from modeldyno.runtime.session import open_run_session
@@ -39,6 +40,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         settings=request.parse_settings(options["settings"]),
         inputs=options["inputs"],
         plan=cli_options.plan_from_options({**options, "max_time": options["run_time"]}),
+        observation=Observation(**cli_options.evaluation_from_options(options)),
         name=options["name"],
         trust=options["trust"],
     )

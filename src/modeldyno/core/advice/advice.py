@@ -53,6 +53,8 @@ class TriedSetting:
     failure: str = ""
     rounds: int = 0
     """Interleaved rounds with the baseline; 0 if it ran only once."""
+    answers: tuple[Change, ...] = ()
+    """Of what was evaluated on labelled samples, such as the accuracy; only of the best setting."""
 
     @property
     def outcome(self) -> ChangeVerdict:

@@ -45,11 +45,12 @@ def sentence(advice: Advice) -> str:
     name = shorten(clean(advice.baseline.name), NAME_LIMIT)
     now = _first_run_value(advice)
     if advice.best is not None and advice.best.change is not None:
-        settings, accuracy = format_settings(advice.best.candidate.settings), _output_difference(advice.best)
+        settings = format_settings(advice.best.candidate.settings)
+        answers = f"{_output_difference(advice.best)}{_answer_changes(advice.best)}"
         return (
             f"{name}: with {settings}, "
             f"{describe_change(advice.best.change)}{_latency_increase(advice.best)}, over "
-            f"{count(advice.best.rounds, 'round')} in turns with the baseline{now}; {accuracy}."
+            f"{count(advice.best.rounds, 'round')} in turns with the baseline{now}; {answers}."
         )
     if not advice.tried:
         why = "there was no time to try anything" if advice.left_out else "there is nothing to try"
@@ -76,6 +77,14 @@ def _latency_increase(tried: TriedSetting) -> str:
         latency is not None and latency.difference is not None and latency.difference > latency.smallest
     )
     return f" and {describe_change(replace(latency, interval=None))}" if latency and is_slower else ""
+
+
+def _answer_changes(tried: TriedSetting) -> str:
+    """Describe how the answers to labelled samples change."""
+    same = [str(change.query) for change in tried.answers if change.outcome is ChangeVerdict.SAME]
+    other = [describe_change(change) for change in tried.answers if change.outcome is not ChangeVerdict.SAME]
+    parts = (*other, *([f"{', '.join(same)} the same"] if same else []))
+    return f"; on labelled samples {', '.join(parts)}" if parts else ""
 
 
 def _latency_change(tried: TriedSetting) -> Change | None:
