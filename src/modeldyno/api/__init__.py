@@ -11,6 +11,7 @@ _METRIC_PROFILER = {
     "status_metrics": (
         "Comparative",
         "DynamicEvalMetric",
+        "NumberWithInterval",
         "EvalMetric",
         "ExecutionTime",
         "Flops",
@@ -33,6 +34,10 @@ _METRIC_PROFILER = {
     ),
     "profiler_functions": ("ExternalProfilerFunction", "ProfilerFunction"),
     "profiler": ("MetricProfiler",),
+    "device_name": ("Device",),
+    "forward_pass": ("DataLoader", "ForwardPass", "ModelInputPattern", "TensorSampler"),
+    "layer_table": ("LayerRow", "LayerTable"),
+    "torch_functions": ("ComputeComplexity", "ComputeExecutionTime", "TorchProfiler"),
     "status_table": ("StatusComparison", "getLogger", "setLogger"),
 }
 _HOMES = {name: module for module, names in _METRIC_PROFILER.items() for name in names}

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _BATCHES = 8
 """Maximum number of DataLoader batches that are used."""
-_LABELS = ("label", "labels", "target", "targets")
+LABELS = ("label", "labels", "target", "targets")
+"""Names of what a batch holds for the loss only."""
 
 
 def is_array(value: Any) -> bool:
@@ -157,7 +158,7 @@ def _model_inputs(model: Any, batch: Any, mode: str) -> Any:
     if isinstance(batch, Mapping):
         names = {parameter.name for parameter in parameters}
         takes_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
-        dropped = () if mode == "train" else _LABELS
+        dropped = () if mode == "train" else LABELS
         return {
             str(name): _check_tensor(value)
             for name, value in batch.items()

@@ -4,7 +4,7 @@ The compute peak is the best of a few matrix products of growing size, in numpy,
 loaded; the bandwidth is the better of copying and reading arrays far larger than the caches, on all allowed
 cores. A separate process measures them, because otherwise the arrays, and what the libraries cache, would
 count as memory of the model. A peak measured on a busy machine may be too low, which makes time bounds too
-high: the Device is marked busy, and later calls measure again until the machine is idle. The best of all
+high: they are marked busy, and later calls measure again until the machine is idle. The best of all
 measurements counts, because what was reached once can be reached.
 """
 
@@ -26,7 +26,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.spec.devices import Device
+from modeldyno.core.spec.devices import DevicePeaks
 from modeldyno.environment.machine import allowed_cores, hardware, memory_limit
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ _COMPONENT_DTYPE = {"complex64": "float32", "complex128": "float64"}
 
 def local_device(
     dtype: str = "float32", *, measure: Measure | None = None, directory: Path | None = None
-) -> Device:
+) -> DevicePeaks:
     """Return this machine's peaks: from the user's cache, or measured and cached.
 
     Args:
@@ -77,7 +77,7 @@ def local_device(
     if peaks is None or peaks.busy:
         peaks = _combine_best(peaks, busy=_busy(), values=(measure or measure_in_subprocess)(measured_dtype))
         _save(path, peaks)
-    return Device(
+    return DevicePeaks(
         name=NAME,
         flops={measured_dtype: peaks.flops} if measurable else {},
         bandwidth=peaks.bandwidth,

@@ -15,7 +15,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.trace_data import Span, TraceReport
-from modeldyno.core.spec.devices import Device
+from modeldyno.core.spec.devices import DevicePeaks
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.static.graph import Graph, Op, Role, Storage, Tensor
 from modeldyno.core.trace.layer_times import HookOverhead
@@ -286,7 +286,7 @@ def test_asking_for_layers_asks_for_what_they_are_held_to(
 ) -> None:
     """An analysis by module and this machine's peaks come with it, and each layer gets a rate."""
     pytest.importorskip("torch")
-    here = Device(name="here", flops={"float32": 1e9}, bandwidth=1e9, memory=10**9, source="a test")
+    here = DevicePeaks(name="here", flops={"float32": 1e9}, bandwidth=1e9, memory=10**9, source="a test")
     monkeypatch.setattr(peaks, "local_device", lambda _dtype: here)
     (tmp_path / "nets.py").write_text(
         "import torch\n\ndef make():\n"

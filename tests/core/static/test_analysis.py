@@ -9,7 +9,7 @@ import pytest
 from modeldyno.core.metrics.doubt import CODES, Doubt
 from modeldyno.core.metrics.measurement import Interval, Measurement
 from modeldyno.core.result.static_data import StaticReport
-from modeldyno.core.spec.devices import DEVICES, Device
+from modeldyno.core.spec.devices import DEVICES, DevicePeaks
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.static import analysis
 from modeldyno.core.static.analysis import AnalysedGraph, analyse_model
@@ -458,7 +458,7 @@ def test_devices_give_lower_bounds() -> None:
 
 def test_a_device_of_unknown_speed_is_bounded_by_its_memory() -> None:
     """Where no peak is known in the dtype of the products, only what must move takes time."""
-    slow = Device(name="slow", flops={}, bandwidth=10.0, memory=1, source="")
+    slow = DevicePeaks(name="slow", flops={}, bandwidth=10.0, memory=1, source="")
     numbers = found(*analyse_model(network, Inspection(), FORMULAS, lambda _dtype: (slow,)))
 
     assert numbers["roofline_latency@slow"].value == (100 + 48 + 32) / 10

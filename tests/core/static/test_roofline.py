@@ -8,20 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.spec.devices import DEVICES, Device, find_device
+from modeldyno.core.spec.devices import DEVICES, DevicePeaks, find_device
 from modeldyno.core.static.flops import CountedOp
 from modeldyno.core.static.roofline import Bound, estimate_decode_seconds, estimate_eager, estimate_ideal
 from modeldyno.core.static.totals import Totals
 from modeldyno.errors import UnknownName
 
-TOY = Device(
+TOY = DevicePeaks(
     name="toy",
     flops={"float32": 100.0, "float16": 400.0, "int8": 800.0},
     bandwidth=10.0,
     memory=1000,
     source="a test",
 )
-NARROW = Device(name="narrow", flops={"bfloat16": 50.0, "int8": 90.0}, bandwidth=1.0, memory=1, source="")
+NARROW = DevicePeaks(
+    name="narrow", flops={"bfloat16": 50.0, "int8": 90.0}, bandwidth=1.0, memory=1, source=""
+)
 COUNTED = st.builds(
     CountedOp,
     st.integers(0, 10**9),
@@ -60,7 +62,7 @@ class TestPeak:
             (replace(TOY, flops={}), "int8", inf),
         ],
     )
-    def test_the_next_wider_dtype_does(self, device: Device, dtype: str, rate: float) -> None:
+    def test_the_next_wider_dtype_does(self, device: DevicePeaks, dtype: str, rate: float) -> None:
         """A dtype without a peak has that of the next wider, or of the fastest floating one."""
         assert device.peak(dtype) == pytest.approx(rate)
 
@@ -102,7 +104,7 @@ def test_a_token_reads_weights_and_cache() -> None:
 
 class TestDevices:
     @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
-    def test_peaks_are_plausible(self, device: Device) -> None:
+    def test_peaks_are_plausible(self, device: DevicePeaks) -> None:
         """Every row names its source, and no dtype is slower than one of twice its bits."""
         assert device.source
         assert 1e11 < device.bandwidth < 1e13

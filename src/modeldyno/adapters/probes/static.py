@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.core.spec.devices import Device
+    from modeldyno.core.spec.devices import DevicePeaks
     from modeldyno.core.static.graph import Graph
     from modeldyno.interfaces.probe import Subject
 
@@ -54,9 +54,9 @@ def _analyse_graph(
     subject: Subject, graph: Callable[[Tracing], Graph]
 ) -> Iterator[Measurement | Doubt | StaticReport]:
     inspection, trace = subject.inspection, tracer(subject, graph)
-    resolved: list[Device] = []
+    resolved: list[DevicePeaks] = []
 
-    def devices(dtype: str) -> list[Device]:
+    def devices(dtype: str) -> list[DevicePeaks]:
         resolved.extend(map(partial(_resolve_device, dtype), inspection.devices))
         return resolved
 
@@ -67,7 +67,7 @@ def _analyse_graph(
     yield from (_BUSY for device in resolved if device.busy)
 
 
-def _resolve_device(dtype: str, name: str) -> Device:
+def _resolve_device(dtype: str, name: str) -> DevicePeaks:
     return peaks.local_device(dtype) if name == peaks.NAME else find_device(name)
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.api.arrays import LABELS
+from modeldyno.api.metric_profiler.device_name import Device
+from modeldyno.api.metric_profiler.forward_pass import DataLoader, synchronize
 from modeldyno.api.metric_profiler.profiler_functions import ProfilerFunction
 from modeldyno.api.metric_profiler.status_metrics import (
     Comparative,
@@ -15,11 +19,13 @@ from modeldyno.api.metric_profiler.status_metrics import (
     InferenceTime,
     InvalidFunction,
     InvalidStatus,
+    NumberWithInterval,
     StatusKey,
 )
+from modeldyno.core.stats.statistics import share_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 class EvaluationFunction(ABC):
@@ -29,6 +35,40 @@ class EvaluationFunction(ABC):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return a number, or a dict of numbers by name."""
 
+    @staticmethod
+    def filter_call_rval(
+        rval: Any,
+        return_dict: bool | None = None,
+        return_keys: str | Sequence[str] | None = None,
+        key_for_non_dict: str | None = None,
+    ) -> Any:
+        """Return what was returned as a dict or as one value, whichever a caller wants.
+
+        Args:
+            rval: what the function returned: a value, or a dict of values.
+            return_dict: whether a dict is wanted; None takes `rval` as it is.
+            return_keys: the key of the value that is wanted, or keys of the dict; None takes the only one,
+                or all.
+            key_for_non_dict: the key of a value that is wanted as a dict.
+
+        Raises:
+            InvalidFunction: the value has no key, there are several and none is named, or one is missing.
+        """
+        if return_dict is None:
+            return rval
+        if not isinstance(rval, dict):
+            if return_dict and key_for_non_dict is None:
+                raise InvalidFunction("The evaluation returned one value; name it by key_for_non_dict=.")
+            return {key_for_non_dict: rval} if return_dict else rval
+        keys = tuple(rval) if return_keys is None else return_keys
+        keys = (keys,) if isinstance(keys, str) else tuple(keys)
+        if not return_dict and len(keys) != 1:
+            raise InvalidFunction(
+                f"The evaluation returned {', '.join(map(str, rval))}; say which one is key=."
+            )
+        values = {key: _value_of(rval, key) for key in keys}
+        return values if return_dict else values[keys[0]]
+
 
 class EvalLossFunction(EvaluationFunction):
     """The mean of a loss over samples; `loss_fn(outputs, labels)` gives the mean of a batch."""
@@ -36,7 +76,7 @@ class EvalLossFunction(EvaluationFunction):
     def __init__(self, loss_fn: Callable[[Any, Any], Any]) -> None:
         self.loss_fn = loss_fn
 
-    def __call__(self, model: Any, loader: Iterable[Any], device: Any = "cpu") -> float:
+    def __call__(self, model: Any, loader: Iterable[Any], device: Any = Device.CPU) -> float:
         """Compute them."""
         total, count = 0.0, 0
         for outputs, labels in _predictions(model, loader, device):
@@ -68,6 +108,7 @@ class ComputeEvalMetric(ProfilerFunction):
         comparative: Comparative | str = Comparative.DIFF,
     ) -> None:
         """Take a further key of the dict that the function returns as a metric of that name."""
+        self._secondary = [metric for metric in self._secondary if key != metric.NAME]
         self._secondary.append(DynamicEvalMetric(key, unit_name, description, comparative))
 
     def get_bounded_status_keys(self) -> tuple[StatusKey, ...]:
@@ -75,7 +116,7 @@ class ComputeEvalMetric(ProfilerFunction):
         return (self._main, InferenceTime(), *self._secondary)
 
     def __call__(
-        self, model: Any, data_splits: Any, split: str | None = None, device: Any = "cpu"
+        self, model: Any, data_splits: Any, split: str | None = None, device: Any = Device.CPU
     ) -> dict[str, Any]:
         """Compute them."""
         name = split or self._split
@@ -83,16 +124,10 @@ class ComputeEvalMetric(ProfilerFunction):
             raise InvalidStatus(f"There is no split '{name}'; known: {', '.join(data_splits) or 'none'}.")
         start = time.perf_counter()
         value = self._function(model, data_splits[name], device=device)
-        _synchronize(device)
+        synchronize(device)
         taken = time.perf_counter() - start
         values = value if isinstance(value, dict) else {}
-        main = value
-        if values:
-            if self._key is None and len(values) > 1:
-                raise InvalidFunction(
-                    f"The evaluation returned {', '.join(map(str, values))}; say which one is key=."
-                )
-            main = _value_of(values, next(iter(values)) if self._key is None else self._key)
+        main = EvaluationFunction.filter_call_rval(value, return_dict=False, return_keys=self._key)
         return {
             "eval_metric": main,
             "inference_time": taken,
@@ -100,20 +135,23 @@ class ComputeEvalMetric(ProfilerFunction):
         }
 
 
-def get_accuracy(model: Any, loader: Iterable[Any], device: Any = "cpu") -> float:
-    """Return the share of samples whose largest output is at the label, in percent."""
+def get_accuracy(model: Any, loader: Iterable[Any], device: Any = Device.CPU) -> NumberWithInterval:
+    """Return the share of samples whose largest output is at the label, in percent, with its interval."""
     return get_topk(model, loader, device, topk=(1,))["top-1"]
 
 
-def get_missclass(model: Any, loader: Iterable[Any], device: Any = "cpu") -> float:
-    """Return the share of samples that are classified wrongly, in percent."""
-    return 100.0 - get_accuracy(model, loader, device)
+def get_missclass(model: Any, loader: Iterable[Any], device: Any = Device.CPU) -> NumberWithInterval:
+    """Return the share of samples that are classified wrongly, in percent, with its interval."""
+    right = get_accuracy(model, loader, device)
+    return NumberWithInterval(100.0 - right, 100.0 - right.high, 100.0 - right.low)
 
 
 def get_topk(
-    model: Any, loader: Iterable[Any], device: Any = "cpu", topk: tuple[int, ...] = (1, 5)
-) -> dict[str, float]:
+    model: Any, loader: Iterable[Any], device: Any = Device.CPU, topk: tuple[int, ...] = (1, 5)
+) -> dict[str, NumberWithInterval]:
     """Return the share of samples whose label is among the k largest outputs, in percent, as ``top-k``.
+
+    Each has the 95 % interval of a proportion (Wilson).
 
     Raises:
         InvalidStatus: outputs are not (samples, classes), labels not (samples,), or there are no samples.
@@ -129,24 +167,41 @@ def get_topk(
         for k in topk:
             hits[k] += int((order[:, :k] == labels[:, None]).any(dim=1).sum())
         count += len(labels)
-    return {f"top-{k}": 100.0 * right / _some(count) for k, right in hits.items()}
+    return {
+        f"top-{k}": NumberWithInterval(
+            100.0 * right / _some(count), *(100.0 * end for end in share_interval(right, count))
+        )
+        for k, right in hits.items()
+    }
 
 
 def _predictions(model: Any, loader: Iterable[Any], device: Any) -> Iterator[tuple[Any, Any]]:
     """Yield outputs and labels of every batch (inputs, labels) on the device of the model's parameters."""
     import torch  # noqa: PLC0415 - slow to import
 
-    place = torch.device(str(device))
-    with _evaluation_mode(model, place):
-        for inputs, labels in loader:
+    place = Device(device)
+    forward = (loader if isinstance(loader, DataLoader) else DataLoader(loader)).forward_pass
+    with evaluation_mode(model, place):
+        for batch in loader:
             with torch.no_grad():
-                outputs = model(inputs.to(place))
-            yield outputs, labels.to(place)
+                outputs = forward.perform(model, batch, place)
+            yield outputs, _labels_in(batch).to(place)
+
+
+def _labels_in(batch: Any) -> Any:
+    """Return the last part of a batch, or its item named as labels are."""
+    if not isinstance(batch, Mapping):
+        return batch[-1]
+    for name in LABELS:
+        if name in batch:
+            return batch[name]
+    raise InvalidStatus(f"The batch has {', '.join(map(str, batch))}, but no labels; name them 'labels'.")
 
 
 @contextmanager
-def _evaluation_mode(model: Any, place: Any) -> Iterator[None]:
-    """Set every module to evaluation on a device, and restore the mode and the device of each."""
+def evaluation_mode(model: Any, device: Any) -> Iterator[None]:
+    """Set every module to evaluation on a device, and restore the mode of each and the device of all."""
+    place = Device(device)
     modes = [(module, module.training) for module in model.modules()]
     before = next((tensor.device for tensor in model.parameters()), place)
     model.eval().to(place)
@@ -156,13 +211,6 @@ def _evaluation_mode(model: Any, place: Any) -> Iterator[None]:
         model.to(before)
         for module, training in modes:
             module.training = training
-
-
-def _synchronize(device: Any) -> None:
-    if str(device).startswith("cuda"):
-        import torch  # noqa: PLC0415 - slow to import
-
-        torch.cuda.synchronize(torch.device(str(device)))
 
 
 def _some(count: int) -> int:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class InvalidStatus(RequestError, ValueError):
@@ -15,6 +18,23 @@ class InvalidStatus(RequestError, ValueError):
 
 class InvalidFunction(RequestError, TypeError):
     """A profiler function, or what it returns, is not what the profiler can use."""
+
+
+class NumberWithInterval(float):
+    """A number with its 95 % interval, from `low` to `high`, in the same unit."""
+
+    def __new__(cls, value: float, low: float, high: float) -> Self:
+        """Keep the number with the ends of its interval."""
+        estimate = super().__new__(cls, value)
+        estimate.low, estimate.high = low, high
+        return estimate
+
+    low: float
+    high: float
+
+    def __getnewargs__(self) -> tuple[float, float, float]:
+        """Return what a copy is made of."""
+        return float(self), self.low, self.high
 
 
 class Comparative(Enum):

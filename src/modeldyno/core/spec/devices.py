@@ -18,7 +18,7 @@ _SIGNED = {"uint8": "int8", "uint4": "int4", "quint4x2": "int4"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class DevicePeaks:
     """The peaks of a device."""
 
     name: str
@@ -56,7 +56,7 @@ class Device:
         return name if name in _WIDER or name in self.flops else "float32"
 
 
-def find_device(name: str) -> Device:
+def find_device(name: str) -> DevicePeaks:
     """Find a device in the table, ignoring case, spaces and dashes.
 
     Raises:
@@ -74,8 +74,8 @@ def _normalised_name(name: str) -> str:
     return "".join(filter(str.isalnum, name.lower()))
 
 
-def _row(name: str, bandwidth: float, memory: float, source: str, **flops: float) -> tuple[str, Device]:
-    return name, Device(
+def _row(name: str, bandwidth: float, memory: float, source: str, **flops: float) -> tuple[str, DevicePeaks]:
+    return name, DevicePeaks(
         name=name,
         flops={dtype: rate * _TERA for dtype, rate in flops.items()},
         bandwidth=bandwidth * _GIGA,
@@ -94,7 +94,7 @@ _AMPERE = {
 
 # Name, GB/s, GB, source, then 10^12 operations per second by dtype: dense, that is half of what data sheets
 # print with sparsity. float64 and float32 are of matrix units where those are faster.
-DEVICES: dict[str, Device] = dict(
+DEVICES: dict[str, DevicePeaks] = dict(
     (
         _row("h100", 3350, 80, "NVIDIA H100 architecture white paper, H100 SXM5", **_HOPPER),
         _row(

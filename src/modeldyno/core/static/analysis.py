@@ -24,7 +24,7 @@ from modeldyno.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from modeldyno.core.spec.devices import Device
+    from modeldyno.core.spec.devices import DevicePeaks
     from modeldyno.core.spec.static_options import Inspection
     from modeldyno.core.static.flops import Formula
     from modeldyno.core.static.graph import Op
@@ -55,7 +55,7 @@ def analyse_model(
     trace: Trace,
     inspection: Inspection,
     formulas: Mapping[str, Formula],
-    devices: Callable[[str], Sequence[Device]] = lambda _dtype: (),
+    devices: Callable[[str], Sequence[DevicePeaks]] = lambda _dtype: (),
 ) -> Iterator[Measurement | Doubt | StaticReport]:
     """Analyse a model.
 
@@ -395,7 +395,7 @@ def _no_largest_batch(seen: str, advice: str) -> Doubt:
 def _grid_points(
     extrapolator: SizeExtrapolator,
     inspection: Inspection,
-    devices: Sequence[Device],
+    devices: Sequence[DevicePeaks],
     dtype: str,
     refused: list[str],
 ) -> Iterator[SizePoint]:
@@ -427,7 +427,7 @@ def _sizes_left_out(refused: Sequence[str], answered: int) -> Doubt:
 
 
 def _roofline_estimates(
-    analysed: AnalysedGraph, whole: Totals, device: Device, dtype: str
+    analysed: AnalysedGraph, whole: Totals, device: DevicePeaks, dtype: str
 ) -> Iterator[Measurement]:
     yield _exact("roofline_latency", roofline.estimate_ideal(whole, device, dtype).seconds, scope=device.name)
     eager = roofline.estimate_eager(Counter(analysed.counts), device, dtype)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from modeldyno.core.spec.devices import Device
+    from modeldyno.core.spec.devices import DevicePeaks
     from modeldyno.core.static.flops import CountedOp
     from modeldyno.core.static.totals import Totals
 
@@ -52,7 +52,7 @@ class RooflineEstimate:
         return limiting_resource(self.compute_seconds, self.memory_seconds)
 
 
-def estimate_ideal(totals: Totals, device: Device, dtype: str) -> RooflineEstimate:
+def estimate_ideal(totals: Totals, device: DevicePeaks, dtype: str) -> RooflineEstimate:
     """Return a lower bound on one call, for any implementation of the counted products.
 
     Products that no mask discards have to be computed. Element-wise work may be fused into other operators,
@@ -63,7 +63,7 @@ def estimate_ideal(totals: Totals, device: Device, dtype: str) -> RooflineEstima
     return RooflineEstimate(seconds=max(compute, memory), compute_seconds=compute, memory_seconds=memory)
 
 
-def estimate_eager(costs: Mapping[CountedOp, int], device: Device, dtype: str) -> RooflineEstimate:
+def estimate_eager(costs: Mapping[CountedOp, int], device: DevicePeaks, dtype: str) -> RooflineEstimate:
     """Return a lower bound on one call that runs operator by operator, each with its operands in memory.
 
     Args:
@@ -82,6 +82,6 @@ def estimate_eager(costs: Mapping[CountedOp, int], device: Device, dtype: str) -
     return RooflineEstimate(seconds=seconds, compute_seconds=compute, memory_seconds=memory)
 
 
-def estimate_decode_seconds(weight_bytes: int, cache_bytes: int, device: Device) -> float:
+def estimate_decode_seconds(weight_bytes: int, cache_bytes: int, device: DevicePeaks) -> float:
     """Return a lower bound on the seconds of one decode step: active weights and cache are read once."""
     return (weight_bytes + cache_bytes) / device.bandwidth

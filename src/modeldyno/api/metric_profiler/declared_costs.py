@@ -1,0 +1,84 @@
+"""Costs that modules declare themselves, as quantised layers do whose kernels no formula knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.api.metric_profiler.evaluation_functions import evaluation_mode
+from modeldyno.api.metric_profiler.status_metrics import InvalidFunction
+
+if TYPE_CHECKING:
+    from modeldyno.api.metric_profiler.forward_pass import ForwardPass
+
+_DECLARES = "compute_module_complexity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredCost:
+    """What a module says that it costs in one call of the model."""
+
+    macs: float
+    parameter_bytes: float
+    activation_bytes: float
+
+
+def declared_costs(
+    model: Any, forward_pass: ForwardPass, inputs: Any, device: Any
+) -> dict[str, DeclaredCost]:
+    """Call a torch module once, and return what its outermost declaring modules say, by path.
+
+    Such a module has a method ``compute_module_complexity(inputs, output)``, which returns a dict: ``flops``
+    (multiply-accumulates), ``param_size`` (bytes by name of parameter) and ``activation_size`` (bytes). The
+    MACs of several calls of one module add up. The model is not called if no module declares anything.
+
+    Raises:
+        InvalidFunction: a module returns something else.
+    """
+    declaring: dict[str, Any] = {}
+    for path, module in model.named_modules():
+        parents = (outer for outer in declaring if not outer or path.startswith(f"{outer}."))
+        if callable(getattr(module, _DECLARES, None)) and not any(True for _ in parents):
+            declaring[path] = module
+    if not declaring:
+        return {}
+    import torch  # noqa: PLC0415 - slow to import
+
+    costs: dict[str, DeclaredCost] = {}
+
+    def keep(path: str, module: Any, given: Any, output: Any) -> None:
+        cost = _read_declaration(path, type(module).__name__, getattr(module, _DECLARES)(given, output))
+        before = costs.get(path)
+        costs[path] = DeclaredCost(
+            macs=cost.macs + (before.macs if before else 0),
+            parameter_bytes=cost.parameter_bytes,
+            activation_bytes=max(cost.activation_bytes, before.activation_bytes if before else 0),
+        )
+
+    hooks = [
+        module.register_forward_hook(
+            lambda module, given, output, path=path: keep(path, module, given, output)
+        )
+        for path, module in declaring.items()
+    ]
+    try:
+        with evaluation_mode(model, device), torch.no_grad():
+            forward_pass.model_call(model, inputs, device)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return costs
+
+
+def _read_declaration(path: str, kind: str, declared: Any) -> DeclaredCost:
+    try:
+        return DeclaredCost(
+            macs=float(declared["flops"]),
+            parameter_bytes=float(sum(declared["param_size"].values())),
+            activation_bytes=float(declared["activation_size"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidFunction(
+            f"{_DECLARES} of {kind} at '{path}' must return a dict of flops, param_size (bytes by name) and "
+            f"activation_size (bytes); it returned {declared!r}."
+        ) from error

@@ -1,0 +1,246 @@
+"""Complexity and time of a torch module, from the static analysis and the measuring of ModelDyno."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.api.arrays import is_array
+from modeldyno.api.metric_profiler.declared_costs import declared_costs
+from modeldyno.api.metric_profiler.device_name import Device
+from modeldyno.api.metric_profiler.forward_pass import (
+    DataLoader,
+    ForwardPass,
+    call_model,
+    leaves,
+    map_leaves,
+)
+from modeldyno.api.metric_profiler.layer_table import LayerRow, LayerTable
+from modeldyno.api.metric_profiler.profiler import MetricProfiler
+from modeldyno.api.metric_profiler.profiler_functions import ProfilerFunction
+from modeldyno.api.metric_profiler.status_metrics import (
+    ExecutionTime,
+    Flops,
+    InvalidStatus,
+    LayerwiseData,
+    LayerwiseSummary,
+    MemoryFootprint,
+    ModelSize,
+    NumberWithInterval,
+    StatusKey,
+    TotalParams,
+)
+from modeldyno.api.profile import inspect, profile
+
+if TYPE_CHECKING:
+    from modeldyno.core.result.result import Result
+
+
+class TorchProfiler(MetricProfiler):
+    """A MetricProfiler of a ``torch.nn.Module``; data splits hold loaders of (inputs, labels)."""
+
+    backend = "TorchBackend"
+
+    @classmethod
+    def dl_cls(cls) -> type[DataLoader]:
+        """Return the class of loaders."""
+        return DataLoader
+
+    @classmethod
+    def fp_cls(cls) -> type[ForwardPass]:
+        """Return the class of forward passes."""
+        return ForwardPass
+
+    @classmethod
+    def enable_forward_pass_data_splits(
+        cls,
+        data_splits: Mapping[str, Any],
+        forward_pass: ForwardPass | Mapping[str, ForwardPass] | None = None,
+    ) -> dict[str, DataLoader]:
+        """Return the splits as loaders with a forward pass, by default one for batches of (inputs, labels).
+
+        Args:
+            data_splits: a loader by name of split.
+            forward_pass: one for all splits, or one for each by its name.
+        """
+        if isinstance(forward_pass, Mapping):
+            return {name: cls.dl_cls()(dl, forward_pass.get(name)) for name, dl in data_splits.items()}
+        return {
+            name: cls.dl_cls()(dl, forward_pass or cls.fp_cls()(model_input_pattern=(0, "_")))
+            for name, dl in data_splits.items()
+        }
+
+
+class ComputeComplexity(ProfilerFunction):
+    """Computes what a module costs, without running it: MACs, parameters, bytes, and the same by layer.
+
+    The keys are `flops` (MACs of a call), `total_params`, `model_size` and `memory_footprint` (bytes),
+    `layerwise_summary` (text) and `layerwise_data` (a `LayerTable`). Modules with a method
+    ``compute_module_complexity(inputs, output)`` say themselves what they cost, see `declared_costs`; only
+    for these is the model called once.
+
+    Args:
+        num_bytes: bytes of an element of the parameters; None counts each in its own data type.
+        export: whether to write ``layerwise_data.csv`` and ``layerwise_data.svg``, the picture of the memory
+            by layer, into the working directory.
+    """
+
+    def __init__(self, num_bytes: float | None = None, export: bool = False) -> None:
+        self._num_bytes, self._export = num_bytes, export
+
+    def get_bounded_status_keys(self) -> tuple[StatusKey, ...]:
+        """Return the keys that it computes."""
+        return Flops(), TotalParams(), ModelSize(), MemoryFootprint(), LayerwiseSummary(), LayerwiseData()
+
+    def __call__(
+        self,
+        model: Any,
+        data_splits: Any,
+        split: str | None = None,
+        batch_size: int = 1,
+        device: Any = Device.CPU,
+        include_weights: bool = True,
+    ) -> dict[str, Any]:
+        """Compute them of `batch_size` samples; without `include_weights` the footprint leaves weights out.
+
+        Args:
+            model: a ``torch.nn.Module``; it keeps its device and modes.
+            data_splits: loaders by name; random inputs are like the first batch of `split`.
+            split: by default the first one.
+            batch_size: samples in a call.
+            device: where the model is called for declared costs; counts do not depend on it.
+            include_weights: whether the footprint holds the weights.
+        """
+        loader, inputs = _loader_and_inputs(data_splits, split, batch_size)
+        called, example, prefix = _callable_of_tensors(model, loader.forward_pass, inputs)
+        result = inspect(called, example, store=False, progress=False)
+        table = _layer_table(result, model, prefix, self._num_bytes).with_declared(
+            declared_costs(model, loader.forward_pass, inputs, device)
+        )
+        if self._export:
+            Path("layerwise_data.csv").write_text(table.to_csv(), encoding="utf-8")
+            Path("layerwise_data.svg").write_text(table.to_svg(), encoding="utf-8")
+        whole = table[""]
+        weights = whole.parameter_bytes + whole.buffer_bytes
+        return {
+            "flops": whole.macs,
+            "total_params": whole.parameters,
+            "model_size": whole.parameter_bytes,
+            "memory_footprint": whole.held_bytes + (weights if include_weights else 0),
+            "layerwise_summary": str(table),
+            "layerwise_data": table,
+        }
+
+
+class ComputeExecutionTime(ProfilerFunction):
+    """Computes the median time of a sample in milliseconds, with its 95 % interval.
+
+    Args:
+        max_time: seconds to measure at most.
+    """
+
+    def __init__(self, max_time: float = 2.0) -> None:
+        self._max_time = max_time
+
+    def get_bounded_status_keys(self) -> StatusKey:
+        """Return the key that it computes."""
+        return ExecutionTime()
+
+    def __call__(
+        self,
+        model: Any,
+        data_splits: Any,
+        split: str | None = None,
+        batch_size: int = 1,
+        device: Any = Device.CPU,
+    ) -> NumberWithInterval:
+        """Measure calls with random inputs like the first batch of `split`, by default the first one."""
+        loader, inputs = _loader_and_inputs(data_splits, split, batch_size)
+        called, example, _ = _callable_of_tensors(model, loader.forward_pass, inputs)
+        result = profile(
+            called,
+            example,
+            probes="latency",
+            max_time=self._max_time,
+            store=False,
+            progress=False,
+            device=str(Device(device)),
+        )
+        interval = result.ask("latency.p50").interval
+        median = result["latency.p50.raw"] or 0.0
+        ends = (interval.low, interval.high) if interval else (-inf, inf)
+        return NumberWithInterval(*(seconds * 1000 / batch_size for seconds in (median, *ends)))
+
+
+def _loader_and_inputs(data_splits: Any, split: str | None, batch_size: int) -> tuple[DataLoader, Any]:
+    """Return the loader of a split, by default the first one, and random inputs of so many samples."""
+    if not data_splits or (split is not None and split not in data_splits):
+        known = ", ".join(data_splits or ()) or "none"
+        raise InvalidStatus(f"There is no split '{split or 'train'}'; known: {known}.")
+    data = data_splits[split] if split else next(iter(data_splits.values()))
+    loader = data if isinstance(data, DataLoader) else DataLoader(data)
+    return loader, loader.random_inputs(batch_size)
+
+
+def _callable_of_tensors(model: Any, forward_pass: ForwardPass, inputs: Any) -> tuple[Any, Any, str]:
+    """Return a module that takes flat tensors, these tensors, and the prefix of the paths of the model in it.
+
+    That is the model itself, unless its inputs are nested or its forward pass calls it in an own way.
+    """
+    own_call = type(forward_pass).model_call is not ForwardPass.model_call
+    flat = inputs.values() if isinstance(inputs, Mapping) else inputs
+    if not own_call and all(map(is_array, flat)):
+        return model, inputs, ""
+    import torch  # noqa: PLC0415 - slow to import
+
+    class NestedCall(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *tensors: Any) -> Any:
+            rest = iter(tensors)
+            nested = map_leaves(lambda _: next(rest), inputs)
+            if own_call:
+                return forward_pass.model_call(self.model, nested, tensors[0].device)
+            return call_model(self.model, nested)
+
+    return NestedCall(), tuple(leaves(inputs)), "model"
+
+
+def _layer_table(result: Result, model: Any, prefix: str, num_bytes: float | None) -> LayerTable:
+    """Return the rows of the static analysis by path in the model.
+
+    Raises:
+        RunFailed: the model could not be analysed.
+    """
+    held_weights = result["weight_bytes"] or 0
+    peak = result["memory_peak"] or 0
+    assert result.outline is not None
+    rows = []
+    for module in result.outline.modules:
+        path = module.path if not prefix else module.path.removeprefix(prefix).removeprefix(".")
+        if prefix and not module.path:
+            continue
+        scope = module.path if path else ""
+        parameters, weights, macs, written, held = (
+            result.number(name, scope) or 0
+            for name in ("parameters", "weight_bytes", "macs", "bytes_written", "held_at_peak")
+        )
+        buffers = sum(b.numel() * b.element_size() for b in model.get_submodule(path).buffers())
+        rows.append(
+            LayerRow(
+                path=path,
+                kind=module.kind,
+                output=module.output,
+                parameters=int(parameters),
+                parameter_bytes=weights - buffers if num_bytes is None else parameters * num_bytes,
+                buffer_bytes=buffers,
+                macs=macs,
+                written_bytes=written,
+                held_bytes=held if path else peak - held_weights,
+            )
+        )
+    return LayerTable(tuple(rows))
