@@ -11,7 +11,6 @@ _METRIC_PROFILER = {
     "status_metrics": (
         "Comparative",
         "DynamicEvalMetric",
-        "NumberWithInterval",
         "EvalMetric",
         "ExecutionTime",
         "Flops",
@@ -21,6 +20,7 @@ _METRIC_PROFILER = {
         "MemoryFootprint",
         "Metric",
         "ModelSize",
+        "NumberWithInterval",
         "StatusKey",
         "TotalParams",
     ),
@@ -38,7 +38,7 @@ _METRIC_PROFILER = {
     "forward_pass": ("DataLoader", "ForwardPass", "ModelInputPattern", "TensorSampler"),
     "layer_table": ("LayerRow", "LayerTable"),
     "torch_functions": ("ComputeComplexity", "ComputeExecutionTime", "TorchProfiler"),
-    "status_table": ("StatusComparison", "getLogger", "setLogger"),
+    "status_table": ("DefaultDisplay", "StatusComparison", "getLogger", "setLogger"),
 }
 _HOMES = {name: module for module, names in _METRIC_PROFILER.items() for name in names}
 

@@ -12,11 +12,16 @@ torch = pytest.importorskip("torch")
 from modeldyno.api.metric_profiler.evaluation_functions import (  # noqa: E402 - after the check
     ComputeEvalMetric,
     EvalLossFunction,
+    EvaluationFunction,
     get_accuracy,
     get_missclass,
     get_topk,
 )
 from modeldyno.api.metric_profiler.profiler import MetricProfiler  # noqa: E402 - after the check
+from modeldyno.api.metric_profiler.profiler_functions import (  # noqa: E402 - after the check
+    ExternalProfilerFunction,
+)
+from modeldyno.api.metric_profiler.status_metrics import Comparative, EvalMetric  # noqa: E402 - after the check
 
 INPUTS = torch.eye(3)
 LABELS = torch.tensor([0, 1, 0])  # the identity says 0, 1, 2: two of three are right
@@ -68,6 +73,65 @@ def test_several_results_need_a_key() -> None:
     assert status["eval_metric"] == pytest.approx(200 / 3)
     assert status["top-5"] == pytest.approx(100)
     assert status["inference_time"] > 0
+
+
+def test_secondary_metrics_can_be_added_later() -> None:
+    """In the unit of the main one unless told; a name that comes twice stands for the later one."""
+    profiler = MetricProfiler(torch.nn.Identity(), {"test": list(batches())})
+    with pytest.raises(ValueError, match="computes 'eval_metric'; known: none"):
+        profiler.add_secondary_eval_metric("top-5")
+    profiler.register_profiler_function(ComputeEvalMetric(get_topk, "top-1", unit_name="%"))
+    profiler.compute_network_status()
+    profiler.add_secondary_eval_metric("top-5", "parts")
+    profiler.add_secondary_eval_metric("top-5")
+
+    assert profiler.compute_status("top-5") == 100
+    metric = profiler.status_to_dict(to_value=False)["top-5"]
+    assert (metric.get_units(), metric.get_comparative()) == ("%", Comparative.DIFF)
+    other = MetricProfiler(torch.nn.Identity(), {})
+    other.register_profiler_function(ExternalProfilerFunction(lambda m, d: 1, EvalMetric()))
+    with pytest.raises(ValueError, match="no ComputeEvalMetric"):
+        other.add_secondary_eval_metric("top-5")
+
+
+def test_an_accuracy_carries_the_interval_of_a_proportion() -> None:
+    """Wilson's: 2 of 3 may be 21 to 94 %; what is wrong has its mirror image."""
+    right, wrong = (f(torch.nn.Identity(), batches()) for f in (get_accuracy, get_missclass))
+
+    assert (right.low, right.high) == pytest.approx((20.77, 93.85), abs=0.01)
+    assert (wrong.low, wrong.high) == pytest.approx((100 - right.high, 100 - right.low))
+
+
+def test_what_an_evaluation_returned_is_given_as_the_caller_wants_it() -> None:
+    """As a dict or as one value, by the key where there are several."""
+    filtered = EvaluationFunction.filter_call_rval
+    both = {"a": 1, "b": 2}
+
+    assert (filtered(3), filtered(both)) == (3, both)
+    assert (filtered(3, return_dict=False), filtered({"a": 1}, return_dict=False)) == (3, 1)
+    assert filtered(both, return_dict=False, return_keys="b") == 2
+    assert filtered(both, return_dict=True) == both
+    assert filtered(both, return_dict=True, return_keys=("b",)) == {"b": 2}
+    assert filtered(3, return_dict=True, key_for_non_dict="a") == {"a": 3}
+    for given, more, message in (
+        (3, {"return_dict": True}, "name it by key_for_non_dict="),
+        (both, {"return_dict": False}, "a, b; say which one is key="),
+        (both, {"return_dict": False, "return_keys": "c"}, "no 'c'"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            filtered(given, **more)
+
+
+def test_batches_by_name_are_evaluated() -> None:
+    """The labels are the item of that name; a batch without one is refused."""
+
+    class Named(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x
+
+    assert get_accuracy(Named(), [{"x": INPUTS, "labels": LABELS}]) == pytest.approx(200 / 3)
+    with pytest.raises(ValueError, match="batch has x, but no labels"):
+        get_accuracy(Named(), [{"x": INPUTS}])
 
 
 def test_an_unknown_split_and_empty_data_are_refused() -> None:

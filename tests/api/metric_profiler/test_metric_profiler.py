@@ -14,12 +14,15 @@ from modeldyno.api.metric_profiler.profiler_functions import ExternalProfilerFun
 from modeldyno.api.metric_profiler.status_metrics import (
     Comparative,
     DynamicEvalMetric,
+    EvalMetric,
     Flops,
     Metric,
     ModelSize,
+    NumberWithInterval,
     StatusKey,
 )
-from modeldyno.api.metric_profiler.status_table import setLogger
+from modeldyno.api.metric_profiler.status_table import DefaultDisplay, setLogger
+from modeldyno.core.stats.statistics import share_interval
 from modeldyno.errors import ModelDynoError
 
 
@@ -168,9 +171,102 @@ def test_one_failing_metric_leaves_the_others(capsys: pytest.CaptureFixture[str]
 
     assert new.compute_network_status(print_mode="debug") == {"broken": None, "depth": 1}
     printed = capsys.readouterr().out
+    assert "| failed: OSError: no disk |" in printed
     assert "broken failed: OSError: no disk" in printed
-    assert "<NotComputed>" in printed
     assert "Depth (layers)" in printed
+
+
+def test_a_failure_is_shown_in_a_comparison(capsys: pytest.CaptureFixture[str]) -> None:
+    """In its cell, shortened, and whole below; a function of several keys is called once and fails all."""
+    calls = []
+
+    class Broken(ComputeBoth):
+        def __call__(self, model: Any, data_splits: Any) -> Any:
+            calls.append(model)
+            raise OSError("there is no room on the disk of this machine, " * 3)
+
+    good, bad = profiler(name="good"), profiler(name="bad")
+    good.register_profiler_function(ComputeBoth())
+    bad.register_profiler_function(Broken())
+    good.compare(bad)
+    printed = capsys.readouterr().out
+
+    assert len(calls) == 1
+    assert printed.count("| failed: OSError: there is no room on the disk...") == 2
+    assert "flops of bad failed: OSError: there is no room on the disk of this machine, there" in printed
+    assert " 2.0000 |" in printed  # of the good one
+
+
+def test_what_was_not_computed_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rather than None."""
+    profiler().display_status()
+    assert "<NotComputed>" in capsys.readouterr().out
+
+
+class Deep(Metric):
+    """A metric of another kind by the name of `Depth`."""
+
+    NAME = "depth"
+    description = Depth.description
+    friendly_name = Depth.friendly_name
+    get_comparative = Depth.get_comparative
+    get_units = Depth.get_units
+
+
+def test_two_kinds_of_metric_by_one_name_are_refused() -> None:
+    """In one profiler unless the second overrides, and in a comparison; a subclass is no other kind."""
+
+    class Deeper(Depth):
+        pass
+
+    one, two = profiler(), MetricProfiler((1,), {})
+    with pytest.raises(ModelDynoError, match=r"\.Deep and .*\.Depth are both named 'depth', but are unlike"):
+        one.register_profiler_function(ExternalProfilerFunction(twice, Deep()))
+    two.register_profiler_function(ExternalProfilerFunction(twice, Deep()))
+    with pytest.raises(ModelDynoError, match="both named 'depth'"):
+        one.compare(two)
+    one.register_profiler_function(ExternalProfilerFunction(twice, Deep()), override=True)
+    assert one.compute_status("depth") == 4
+    with pytest.warns(UserWarning, match="replaces"):
+        two.register_profiler_function(ExternalProfilerFunction(twice, Deep()))
+    with pytest.warns(UserWarning, match="replaces"):
+        profiler().register_profiler_function(ExternalProfilerFunction(twice, Deeper()))
+
+
+def test_a_difference_within_its_interval_is_doubted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers with an interval show it; 60 of 100 against 50 of 100 may be chance, against 30 it is not."""
+    sides = []
+    for hits in (60, 50, 30):
+        low, high = share_interval(hits, 100)
+        side = MetricProfiler((), {}, name=f"of {hits}")
+        side.register_profiler_function(ExternalProfilerFunction(lambda m, d: None, EvalMetric("%")))
+        side.load_from_dict({"eval_metric": NumberWithInterval(hits, 100 * low, 100 * high)})
+        sides.append(side)
+    close = sides[0].compare(sides[1])["eval_metric"]
+    printed = capsys.readouterr().out
+
+    assert close.difference_interval == pytest.approx((-3.73, 23.21), abs=0.01)
+    assert "60.0000 [50.2, 69.06]" in printed
+    assert "Evaluation Metric (%): the difference may be chance, its 95 % interval is -3.73" in printed
+    assert sides[0].compare(sides[2])["eval_metric"].doubt == ""
+    assert sides[0].compare(sides[0])["eval_metric"].doubt == ""
+    sides[1].load_from_dict({"eval_metric": 50})
+    assert sides[0].compare(sides[1])["eval_metric"].doubt == ""
+
+
+def test_tables_show_metrics_in_the_order_of_the_display(capsys: pytest.CaptureFixture[str]) -> None:
+    """By default the evaluation and size first; a display may name others, or leave some out."""
+    new = MetricProfiler((1,), {})
+    new.register_profiler_function(ComputeDepth())
+    new.register_profiler_function(ComputeBoth())
+    new.compute_network_status(print_mode="info")
+    printed = capsys.readouterr().out
+    assert printed.index("Model Size") < printed.index("Computational") < printed.index("Depth")
+    new.display = DefaultDisplay(order=("depth", "flops"), include_leftovers=False, exclude=("flops",))
+    new.display_status()
+    assert "Depth" in (printed := capsys.readouterr().out)
+    assert "Model Size" not in printed
+    assert "Computational" not in printed
 
 
 def test_a_comparison_is_returned_and_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,13 +15,14 @@ from modeldyno.api.metric_profiler.profiler_functions import (
 )
 from modeldyno.api.metric_profiler.status_metrics import (
     Comparative,
+    EvalMetric,
     InvalidFunction,
     InvalidStatus,
     Metric,
     StatusKey,
 )
 from modeldyno.api.metric_profiler.status_table import (
-    NOT_COMPUTED,
+    DefaultDisplay,
     StatusChange,
     StatusComparison,
     describe_metric,
@@ -56,7 +57,7 @@ class MetricProfiler:
         model: whatever the functions take.
         data_splits: data by name of split, such as ``{"train": loader, "test": loader}``.
         name: name of the model in tables.
-        display: maps the metrics by key to those that tables show; all of them by default.
+        display: maps the metrics by key to those that tables show, in their order.
     """
 
     backend = "<None>"
@@ -68,7 +69,8 @@ class MetricProfiler:
         name: str = "<UnNamedModel>",
         display: Callable[[dict[str, StatusKey]], dict[str, StatusKey]] | None = None,
     ) -> None:
-        self.model, self.data_splits, self.name, self.display = model, data_splits, name, display
+        self.model, self.data_splits, self.name = model, data_splits, name
+        self.display = display or DefaultDisplay()
         self._entries: dict[str, _Entry] = {}
 
     def register_profiler_function(
@@ -81,12 +83,13 @@ class MetricProfiler:
 
         Raises:
             InvalidFunction: its call takes ``*args`` or ``**kwargs``.
-            InvalidStatus: two overriding functions compute the same key.
+            InvalidStatus: two overriding functions compute the same key, or two unlike classes have the same
+                NAME and the new one does not override.
         """
         named_parameters(profiler_func)
         keys = profiler_func.get_bounded_status_keys()
         new = describe_function(profiler_func)
-        taken = {}
+        taken: dict[str, _Entry] = {}
         for key in (keys,) if isinstance(keys, StatusKey) else keys:
             old = self._entries.get(key.NAME)
             if old and old.overriding:
@@ -100,6 +103,9 @@ class MetricProfiler:
                     stacklevel=2,
                 )
                 continue
+            if not override:
+                same_name = taken.get(key.NAME, old)
+                check_same_metric(key, same_name.status if same_name else None)
             if old and not override:
                 warnings.warn(
                     f"{new} replaces {describe_function(old.function)} for '{key.NAME}'.", stacklevel=2
@@ -156,12 +162,16 @@ class MetricProfiler:
         self._check_arguments(kwargs)
         if recompute:
             self.reset_status()
+        failures: dict[int, str] = {}
         for key, entry in self._entries.items():
-            try:
-                self.compute_status(key, **kwargs)
-            except Exception as error:  # noqa: BLE001 - the other metrics are computed in any case
+            if id(entry.function) not in failures:
+                try:
+                    self.compute_status(key, **kwargs)
+                except Exception as error:  # noqa: BLE001 - the other metrics are computed in any case
+                    failures[id(entry.function)] = f"{type(error).__name__}: {error}"
+            if id(entry.function) in failures:
                 entry.clear()
-                entry.failure = f"{type(error).__name__}: {error}"
+                entry.failure = failures[id(entry.function)]
         if print_mode:
             self.display_status(print_mode=print_mode, short_print=short_print)
         return self.status_to_dict()
@@ -204,6 +214,32 @@ class MetricProfiler:
             lines += [str(summary.status.value)] if summary and summary.computed else []
         lines += [f"{key} failed: {e.failure}" for key, e in self._entries.items() if e.failure]
         write_table("\n".join(lines), print_mode)
+
+    def add_secondary_eval_metric(
+        self,
+        key: str,
+        unit_name: str | None = None,
+        description: str | None = None,
+        comparative: Comparative | str | None = None,
+    ) -> None:
+        """Keep a further key of the dict that the evaluation returns, by default in the main unit.
+
+        Raises:
+            InvalidStatus: no registered function computes `eval_metric` by an evaluation.
+        """
+        main = self._entry("eval_metric")
+        if not isinstance(main.status, EvalMetric) or not hasattr(main.function, "add_secondary_metric"):
+            raise InvalidStatus(
+                "The function of eval_metric is no ComputeEvalMetric, which has secondary ones."
+            )
+        main.function.add_secondary_metric(
+            key,
+            main.status.get_units() if unit_name is None else unit_name,
+            description or "",
+            main.status.get_comparative() if comparative is None else comparative,
+        )
+        added = main.function.get_bounded_status_keys()[-1]
+        self._entries[key] = _Entry(added, main.function, main.overriding)
 
     def clone(
         self, model: Any = None, data_splits: Mapping[str, Any] | None = None, retain_status: bool = False
@@ -282,7 +318,8 @@ class MetricProfiler:
         return {key: status for key, status in chosen.items() if isinstance(status, Metric)}
 
     def _row(self, key: str, metric: Metric) -> tuple[str, str]:
-        return describe_metric(metric, computed=self._entries[key].computed)
+        entry = self._entries[key]
+        return describe_metric(metric, computed=entry.computed, failure=entry.failure)
 
     def _comparison(self, other: MetricProfiler, *, short: bool) -> StatusComparison:
         mine, theirs = self._shown(), other._shown()
@@ -291,6 +328,7 @@ class MetricProfiler:
             sides = (mine.get(key), theirs.get(key))
             metric = sides[0] or sides[1]
             assert metric is not None
+            check_same_metric(*sides)
             texts = [
                 profiler._row(key, side) if side else ("", "-")  # noqa: SLF001 - of the same class
                 for profiler, side in zip((self, other), sides, strict=True)
@@ -300,7 +338,7 @@ class MetricProfiler:
                 label = texts[0][0] or texts[1][0]
             else:  # of other scales, so that each value has its own unit
                 shown = tuple(  # type: ignore[assignment]
-                    f"{text} {side.get_units()}" if side and text not in (NOT_COMPUTED, "None") else text
+                    f"{text} {side.get_units()}" if side and side.value is not None else text
                     for text, side in zip(shown, sides, strict=True)
                 )
             changes.append(
@@ -314,7 +352,28 @@ class MetricProfiler:
                     description=metric.description(),
                 )
             )
-        return StatusComparison(name=self.name, other=other.name, changes=tuple(changes), short=short)
+        failures = tuple(
+            f"{key} of {profiler.name} failed: {entry.failure}"
+            for profiler in (self, other)
+            for key, entry in profiler._entries.items()  # noqa: SLF001 - of the same class
+            if entry.failure
+        )
+        return StatusComparison(
+            name=self.name, other=other.name, changes=tuple(changes), failures=failures, short=short
+        )
+
+
+def check_same_metric(one: StatusKey | None, other: StatusKey | None) -> None:
+    """Refuse two status keys of one NAME whose classes have nothing to do with each other."""
+    if one is None or other is None:
+        return
+    kinds = (type(one), type(other))
+    if not (issubclass(*kinds) or issubclass(*reversed(kinds))):
+        named = " and ".join(sorted(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds))
+        raise InvalidStatus(
+            f"{named} are both named '{one.NAME}', but are unlike metrics; rename one, or register its "
+            "function with override=True."
+        )
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -32,7 +32,7 @@ class NumberWithInterval(float):
     low: float
     high: float
 
-    def __getnewargs__(self) -> tuple[float, float, float]:
+    def __getnewargs__(self) -> tuple[float, float, float]:  # type: ignore[override]  # a float has one
         """Return what a copy is made of."""
         return float(self), self.low, self.high
 

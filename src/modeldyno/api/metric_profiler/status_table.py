@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from math import hypot
+from textwrap import shorten
 from typing import Any
 
-from modeldyno.api.metric_profiler.status_metrics import Comparative, InvalidStatus, Metric
+from modeldyno.api.metric_profiler.status_metrics import (
+    Comparative,
+    DynamicEvalMetric,
+    InvalidStatus,
+    Metric,
+    NumberWithInterval,
+    StatusKey,
+)
 
 NOT_COMPUTED = "<NotComputed>"
+_LONGEST_REASON = 40
+"""Characters of a failure in a cell; the line below the table has all of it."""
 _chosen: dict[str, logging.Logger] = {}
 
 
@@ -61,6 +72,27 @@ class StatusChange:
         return float(over / under)
 
     @property
+    def difference_interval(self) -> tuple[float, float] | None:
+        """Return the 95 % interval of x - y by those of both, as Newcombe's method does; None without them.
+
+        It takes both for independent. On the same samples the true interval is mostly shorter.
+        """
+        if not (isinstance(self.x, NumberWithInterval) and isinstance(self.y, NumberWithInterval)):
+            return None
+        x, y = self.x, self.y
+        return x - y - hypot(x - x.low, y.high - y), x - y + hypot(x.high - x, y - y.low)
+
+    @property
+    def doubt(self) -> str:
+        """Return why the difference may be none, in words; empty if there is no reason to think so."""
+        if self.difference_interval is None or self.x == self.y:
+            return ""
+        low, high = self.difference_interval
+        if not low <= 0 <= high:
+            return ""
+        return f"the difference may be chance, its 95 % interval is {low:.4g} to {high:.4g}"
+
+    @property
     def enhancement(self) -> str:
         """Return the ratio or the difference as text; a dash where there is none."""
         if self.comparative is Comparative.DIFF and _is_number(self.x) and _is_number(self.y):
@@ -86,6 +118,7 @@ class StatusComparison:
     name: str
     other: str
     changes: tuple[StatusChange, ...]
+    failures: tuple[str, ...] = ()
     short: bool = True
 
     def __getitem__(self, key: str) -> StatusChange:
@@ -99,8 +132,11 @@ class StatusComparison:
     def __str__(self) -> str:
         head = ("Param Name", "Enhancement", f"Value ({self.name})", f"Value ({self.other})")
         table = make_table(head, [(c.label, c.enhancement, *c.shown) for c in self.changes])
-        said = [(c.label, c.direction(self.name, self.other)) for c in self.changes]
+        said = [
+            (c.label, text) for c in self.changes for text in (c.direction(self.name, self.other), c.doubt)
+        ]
         lines = [f"{label}: {text}" for label, text in said if text]
+        lines += self.failures
         lines += (
             [] if self.short else [f"* {c.label}: {c.description}" for c in self.changes if c.description]
         )
@@ -118,14 +154,42 @@ def make_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join((bar, line(head), bar, *map(line, rows), bar))
 
 
-def describe_metric(metric: Metric, *, computed: bool) -> tuple[str, str]:
-    """Return the label with the unit, and the value as text."""
+@dataclass(frozen=True, slots=True)
+class DefaultDisplay:
+    """Which metrics a table shows, in which order: the metrics named first, then the others as registered.
+
+    Without an order these are the evaluation with its secondary metrics, then size, complexity, parameters,
+    footprint and times.
+    """
+
+    order: tuple[str, ...] | None = None
+    include_leftovers: bool = True
+    exclude: tuple[str, ...] = ()
+
+    def __call__(self, statuses: dict[str, StatusKey]) -> dict[str, StatusKey]:
+        """Return those that are shown."""
+        first = self.order
+        if first is None:
+            named = (key for key, status in statuses.items() if isinstance(status, DynamicEvalMetric))
+            first = ("eval_metric", *named, *_ORDER)
+        keys = dict.fromkeys((*first, *(statuses if self.include_leftovers else ())))
+        return {key: statuses[key] for key in keys if key in statuses and key not in self.exclude}
+
+
+_ORDER = ("model_size", "flops", "total_params", "memory_footprint", "execution_time", "inference_time")
+
+
+def describe_metric(metric: Metric, *, computed: bool, failure: str = "") -> tuple[str, str]:
+    """Return the label with the unit, and the value with its interval, or why there is none, as text."""
     unit = metric.get_units() if computed and metric.value is not None else ""
     label = f"{metric.friendly_name()} ({unit})" if unit else metric.friendly_name()
     value = metric.get_value() if computed and metric.value is not None else None
+    if failure:
+        return label, f"failed: {shorten(failure, _LONGEST_REASON, placeholder='...')}"
     if not computed:
         return label, NOT_COMPUTED
-    return label, f"{value:.4f}" if _is_number(value) else str(value)
+    interval = f" [{value.low:.4g}, {value.high:.4g}]" if isinstance(value, NumberWithInterval) else ""
+    return label, f"{value:.4f}{interval}" if _is_number(value) else str(value)
 
 
 def _is_number(value: Any) -> bool:
