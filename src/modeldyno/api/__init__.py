@@ -41,6 +41,7 @@ _METRIC_PROFILER = {
     "status_table": ("DefaultDisplay", "StatusComparison", "getLogger", "setLogger"),
 }
 _HOMES = {name: module for module, names in _METRIC_PROFILER.items() for name in names}
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - `from modeldyno.api import *` is what scripts for deeplite-profiler write
 
 
 def __getattr__(name: str) -> Any:
