@@ -120,6 +120,47 @@ def test_a_module_may_declare_what_it_costs() -> None:
     assert model.training
 
 
+def test_kernels_that_torch_has_no_shapes_for_count_as_declared() -> None:
+    """A layer that is called twice does its work twice, and has its parameters once; it runs as before."""
+
+    @torch.library.custom_op("modeldyno_test::product", mutates_args=())
+    def product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return x @ w.float()
+
+    class Quantised(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("packed", torch.ones(8, 8, dtype=torch.int8))
+
+        def forward(self, x: Any) -> Any:
+            return product(x, self.packed)
+
+        def compute_module_complexity(self, inputs: Any, output: Any) -> dict[str, Any]:
+            return {"flops": 64, "param_size": {"packed": 64}, "activation_size": 32}
+
+    layer = Quantised()
+    model = torch.nn.Sequential(layer, torch.nn.Linear(8, 8, bias=False), layer)
+    status = complexity(model, {"train": [(torch.zeros(2, 8), torch.zeros(2))]})
+
+    assert (status["flops"], status["model_size"]) == (64 + 64 + 64, 64 + 256)
+    assert status["memory_footprint"] == 64 + 256 + 32 + 2 * 32  # weights, the input, two activations
+    assert torch.equal(layer(torch.ones(1, 8)), torch.full((1, 8), 8.0))
+    assert "forward" not in vars(layer)
+
+
+def test_products_count_as_derived_by_hand() -> None:
+    """Of a transposed convolution each input with each of its weights, of fused attention both products."""
+
+    class Attention(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+    transposed = torch.nn.ConvTranspose2d(2, 3, 3, bias=False)
+    cases = ((transposed, (1, 2, 4, 4), 16 * 2 * 3 * 9), (Attention(), (1, 1, 4, 8), 2 * 4 * 4 * 8))
+    for model, shape, macs in cases:
+        assert complexity(model, {"train": [(torch.zeros(shape), torch.zeros(1))]})["flops"] == macs
+
+
 def test_a_declaration_that_lacks_something_is_refused() -> None:
     """With the layer's name, as the failure of the metric."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.arrays import is_array
-from modeldyno.api.metric_profiler.declared_costs import declared_costs
+from modeldyno.api.metric_profiler.declared_costs import declared_costs, standing_in
 from modeldyno.api.metric_profiler.device_name import Device
 from modeldyno.api.metric_profiler.forward_pass import (
     DataLoader,
@@ -115,10 +115,10 @@ class ComputeComplexity(ProfilerFunction):
         """
         loader, inputs = _loader_and_inputs(data_splits, split, batch_size)
         called, example, prefix = _callable_of_tensors(model, loader.forward_pass, inputs)
-        result = inspect(called, example, store=False, progress=False)
-        table = _layer_table(result, model, prefix, self._num_bytes).with_declared(
-            declared_costs(model, loader.forward_pass, inputs, device)
-        )
+        declared = declared_costs(model, loader.forward_pass, inputs, device)
+        with standing_in(model, declared):
+            result = inspect(called, example, store=False, progress=False)
+        table = _layer_table(result, model, prefix, self._num_bytes).with_declared(declared)
         if self._export:
             Path("layerwise_data.csv").write_text(table.to_csv(), encoding="utf-8")
             Path("layerwise_data.svg").write_text(table.to_svg(), encoding="utf-8")
@@ -229,7 +229,7 @@ def _layer_table(result: Result, model: Any, prefix: str, num_bytes: float | Non
             result.number(name, scope) or 0
             for name in ("parameters", "weight_bytes", "macs", "bytes_written", "held_at_peak")
         )
-        buffers = sum(b.numel() * b.element_size() for b in model.get_submodule(path).buffers())
+        buffers = min(sum(b.numel() * b.element_size() for b in model.get_submodule(path).buffers()), weights)
         rows.append(
             LayerRow(
                 path=path,
