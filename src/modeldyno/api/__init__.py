@@ -41,7 +41,8 @@ _METRIC_PROFILER = {
     "status_table": ("DefaultDisplay", "StatusComparison", "getLogger", "setLogger"),
 }
 _HOMES = {name: module for module, names in _METRIC_PROFILER.items() for name in names}
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - `from modeldyno.api import *` is what scripts for deeplite-profiler write
+__all__ = sorted(_HOMES.keys() - {"DataLoader"})  # noqa: PLE0605 - for scripts that were written for deeplite-profiler
+"""What ``from modeldyno.api import *`` gives; not the name that torch has for something else."""
 
 
 def __getattr__(name: str) -> Any:

@@ -47,6 +47,14 @@ def test_a_loss_is_weighed_by_samples() -> None:
     assert loss(torch.nn.Identity(), batches()) == pytest.approx(5 / 3)
 
 
+def test_targets_that_would_broadcast_are_refused() -> None:
+    """Three outputs in a column against three numbers in a row would be nine differences."""
+    loss = EvalLossFunction(torch.nn.functional.mse_loss)
+    assert loss(torch.nn.Identity(), [(INPUTS[:, :1], torch.ones(3, 1))]) == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match=r"shape \(3,\) do not fit outputs of shape \(3, 1\)"):
+        loss(torch.nn.Identity(), [(INPUTS[:, :1], torch.ones(3))])
+
+
 def test_the_mode_of_each_module_is_restored() -> None:
     """Also where the evaluation fails."""
     model = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Dropout())
@@ -125,7 +133,7 @@ def test_what_an_evaluation_returned_is_given_as_the_caller_wants_it() -> None:
 def test_batches_by_name_are_evaluated() -> None:
     """The labels are the item of that name; a batch without one is refused."""
 
-    class Named(torch.nn.Module):
+    class Named(torch.nn.Module):  # type: ignore[misc,name-defined]
         def forward(self, x: Any) -> Any:
             return x
 

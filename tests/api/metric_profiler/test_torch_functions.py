@@ -87,7 +87,7 @@ def test_layers_are_listed_as_text_data_csv_and_picture(
     assert "72 B" in picture
 
 
-class Ternary(torch.nn.Module):
+class Ternary(torch.nn.Module):  # type: ignore[misc,name-defined]
     """A layer whose weights take two bits, which no data type of torch does."""
 
     def __init__(self) -> None:
@@ -123,11 +123,11 @@ def test_a_module_may_declare_what_it_costs() -> None:
 def test_kernels_that_torch_has_no_shapes_for_count_as_declared() -> None:
     """A layer that is called twice does its work twice, and has its parameters once; it runs as before."""
 
-    @torch.library.custom_op("modeldyno_test::product", mutates_args=())
-    def product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    @torch.library.custom_op("modeldyno_test::product", mutates_args=())  # type: ignore[untyped-decorator]
+    def product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:  # type: ignore[name-defined]
         return x @ w.float()
 
-    class Quantised(torch.nn.Module):
+    class Quantised(torch.nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("packed", torch.ones(8, 8, dtype=torch.int8))
@@ -148,10 +148,38 @@ def test_kernels_that_torch_has_no_shapes_for_count_as_declared() -> None:
     assert "forward" not in vars(layer)
 
 
+def test_what_could_not_be_counted_is_warned_of() -> None:
+    """The MACs are then too few."""
+
+    @torch.library.custom_op("modeldyno_test::mixed", mutates_args=())  # type: ignore[untyped-decorator]
+    def mixed(x: torch.Tensor) -> torch.Tensor:  # type: ignore[name-defined]
+        return x.clone()
+
+    mixed.register_fake(torch.empty_like)
+
+    class Mixed(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, x: Any) -> Any:
+            return mixed(x)
+
+    with pytest.warns(UserWarning, match="Complexity: .*modeldyno_test.mixed"):
+        complexity(Mixed(), {"train": [(torch.zeros(1, 8), torch.zeros(1))]})
+
+
+def test_each_split_has_its_own_forward_pass() -> None:
+    """So that random inputs are like the split's."""
+    splits = TorchProfiler.enable_forward_pass_data_splits(
+        {"train": [(torch.zeros(1, 8), 1)], "test": [(torch.zeros(1, 5), 1)]}, ForwardPass((0, "_"))
+    )
+    assert [loader.random_inputs(2)[0].shape for loader in splits.values()] == [(2, 8), (2, 5)]
+    alone = ForwardPass((0, "_"))
+    named = TorchProfiler.enable_forward_pass_data_splits({"train": []}, {"train": alone})
+    assert named["train"].forward_pass is alone
+
+
 def test_products_count_as_derived_by_hand() -> None:
     """Of a transposed convolution each input with each of its weights, of fused attention both products."""
 
-    class Attention(torch.nn.Module):
+    class Attention(torch.nn.Module):  # type: ignore[misc,name-defined]
         def forward(self, x: Any) -> Any:
             return torch.nn.functional.scaled_dot_product_attention(x, x, x)
 
@@ -183,7 +211,7 @@ def test_layers_that_torch_quantises_count() -> None:
     assert (status["flops"], status["total_params"], status["model_size"]) == (64, 72, 64 + 4 * 8)
 
 
-class Pair(torch.nn.Module):
+class Pair(torch.nn.Module):  # type: ignore[misc,name-defined]
     """Takes its inputs by name, or nested."""
 
     def __init__(self) -> None:

@@ -71,7 +71,12 @@ class EvaluationFunction(ABC):
 
 
 class EvalLossFunction(EvaluationFunction):
-    """The mean of a loss over samples; `loss_fn(outputs, labels)` gives the mean of a batch."""
+    """The mean of a loss over samples; `loss_fn(outputs, labels)` gives the mean of a batch.
+
+    Raises:
+        InvalidStatus: labels that are no whole numbers have another shape than the outputs, which would
+            otherwise broadcast into a number.
+    """
 
     def __init__(self, loss_fn: Callable[[Any, Any], Any]) -> None:
         self.loss_fn = loss_fn
@@ -80,6 +85,11 @@ class EvalLossFunction(EvaluationFunction):
         """Compute them."""
         total, count = 0.0, 0
         for outputs, labels in _predictions(model, loader, device):
+            if labels.is_floating_point() and labels.shape != outputs.shape:
+                raise InvalidStatus(
+                    f"Labels of shape {tuple(labels.shape)} do not fit outputs of shape "
+                    f"{tuple(outputs.shape)}; give one for each output."
+                )
             total += float(self.loss_fn(outputs, labels)) * len(labels)
             count += len(labels)
         return total / _some(count)
@@ -106,10 +116,11 @@ class ComputeEvalMetric(ProfilerFunction):
         unit_name: str = "",
         description: str = "",
         comparative: Comparative | str = Comparative.DIFF,
-    ) -> None:
-        """Take a further key of the dict that the function returns as a metric of that name."""
+    ) -> DynamicEvalMetric:
+        """Return a metric for a further key of the dict that the function returns."""
         self._secondary = [metric for metric in self._secondary if key != metric.NAME]
         self._secondary.append(DynamicEvalMetric(key, unit_name, description, comparative))
+        return self._secondary[-1]
 
     def get_bounded_status_keys(self) -> tuple[StatusKey, ...]:
         """Return the keys that it computes."""

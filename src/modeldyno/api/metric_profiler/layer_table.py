@@ -6,6 +6,7 @@ import csv
 import io
 from dataclasses import astuple, dataclass, fields, replace
 from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
@@ -107,9 +108,7 @@ class LayerTable:
             MissingExtra: pandas is not installed.
         """
         plugins.require(("pandas",), "table of layers, to_pandas(),")
-        from pandas import DataFrame  # noqa: PLC0415 - optional
-
-        return DataFrame([astuple(row) for row in self.rows], columns=_COLUMNS)
+        return import_module("pandas").DataFrame([astuple(row) for row in self.rows], columns=_COLUMNS)
 
     def to_csv(self) -> str:
         """Return the rows as CSV, with the names of the fields as the head."""

@@ -232,13 +232,12 @@ class MetricProfiler:
             raise InvalidStatus(
                 "The function of eval_metric is no ComputeEvalMetric, which has secondary ones."
             )
-        main.function.add_secondary_metric(
+        added = main.function.add_secondary_metric(
             key,
             main.status.get_units() if unit_name is None else unit_name,
             description or "",
             main.status.get_comparative() if comparative is None else comparative,
         )
-        added = main.function.get_bounded_status_keys()[-1]
         self._entries[key] = _Entry(added, main.function, main.overriding)
 
     def clone(
@@ -314,7 +313,7 @@ class MetricProfiler:
 
     def _shown(self) -> dict[str, Metric]:
         statuses = {key: entry.status for key, entry in self._entries.items()}
-        chosen = self.display(statuses) if self.display else statuses
+        chosen = self.display(statuses)
         return {key: status for key, status in chosen.items() if isinstance(status, Metric)}
 
     def _row(self, key: str, metric: Metric) -> tuple[str, str]:

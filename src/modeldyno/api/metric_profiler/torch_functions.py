@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from copy import copy
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,7 @@ from modeldyno.api.metric_profiler.status_metrics import (
     TotalParams,
 )
 from modeldyno.api.profile import inspect, profile
+from modeldyno.core.metrics.doubt import noteworthy_doubts
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
@@ -63,14 +66,12 @@ class TorchProfiler(MetricProfiler):
 
         Args:
             data_splits: a loader by name of split.
-            forward_pass: one for all splits, or one for each by its name.
+            forward_pass: one of which each split gets a copy, or one for each by its name.
         """
         if isinstance(forward_pass, Mapping):
             return {name: cls.dl_cls()(dl, forward_pass.get(name)) for name, dl in data_splits.items()}
-        return {
-            name: cls.dl_cls()(dl, forward_pass or cls.fp_cls()(model_input_pattern=(0, "_")))
-            for name, dl in data_splits.items()
-        }
+        chosen = forward_pass or cls.fp_cls()(model_input_pattern=(0, "_"))
+        return {name: cls.dl_cls()(dl, copy(chosen)) for name, dl in data_splits.items()}
 
 
 class ComputeComplexity(ProfilerFunction):
@@ -119,6 +120,8 @@ class ComputeComplexity(ProfilerFunction):
         with standing_in(model, declared):
             result = inspect(called, example, store=False, progress=False)
         table = _layer_table(result, model, prefix, self._num_bytes).with_declared(declared)
+        for doubt in noteworthy_doubts(result.doubts):
+            warnings.warn(f"Complexity: {doubt.seen}; {doubt.advice}.", stacklevel=2)
         if self._export:
             Path("layerwise_data.csv").write_text(table.to_csv(), encoding="utf-8")
             Path("layerwise_data.svg").write_text(table.to_svg(), encoding="utf-8")
