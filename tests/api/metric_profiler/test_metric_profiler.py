@@ -352,6 +352,22 @@ def test_a_dict_without_the_key_is_refused() -> None:
         new.compute_status("depth")
 
 
+def test_a_key_that_a_function_leaves_out_fails_alone() -> None:
+    """The other keys of the function have their values, by one call."""
+    calls = []
+
+    class Half(ComputeBoth):
+        def __call__(self, model: Any, data_splits: Any) -> Any:
+            calls.append(model)
+            return {"model_size": 7}
+
+    new = MetricProfiler((), {})
+    new.register_profiler_function(Half())
+
+    assert new.compute_network_status() == {"flops": None, "model_size": 7}
+    assert len(calls) == 1
+
+
 def test_the_public_names_are_of_the_api() -> None:
     """They are imported on first use."""
     from modeldyno import api

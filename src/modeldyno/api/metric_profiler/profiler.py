@@ -49,6 +49,14 @@ class _Entry:
         self.status.value = None
         self.computed, self.arguments, self.failure = False, {}, ""
 
+    def fail(self, reason: str) -> None:
+        self.clear()
+        self.failure = reason
+
+
+class _KeyLeftOut(InvalidFunction):
+    """A function of several keys returned others, but not this one."""
+
 
 class MetricProfiler:
     """Computes metrics of a model by the functions that a user registers.
@@ -136,15 +144,15 @@ class MetricProfiler:
             return entry.status.value
         value = call_function(entry.function, self.model, self.data_splits, arguments)
         values = value if isinstance(value, dict) else {key: value}
-        if key not in values:
-            raise InvalidFunction(
-                f"{describe_function(entry.function)} computes '{key}', but its dict has no such key."
-            )
         for name, part in values.items():
             other = self._entries.get(name)
             if other and other.function is entry.function:
                 other.status.value = part
                 other.computed, other.arguments, other.failure = True, arguments, ""
+        if key not in values:
+            raise _KeyLeftOut(
+                f"{describe_function(entry.function)} computes '{key}', but its dict has no such key."
+            )
         return values[key]
 
     def compute_network_status(
@@ -167,11 +175,12 @@ class MetricProfiler:
             if id(entry.function) not in failures:
                 try:
                     self.compute_status(key, **kwargs)
+                except _KeyLeftOut as error:
+                    entry.fail(str(error))
                 except Exception as error:  # noqa: BLE001 - the other metrics are computed in any case
                     failures[id(entry.function)] = f"{type(error).__name__}: {error}"
             if id(entry.function) in failures:
-                entry.clear()
-                entry.failure = failures[id(entry.function)]
+                entry.fail(failures[id(entry.function)])
         if print_mode:
             self.display_status(print_mode=print_mode, short_print=short_print)
         return self.status_to_dict()
