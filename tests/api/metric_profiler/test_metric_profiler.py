@@ -248,6 +248,7 @@ def test_a_difference_within_its_interval_is_doubted(capsys: pytest.CaptureFixtu
     assert close.difference_interval == pytest.approx((-3.73, 23.21), abs=0.01)
     assert "60.0000 [50.2, 69.06]" in printed
     assert "Evaluation Metric (%): the difference may be chance, its 95 % interval is -3.73" in printed
+    assert "Evaluation Metric (%): of 60: 10.00 more than of 50" in printed
     assert sides[0].compare(sides[2])["eval_metric"].doubt == ""
     assert sides[0].compare(sides[0])["eval_metric"].doubt == ""
     sides[1].load_from_dict({"eval_metric": 50})

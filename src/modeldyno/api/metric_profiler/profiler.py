@@ -29,6 +29,7 @@ from modeldyno.api.metric_profiler.status_table import (
     make_table,
     write_table,
 )
+from modeldyno.errors import ModelDynoError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -178,7 +179,8 @@ class MetricProfiler:
                 except _KeyLeftOut as error:
                     entry.fail(str(error))
                 except Exception as error:  # noqa: BLE001 - the other metrics are computed in any case
-                    failures[id(entry.function)] = f"{type(error).__name__}: {error}"
+                    own = isinstance(error, ModelDynoError)  # a sentence by itself
+                    failures[id(entry.function)] = str(error) if own else f"{type(error).__name__}: {error}"
             if id(entry.function) in failures:
                 entry.fail(failures[id(entry.function)])
         if print_mode:

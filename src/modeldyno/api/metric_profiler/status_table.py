@@ -102,11 +102,15 @@ class StatusChange:
         return "INF" if self.ratio == float("inf") else f"{self.ratio:.2f}x"
 
     def direction(self, name: str, other: str) -> str:
-        """Return who has how many times fewer or more, in words; empty if that cannot be said."""
-        if not (_is_number(self.x) and _is_number(self.y)) or 0 in (self.x, self.y):
+        """Return who has how much or how many times fewer or more, in words; empty if that cannot be said."""
+        if not (_is_number(self.x) and _is_number(self.y)):
             return ""
         if self.x == self.y:
             return f"{name}: the same as {other}"
+        if self.comparative is Comparative.DIFF:
+            return f"{name}: {abs(self.x - self.y):.2f} {'less' if self.x < self.y else 'more'} than {other}"
+        if 0 in (self.x, self.y):
+            return ""
         times = max(self.x / self.y, self.y / self.x)
         return f"{name}: {times:.1f}x {'fewer' if self.x < self.y else 'more'} than {other}"
 

@@ -173,7 +173,7 @@ class ComputeExecutionTime(ProfilerFunction):
         )
         interval = result.ask("latency.p50").interval
         median = result["latency.p50.raw"] or 0.0
-        ends = (interval.low, interval.high) if interval else (-inf, inf)
+        ends = (max(0.0, interval.low), interval.high) if interval else (0.0, inf)
         return NumberWithInterval(*(seconds * 1000 / batch_size for seconds in (median, *ends)))
 
 
