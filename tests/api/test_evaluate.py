@@ -100,3 +100,18 @@ def test_a_sweep_evaluates_what_its_goal_needs() -> None:
     answers = [trial.ask(Query.parse("accuracy")) for trial in study.trials]
     assert [answer and answer.value for answer in answers] == [357 / 360] * 2
     assert {str(judgement.verdict) for trial in study.trials for judgement in trial.judgements} == {"held"}
+
+
+def test_a_metric_that_does_not_fit_leaves_the_others(tmp_path: Path) -> None:
+    """The digits have ten classes, so a top 5 fits; targets do not fit them, which is a doubt."""
+    arrays = np.load(DIGITS / "test.npz")
+    np.savez(tmp_path / "few.npz", image=arrays["image"][:20], label=arrays["label"][:20])
+    result = evaluated(evaluate=["loss", "top5", "mae"], data=tmp_path / "few.npz", batch_size=8)
+
+    assert result["top_5"] == 1.0
+    assert result["evaluation_loss"] is not None
+    assert result.find("mean_absolute_error") is None
+    (doubt,) = (doubt for doubt in result.doubts if doubt.code == "not-evaluated")
+    assert doubt.seen.startswith("mean_absolute_error was not computed: The targets have the shape (20,)")
+    with pytest.raises(RequestError, match="one target for each output"):
+        evaluated(evaluate="mae", data=tmp_path / "few.npz", batch_size=8)

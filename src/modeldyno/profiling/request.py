@@ -22,7 +22,13 @@ from modeldyno.core.spec.input_spec import BATCH, InputSpec, parse_input
 from modeldyno.core.spec.job import Job, default_probes
 from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.spec.probe_options import EVALUATION, EVALUATIONS, RECORD_FORMATS, Observation
+from modeldyno.core.spec.probe_options import (
+    EVALUATION,
+    EVALUATION_ALIASES,
+    EVALUATIONS,
+    RECORD_FORMATS,
+    Observation,
+)
 from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_vary
 from modeldyno.core.stats.units import BYTES, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
@@ -82,9 +88,7 @@ class Request:
         name = self.backend or loader.backend
         if not self.probes:
             return replace(self, probes=default_probes(self.inspection.mode, served=serves(name))).job()
-        bound = (bound.query.metric for bound in self.constraints() if bound.query.metric in EVALUATIONS)
-        if unnamed := [metric for metric in bound if metric not in self.observation.evaluate]:
-            evaluate = tuple(dict.fromkeys((*self.observation.evaluate, *unnamed)))
+        if (evaluate := self._evaluated_metrics()) != self.observation.evaluate:
             return replace(self, observation=replace(self.observation, evaluate=evaluate)).job()
         backend = plugins.backend(name)
         config = configure(backend.knobs, self.settings)
@@ -189,6 +193,12 @@ class Request:
             raise RequestError(
                 f"There is no directory '{path.parent}' for the records; create it, or name another."
             )
+
+    def _evaluated_metrics(self) -> tuple[str, ...]:
+        """Return the metrics that are evaluated, by their own names: those asked for and those bounded."""
+        named = (EVALUATION_ALIASES.get(name, name) for name in self.observation.evaluate)
+        bounded = (bound.query.metric for bound in self.constraints() if bound.query.metric in EVALUATIONS)
+        return tuple(dict.fromkeys((*named, *bounded)))
 
     def _check_evaluation(self) -> None:
         """Refuse to evaluate what is unknown, or data that nothing evaluates."""

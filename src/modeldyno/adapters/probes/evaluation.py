@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval, Measurement, SampleScores, pack
 from modeldyno.data import data_files
 from modeldyno.errors import RequestError
@@ -26,8 +27,10 @@ _LABELS = ("label", "labels", "y")
 _MOST = 10**9
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement]:
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Call every sample of the data once; yield the accuracy and its likes, each with its interval.
+
+    A metric that the data do not fit, such as top_5 of three classes, becomes a doubt if another one fits.
 
     Raises:
         RequestError: there are no labelled data, or they do not fit the model.
@@ -38,13 +41,26 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement]:
     path, labels = _labels(subject)
     data = hashlib.sha256(path.read_bytes()).hexdigest()
     outputs = _outputs(subject, path, len(labels))
+    unfit: dict[str, RequestError] = {}
     for name in subject.observation.evaluate:
-        result = evaluate(name, outputs, labels)
+        try:
+            result = evaluate(name, outputs, labels)
+        except RequestError as error:
+            unfit[name] = error
+            continue
         yield Measurement(
             metric=name,
             value=result.value,
             interval=Interval(low=result.low, high=result.high),
             scores=None if result.scores is None else SampleScores(data=data, values=pack(result.scores)),
+        )
+    if len(unfit) == len(subject.observation.evaluate):
+        raise next(iter(unfit.values()))
+    for name, error in unfit.items():
+        yield Doubt(
+            code="not-evaluated",
+            seen=f"{name} was not computed: {str(error).rstrip('.')}",
+            advice=f"leave out {name}, or give data that it fits",
         )
     yield Measurement(metric="evaluated_samples", value=len(labels))
 

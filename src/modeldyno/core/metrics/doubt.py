@@ -53,6 +53,7 @@ CODES: dict[str, str] = {
     "not-isolated": "The model ran inside the calling process.",
     "random-weights": "The weights are random: the cost is representative, the outputs are not.",
     "factory-ran": "The function that creates the model takes long, and was run unchanged to analyse it.",
+    "not-evaluated": "A metric of labelled samples could not be computed; the others were.",
     "timer-bound": "Calls are so short that the cost of reading the clock shows in them.",
     "traced-memory": "Allocations of Python objects were traced, which slowed the code down.",
     "repeated-data": "There was less data than the batches needed, so some was used again.",

@@ -51,6 +51,13 @@ EVALUATION = "evaluation"
 """The probe that evaluates a model on labelled samples."""
 EVALUATIONS = ("accuracy", "top_5", "misclassification", "f1", "evaluation_loss", "mean_absolute_error")
 """Metrics that can be evaluated on labelled samples."""
+EVALUATION_ALIASES = {
+    "loss": "evaluation_loss",
+    "mae": "mean_absolute_error",
+    "top5": "top_5",
+    "error": "misclassification",
+}
+"""Other names of them."""
 RECORD_FORMATS = (".csv", ".jsonl", ".npz")
 """Suffixes of a file with all requests of a load."""
 MOST_TOKENS = 1_048_576
