@@ -45,6 +45,8 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
     """An unknown metric, data without a metric, and a metric without data are refused."""
     with pytest.raises(RequestError, match="accuracy"):
         evaluated(evaluate="acuracy", data=DIGITS / "test.npz")
+    with pytest.raises(RequestError, match=r"no labelled samples at .*nowhere\.npz"):
+        evaluated(data=DIGITS / "nowhere.npz")
     with pytest.raises(RequestError, match="no effect"):
         evaluated(evaluate=(), data=DIGITS / "test.npz")
     with pytest.raises(RequestError, match="labelled samples"):

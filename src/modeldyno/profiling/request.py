@@ -207,6 +207,9 @@ class Request:
                 raise UnknownName.among("evaluation", name, EVALUATIONS)
         if self.observation.data and not self.observation.evaluate:
             raise RequestError("`data` has no effect without `evaluate`; add that, such as accuracy.")
+        data = self.observation.data
+        if data and not any(Path(text).expanduser().is_file() for text in (data, data.rpartition(":")[0])):
+            raise RequestError(f"There are no labelled samples at {data}; check the path given to `data`.")
 
     def _check_mode(self) -> None:
         """Refuse probes that watch calls in training mode, whose costs are those of training steps."""
