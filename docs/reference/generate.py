@@ -66,6 +66,7 @@ def command_line() -> str:
 _DIALECTS = {
     "aten": "PyTorch. Variants in place (`add_`) are listed only where they cost something else.",
     "onnx": "ONNX.",
+    "tf": "TensorFlow.",
     "com.microsoft": "ONNX Runtime.",
 }
 

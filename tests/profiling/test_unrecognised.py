@@ -51,8 +51,7 @@ def archive(path: Path, pickled: bytes) -> Path:
         ("m.py", "def make(", "cannot be parsed as Python ("),
         ("m.tflite", "\x1c\0\0\0TFL3", "-m tf2onnx.convert --tflite"),
         ("m.bin", "\x1c\0\0\0TFL3", "is a TensorFlow Lite model"),
-        ("m.keras", "PK\x03\x04", 'model.export("model.onnx", format="onnx")'),
-        ("m.h5", "\x89HDF", "is a Keras model"),
+        ("m.keras", "what", "is no Keras model, whatever its name says, or is damaged; save it again"),
         ("m.xyz", "what", "has content that no loader recognises; write scheme:"),
     ],
 )

@@ -34,6 +34,14 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class ConfiguresProcess(Protocol):
+    """A backend whose framework fixes its threads and devices when the first model is loaded."""
+
+    def configure_process(self, config: Mapping[str, KnobValue]) -> None:
+        """Set them; called before a model is loaded. Raise RequestError if they cannot be set any more."""
+
+
+@runtime_checkable
 class ServesSeveral(Protocol):
     """A backend whose server can serve several models at once; its sessions are `CanHost`."""
 

@@ -51,10 +51,7 @@ _SAVED_MODEL = (
     "is a TensorFlow SavedModel, which cannot be run here; convert it to ONNX (pip install tf2onnx; "
     "python -m tf2onnx.convert --saved-model {} --output model.onnx), or give the URL of a server that has it"
 )
-_KERAS = (
-    "is a Keras model, which cannot be run here; convert it to ONNX (in Python, with Keras 3: "
-    'model.export("model.onnx", format="onnx")), or profile a function that calls it: call:file.py:function'
-)
+_KERAS = "is no Keras model, whatever its name says, or is damaged; save it again with model.save"
 _TFLITE = (
     "is a TensorFlow Lite model, which cannot be run here; convert it to ONNX (pip install tf2onnx; "
     "python -m tf2onnx.convert --tflite {} --output model.onnx)"

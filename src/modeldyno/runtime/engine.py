@@ -34,7 +34,7 @@ from modeldyno.environment import machine
 from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.identity import new_identity
-from modeldyno.interfaces.backend import TakesOtherInputs
+from modeldyno.interfaces.backend import ConfiguresProcess, TakesOtherInputs
 from modeldyno.interfaces.load_stages import loading
 from modeldyno.interfaces.probe import NO_TURNS, Pass, Subject
 from modeldyno.interfaces.sampler import WatchStage
@@ -315,6 +315,8 @@ def _load_and_inspect(
     stage.mark(WatchStage.IDLE)  # takes a second where a device reports its power draw
     stage.mark(WatchStage.BASELINE)
     with stage("load", spent), loading(stage.mark) as account:
+        if used and isinstance(backend, ConfiguresProcess):
+            backend.configure_process(job.config)
         bring = loader.load if used else getattr(loader, "look", loader.load)
         model = load_model(bring, job)
     spent["load"] = max(0.0, spent["load"] - account.described)

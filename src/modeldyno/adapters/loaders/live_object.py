@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import call, estimator, torch_module, torch_weights
+from modeldyno.adapters.loaders import call, estimator, keras_model, torch_module, torch_weights
 from modeldyno.adapters.loaders import torch as torch_loader
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
@@ -69,6 +69,8 @@ def backend_of(value: Any) -> str:
     Raises:
         RequestError: it cannot be called here.
     """
+    if keras_model.is_keras_model(value):
+        return keras_model.backend_of()
     if _is_module(value):
         return "torch"
     if type(value).__module__.partition(".")[0] == "onnxruntime":
@@ -101,6 +103,14 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
             "such as torch:file.py:factory."
         )
     registered = _OFFERS[ref.locator]
+    if keras_model.is_keras_model(registered.value):
+        model = keras_model.describe_model(
+            registered.value,
+            registered.name,
+            keras_model.model_digest(registered.value),
+            registered.example,
+        )
+        return replace(model, doubts=(NOT_ISOLATED,), borrowed=True)
     if _is_module(registered.value):
         return _of_module(registered)
     if estimator.framework_of(registered.value) is not None:

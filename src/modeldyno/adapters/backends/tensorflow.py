@@ -1,0 +1,158 @@
+"""TensorFlow backend: calls Keras models and SavedModels through a compiled `tf.function`, on a device.
+
+The inputs are copied to the device before; a call ends when its outputs are in the host's memory, as NumPy
+arrays. What floats are computed in belongs to the model (a dtype policy of Keras): there is no knob for it.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.adapters.backends.output_leaves import leaves
+from modeldyno.core.spec.knob import BATCH_SIZE, Knob
+from modeldyno.errors import RequestError
+from modeldyno.interfaces.loader import Form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.interfaces.loader import Feed, Model
+
+requires: tuple[str, ...] = ("tensorflow",)
+accepts = frozenset({Form.TENSORFLOW})
+knobs: tuple[Knob, ...] = (
+    Knob(
+        name="device",
+        kind=str,
+        default=None,
+        sentence="Where to run: cpu, gpu or gpu:1; TensorFlow's default is the first GPU, if there is one.",
+    ),
+    Knob(
+        name="threads",
+        kind=int,
+        default=None,
+        low=1,
+        high=1024,
+        sentence="Threads within an operator; TensorFlow's default is one per core.",
+        aliases=("intra_threads", "intra_op_parallelism_threads"),
+    ),
+    Knob(
+        name="inter_threads",
+        kind=int,
+        default=None,
+        low=1,
+        high=1024,
+        sentence="Operators that run at once; TensorFlow's default is one per core.",
+        aliases=("inter_op_parallelism_threads",),
+    ),
+    Knob(
+        name="jit_compile",
+        kind=bool,
+        default=False,
+        sentence="Compile the whole call with XLA, within the first call.",
+        aliases=("xla",),
+    ),
+    BATCH_SIZE,
+)
+space = ("batch_size=1..32*2", "threads=1..{cores}*2")
+
+_DEVICE = re.compile(r"(?P<kind>cpu|gpu)(?::(?P<index>\d+))?", re.IGNORECASE)
+
+
+class Session:
+    """A compiled function of TensorFlow and its device."""
+
+    def __init__(self, function: Callable[..., Any], device: str) -> None:
+        self._function = function
+        self.device = device or "default"
+        self._device = device
+
+    def prepare(self, feed: Feed) -> Callable[[], Any]:
+        """Copy the inputs to the device; a call returns the outputs as arrays of the host."""
+        import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+
+        with tf.device(self._device or None):
+            tensors = {name: tf.identity(tf.constant(array)) for name, array in feed.items()}
+
+        def run() -> Any:
+            with tf.device(self._device or None):
+                return tf.nest.map_structure(_to_host, self._function(**tensors))
+
+        return run
+
+    def arrays(self, output: Any) -> Feed:
+        """Return the outputs by name."""
+        return dict(leaves(output))
+
+
+def _to_host(tensor: Any) -> Any:
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    return np.asarray(tensor.numpy())
+
+
+def check(config: Mapping[str, KnobValue]) -> None:
+    """Refuse a word that is no device."""
+    if "device" in config and _DEVICE.fullmatch(str(config["device"])) is None:
+        raise RequestError(f"The knob device takes cpu, gpu or gpu:1, not '{config['device']}'.")
+
+
+def configure_process(config: Mapping[str, KnobValue]) -> None:
+    """Set the threads, and hide the devices that are not asked for, before the model makes its variables.
+
+    Raises:
+        RequestError: the device is not there, or TensorFlow was started with other settings.
+    """
+    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+
+    _device_name(config)
+    threading = tf.config.threading
+    try:
+        if "threads" in config:
+            threading.set_intra_op_parallelism_threads(int(config["threads"]))
+        if "inter_threads" in config:
+            threading.set_inter_op_parallelism_threads(int(config["inter_threads"]))
+        if str(config.get("device", "")).lower().startswith("cpu"):
+            tf.config.set_visible_devices([], "GPU")
+    except RuntimeError as error:
+        raise RequestError(
+            "TensorFlow is running in this process with other threads or devices, which cannot change any "
+            "more; set them with tf.config first, or give the path of a model, which gets its own process."
+        ) from error
+
+
+@contextmanager
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
+    """Compile the function; it is traced by its first call.
+
+    Raises:
+        RequestError: the device is not there, or TensorFlow was started with other settings.
+    """
+    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+
+    configure_process(config)
+    function = tf.function(model.value, jit_compile=bool(config.get("jit_compile")) or None)
+    yield Session(function, _device_name(config))
+
+
+def _device_name(config: Mapping[str, KnobValue]) -> str:
+    """Return TensorFlow's name of the device, such as ``GPU:0``; empty for its own choice."""
+    if "device" not in config:
+        return ""
+    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+
+    match = _DEVICE.fullmatch(str(config["device"]))
+    assert match is not None
+    kind, index = match["kind"].upper(), int(match["index"] or 0)
+    if index >= len(tf.config.list_physical_devices(kind)):
+        known = [
+            device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()
+        ]
+        raise RequestError(
+            f"TensorFlow finds no device {config['device']} here; available: "
+            f"{', '.join(name.lower() for name in known)}."
+        )
+    return f"{kind}:{index}"
