@@ -10,7 +10,7 @@ TORCH  ?= torch==2.13.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test coverage test-slow fuzz engines test-engine test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static bench-real gate gate-live truth clean
+.PHONY: help setup run check test coverage test-slow fuzz engines test-engine test-tf test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static bench-real gate gate-live truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -66,6 +66,11 @@ engines: setup       ## install the serving engines that test-engine wants: some
 
 test-engine: setup   ## against real engines (make engines) and PostgreSQL: MODELDYNO_TEST_POSTGRES=postgresql://..., a container: MODELDYNO_TEST_IMAGE=podman:IMAGE
 	$(BIN)/python -m pytest -m engine
+
+test-tf: setup       ## Keras, SavedModel: installs TensorFlow, some 600 MB
+	$(PIP) install --editable '.[tf]'
+	$(BIN)/python -m pytest --no-cov tests/adapters/loaders/test_keras.py tests/adapters/loaders/test_savedmodel.py \
+	    tests/test_howto_frameworks.py
 
 test-browser: setup  ## pages in a real browser: Chromium (apt install chromium), else what Playwright can install
 	$(PIP) install playwright

@@ -76,3 +76,19 @@ def test_the_section_on_jax_works(run: Callable[[str], None], tmp_path: Path) ->
     pytest.importorskip("jax")
     (tmp_path / "network.py").write_text(code("JAX"))
     run(section("JAX"))
+
+
+# TensorFlow and Keras warn of each other's and of NumPy's old names.
+@pytest.mark.filterwarnings("ignore")
+def test_the_section_on_keras_works(
+    run: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Python saves what its commands profile."""
+    pytest.importorskip("tensorflow")
+    profile = modeldyno.profile
+    monkeypatch.setattr(
+        modeldyno, "profile", lambda *args, **_: profile(*args, max_time=0.5, min_time=0.0, precision=0.9)
+    )
+    (tmp_path / "digits.py").write_text(code("Keras and TensorFlow"))
+    exec(code("Keras and TensorFlow"), {"__name__": "__main__"})
+    run(section("Keras and TensorFlow"))

@@ -103,19 +103,14 @@ def test_a_directory_is_told_by_its_configuration(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{")
 
     assert explain_unrecognised(tmp_path, ()).startswith("has a config.json that is not JSON (")
-    (tmp_path / "saved_model.pb").touch()
-
-    assert explain_unrecognised(tmp_path, ()).startswith(
-        "is a TensorFlow SavedModel, which cannot be run here; convert it"
-    )
 
 
 def test_the_graph_of_a_saved_model_leads_to_its_directory(tmp_path: Path) -> None:
-    """Who names the saved_model.pb within a SavedModel is told to convert the directory that it lies in."""
+    """Who names the saved_model.pb within a SavedModel is told the folder that it lies in."""
     graph = tmp_path / "saved_model.pb"
     graph.write_bytes(b"\x08\x01")
 
-    assert f"--saved-model {tmp_path} --output" in explain_unrecognised(graph, ("onnx",))
+    assert explain_unrecognised(graph, ("onnx",)).endswith(f"name the folder that it lies in: {tmp_path}")
 
 
 @pytest.mark.parametrize("protocol", [2, 4])

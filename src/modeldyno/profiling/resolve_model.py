@@ -11,7 +11,7 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.profiling.unrecognised import explain_unrecognised
 
-_WHOLE_DIRECTORY = ("hf", "repository")
+_WHOLE_DIRECTORY = ("hf", "repository", "savedmodel")
 """Loaders for which a directory as a whole is one model."""
 _MODEL_FILES = frozenset({".onnx", ".pt", ".pth", ".pt2", ".ts", ".torchscript", ".jit"})
 """Suffixes of model files in a directory; tokenizers and external data may lie beside them."""

@@ -47,10 +47,7 @@ _DIRECTORY = (
 )
 _GRAPH = "saved_model.pb"
 """The file of the graph in the directory of a SavedModel."""
-_SAVED_MODEL = (
-    "is a TensorFlow SavedModel, which cannot be run here; convert it to ONNX (pip install tf2onnx; "
-    "python -m tf2onnx.convert --saved-model {} --output model.onnx), or give the URL of a server that has it"
-)
+_SAVED_MODEL = "is the graph of a TensorFlow SavedModel; name the folder that it lies in: {}"
 _KERAS = "is no Keras model, whatever its name says, or is damaged; save it again with model.save"
 _TFLITE = (
     "is a TensorFlow Lite model, which cannot be run here; convert it to ONNX (pip install tf2onnx; "
@@ -60,8 +57,6 @@ _TFLITE = (
 
 def _describe_directory(path: Path) -> str:
     """Describe what a directory lacks to be a model."""
-    if (path / _GRAPH).is_file():
-        return _SAVED_MODEL.format(path)
     if (path / CONFIG).is_file():
         return f"has a {CONFIG} that {_describe_config(path / CONFIG)}"
     return _describe_repository(path) or _DIRECTORY

@@ -182,8 +182,12 @@ class _Walk:
             for tensor in graph.inputs:
                 give(tensor, known[tensor.name])
             for op in graph.get_operations():
-                if op.type == "ReadVariableOp" and known.get(op.inputs[0].name) is not None:
-                    give(op.outputs[0], self._same(known[op.inputs[0].name], op.outputs[0]))
+                value = known.get(op.inputs[0].name) if op.inputs else None
+                if op.type == "ReadVariableOp" and value is not None:
+                    give(op.outputs[0], self._same(value, op.outputs[0]))
+                elif op.type == "TensorListGetItem" and isinstance(value, Tensor) and value.shape:
+                    dtype = op.outputs[0].dtype.base_dtype.name
+                    give(op.outputs[0], Tensor(value.shape[1:], dtype, value.storage))
             tf.graph_util.import_graph_def(graph.as_graph_def(), input_map=mapped, name="")
             found = [mapped.get(tensor.name) for tensor in outputs]
             named = [sized.get_tensor_by_name(tensor.name) for tensor in outputs]
@@ -211,7 +215,8 @@ class _Walk:
             return value
         shape, dtype = _shape(output), output.dtype.base_dtype.name
         if isinstance(value, Tensor):
-            return Tensor(value.shape if shape is None else shape, dtype, value.storage)
+            known = shape is not None and dtype not in _HANDLES  # a list keeps the shape of all its elements
+            return Tensor(shape if known else value.shape, dtype, value.storage)
         if value is None:
             return self.new_tensor(output, Role.WEIGHT)
         if id(value) not in self.weights:

@@ -1,0 +1,151 @@
+"""``savedmodel:folder`` and ``savedmodel:folder#signature``: a SavedModel of TensorFlow, by its signature.
+
+Its graph may read and write files when it is called. Variables that were saved as trainable are parameters,
+others buffers: a SavedModel does not tell frozen weights from moving averages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.adapters.loaders import digest
+from modeldyno.core.spec.input_spec import BATCH, InputSpec
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.core.static.graph import Tensor
+from modeldyno.core.static.weights import Weight
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.interfaces.load_stages import describing
+from modeldyno.interfaces.loader import Executes, Form, Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.spec.model_ref import ModelRef
+    from modeldyno.core.static.graph import Graph
+    from modeldyno.interfaces.loader import Tracing
+
+requires: tuple[str, ...] = ("tensorflow",)
+tools: tuple[str, ...] = ()
+executes = Executes.NAMED
+backend = "tensorflow"
+
+_GRAPH = "saved_model.pb"
+_USUAL = "serving_default"
+_MAX_REASON = 160
+"""Characters of TensorFlow's own words that an error repeats."""
+
+
+def claims(path: Path) -> bool:
+    """Claim a folder that holds the graph of a SavedModel."""
+    return (path / _GRAPH).is_file()
+
+
+def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Load the folder.
+
+    Raises:
+        RequestError: the folder is missing or damaged, or has no such signature.
+    """
+    del seed, trust  # its weights are in the files, and no Python code is
+    locator, _, wanted = ref.locator.partition("#")
+    path = Path(locator)
+    if not claims(path):
+        raise RequestError(f"'{path}' holds no {_GRAPH}; give the folder of a SavedModel.")
+    function = _read(path, wanted)
+    files = [file for file in path.rglob("*") if file.is_file()]
+    with describing():
+        return Model(
+            identity=ModelIdentity(
+                name=path.resolve().name,
+                digest=digest.digest_parts((function.name, digest.digest_files(files))),
+                framework="tensorflow",
+            ),
+            form=Form.TENSORFLOW,
+            value=function,
+            inputs=tuple(_inputs(function)),
+            weights=lambda: tuple(_weights(function)),
+            graph=lambda tracing: _trace(function, tracing),
+            file_bytes=sum(file.stat().st_size for file in files),
+        )
+
+
+look = load
+"""Nothing is known of such a model without loading it."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Signature:
+    """A signature, and the model whose variables live as long as it does."""
+
+    model: Any
+    name: str
+
+    @property
+    def function(self) -> Any:
+        """The function of the signature, which takes tensors by keyword."""
+        return self.model.signatures[self.name]
+
+    def __call__(self, **named: Any) -> Any:
+        """Call the signature."""
+        return self.function(**named)
+
+
+def _read(path: Path, wanted: str) -> _Signature:
+    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+
+    try:
+        model = tf.saved_model.load(str(path))
+    except Exception as error:
+        reason = " ".join(str(error).split())[:_MAX_REASON].rstrip(".") or type(error).__name__
+        raise RequestError(
+            f"TensorFlow {tf.__version__} cannot load '{path}': {reason}; save it again."
+        ) from error
+    known = tuple(model.signatures)
+    if not known:
+        raise RequestError(
+            f"'{path}' has no signature to call; save it with signatures=, or with model.export of Keras."
+        )
+    name = wanted or (_USUAL if _USUAL in known else known[0])
+    if name not in known:
+        raise UnknownName.among("signature", name, known)
+    return _Signature(model, name)
+
+
+def _inputs(signature: _Signature) -> Iterator[InputSpec]:
+    for name, spec in signature.function.structured_input_signature[1].items():
+        shape = None
+        if spec.shape.rank is not None:
+            shape = tuple(
+                size if size is not None else f"{name}_dim{axis}" if axis else BATCH
+                for axis, size in enumerate(spec.shape)
+            )
+        yield InputSpec(name=name, shape=shape, dtype=spec.dtype.name)
+
+
+def _weights(signature: _Signature) -> Iterator[Weight]:
+    for index, variable in enumerate(signature.function.variables):
+        tensor = Tensor(tuple(variable.shape), variable.dtype.name)
+        name = variable.name.removesuffix(":0").replace(".", "_").replace("/", ".")
+        yield Weight(
+            name=name,
+            shape=tensor.shape,
+            dtype=tensor.dtype,
+            size=tensor.size,
+            bytes=tensor.bytes,
+            storage=f"variable {index}",
+            parameter=variable.trainable,
+            trainable=variable.trainable,
+        )
+
+
+def _trace(signature: _Signature, tracing: Tracing) -> Graph:
+    from modeldyno.adapters.loaders.tensorflow_tracing import trace_function  # noqa: PLC0415 - heavy
+
+    return trace_function(signature, tracing, {}, _scope)
+
+
+def _scope(name: str) -> str:
+    """Return the name scope of an operator, as a path."""
+    return ".".join(name.replace(".", "_").split("/")[:-1])

@@ -1,0 +1,179 @@
+"""SavedModels: signatures, inputs, weights, and operators at any batch size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from modeldyno.adapters.backends import tensorflow as backend
+from modeldyno.adapters.loaders import savedmodel as loader
+from modeldyno.core.spec.knob import configure
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.static.analysis import AnalysedGraph, total_measurements
+from modeldyno.core.static.flops.registry import formulas
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.interfaces.loader import Form, Model, Tracing
+from modeldyno.profiling.resolve_model import resolve_reference
+from modeldyno.testing.backends import BackendSuite
+from modeldyno.testing.loaders import LoaderSuite
+
+if TYPE_CHECKING:
+    from modeldyno.interfaces.loader import Feed
+
+tf = pytest.importorskip("tensorflow")
+keras = pytest.importorskip("keras")
+pytestmark = [
+    pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="Keras computes with another one"),
+    # TensorFlow and Keras warn of each other's and of NumPy's old names.
+    pytest.mark.filterwarnings("ignore"),
+]
+L = keras.layers
+
+
+def exported(path: Path, *layers: Any, shape: tuple[int | None, ...] = (4,)) -> ModelRef:
+    """Save layers as Keras exports them."""
+    model = keras.Sequential([keras.Input(shape, name="x"), *layers])
+    model.export(path, verbose=False)
+    return ModelRef(scheme="savedmodel", locator=str(path))
+
+
+def load(ref: ModelRef) -> Model:
+    return loader.load(ref, seed=0, trust=False)
+
+
+def numbers(model: Model, batch: int) -> dict[str, float]:
+    assert model.graph is not None
+    inputs = tuple(
+        replace(spec, shape=tuple(batch if size == "batch" else size for size in spec.shape or ()))
+        for spec in model.inputs
+    )
+    graph = model.graph(Tracing(inputs=inputs, sizes={"batch": batch}))
+    analysed = AnalysedGraph.of(graph, formulas())
+    return {each.metric: each.value for each in total_measurements(analysed, analysed.totals())}
+
+
+class TestLoader(LoaderSuite):
+    scheme = "savedmodel"
+    forms = frozenset({Form.TENSORFLOW})
+
+    @pytest.fixture
+    def ref(self, tmp_path: Path) -> ModelRef:
+        """A saved layer."""
+        return exported(tmp_path / "one", L.Dense(3))
+
+    @pytest.fixture
+    def other(self, tmp_path: Path) -> ModelRef:
+        """One of another width."""
+        return exported(tmp_path / "two", L.Dense(2))
+
+    @pytest.fixture
+    def damaged(self, tmp_path: Path) -> ModelRef:
+        """One that is cut off."""
+        ref = exported(tmp_path / "whole", L.Dense(3))
+        graph = Path(ref.locator) / "saved_model.pb"
+        graph.write_bytes(graph.read_bytes()[:100])
+        return ref
+
+    @pytest.fixture
+    def claimed(self, ref: ModelRef) -> Path:
+        """A folder of this kind."""
+        return Path(ref.locator)
+
+
+class TestBackend(BackendSuite):
+    name = "tensorflow"
+
+    @pytest.fixture
+    def model(self, tmp_path: Path) -> Model:
+        """Give a layer."""
+        return load(exported(tmp_path / "one", L.Dense(3)))
+
+    def feed(self, batch_size: int) -> Feed:
+        """Give rows of four numbers."""
+        return {"x": np.random.default_rng(0).random((batch_size, 4), np.float32)}
+
+
+def test_a_network_counts_as_its_layers_do(tmp_path: Path) -> None:
+    """MACs at a batch that the file leaves open, and parameters apart from moving averages."""
+    layers = L.Conv2D(4, 3), L.BatchNormalization(), L.DepthwiseConv2D(3), L.Flatten(), L.Dense(2)
+    model = load(exported(tmp_path / "net", *layers, shape=(8, 8, 3)))
+    found = numbers(model, 5)
+    assert model.weights is not None
+    assert (found["macs"], found["coverage"]) == (5 * (36 * 4 * 27 + 16 * 4 * 9 + 64 * 2), 1)
+    sizes = {kept: sum(w.size for w in model.weights() if w.parameter is kept) for kept in (True, False)}
+    assert sizes == {True: 27 * 4 + 4 + 8 + 36 + 4 + 128 + 2, False: 8}
+
+
+def test_a_recurrent_layer_counts_every_step(tmp_path: Path) -> None:
+    """The loop of a layer counts as many times as it runs, whatever the batch."""
+    found = numbers(load(exported(tmp_path / "net", L.LSTM(5), shape=(7, 3))), 2)
+    assert found["macs"] == 2 * 7 * 4 * 5 * (3 + 5)
+
+
+class TwoWays(tf.Module):  # type: ignore[misc]
+    """A module with two signatures, and a branch and a loop that depend on data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = tf.Variable(tf.ones((4, 4)), name="weights")
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 4), name="x")])  # type: ignore[untyped-decorator]
+    def branch(self, x: Any) -> Any:
+        """Multiply where the sum is positive."""
+        return {"y": tf.cond(tf.reduce_sum(x) > 0, lambda: x @ self.weights, lambda: x + 1)}
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 4), name="x")])  # type: ignore[untyped-decorator]
+    def loop(self, x: Any) -> Any:
+        """Multiply until the sum is large."""
+        return {
+            "y": tf.while_loop(lambda y: tf.reduce_sum(y) < 9, lambda y: [tf.matmul(y, self.weights)], [x])[0]
+        }
+
+
+@pytest.fixture
+def two_ways(tmp_path: Path) -> ModelRef:
+    module = TwoWays()
+    tf.saved_model.save(
+        module, str(tmp_path / "two"), signatures={"branch": module.branch, "loop": module.loop}
+    )
+    return ModelRef(scheme="savedmodel", locator=str(tmp_path / "two"))
+
+
+@pytest.mark.parametrize("name", ["branch", "loop"])
+def test_a_signature_is_chosen_and_assumptions_are_told(two_ways: ModelRef, name: str) -> None:
+    """The dearer branch and one round are counted, and said to be."""
+    model = load(replace(two_ways, locator=f"{two_ways.locator}#{name}"))
+    assert model.graph is not None
+    graph = model.graph(Tracing(inputs=(replace(model.inputs[0], shape=(3, 4)),)))
+    analysed = AnalysedGraph.of(graph, formulas())
+    assert analysed.totals().macs == 3 * 4 * 4
+    assert len(graph.assumptions) == 1
+    with backend.open(model, configure(backend.knobs, {})) as session:
+        output = session.arrays(session.prepare({"x": np.ones((3, 4), np.float32)})())
+    np.testing.assert_array_equal(output["y"], np.full((3, 4), 4.0 if name == "branch" else 1.0))
+
+
+def test_a_signature_that_is_not_there_is_refused(two_ways: ModelRef) -> None:
+    """The nearest name is suggested."""
+    with pytest.raises(UnknownName, match="did you mean 'branch'"):
+        load(replace(two_ways, locator=f"{two_ways.locator}#brunch"))
+
+
+def test_a_model_without_signatures_is_refused(tmp_path: Path) -> None:
+    """Nothing in it can be called by name."""
+    module = tf.Module()
+    module.v = tf.Variable(1.0)
+    tf.saved_model.save(module, str(tmp_path / "none"))
+    with pytest.raises(RequestError, match="has no signature to call"):
+        load(ModelRef(scheme="savedmodel", locator=str(tmp_path / "none")))
+    with pytest.raises(RequestError, match="holds no saved_model"):
+        load(ModelRef(scheme="savedmodel", locator=str(tmp_path / "absent")))
+
+
+def test_a_folder_needs_no_scheme(two_ways: ModelRef) -> None:
+    """A path of a SavedModel is recognised by what it holds."""
+    assert resolve_reference(two_ways.locator) == two_ways
