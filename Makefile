@@ -67,10 +67,10 @@ engines: setup       ## install the serving engines that test-engine wants: some
 test-engine: setup   ## against real engines (make engines) and PostgreSQL: MODELDYNO_TEST_POSTGRES=postgresql://..., a container: MODELDYNO_TEST_IMAGE=podman:IMAGE
 	$(BIN)/python -m pytest -m engine
 
-test-tf: setup       ## Keras, SavedModel: installs TensorFlow, some 600 MB
+test-tf: setup       ## Keras, SavedModel, TensorFlow Lite: installs TensorFlow, some 600 MB
 	$(PIP) install --editable '.[tf]'
 	$(BIN)/python -m pytest --no-cov tests/adapters/loaders/test_keras.py tests/adapters/loaders/test_savedmodel.py \
-	    tests/test_howto_frameworks.py
+	    tests/adapters/loaders/test_tflite.py tests/test_howto_frameworks.py
 
 test-browser: setup  ## pages in a real browser: Chromium (apt install chromium), else what Playwright can install
 	$(PIP) install playwright

@@ -92,3 +92,10 @@ def test_the_section_on_keras_works(
     (tmp_path / "digits.py").write_text(code("Keras and TensorFlow"))
     exec(code("Keras and TensorFlow"), {"__name__": "__main__"})
     run(section("Keras and TensorFlow"))
+
+
+def test_the_commands_for_tensorflow_lite_work(run: Callable[[str], None], tmp_path: Path) -> None:
+    """The models of the tests run on LiteRT."""
+    pytest.importorskip("ai_edge_litert")
+    shutil.copytree(ROOT / "tests" / "golden" / "tflite", tmp_path / "tests" / "golden" / "tflite")
+    run(section("TensorFlow Lite"))

@@ -59,6 +59,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "mlflow": ("mlflow-skinny",),
     "pynvml": ("nvidia-ml-py",),
     "sklearn": ("scikit-learn",),
+    "ai_edge_litert": ("ai-edge-litert",),
 }
 """Importable name to the packages to install, if they have other names or need further packages.
 

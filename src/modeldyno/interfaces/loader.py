@@ -46,6 +46,8 @@ class Form:
     """`value` is a Python callable that takes the inputs by keyword, or by position where it must."""
     TENSORFLOW = "tensorflow"
     """`value` is a function that takes tensors of TensorFlow by keyword, and returns tensors."""
+    TFLITE = "tflite"
+    """`value` is the Path of a .tflite file."""
     REPOSITORY = "repository"
     """`value` is a `servers.triton_repository_reader.TritonRepository`: a model in Triton's layout."""
     REMOTE = "remote"

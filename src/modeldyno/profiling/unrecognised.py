@@ -49,10 +49,7 @@ _GRAPH = "saved_model.pb"
 """The file of the graph in the directory of a SavedModel."""
 _SAVED_MODEL = "is the graph of a TensorFlow SavedModel; name the folder that it lies in: {}"
 _KERAS = "is no Keras model, whatever its name says, or is damaged; save it again with model.save"
-_TFLITE = (
-    "is a TensorFlow Lite model, which cannot be run here; convert it to ONNX (pip install tf2onnx; "
-    "python -m tf2onnx.convert --tflite {} --output model.onnx)"
-)
+_TFLITE = "is no model of TensorFlow Lite, whatever its name says, or is damaged; convert it again"
 
 
 def _describe_directory(path: Path) -> str:
@@ -135,11 +132,9 @@ def _describe_file(path: Path, schemes: Iterable[str]) -> str:
 
 
 def _describe_tensorflow(path: Path) -> str:
-    """Describe how to use a Keras or TensorFlow Lite model; empty for any other file."""
-    with path.open("rb") as file:
-        head = file.read(8)
-    if head[4:] == b"TFL3" or path.suffix == ".tflite":
-        return _TFLITE.format(path)
+    """Describe a file that has only the name of a Keras or TensorFlow Lite model; empty for any other."""
+    if path.suffix == ".tflite":
+        return _TFLITE
     return _KERAS if path.suffix in {".keras", ".h5"} else ""
 
 
