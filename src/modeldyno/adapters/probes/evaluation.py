@@ -56,10 +56,10 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
         )
     if len(unfit) == len(subject.observation.evaluate):
         raise next(iter(unfit.values()))
-    for name, error in unfit.items():
+    for name, reason in unfit.items():
         yield Doubt(
             code="not-evaluated",
-            seen=f"{name} was not computed: {str(error).rstrip('.')}",
+            seen=f"{name} was not computed: {str(reason).rstrip('.')}",
             advice=f"leave out {name}, or give data that it fits",
         )
     yield Measurement(metric="evaluated_samples", value=len(labels))
