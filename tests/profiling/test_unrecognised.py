@@ -158,3 +158,18 @@ def test_nothing_of_a_pickle_is_executed(tmp_path: Path) -> None:
 
     with pytest.raises(RequestError, match=r"is a pickled _pytest\.outcomes.*runs code"):
         resolve_reference(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "head"), [("m.keras", b"PK\x03\x04"), ("m.h5", b"\x89HDF\r\n"), ("M.KERAS", b"PK\x03\x04")]
+)
+def test_a_file_of_keras_is_told_by_its_ending(tmp_path: Path, name: str, head: bytes) -> None:
+    """Neither Keras nor TensorFlow is needed to recognise a saved model."""
+    (tmp_path / name).write_bytes(head)
+    assert str(resolve_reference(str(tmp_path / name))) == f"keras:{tmp_path / name}"
+
+
+def test_a_saved_model_is_told_by_its_graph(tmp_path: Path) -> None:
+    """A folder with the graph of a SavedModel is one, whatever else lies in it."""
+    (tmp_path / "saved_model.pb").touch()
+    assert str(resolve_reference(str(tmp_path))) == f"savedmodel:{tmp_path}"

@@ -65,10 +65,10 @@ _DEVICE = re.compile(r"(?P<kind>cpu|gpu)(?::(?P<index>\d+))?", re.IGNORECASE)
 class Session:
     """A compiled function of TensorFlow and its device."""
 
-    def __init__(self, function: Callable[..., Any], device: str) -> None:
+    def __init__(self, function: Callable[..., Any], device: str, usual: str) -> None:
         self._function = function
-        self.device = device or "default"
         self._device = device
+        self.device = device or usual
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
         """Copy the inputs to the device; a call returns the outputs as arrays of the host."""
@@ -135,7 +135,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
 
     configure_process(config)
     function = tf.function(model.value, jit_compile=bool(config.get("jit_compile")) or None)
-    yield Session(function, _device_name(config))
+    usual = "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
+    yield Session(function, _device_name(config), usual)
 
 
 def _device_name(config: Mapping[str, KnobValue]) -> str:

@@ -149,7 +149,7 @@ def _jitted(function: _Call) -> Any:
 
     model = function.model
 
-    @jax.jit
+    @jax.jit  # type: ignore[untyped-decorator]  # jax is optional
     def compute(weights: Any, named: Any) -> Any:
         outputs, _ = model.stateless_call(*weights, function.arrange(named), training=False)
         return outputs
@@ -215,7 +215,8 @@ def _example_feed(model: Any, example: Any) -> Feed:
 
 def _layers(layer: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the layers within a layer with their paths, each after the one that holds it."""
-    for child in getattr(layer, "layers", None) or getattr(layer, "_layers", ()):
+    children: Any = getattr(layer, "layers", None) or getattr(layer, "_layers", ())
+    for child in children:
         if type(child).__name__ == "InputLayer":
             continue
         where = f"{path}.{_part(child)}" if path else _part(child)

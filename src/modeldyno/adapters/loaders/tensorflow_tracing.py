@@ -189,9 +189,8 @@ class _Walk:
                     dtype = op.outputs[0].dtype.base_dtype.name
                     give(op.outputs[0], Tensor(value.shape[1:], dtype, value.storage))
             tf.graph_util.import_graph_def(graph.as_graph_def(), input_map=mapped, name="")
-            found = [mapped.get(tensor.name) for tensor in outputs]
-            named = [sized.get_tensor_by_name(tensor.name) for tensor in outputs]
-        return sized, env, [a if a is not None else b for a, b in zip(found, named, strict=True)]
+        named = {tensor.name: sized.get_tensor_by_name(tensor.name) for tensor in outputs} | mapped
+        return sized, env, [named[tensor.name] for tensor in outputs]
 
     def _visit(self, place: _Place, op: Any, env: dict[str, Any]) -> None:
         values = [env.get(tensor.name) for tensor in op.inputs]
@@ -215,8 +214,9 @@ class _Walk:
             return value
         shape, dtype = _shape(output), output.dtype.base_dtype.name
         if isinstance(value, Tensor):
-            known = shape is not None and dtype not in _HANDLES  # a list keeps the shape of all its elements
-            return Tensor(shape if known else value.shape, dtype, value.storage)
+            if shape is None or dtype in _HANDLES:  # a list keeps the shape of all its elements
+                shape = value.shape
+            return Tensor(shape, dtype, value.storage)
         if value is None:
             return self.new_tensor(output, Role.WEIGHT)
         if id(value) not in self.weights:
