@@ -195,6 +195,38 @@ def test_counts_are_those_of_the_torch_twin() -> None:
         assert ours[metric] == theirs[metric], metric
 
 
+def test_counts_are_those_of_the_onnx_twin(tmp_path: Path) -> None:
+    """The same network as an ONNX file has the same parameters, MACs and element-wise operations."""
+    onnx = pytest.importorskip("onnx")
+    from onnx import helper, numpy_helper
+
+    from modeldyno.adapters.loaders import onnx as onnx_loader
+
+    shapes = {"w1": (4, 3, 3, 3), "b1": (4,), "w2": (64, 5), "b2": (5,), "w3": (5, 2), "b3": (2,)}
+    tensors = [numpy_helper.from_array(np.ones(shape, np.float32), name) for name, shape in shapes.items()]
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Flatten", ["c"], ["d"]),
+        helper.make_node("Gemm", ["d", "w2", "b2"], ["e"]),
+        helper.make_node("Relu", ["e"], ["f"]),
+        helper.make_node("Gemm", ["f", "w3", "b3"], ["y"]),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("x", ["batch", 3, 8, 8]), ("y", ["batch", 2]))
+    ]
+    graph = helper.make_graph(nodes, "twin", ends[:1], ends[1:], tensors)
+    path = tmp_path / "twin.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    layers = [layer for layer in small().layers if layer.name != "norm"]
+    ours = numbers(described(keras.Sequential([keras.Input((8, 8, 3), name="image"), *layers])), batch=2)
+    theirs = numbers(onnx_loader.load(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False), 2)
+    for metric in ("macs", "elementwise", "flops", "parameters", "weight_bytes"):
+        assert ours[metric] == theirs[metric], metric
+
+
 def test_moving_averages_are_buffers_and_frozen_layers_keep_parameters() -> None:
     """Parameters and buffers are together what Keras counts; a frozen layer is only not trainable."""
     network = small()
