@@ -69,7 +69,8 @@ def _analyse_in_fork(
     """Return the events of a fork: empty if interrupted, None if it is stuck."""
     ours, theirs = pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # about threads: the fork uses one only
+        for kind in (DeprecationWarning, RuntimeWarning):  # about threads, also JAX's: the fork uses one only
+            warnings.simplefilter("ignore", kind)
         pid = fork()
     if not pid:
         _analyse_and_exit(analysis, theirs)
