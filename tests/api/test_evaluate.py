@@ -72,7 +72,7 @@ def test_a_comparison_judges_the_answers_sample_by_sample(tmp_path: Path) -> Non
         DIGITS / "digits.onnx",
         tmp_path / "noisy.onnx",
         inputs=[str(DIGITS / "test.npz")],
-        evaluate="accuracy",
+        evaluate="accuracy,f1",
         probes=["static"],
         max_rounds=1,
         why=False,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.api.error_wording import reword_errors
-from modeldyno.api.profile import as_tuple, check_settings
+from modeldyno.api.profile import as_tuple, check_settings, parse_evaluation
 from modeldyno.comparison import advise as comparison_advise
 from modeldyno.comparison import history
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
@@ -87,10 +87,7 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
         backend=backend,
         settings=settings,
         inputs=as_tuple(inputs, "inputs"),
-        observation=Observation(
-            evaluate=as_tuple(evaluate, "evaluate"),
-            data=None if data is None else str(Path(data).absolute()),
-        ),
+        observation=Observation(**parse_evaluation(evaluate, data)),
         plan=plan or _PLAN,
         name=name,
         trust=trust,

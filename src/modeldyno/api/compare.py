@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
 from modeldyno.api.error_wording import reword_errors
-from modeldyno.api.profile import as_tuple, check_settings, offered, store_conclusion_if, store_if
+from modeldyno.api.profile import (
+    as_tuple,
+    check_settings,
+    offered,
+    parse_evaluation,
+    store_conclusion_if,
+    store_if,
+)
 from modeldyno.comparison.explain import run_comparison
 from modeldyno.comparison.operands import resolve_operands
 from modeldyno.comparison.run import build_comparison
@@ -133,10 +140,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan or PLAN,
         inspection=make_inspection(mode=mode, optimizer=optimizer, modules=False),
-        observation=Observation(
-            evaluate=as_tuple(evaluate, "evaluate"),
-            data=None if data is None else str(Path(data).absolute()),
-        ),
+        observation=Observation(**parse_evaluation(evaluate, data)),
         trust=trust,
     )
     own_settings = (baseline_settings or {}, candidate_settings or {})

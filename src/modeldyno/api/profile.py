@@ -82,7 +82,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         generate: tokens to generate, one number or several.
         trace: a file for a Perfetto trace of a few calls, for the probe ``ops``.
         outputs: a file (.npz) for the outputs of one call.
-        evaluate: metrics of labelled samples: accuracy, top_5, misclassification, evaluation_loss,
+        evaluate: metrics of labelled samples: accuracy, top_5, misclassification, f1, evaluation_loss,
             mean_absolute_error.
         data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels; by default `inputs`.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
@@ -129,8 +129,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
             generated=_parse_token_counts(generate, "generate"),
             trace=None if trace is None else str(Path(trace).absolute()),
             outputs=None if outputs is None else str(Path(outputs).absolute()),
-            evaluate=_parse_names(evaluate, "evaluate"),
-            data=None if data is None else str(Path(data).absolute()),
+            **parse_evaluation(evaluate, data),
         ),
         name=name,
         trust=trust,
@@ -267,6 +266,14 @@ def _parse_names(names: str | Sequence[str], name: str) -> tuple[str, ...]:
     """Parse names: one, several, or text with commas as on the command line."""
     texts = as_tuple(names, name)
     return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
+
+
+def parse_evaluation(evaluate: str | Sequence[str], data: str | Path | None) -> dict[str, Any]:
+    """Return the fields of an Observation for `evaluate` and `data`; names as on the command line."""
+    return {
+        "evaluate": _parse_names(evaluate, "evaluate"),
+        "data": None if data is None else str(Path(data).absolute()),
+    }
 
 
 def _parse_token_counts(counts: int | str | Sequence[int], name: str) -> tuple[int, ...]:

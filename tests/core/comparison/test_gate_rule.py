@@ -217,3 +217,11 @@ def test_what_is_better_neither_way_is_refused() -> None:
     check_directions((SPEED,))
     with pytest.raises(RequestError, match="no better direction"):
         check_directions((SPEED, Query.parse("cpu_utilization")))
+
+
+def test_a_lower_accuracy_needs_no_second_run() -> None:
+    """The machine may have changed since the baseline, which changes times and no answers."""
+    answers = a_change(ChangeVerdict.WORSE, low=-0.02, high=-0.01, query=Query.parse("accuracy"))
+    time = a_change(ChangeVerdict.WORSE, low=0.01, high=0.02)
+    assert decide_gate_on_stored((answers,), (answers,)).verdict is Verdict.BROKEN
+    assert decide_gate_on_stored((time,), (time,)).verdict is Verdict.UNDECIDED

@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.metrics.metric import METRICS, Better, Query
+from modeldyno.core.metrics.metric import ANSWERS, METRICS, Better, Query
 from modeldyno.errors import RequestError
 
 Compare: TypeAlias = Callable[[int, int, float], tuple[Change, ...] | None]
@@ -188,9 +188,11 @@ def decide_gate_on_stored(
 
 
 def is_evident(change: Change, moments: float = MOMENTS) -> bool:
-    """Return whether it is worse by more than the machine varies between times; a count always is."""
+    """Return whether it is worse by more than the machine varies between times; counts and answers do not."""
     if change.outcome is not ChangeVerdict.WORSE:
         return False
+    if METRICS[change.query.metric].kin == ANSWERS:  # the machine does not change what a model answers
+        return True
     if change.interval is None or change.interval.low == change.interval.high:
         return True
     nearest = min(abs(math.log1p(end)) for end in (change.interval.low, change.interval.high))
