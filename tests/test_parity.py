@@ -259,7 +259,7 @@ def left_out(name: str) -> Mapping[str, Any]:
         if parameter.required:
             choices = getattr(parameter.type, "choices", (__file__,))
             words += [choices[0]] if isinstance(parameter, click.Argument) else [parameter.opts[-1], "x.html"]
-    return command(name).make_context(name, words).params
+    return command(name).make_context(name, words, **cli.context_settings).params
 
 
 @pytest.mark.parametrize("name", compared_commands())
