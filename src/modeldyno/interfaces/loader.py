@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.input_spec import InputSpec
@@ -132,6 +132,14 @@ class Loader(Protocol):
         It executes no more code than `load`, avoids reading weights, and raises the same errors. The digest
         may be that of the structure only.
         """
+
+
+@runtime_checkable
+class HasFiles(Protocol):
+    """A loader whose models are more than the file, or the whole folder, that is named."""
+
+    def files(self, ref: ModelRef) -> Iterable[Path]:
+        """Return the files of a model: those it cannot be loaded without, and its tokenizer."""
 
 
 class OffersObjects(Protocol):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
+    from modeldyno.interfaces.registry import Registry
 
 Conclusion = Comparison | LoadCurve | Capacity
 """A document drawn from several Results, stored by its own id."""
@@ -70,6 +71,10 @@ class ConclusionEntry:
 
 class Store(Protocol):
     """Keeps Results, Studies and Conclusions; a context manager that closes it."""
+
+    @property
+    def registry(self) -> Registry:
+        """The models that are registered in it."""
 
     def __enter__(self) -> Self:
         """Return the open store."""

@@ -111,6 +111,15 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     return _describe_model(Path(ref.locator), whole=False)
 
 
+def files(ref: ModelRef) -> Iterator[Path]:
+    """Yield the file, those of its external data, and the tokenizer beside it."""
+    path = Path(ref.locator)
+    yield path
+    yield from dict.fromkeys(external_files(_parse(_read(path), path), path).values())
+    if (words := path.with_name("tokenizer.json")).is_file():
+        yield words
+
+
 def _describe_model(path: Path, *, whole: bool) -> Model:
     from modeldyno.adapters.loaders.onnx_tracing.weights import list_weights as weights_of  # noqa: PLC0415 - it imports numpy
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from sqlalchemy import (
     Boolean,
     Column,
+    Float,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
@@ -16,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISION = "0003"
+REVISION = "0004"
 """The newest revision; later ones compare greater."""
 VERSION_TABLE = "modeldyno_revision"
 KEY_LENGTH = 200
@@ -44,6 +46,7 @@ RESULTS = Table(
     Column("document", LargeBinary, nullable=False),
     Index("results_created", "created", "id"),
     Index("results_name_key", "name_key", "created"),
+    Index("results_digest", "digest", "created"),
 )
 
 TAGS = Table(
@@ -81,6 +84,7 @@ STUDIES = Table(
     Column("document", LargeBinary, nullable=False),
     Index("studies_created", "created", "id"),
     Index("studies_name_key", "name_key", "created"),
+    Index("studies_digest", "digest", "created"),
 )
 
 TRIALS = Table(
@@ -109,4 +113,154 @@ CONCLUSIONS = Table(
     Column("document", LargeBinary, nullable=False),
     Index("conclusions_created", "created", "id"),
     Index("conclusions_name_key", "name_key", "created"),
+)
+
+# --- the registry ----------------------------------------------------------------------------------
+
+MODELS = Table(
+    "models",
+    METADATA,
+    Column("name", BYTEWISE, primary_key=True),
+    Column("created", BYTEWISE, nullable=False),
+    Column("newest", Integer, nullable=False),  # the last number that was given to a version
+    Column("versions", Integer, nullable=False),
+    Column("touched", BYTEWISE, nullable=False),
+    Index("models_touched", "touched", "name"),
+)
+
+VERSIONS = Table(
+    "versions",
+    METADATA,
+    Column("model", BYTEWISE, ForeignKey("models.name", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("digest", String, nullable=False),
+    Column("created", BYTEWISE, nullable=False),
+    Column("framework", String, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("dataset", Text, nullable=False),
+    Column("parent", String, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Index("versions_digest", "digest"),
+    Index("versions_created", "created"),
+)
+
+VARIANTS = Table(
+    "variants",
+    METADATA,
+    Column("id", BYTEWISE, primary_key=True),
+    Column("model", BYTEWISE, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("recipe", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    ForeignKeyConstraint(["model", "number"], ["versions.model", "versions.number"], ondelete="CASCADE"),
+    UniqueConstraint("model", "number", "recipe", name="variants_once"),
+    Index("variants_digest", "digest"),
+)
+
+ALIASES = Table(
+    "aliases",
+    METADATA,
+    Column("model", BYTEWISE, ForeignKey("models.name", ondelete="CASCADE"), primary_key=True),
+    Column("alias", String, primary_key=True),
+    Column("number", Integer, nullable=False),
+)
+
+ALIAS_MOVES = Table(
+    "alias_moves",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("model", BYTEWISE, ForeignKey("models.name", ondelete="CASCADE"), nullable=False),
+    Column("alias", String, nullable=False),
+    Column("before", Integer),
+    Column("after", Integer),
+    Column("at", BYTEWISE, nullable=False),
+    Column("actor", Text, nullable=False),
+    Index("alias_moves_model", "model", "alias", "id"),
+)
+
+POLICIES = Table(
+    "policies",
+    METADATA,
+    Column("name", BYTEWISE, primary_key=True),
+    Column("document", LargeBinary, nullable=False),
+)
+
+TARGETS = Table(
+    "targets",
+    METADATA,
+    Column("id", BYTEWISE, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("device", String, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+)
+
+WORKERS = Table(
+    "workers",
+    METADATA,
+    Column("id", BYTEWISE, primary_key=True),
+    Column("target", BYTEWISE, ForeignKey("targets.id", ondelete="CASCADE"), nullable=False),
+    Column("seen", Float, nullable=False),  # by the clock of `clock.now`
+    Column("boot", String, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+)
+
+TASKS = Table(
+    "tasks",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("key", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("model", BYTEWISE, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("recipe", String, nullable=False),
+    Column("target", BYTEWISE, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("state", String, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("deferrals", Integer, nullable=False),
+    Column("token", Integer, nullable=False),
+    Column("worker", String, nullable=False),
+    Column("until", Float, nullable=False),  # of the lease or deferral, by `clock.now`
+    Column("boot", String, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("result", String, nullable=False),
+    Column("created", BYTEWISE, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    ForeignKeyConstraint(["model", "number"], ["versions.model", "versions.number"], ondelete="CASCADE"),
+    Index("tasks_order", "state", "priority", "id"),
+    Index("tasks_version", "model", "number"),
+)
+_OPEN = TASKS.c.state.in_(("queued", "leased", "deferred"))
+Index("tasks_once", TASKS.c.key, unique=True, sqlite_where=_OPEN, postgresql_where=_OPEN)
+
+FIGURES = Table(
+    "figures",
+    METADATA,
+    Column("key", String, primary_key=True),
+    Column("model", BYTEWISE, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("recipe", String, nullable=False),
+    Column("target", BYTEWISE, nullable=False),
+    Column("state", String, nullable=False),
+    Column("taken", BYTEWISE, nullable=False),
+    Column("result", String, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    ForeignKeyConstraint(["model", "number"], ["versions.model", "versions.number"], ondelete="CASCADE"),
+    Index("figures_version", "model", "number"),
+    Index("figures_target", "target", "state"),
+)
+
+EVENTS = Table(
+    "events",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("at", BYTEWISE, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("before", String, nullable=False),
+    Column("hash", String, nullable=False),
 )

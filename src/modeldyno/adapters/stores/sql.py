@@ -7,48 +7,42 @@ Study and for each of its trials; a trial is written in the same transaction as 
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sqlalchemy import delete, exists, select
 
 from modeldyno import codec
-from modeldyno.adapters.stores import database, studies
+from modeldyno.adapters.stores import database, results, studies
 from modeldyno.adapters.stores import series as stores_series
 from modeldyno.adapters.stores.artifacts import erase, is_expired
+from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
 from modeldyno.adapters.stores.rows import (
-    document_columns,
     find_id_by_prefix,
     insert,
-    replace,
     storable_text,
     verified_document,
 )
 from modeldyno.adapters.stores.schema import ARTIFACTS, KEY_LENGTH, RESULTS, TAGS, TRIALS
 from modeldyno.errors import RequestError, StoreError
-from modeldyno.interfaces.store import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
     from typing import Self
 
-    from sqlalchemy import Connection, Row, Select
+    from sqlalchemy import Connection
 
     from modeldyno.adapters.stores.database import Database, LazyDatabase
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
-    from modeldyno.interfaces.store import Conclusion, ConclusionEntry, StudyEntry
+    from modeldyno.interfaces.store import Conclusion, ConclusionEntry, Entry, StudyEntry
 
 VARIABLE = "MODELDYNO_STORE"
 LONGEST_TAG = 100
-_LISTED = [c for c in RESULTS.c if c.name in Entry.__dataclass_fields__]
-_NEWEST_FIRST = (RESULTS.c.created.desc(), RESULTS.c.id.desc())
-_ADVICE = "The other results stay readable; remove this one with modeldyno rm."
 
 
 def open(url: str) -> SqlStore:  # noqa: A001 - the name that store plugins have to export
@@ -87,6 +81,8 @@ class SqlStore:
 
     def __init__(self, opened: Database | LazyDatabase, artifacts: Path) -> None:
         self._database = opened
+        self.registry = SqlRegistry(opened, artifacts.with_suffix(".models"))
+        """The models that are registered in it."""
         self.artifacts = artifacts
         """The directory for files that belong to Results; the only one where files are deleted."""
 
@@ -106,9 +102,8 @@ class SqlStore:
         Raises:
             StoreError: the database cannot be written; it is unchanged.
         """
-        row = _row(result, headline)
         with self._database.writing() as connection:
-            gone = _put(connection, result, row)
+            gone = results.put(connection, result, headline)
         for path in gone:
             erase(self.artifacts, path)
 
@@ -124,7 +119,7 @@ class SqlStore:
             query = select(RESULTS.c.document, RESULTS.c.checksum).where(RESULTS.c.id == result_id)
             data, checksum = connection.execute(query).one()
         origin = f"Result {result_id} in the store {self._database.place}"
-        return codec.decode(verified_document(data, checksum, origin, _ADVICE), origin=origin)
+        return codec.decode(verified_document(data, checksum, origin, results.ADVICE), origin=origin)
 
     def find(self, *, name: str | None = None, tag: str | None = None, limit: int = 50) -> Sequence[Entry]:
         """Return the entries of Results, newest first: all, those of a model's name, or those with a tag.
@@ -134,7 +129,7 @@ class SqlStore:
         Raises:
             StoreError: the database cannot be read.
         """
-        query = select(*_LISTED).order_by(*_NEWEST_FIRST).limit(max(0, limit))
+        query = select(*results.LISTED).order_by(*results.NEWEST_FIRST).limit(max(0, limit))
         if name is not None:
             cleaned = storable_text(name)
             query = query.where(RESULTS.c.name_key == cleaned[:KEY_LENGTH], RESULTS.c.name == cleaned)
@@ -144,7 +139,7 @@ class SqlStore:
         else:
             query = query.where(~exists().where(TRIALS.c.result_id == RESULTS.c.id))
         with self._database.reading() as connection:
-            return _entries(connection, query)
+            return results.entries(connection, query)
 
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
         """Add and remove tags; adding an existing tag or removing a missing one changes nothing.
@@ -161,7 +156,7 @@ class SqlStore:
             if added:
                 rows = [{"result_id": result_id, "tag": tag} for tag in added]
                 connection.execute(insert(connection, TAGS).on_conflict_do_nothing(), rows)
-            return _entries(connection, select(*_LISTED).where(RESULTS.c.id == result_id))[0]
+            return results.entries(connection, select(*results.LISTED).where(RESULTS.c.id == result_id))[0]
 
     def remove(self, prefix: str) -> str:
         """Delete a Result and its artifacts; return its id.
@@ -176,7 +171,7 @@ class SqlStore:
         return result_id
 
     def _delete(self, connection: Connection, result_id: str) -> None:
-        files = _own_files(connection, result_id)
+        files = results.own_files(connection, result_id)
         connection.execute(delete(RESULTS).where(RESULTS.c.id == result_id))
         # Before the commit: if the program dies in between, another removal deletes the rest.
         for path in files:
@@ -217,7 +212,7 @@ class SqlStore:
         with self._database.writing() as connection:
             studies.check_last(connection, study, self._database.place)
             if result is not None:
-                gone = _put(connection, result, _row(result, brief))
+                gone = results.put(connection, result, brief)
             studies.put(connection, study, headline)
         for path in gone:
             erase(self.artifacts, path)
@@ -298,52 +293,6 @@ class SqlStore:
         return conclusion_id
 
 
-def _put(connection: Connection, result: Result, row: dict[str, Any]) -> set[str]:
-    """Write the rows of a Result and its files; return the files that it no longer has."""
-    files = [_artifact_row(result, n) for n in range(len(result.artifacts))]
-    before = _own_files(connection, row["id"])
-    replace(connection, RESULTS, row)
-    connection.execute(delete(ARTIFACTS).where(ARTIFACTS.c.result_id == row["id"]))
-    if files:
-        connection.execute(ARTIFACTS.insert(), files)
-    return before - {str(file["path"]) for file in files}
-
-
-def _row(result: Result, headline: str) -> dict[str, Any]:
-    name = storable_text(result.name)
-    return {
-        "id": storable_text(result.id),
-        "created": storable_text(result.created),
-        "name": name,
-        "name_key": name[:KEY_LENGTH],
-        "digest": result.model.digest if result.model else "",
-        "backend": result.job.backend,
-        "config": json.dumps(result.job.config),
-        "headline": storable_text(headline),
-        "failed": bool(result.failures),
-        "schema": result.schema,
-        **document_columns(codec.encode(result)),
-    }
-
-
-def _artifact_row(result: Result, position: int) -> dict[str, str | None]:
-    artifact = result.artifacts[position]
-    return {
-        "result_id": storable_text(result.id),
-        "name": storable_text(artifact.name),
-        "path": storable_text(artifact.path),
-        "digest": artifact.digest,
-        "keep_until": artifact.keep_until,
-    }
-
-
-def _own_files(connection: Connection, result_id: str) -> set[str]:
-    """Return the artifact paths of a Result that no other Result has."""
-    shared = select(ARTIFACTS.c.path).where(ARTIFACTS.c.result_id != result_id)
-    own = ARTIFACTS.c.result_id == result_id
-    return set(connection.scalars(select(ARTIFACTS.c.path).where(own, ARTIFACTS.c.path.not_in(shared))))
-
-
 def _resolve(connection: Connection, prefix: str) -> str:
     """Return the one id that is meant: an id, its beginning, or a tag."""
     text = storable_text(prefix)
@@ -352,7 +301,7 @@ def _resolve(connection: Connection, prefix: str) -> str:
     result_id = find_id_by_prefix(connection, RESULTS, text)
     if result_id is not None:
         return result_id
-    query = select(RESULTS.c.id).join(TAGS).where(TAGS.c.tag == text).order_by(*_NEWEST_FIRST).limit(1)
+    query = select(RESULTS.c.id).join(TAGS).where(TAGS.c.tag == text).order_by(*results.NEWEST_FIRST).limit(1)
     tagged = connection.scalar(query)
     if tagged is None:
         raise RequestError(
@@ -360,25 +309,6 @@ def _resolve(connection: Connection, prefix: str) -> str:
             "modeldyno list shows what it has."
         )
     return str(tagged)
-
-
-def _entries(connection: Connection, query: Select[Any]) -> list[Entry]:
-    rows = connection.execute(query).all()
-    ids = select(query.subquery().c.id)
-    tags: dict[str, list[str]] = {}
-    for result_id, tag in connection.execute(
-        select(TAGS).where(TAGS.c.result_id.in_(ids)).order_by(TAGS.c.tag)
-    ):
-        tags.setdefault(result_id, []).append(tag)
-    return [_entry(row, tuple(tags.get(row.id, ()))) for row in rows]
-
-
-def _entry(row: Row[Any], tags: tuple[str, ...]) -> Entry:
-    try:
-        config = json.loads(row.config)
-    except (TypeError, ValueError):  # damaged on disk; list it without
-        config = {}
-    return Entry(**{**row._mapping, "config": config}, tags=tags)  # noqa: SLF001 - its documented name
 
 
 def _checked_tag(tag: str) -> str:

@@ -1,0 +1,72 @@
+"""Events: written in the transaction of what they tell, never changed."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, insert, select
+
+from modeldyno.adapters.stores.rows import storable_text
+from modeldyno.adapters.stores.schema import EVENTS
+from modeldyno.core.registry.events import event_hash
+from modeldyno.core.registry.records import RegistryEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection
+
+_LOCK = 0x6D646576656E7473
+"""Key of PostgreSQL's advisory lock: of two events at once, the second waits for the hash of the first."""
+_PAGE = 1000
+
+
+def utc_now() -> str:
+    """Return the time for people, UTC in ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def record(connection: Connection, actor: str, kind: str, subject: str, **detail: object) -> None:
+    """Append an event."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+    before = connection.scalar(select(EVENTS.c.hash).order_by(EVENTS.c.id.desc()).limit(1)) or ""
+    at, who, what = utc_now(), storable_text(actor), storable_text(subject)
+    words = {name: storable_text(str(value)) for name, value in detail.items()}
+    connection.execute(
+        insert(EVENTS).values(
+            at=at,
+            actor=who,
+            kind=kind,
+            subject=what,
+            detail=json.dumps(words),
+            before=before,
+            hash=event_hash(before, at, who, kind, what, words),
+        )
+    )
+
+
+def read(connection: Connection, *, subject: str | None, newest: int) -> list[RegistryEvent]:
+    """Return the newest events, the oldest of them first: all, or those of a subject and what is below it."""
+    query = select(EVENTS).order_by(EVENTS.c.id.desc()).limit(newest)
+    if subject is not None:
+        below = EVENTS.c.subject.startswith(f"{subject}/", autoescape=True)
+        query = query.where((EVENTS.c.subject == subject) | below)
+    return [_event(row) for row in reversed(connection.execute(query).all())]
+
+
+def read_all(connection: Connection) -> Iterator[RegistryEvent]:
+    """Yield every event, the oldest first."""
+    last = 0
+    while rows := connection.execute(
+        select(EVENTS).where(EVENTS.c.id > last).order_by(EVENTS.c.id).limit(_PAGE)
+    ).all():
+        yield from map(_event, rows)
+        last = rows[-1].id
+
+
+def _event(row: object) -> RegistryEvent:
+    columns = dict(row._mapping)  # type: ignore[attr-defined]  # noqa: SLF001 - its documented name
+    return RegistryEvent(**{**columns, "detail": json.loads(columns["detail"])})

@@ -1,0 +1,63 @@
+"""Figures and policies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from modeldyno.adapters.stores.registry.documents import decode, encode
+from modeldyno.adapters.stores.rows import insert
+from modeldyno.adapters.stores.schema import FIGURES, POLICIES
+from modeldyno.core.registry.policy import Policy
+from modeldyno.core.registry.records import Figure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection
+
+
+def put(connection: Connection, figure: Figure) -> None:
+    """Store a figure; it replaces the one of its key."""
+    row = {
+        "key": figure.key,
+        "model": figure.model,
+        "number": figure.number,
+        "recipe": figure.recipe,
+        "target": figure.target,
+        "state": figure.state,
+        "taken": figure.taken,
+        "result": figure.result,
+        "document": encode(figure),
+    }
+    upsert = insert(connection, FIGURES).values(row)
+    connection.execute(upsert.on_conflict_do_update(index_elements=["key"], set_=row))
+
+
+def of_model(connection: Connection, model: str, number: int | None) -> Sequence[Figure]:
+    """Return the figures of a model, or of one of its versions."""
+    query = select(FIGURES.c.document).where(FIGURES.c.model == model)
+    if number is not None:
+        query = query.where(FIGURES.c.number == number)
+    query = query.order_by(FIGURES.c.number.desc(), FIGURES.c.recipe, FIGURES.c.taken)
+    return [decode(document, Figure) for document in connection.scalars(query)]
+
+
+def on_target(connection: Connection, target: str, state: str) -> Sequence[Figure]:
+    """Return the figures of a target in a state."""
+    query = select(FIGURES.c.document).where(FIGURES.c.target == target, FIGURES.c.state == state)
+    return [decode(document, Figure) for document in connection.scalars(query)]
+
+
+def put_policy(connection: Connection, policy: Policy) -> None:
+    """Store a policy; it replaces the one of its name."""
+    row = {"name": policy.name, "document": encode(policy)}
+    upsert = insert(connection, POLICIES).values(row)
+    connection.execute(upsert.on_conflict_do_update(index_elements=["name"], set_=row))
+
+
+def policies(connection: Connection) -> Sequence[Policy]:
+    """Return the stored policies by name."""
+    documents = connection.scalars(select(POLICIES.c.document).order_by(POLICIES.c.name))
+    return [decode(document, Policy) for document in documents]

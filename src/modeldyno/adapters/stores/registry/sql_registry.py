@@ -1,0 +1,248 @@
+"""The registry of a store: each method is one transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from modeldyno import codec
+from modeldyno.adapters.stores import results
+from modeldyno.adapters.stores.registry import events, figures, tasks, versions
+from modeldyno.adapters.stores.rows import verified_document
+from modeldyno.adapters.stores.schema import RESULTS
+from modeldyno.core.registry.events import first_broken
+from modeldyno.core.registry.records import TaskState
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from modeldyno.adapters.stores.database import Database, LazyDatabase
+    from modeldyno.core.registry.names import VersionName
+    from modeldyno.core.registry.policy import Policy
+    from modeldyno.core.registry.records import (
+        AliasMove,
+        Figure,
+        RegistryEvent,
+        Target,
+        Task,
+        Variant,
+        Version,
+        Worker,
+    )
+    from modeldyno.core.result.result import Result
+    from modeldyno.interfaces.registry import ModelEntry, Outcome
+    from modeldyno.interfaces.store import Entry
+
+
+class SqlRegistry:
+    """Registered models in the database of a store; see `modeldyno.interfaces.registry.Registry`."""
+
+    def __init__(self, database: Database | LazyDatabase, weights: Path) -> None:
+        self._database = database
+        self.weights = weights
+
+    # --- versions ----------------------------------------------------------------------------------
+
+    def add_version(self, draft: Version, *, number: int | None = None) -> tuple[Version, bool]:
+        with self._database.writing() as connection:
+            return versions.add(connection, draft, number)
+
+    def version(self, name: VersionName) -> Version:
+        with self._database.reading() as connection:
+            return versions.resolve(connection, name)
+
+    def models(
+        self, *, text: str = "", framework: str = "", task: str = "", limit: int = 50, before: str = ""
+    ) -> Sequence[ModelEntry]:
+        with self._database.reading() as connection:
+            return versions.find_models(
+                connection, text=text, framework=framework, task=task, limit=limit, before=before
+            )
+
+    def versions(self, model: str, *, limit: int = 50, below: int | None = None) -> Sequence[Version]:
+        with self._database.reading() as connection:
+            versions.check_model(connection, model)
+            return versions.find_versions(connection, model, limit=limit, below=below)
+
+    def with_digest(self, digest: str) -> Sequence[Version]:
+        with self._database.reading() as connection:
+            return versions.with_digest(connection, digest)
+
+    def change_version(self, version: Version, actor: str, **changes: Any) -> Version:
+        with self._database.writing() as connection:
+            return versions.rewrite(connection, version, actor, changes)
+
+    def remove_version(self, version: Version, actor: str) -> None:
+        with self._database.writing() as connection:
+            versions.remove(connection, version, actor)
+
+    def put_variant(self, variant: Variant, actor: str) -> None:
+        with self._database.writing() as connection:
+            versions.put_variant(connection, variant, actor)
+
+    def variants(self, version: Version) -> Sequence[Variant]:
+        with self._database.reading() as connection:
+            return versions.variants(connection, version)
+
+    # --- aliases -----------------------------------------------------------------------------------
+
+    def move_alias(self, model: str, alias: str, number: int | None, actor: str) -> AliasMove:
+        with self._database.writing() as connection:
+            return versions.move_alias(connection, model, alias, number, actor)
+
+    def roll_back(self, model: str, alias: str, actor: str) -> AliasMove:
+        with self._database.writing() as connection:
+            moves = versions.alias_moves(connection, model, alias)
+            if not moves or moves[-1].before is None:
+                raise RequestError(
+                    f"{model}@{alias} named nothing before; give the version that it shall name."
+                )
+            return versions.move_alias(connection, model, alias, moves[-1].before, actor)
+
+    def aliases(self, model: str) -> dict[str, int]:
+        with self._database.reading() as connection:
+            return versions.aliases(connection, model)
+
+    def alias_moves(self, model: str, alias: str | None = None) -> Sequence[AliasMove]:
+        with self._database.reading() as connection:
+            return versions.alias_moves(connection, model, alias)
+
+    # --- what was measured -------------------------------------------------------------------------
+
+    def results_of(self, digests: Sequence[str], *, limit: int = 50) -> Sequence[Entry]:
+        with self._database.reading() as connection:
+            return results.with_digests(connection, digests, limit)
+
+    def studies_of(self, digests: Sequence[str]) -> Sequence[str]:
+        with self._database.reading() as connection:
+            return versions.study_ids(connection, digests)
+
+    def result(self, identifier: str) -> Result | None:
+        query = select(RESULTS.c.document, RESULTS.c.checksum).where(RESULTS.c.id == identifier)
+        with self._database.reading() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            return None
+        origin = f"Result {identifier} in the store {self._database.place}"
+        return codec.decode(verified_document(row[0], row[1], origin, results.ADVICE), origin=origin)
+
+    # --- tasks -------------------------------------------------------------------------------------
+
+    def enqueue(self, tasks_: Sequence[Task]) -> int:
+        with self._database.writing() as connection:
+            return tasks.enqueue(connection, tasks_)
+
+    def claim(self, worker: Worker) -> Task | None:
+        with self._database.writing() as connection:
+            return tasks.claim(connection, worker)
+
+    def renew(self, task: Task) -> bool:
+        with self._database.writing() as connection:
+            return tasks.renew(connection, task)
+
+    def finish(self, task: Task, outcome: Outcome, actor: str) -> bool:
+        result = outcome.result
+        with self._database.writing() as connection:
+            identifier = "" if result is None else result.id
+            held = (
+                tasks.defer(connection, task, outcome.again_in, outcome.why, result=identifier)
+                if outcome.state is TaskState.DEFERRED
+                else tasks.finish(connection, task, outcome.state, why=outcome.why, result=identifier)
+            )
+            if not held:
+                return False
+            if result is not None:
+                results.put(connection, result, outcome.headline)
+            if outcome.figure is not None:
+                figures.put(connection, outcome.figure)
+            if outcome.variant is not None:
+                versions.put_variant(connection, outcome.variant, actor)
+            tasks.enqueue(connection, outcome.next)
+            events.record(
+                connection,
+                actor,
+                f"task.{outcome.state}",
+                f"{task.model}/{task.number}",
+                task=task.id,
+                what=task.label,
+                result=identifier,
+                why=outcome.why,
+            )
+        return True
+
+    def change_tasks(self, ids: Sequence[int], state: TaskState, actor: str) -> int:
+        with self._database.writing() as connection:
+            changed = tasks.change(connection, ids, state)
+            if changed:
+                events.record(connection, actor, f"task.{state}", ", ".join(map(str, ids)))
+            return changed
+
+    def tasks(
+        self,
+        *,
+        states: Sequence[TaskState] = (),
+        model: str | None = None,
+        number: int | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Task]:
+        with self._database.reading() as connection:
+            return tasks.find(connection, states=states, model=model, number=number, limit=limit)
+
+    # --- workers and targets -----------------------------------------------------------------------
+
+    def announce(self, worker: Worker, target: Target) -> None:
+        with self._database.writing() as connection:
+            tasks.announce(connection, worker, target)
+
+    def leave(self, worker: str) -> None:
+        with self._database.writing() as connection:
+            tasks.leave(connection, worker)
+
+    def workers(self) -> Sequence[Worker]:
+        with self._database.reading() as connection:
+            return tasks.workers(connection)
+
+    def put_target(self, target: Target) -> None:
+        with self._database.writing() as connection:
+            tasks.put_target(connection, target)
+
+    def targets(self) -> Sequence[Target]:
+        with self._database.reading() as connection:
+            return tasks.targets(connection)
+
+    # --- figures and policies ----------------------------------------------------------------------
+
+    def figures(self, model: str, number: int | None = None) -> Sequence[Figure]:
+        with self._database.reading() as connection:
+            return figures.of_model(connection, model, number)
+
+    def figures_on(self, target: str, state: str) -> Sequence[Figure]:
+        with self._database.reading() as connection:
+            return figures.on_target(connection, target, state)
+
+    def put_figures(self, changed: Sequence[Figure]) -> None:
+        with self._database.writing() as connection:
+            for figure in changed:
+                figures.put(connection, figure)
+
+    def put_policy(self, policy: Policy, actor: str) -> None:
+        with self._database.writing() as connection:
+            figures.put_policy(connection, policy)
+            events.record(connection, actor, "policy.stored", policy.name)
+
+    def policies(self) -> Sequence[Policy]:
+        with self._database.reading() as connection:
+            return figures.policies(connection)
+
+    # --- events ------------------------------------------------------------------------------------
+
+    def events(self, *, subject: str | None = None, newest: int = 50) -> Sequence[RegistryEvent]:
+        with self._database.reading() as connection:
+            return events.read(connection, subject=subject, newest=newest)
+
+    def first_broken_event(self) -> int | None:
+        with self._database.reading() as connection:
+            return first_broken(events.read_all(connection))

@@ -1,0 +1,281 @@
+"""The queue: tasks are leased with a token that grows; a worker that comes back too late is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, delete, func, or_, select, text, update
+
+from modeldyno.adapters.stores.registry import clock, events
+from modeldyno.adapters.stores.registry.documents import decode, encode
+from modeldyno.adapters.stores.rows import insert, storable_text
+from modeldyno.adapters.stores.schema import TARGETS, TASKS, WORKERS
+from modeldyno.core.registry.records import OPEN, Target, Task, TaskState, Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sqlalchemy import ColumnElement, Connection, Row
+
+LEASE = 60.0
+"""Seconds until a worker that says nothing has lost its task."""
+MOST_ATTEMPTS = 3
+"""Leases that a task gets, if its workers are lost."""
+_OPEN = [str(state) for state in OPEN]
+_LOST = "its worker was lost {attempts} times"
+
+
+def enqueue(connection: Connection, tasks: Iterable[Task]) -> int:
+    """Queue tasks, except those whose key is queued already; return the number of new ones."""
+    added = 0
+    for task in tasks:
+        row = {
+            "key": task.key,
+            "kind": task.kind,
+            "model": task.model,
+            "number": task.number,
+            "recipe": task.recipe,
+            "target": task.target,
+            "priority": task.priority,
+            "state": TaskState.QUEUED,
+            "attempts": 0,
+            "deferrals": 0,
+            "token": 0,
+            "worker": "",
+            "until": 0.0,
+            "boot": "",
+            "why": "",
+            "result": "",
+            "created": events.utc_now(),
+            "document": encode(task),
+        }
+        statement = insert(connection, TASKS).values(row)
+        once = statement.on_conflict_do_nothing(
+            index_elements=["key"], index_where=text("state IN ('queued', 'leased', 'deferred')")
+        )
+        added += connection.execute(once).rowcount
+    return added
+
+
+def claim(connection: Connection, worker: Worker) -> Task | None:
+    """Lease the first task that this worker may do; None if there is none.
+
+    A task whose lease has run out is leased again, until it has been lost too often; then it has failed.
+    """
+    seconds, boot = clock.now(connection)
+    over = clock.is_over(TASKS, seconds, boot)
+    lost = and_(TASKS.c.state == TaskState.LEASED, over)
+    _fail_lost(connection, lost)
+    claimable = or_(TASKS.c.state == TaskState.QUEUED, and_(TASKS.c.state == TaskState.DEFERRED, over), lost)
+    first = (
+        select(TASKS.c.id)
+        .where(claimable, TASKS.c.target.in_(["", worker.target]))
+        .order_by(TASKS.c.priority, TASKS.c.id)
+        .limit(1)
+    )
+    if connection.dialect.name == "postgresql":
+        first = first.with_for_update(skip_locked=True)
+    leased = connection.execute(
+        update(TASKS)
+        .where(TASKS.c.id == first.scalar_subquery())
+        .values(
+            state=TaskState.LEASED,
+            token=TASKS.c.token + 1,
+            attempts=TASKS.c.attempts + 1,
+            worker=worker.id,
+            until=seconds + LEASE,
+            boot=boot,
+            why="",
+        )
+        .returning(TASKS)
+    ).first()
+    return None if leased is None else _task(leased, seconds)
+
+
+def renew(connection: Connection, task: Task) -> bool:
+    """Prolong a lease; return False if another worker has the task by now, or nobody may do it any more."""
+    seconds, boot = clock.now(connection)
+    renewed = update(TASKS).where(_held(task)).values(until=seconds + LEASE, boot=boot)
+    return connection.execute(renewed).rowcount == 1
+
+
+def finish(connection: Connection, task: Task, state: TaskState, *, why: str = "", result: str = "") -> bool:
+    """End a task; return False, and change nothing, if its lease was lost."""
+    ended = (
+        update(TASKS).where(_held(task)).values(state=state, why=storable_text(why), result=result, until=0.0)
+    )
+    return connection.execute(ended).rowcount == 1
+
+
+def defer(connection: Connection, task: Task, seconds: float, why: str, *, result: str = "") -> bool:
+    """Put a task off for some seconds; that is no lost worker. Return False if the lease was lost."""
+    now, boot = clock.now(connection)
+    deferred = (
+        update(TASKS)
+        .where(_held(task))
+        .values(
+            state=TaskState.DEFERRED,
+            until=now + seconds,
+            boot=boot,
+            attempts=TASKS.c.attempts - 1,
+            deferrals=TASKS.c.deferrals + 1,
+            why=storable_text(why),
+            result=result,
+        )
+    )
+    return connection.execute(deferred).rowcount == 1
+
+
+def change(connection: Connection, ids: Sequence[int], state: TaskState) -> int:
+    """Cancel tasks that are open, or queue ended ones again; return how many changed."""
+    wanted = TASKS.c.id.in_(ids)
+    if state is TaskState.CANCELLED:
+        condition = and_(wanted, TASKS.c.state.in_(_OPEN))
+    else:
+        open_keys = select(TASKS.c.key).where(TASKS.c.state.in_(_OPEN))
+        condition = and_(wanted, TASKS.c.state.not_in(_OPEN), TASKS.c.key.not_in(open_keys))
+    # The token grows, so that a worker that still holds the task finishes in vain.
+    changed = (
+        update(TASKS)
+        .where(condition)
+        .values(state=state, token=TASKS.c.token + 1, attempts=0, until=0.0, why="", worker="")
+    )
+    return connection.execute(changed).rowcount
+
+
+def find(
+    connection: Connection,
+    *,
+    states: Sequence[TaskState],
+    model: str | None,
+    number: int | None,
+    limit: int,
+) -> Sequence[Task]:
+    """List tasks: the open ones in the order in which they will be done, then the others, newest first."""
+    seconds, _ = clock.now(connection)
+    query = select(TASKS)
+    if states:
+        query = query.where(TASKS.c.state.in_([str(state) for state in states]))
+    if model is not None:
+        query = query.where(TASKS.c.model == model)
+    if number is not None:
+        query = query.where(TASKS.c.number == number)
+    ended = TASKS.c.state.not_in(_OPEN)
+    order = (ended, TASKS.c.state != TaskState.LEASED, TASKS.c.priority)
+    # An open task is done in the order of its id; of ended ones, the newest is wanted first.
+    rows = connection.execute(query.order_by(*order, TASKS.c.id).limit(limit)).all()
+    return [_task(row, seconds) for row in rows]
+
+
+def count(connection: Connection) -> dict[str, int]:
+    """Count the tasks by state."""
+    query = select(TASKS.c.state, func.count()).group_by(TASKS.c.state)
+    return {str(state): int(number) for state, number in connection.execute(query)}
+
+
+def _held(task: Task) -> ColumnElement[bool]:
+    return and_(TASKS.c.id == task.id, TASKS.c.token == task.token, TASKS.c.state == TaskState.LEASED)
+
+
+def _fail_lost(connection: Connection, lost: ColumnElement[bool]) -> None:
+    too_often = and_(lost, TASKS.c.attempts >= MOST_ATTEMPTS)
+    for row in connection.execute(select(TASKS).where(too_often)).all():
+        why = _LOST.format(attempts=row.attempts)
+        connection.execute(
+            update(TASKS)
+            .where(TASKS.c.id == row.id, TASKS.c.token == row.token, TASKS.c.state == TaskState.LEASED)
+            .values(state=TaskState.FAILED, why=why, token=TASKS.c.token + 1)
+        )
+        events.record(
+            connection, row.worker, "task.failed", f"{row.model}/{row.number}", task=row.id, why=why
+        )
+
+
+def _task(row: Row[Any], seconds: float) -> Task:
+    stored = decode(row.document, Task)
+    columns: dict[str, Any] = {
+        name: getattr(row, name)
+        for name in (
+            "id",
+            "key",
+            "model",
+            "number",
+            "recipe",
+            "target",
+            "priority",
+            "attempts",
+            "deferrals",
+            "token",
+            "worker",
+        )
+    }
+    return Task(
+        kind=stored.kind,
+        measure=stored.measure,
+        state=TaskState(row.state),
+        why=row.why,
+        result=row.result,
+        left=max(0.0, row.until - seconds) if row.until else 0.0,
+        **columns,
+    )
+
+
+# --- workers ---------------------------------------------------------------------------------------
+
+
+def announce(connection: Connection, worker: Worker, target: Target) -> None:
+    """Write that a worker is there, and what it does."""
+    seconds, boot = clock.now(connection)
+    put_target(connection, target)
+    row = {
+        "id": worker.id,
+        "target": worker.target,
+        "seen": seconds,
+        "boot": boot,
+        "document": encode(worker),
+    }
+    put = insert(connection, WORKERS).values(row)
+    connection.execute(put.on_conflict_do_update(index_elements=["id"], set_=row))
+
+
+def leave(connection: Connection, worker: str) -> None:
+    """Write that a worker has gone; the tasks that it holds are free at once."""
+    connection.execute(delete(WORKERS).where(WORKERS.c.id == worker))
+    connection.execute(
+        update(TASKS).where(TASKS.c.worker == worker, TASKS.c.state == TaskState.LEASED).values(until=0.0)
+    )
+
+
+def workers(connection: Connection) -> Sequence[Worker]:
+    """Return the workers that were heard of within a lease."""
+    seconds, boot = clock.now(connection)
+    query = select(WORKERS).where(WORKERS.c.boot == boot, WORKERS.c.seen > seconds - LEASE)
+    rows = connection.execute(query.order_by(WORKERS.c.id)).all()
+    return [_worker(row, seconds) for row in rows]
+
+
+def _worker(row: Row[Any], seconds: float) -> Worker:
+    stored = decode(row.document, Worker)
+    return Worker(
+        id=stored.id,
+        target=stored.target,
+        host=stored.host,
+        pid=stored.pid,
+        software=stored.software,
+        state=stored.state,
+        silent=max(0.0, seconds - row.seen),
+    )
+
+
+def targets(connection: Connection) -> Sequence[Target]:
+    """Return all targets."""
+    documents = connection.scalars(select(TARGETS.c.document).order_by(TARGETS.c.name, TARGETS.c.id))
+    return [decode(document, Target) for document in documents]
+
+
+def put_target(connection: Connection, target: Target) -> None:
+    """Store a target, unless it is there."""
+    upsert = insert(connection, TARGETS).values(
+        id=target.id, name=storable_text(target.name), device=target.device, document=encode(target)
+    )
+    connection.execute(upsert.on_conflict_do_nothing(index_elements=["id"]))

@@ -1,0 +1,322 @@
+"""Models, their versions and aliases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, func, select, update
+
+from modeldyno.adapters.stores.registry import events
+from modeldyno.adapters.stores.registry.documents import decode, encode
+from modeldyno.adapters.stores.rows import insert, storable_text
+from modeldyno.adapters.stores.schema import (
+    ALIAS_MOVES,
+    ALIASES,
+    FIGURES,
+    MODELS,
+    STUDIES,
+    TASKS,
+    VARIANTS,
+    VERSIONS,
+)
+from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.records import SOURCE, AliasMove, Variant, Version
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.interfaces.registry import ModelEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection
+
+_SUGGESTED = 1000
+
+
+def add(connection: Connection, draft: Version, number: int | None) -> tuple[Version, bool]:
+    """Add a version, or return the one of this model with the same digest.
+
+    Args:
+        connection: of a write transaction.
+        draft: the version; its number does not count. A task or dataset that it names must be the same.
+        number: the number to give it; None for the next one.
+
+    Returns:
+        The version, and whether it is new.
+
+    Raises:
+        RequestError: another version has this number.
+    """
+    at = events.utc_now()
+    row = {"name": draft.model, "created": at, "newest": 0, "versions": 0, "touched": at}
+    connection.execute(insert(connection, MODELS).values(row).on_conflict_do_nothing())
+    # The row of the model is locked from here on: versions of one model are numbered one after the other.
+    connection.execute(update(MODELS).where(MODELS.c.name == draft.model).values(touched=at))
+    alike = select(VERSIONS.c.document).where(
+        VERSIONS.c.model == draft.model, VERSIONS.c.digest == draft.digest
+    )
+    for column, value in ((VERSIONS.c.task, draft.task), (VERSIONS.c.dataset, draft.dataset)):
+        if value:
+            alike = alike.where(column == storable_text(value))
+    same = connection.scalars(alike.order_by(VERSIONS.c.number).limit(1)).first()
+    if same is not None:
+        version = decode(same, Version)
+        if number not in {None, version.number}:
+            raise RequestError(f"This model is registered already, as {version.name}; leave out the version.")
+        return version, False
+    newest = connection.scalar(select(MODELS.c.newest).where(MODELS.c.name == draft.model)) or 0
+    chosen = newest + 1 if number is None else number
+    taken = connection.scalar(
+        select(VERSIONS.c.digest).where(VERSIONS.c.model == draft.model, VERSIONS.c.number == chosen)
+    )
+    if taken is not None:
+        raise RequestError(
+            f"{draft.model}/{chosen} is another model ({str(taken)[:19]}); leave out the version for "
+            f"the next free one, {newest + 1}."
+        )
+    version = replace(draft, number=chosen)
+    connection.execute(insert(connection, VERSIONS).values(_row(version)))
+    connection.execute(
+        update(MODELS)
+        .where(MODELS.c.name == draft.model)
+        .values(newest=max(newest, chosen), versions=MODELS.c.versions + 1)
+    )
+    events.record(
+        connection,
+        draft.creator,
+        "version.added",
+        version.name,
+        digest=version.digest,
+        reference=draft.reference,
+    )
+    return version, True
+
+
+def resolve(connection: Connection, name: VersionName) -> Version:
+    """Return the version that is named.
+
+    Raises:
+        UnknownName: there is no such model or alias.
+        RequestError: the model has no such version, or none.
+    """
+    number = name.number
+    if name.alias is not None:
+        by_alias = select(ALIASES.c.number).where(
+            ALIASES.c.model == name.model, ALIASES.c.alias == name.alias
+        )
+        number = connection.scalar(by_alias)
+        if number is None:
+            check_model(connection, name.model)
+            known = connection.scalars(select(ALIASES.c.alias).where(ALIASES.c.model == name.model)).all()
+            raise UnknownName.among(f"alias of {name.model}", name.alias, known)
+    query = select(VERSIONS.c.document).where(VERSIONS.c.model == name.model)
+    if number is None:
+        query = query.order_by(VERSIONS.c.number.desc()).limit(1)
+    else:
+        query = query.where(VERSIONS.c.number == number)
+    document = connection.scalar(query)
+    if document is None:
+        check_model(connection, name.model)
+        raise RequestError(
+            f"{name.model} has no version {number}; modeldyno registry show {name.model} lists those it has."
+            if number is not None
+            else f"{name.model} has no version any more; register one with modeldyno registry add."
+        )
+    return decode(document, Version)
+
+
+def check_model(connection: Connection, name: str) -> None:
+    """Raise UnknownName unless there is a model of this name."""
+    if connection.scalar(select(MODELS.c.name).where(MODELS.c.name == name)) is None:
+        known = connection.scalars(select(MODELS.c.name).limit(_SUGGESTED)).all()
+        listed = "" if len(known) <= 10 else "modeldyno registry list shows all."  # noqa: PLR2004 - fits a line
+        raise UnknownName.among("registered model", name, known, listed=listed)
+
+
+def find_models(
+    connection: Connection, *, text: str, framework: str, task: str, limit: int, before: str
+) -> Sequence[ModelEntry]:
+    """List models, the last touched first, with their newest version."""
+    # A removed version leaves its number: the newest that is there need not be the last that was given.
+    newest = (
+        select(func.max(VERSIONS.c.number))
+        .where(VERSIONS.c.model == MODELS.c.name)
+        .correlate(MODELS)
+        .scalar_subquery()
+    )
+    query = (
+        select(MODELS.c.name, MODELS.c.versions, MODELS.c.touched, VERSIONS.c.document)
+        .join(VERSIONS, (VERSIONS.c.model == MODELS.c.name) & (VERSIONS.c.number == newest))
+        .order_by(MODELS.c.touched.desc(), MODELS.c.name)
+        .limit(limit)
+    )
+    if text:
+        query = query.where(func.lower(MODELS.c.name).contains(text.lower(), autoescape=True))
+    if framework:
+        query = query.where(VERSIONS.c.framework == framework)
+    if task:
+        query = query.where(VERSIONS.c.task == storable_text(task))
+    if before:
+        query = query.where(MODELS.c.touched < before)
+    rows = connection.execute(query).all()
+    aliases = _aliases_of(connection, [row.name for row in rows])
+    return [
+        ModelEntry(
+            name=row.name,
+            versions=row.versions,
+            touched=row.touched,
+            newest=decode(row.document, Version),
+            aliases=aliases.get(row.name, {}),
+        )
+        for row in rows
+    ]
+
+
+def find_versions(connection: Connection, model: str, *, limit: int, below: int | None) -> Sequence[Version]:
+    """List the versions of a model, the newest first."""
+    query = select(VERSIONS.c.document).where(VERSIONS.c.model == model).order_by(VERSIONS.c.number.desc())
+    if below is not None:
+        query = query.where(VERSIONS.c.number < below)
+    return [decode(document, Version) for document in connection.scalars(query.limit(limit))]
+
+
+def with_digest(connection: Connection, digest: str) -> Sequence[Version]:
+    """Return the versions of this digest, or that have a variant of it."""
+    by_variant = select(VARIANTS.c.model, VARIANTS.c.number).where(VARIANTS.c.digest == digest)
+    pairs = {(row.model, row.number) for row in connection.execute(by_variant)}
+    own = select(VERSIONS.c.model, VERSIONS.c.number).where(VERSIONS.c.digest == digest)
+    pairs |= {(row.model, row.number) for row in connection.execute(own)}
+    names = [VersionName(model=model, number=number) for model, number in sorted(pairs)]
+    return [resolve(connection, name) for name in names]
+
+
+def rewrite(connection: Connection, version: Version, actor: str, changes: dict[str, Any]) -> Version:
+    """Change what its maker says of a version: task, dataset, metrics, labels, policy."""
+    changed = replace(version, **changes)
+    condition = (VERSIONS.c.model == version.model) & (VERSIONS.c.number == version.number)
+    connection.execute(update(VERSIONS).where(condition).values(_row(changed)))
+    events.record(connection, actor, "version.changed", version.name, **changes)
+    return changed
+
+
+def remove(connection: Connection, version: Version, actor: str) -> None:
+    """Remove a version with its variants, tasks and figures; its number is not given again."""
+    for table in (TASKS, FIGURES, VARIANTS, VERSIONS):
+        condition = (table.c.model == version.model) & (table.c.number == version.number)
+        connection.execute(delete(table).where(condition))
+    pointing = (ALIASES.c.model == version.model) & (ALIASES.c.number == version.number)
+    for alias in connection.scalars(select(ALIASES.c.alias).where(pointing)).all():
+        move_alias(connection, version.model, alias, None, actor)
+    events.record(connection, actor, "version.removed", version.name)
+    connection.execute(
+        update(MODELS).where(MODELS.c.name == version.model).values(versions=MODELS.c.versions - 1)
+    )
+
+
+def put_variant(connection: Connection, variant: Variant, actor: str) -> None:
+    """Store a variant, or its new state."""
+    row = {
+        "id": f"{variant.model}/{variant.number}/{variant.recipe}",
+        "model": variant.model,
+        "number": variant.number,
+        "recipe": variant.recipe,
+        "state": variant.state,
+        "digest": variant.digest,
+        "document": encode(variant),
+    }
+    upsert = insert(connection, VARIANTS).values(row)
+    changed = {name: value for name, value in row.items() if name != "id"}
+    connection.execute(
+        upsert.on_conflict_do_update(index_elements=["model", "number", "recipe"], set_=changed)
+    )
+    events.record(
+        connection,
+        actor,
+        f"variant.{variant.state}",
+        f"{variant.model}/{variant.number}/{variant.recipe}",
+        why=variant.why,
+    )
+
+
+def variants(connection: Connection, version: Version) -> Sequence[Variant]:
+    """Return the variants of a version, the source first."""
+    query = (
+        select(VARIANTS.c.document)
+        .where(VARIANTS.c.model == version.model, VARIANTS.c.number == version.number)
+        .order_by(VARIANTS.c.recipe)
+    )
+    found = [decode(document, Variant) for document in connection.scalars(query)]
+    return sorted(found, key=lambda variant: variant.recipe != SOURCE)
+
+
+# --- aliases ---------------------------------------------------------------------------------------
+
+
+def move_alias(connection: Connection, model: str, alias: str, number: int | None, actor: str) -> AliasMove:
+    """Let an alias name a version from now on; None removes it.
+
+    Raises:
+        RequestError: it does not exist, and would be removed.
+    """
+    here = (ALIASES.c.model == model) & (ALIASES.c.alias == alias)
+    before = connection.scalar(select(ALIASES.c.number).where(here))
+    if number is None and before is None:
+        raise RequestError(f"{model} has no alias '{alias}'.")
+    move = AliasMove(alias=alias, before=before, after=number, at=events.utc_now(), actor=actor)
+    if before == number:
+        return move
+    if number is None:
+        connection.execute(delete(ALIASES).where(here))
+    else:
+        upsert = insert(connection, ALIASES).values(model=model, alias=alias, number=number)
+        connection.execute(
+            upsert.on_conflict_do_update(index_elements=["model", "alias"], set_={"number": number})
+        )
+    row = {"model": model, "alias": alias, "before": before, "after": number, "at": move.at, "actor": actor}
+    connection.execute(insert(connection, ALIAS_MOVES).values(row))
+    events.record(connection, actor, "alias.moved", model, alias=alias, before=before, after=number)
+    return move
+
+
+def alias_moves(connection: Connection, model: str, alias: str | None) -> Sequence[AliasMove]:
+    """Return the moves of a model's aliases, or of one, the oldest first."""
+    query = select(ALIAS_MOVES).where(ALIAS_MOVES.c.model == model).order_by(ALIAS_MOVES.c.id)
+    if alias is not None:
+        query = query.where(ALIAS_MOVES.c.alias == alias)
+    return [
+        AliasMove(alias=row.alias, before=row.before, after=row.after, at=row.at, actor=row.actor)
+        for row in connection.execute(query)
+    ]
+
+
+def aliases(connection: Connection, model: str) -> dict[str, int]:
+    """Return the aliases of a model, and the version that each names."""
+    return _aliases_of(connection, [model]).get(model, {})
+
+
+def _aliases_of(connection: Connection, models: Sequence[str]) -> dict[str, dict[str, int]]:
+    by_model: dict[str, dict[str, int]] = {}
+    query = select(ALIASES).where(ALIASES.c.model.in_(models)).order_by(ALIASES.c.alias)
+    for row in connection.execute(query):
+        by_model.setdefault(row.model, {})[row.alias] = row.number
+    return by_model
+
+
+def study_ids(connection: Connection, digests: Sequence[str]) -> Sequence[str]:
+    """Return the ids of the studies of these digests, the newest first."""
+    query = select(STUDIES.c.id).where(STUDIES.c.digest.in_(digests)).order_by(STUDIES.c.created.desc())
+    return list(connection.scalars(query))
+
+
+def _row(version: Version) -> dict[str, Any]:
+    return {
+        "model": version.model,
+        "number": version.number,
+        "digest": version.digest,
+        "created": version.created,
+        "framework": storable_text(version.framework),
+        "task": storable_text(version.task),
+        "dataset": storable_text(version.dataset),
+        "parent": version.parent,
+        "document": encode(version),
+    }

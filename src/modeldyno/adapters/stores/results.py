@@ -1,0 +1,99 @@
+"""The rows of Results: their documents, what lists show of them, and their files."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, select
+
+from modeldyno import codec
+from modeldyno.adapters.stores.rows import document_columns, replace, storable_text
+from modeldyno.adapters.stores.schema import ARTIFACTS, KEY_LENGTH, RESULTS, TAGS
+from modeldyno.interfaces.store import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection, Row, Select
+
+    from modeldyno.core.result.result import Result
+
+LISTED = [column for column in RESULTS.c if column.name in Entry.__dataclass_fields__]
+"""Columns of a list."""
+NEWEST_FIRST = (RESULTS.c.created.desc(), RESULTS.c.id.desc())
+ADVICE = "The other results stay readable; remove this one with modeldyno rm."
+"""What to do about a damaged document."""
+
+
+def put(connection: Connection, result: Result, headline: str) -> set[str]:
+    """Write the rows of a Result and its files; return the files that it no longer has."""
+    row = _row(result, headline)
+    files = [_artifact_row(result, n) for n in range(len(result.artifacts))]
+    before = own_files(connection, row["id"])
+    replace(connection, RESULTS, row)
+    connection.execute(delete(ARTIFACTS).where(ARTIFACTS.c.result_id == row["id"]))
+    if files:
+        connection.execute(ARTIFACTS.insert(), files)
+    return before - {str(file["path"]) for file in files}
+
+
+def _row(result: Result, headline: str) -> dict[str, Any]:
+    name = storable_text(result.name)
+    return {
+        "id": storable_text(result.id),
+        "created": storable_text(result.created),
+        "name": name,
+        "name_key": name[:KEY_LENGTH],
+        "digest": result.model.digest if result.model else "",
+        "backend": result.job.backend,
+        "config": json.dumps(result.job.config),
+        "headline": storable_text(headline),
+        "failed": bool(result.failures),
+        "schema": result.schema,
+        **document_columns(codec.encode(result)),
+    }
+
+
+def _artifact_row(result: Result, position: int) -> dict[str, str | None]:
+    artifact = result.artifacts[position]
+    return {
+        "result_id": storable_text(result.id),
+        "name": storable_text(artifact.name),
+        "path": storable_text(artifact.path),
+        "digest": artifact.digest,
+        "keep_until": artifact.keep_until,
+    }
+
+
+def own_files(connection: Connection, result_id: str) -> set[str]:
+    """Return the artifact paths of a Result that no other Result has."""
+    shared = select(ARTIFACTS.c.path).where(ARTIFACTS.c.result_id != result_id)
+    own = ARTIFACTS.c.result_id == result_id
+    return set(connection.scalars(select(ARTIFACTS.c.path).where(own, ARTIFACTS.c.path.not_in(shared))))
+
+
+def entries(connection: Connection, query: Select[Any]) -> list[Entry]:
+    """Return the entries of a query of `LISTED` columns, with their tags."""
+    rows = connection.execute(query).all()
+    ids = select(query.subquery().c.id)
+    tags: dict[str, list[str]] = {}
+    for result_id, tag in connection.execute(
+        select(TAGS).where(TAGS.c.result_id.in_(ids)).order_by(TAGS.c.tag)
+    ):
+        tags.setdefault(result_id, []).append(tag)
+    return [_entry(row, tuple(tags.get(row.id, ()))) for row in rows]
+
+
+def _entry(row: Row[Any], tags: tuple[str, ...]) -> Entry:
+    try:
+        config = json.loads(row.config)
+    except (TypeError, ValueError):  # damaged on disk; list it without
+        config = {}
+    return Entry(**{**row._mapping, "config": config}, tags=tags)  # noqa: SLF001 - its documented name
+
+
+def with_digests(connection: Connection, digests: Sequence[str], limit: int) -> list[Entry]:
+    """Return the entries of the Results of models of these digests, the newest first."""
+    query = select(*LISTED).where(RESULTS.c.digest.in_(digests)).order_by(*NEWEST_FIRST).limit(limit)
+    return entries(connection, query)

@@ -1,0 +1,1 @@
+"""The registry's values: models, versions, what they were converted to, tasks, figures and answers."""

@@ -1,0 +1,190 @@
+"""The registry's question: which version and variant holds these bounds at the least cost?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from modeldyno.core.load.replicas_and_cost import Price
+from modeldyno.core.metrics.constraints import Judgement, Verdict
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.registry.records import Figure, FigureState, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from modeldyno.core.metrics.constraints import Constraint
+    from modeldyno.core.result.result import Result
+
+RATES = ("request_rate", "throughput")
+"""Metrics that say how much a replica does, the first that was measured."""
+
+
+class AnswerState(StrEnum):
+    """Whether there is an answer."""
+
+    FOUND = "found"
+    NOTHING_HOLDS = "nothing-holds"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A figure as an answer: what it needs and costs, or why it is none."""
+
+    figure: Figure
+    target: Target | None
+    judgements: tuple[Judgement, ...] = ()
+    rate: float | None = None
+    """Answers or inferences in a second of one replica."""
+    rate_interval: Interval | None = None
+    replicas: int | None = None
+    """For the demand, counted by the lower end of the interval of the rate; None without a demand."""
+    per_hour: float | None = None
+    """What the replicas cost; None without a price."""
+    out: str = ""
+    """Why it is no answer; empty if it is one."""
+
+    @property
+    def certainty(self) -> float:
+        """Return the least probability, by its bounds' 95 % intervals, with which all of them hold.
+
+        Each interval leaves 2.5 % beyond the end that a bound is judged by (Bonferroni for several).
+        """
+        sampled = sum(1 for judgement in self.judgements if not judgement.answer.exact)
+        return max(0.0, 1 - 0.025 * sampled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryAnswer:
+    """Which variant to run and with which configuration, or why that is not known."""
+
+    model: str
+    state: AnswerState
+    bounds: tuple[str, ...]
+    demand: float | None
+    price: Price | None
+    best: Candidate | None
+    """The answer at least cost, or without a price the one of the highest rate."""
+    others: tuple[Candidate, ...]
+    """Other answers, the best first."""
+    fell_out: tuple[Candidate, ...]
+    """What does not answer, each with its reason."""
+    waiting: int
+    """Figures that are queued or being measured."""
+    seconds: float | None
+    """About how long these take; None if nothing measures them."""
+
+
+def judge_figure(
+    figure: Figure,
+    result: Result | None,
+    target: Target | None,
+    *,
+    bounds: Sequence[Constraint],
+    demand: float | None,
+    price: Price | None,
+) -> Candidate:
+    """Judge whether a figure answers.
+
+    Args:
+        figure: with its state; only a fresh one answers.
+        result: its Result, or None if the store no longer has it.
+        target: where it was measured.
+        bounds: all must surely hold.
+        demand: requests per second.
+        price: of one replica.
+    """
+    if figure.state is not FigureState.FRESH:
+        reason = f"{figure.state}: {figure.why}" if figure.why else str(figure.state)
+        return Candidate(figure=figure, target=target, out=reason)
+    if result is None:
+        return Candidate(figure=figure, target=target, out="its result is no longer in the store")
+    missing = [str(bound) for bound in bounds if result.find(bound.query.metric, bound.query.scope) is None]
+    if missing:
+        return Candidate(figure=figure, target=target, out=f"not measured: {', '.join(missing)}")
+    judgements = tuple(map(result.judge, bounds))
+    not_held = [judgement for judgement in judgements if judgement.verdict is not Verdict.HELD]
+    rate, interval = _rate(result)
+    out = "; ".join(f"{judgement.sentence()}" for judgement in not_held)
+    if not out and demand is not None and not rate:
+        out = "its rate was not measured"
+    replicas = None
+    if not out and demand is not None and rate:
+        replicas = _replicas(demand, rate if interval is None else max(interval.low, 0.0))
+        out = "" if replicas else "its rate is too uncertain to count replicas"
+    per_hour = None if price is None else price.per_hour * (replicas or 1)
+    return Candidate(
+        figure=figure,
+        target=target,
+        judgements=judgements,
+        rate=rate,
+        rate_interval=interval,
+        replicas=replicas,
+        per_hour=None if out else per_hour,
+        out=out,
+    )
+
+
+def choose(  # noqa: PLR0913 - the parts of a question
+    model: str,
+    candidates: Iterable[Candidate],
+    *,
+    bounds: Sequence[Constraint] = (),
+    demand: float | None = None,
+    price: Price | None = None,
+    waiting: int = 0,
+    seconds: float | None = None,
+) -> RegistryAnswer:
+    """Choose the cheapest candidate that holds every bound.
+
+    Of equal cost, the one with the highest rate wins; without a demand, that is the only criterion. Nothing
+    holds only if nothing is undecided, stale or still to be measured.
+    """
+    all_candidates = list(candidates)
+    holding = sorted((c for c in all_candidates if not c.out), key=_order)
+    fell_out = tuple(c for c in all_candidates if c.out)
+    open_ones = [c for c in fell_out if not _surely_broken(c)]
+    if holding:
+        state = AnswerState.FOUND
+    elif fell_out and not open_ones and not waiting:
+        state = AnswerState.NOTHING_HOLDS
+    else:
+        state = AnswerState.UNKNOWN
+    return RegistryAnswer(
+        model=model,
+        state=state,
+        bounds=tuple(map(str, bounds)),
+        demand=demand,
+        price=price,
+        best=holding[0] if holding else None,
+        others=tuple(holding[1:]),
+        fell_out=fell_out,
+        waiting=waiting,
+        seconds=seconds,
+    )
+
+
+def _surely_broken(candidate: Candidate) -> bool:
+    return any(judgement.verdict is Verdict.BROKEN for judgement in candidate.judgements)
+
+
+def _order(candidate: Candidate) -> tuple[float, int, float, str]:
+    cost = math.inf if candidate.per_hour is None else candidate.per_hour
+    return cost, candidate.replicas or 0, -(candidate.rate or 0.0), candidate.figure.key
+
+
+def _rate(result: Result) -> tuple[float | None, Interval | None]:
+    for name in RATES:
+        if result.find(name) is not None:
+            answer = result.ask(name)
+            if answer.value:
+                return answer.value, answer.interval
+    return None, None
+
+
+def _replicas(demand: float, rate: float) -> int | None:
+    """Return demand / rate, rounded up, ignoring floating-point dust; None for a rate of zero."""
+    return max(1, math.ceil(round(demand / rate, 9))) if rate > 0 else None

@@ -1,0 +1,82 @@
+"""Names of models, versions and aliases: ``digits``, ``digits/3``, ``digits@champion``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from modeldyno.errors import RequestError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ +-]{0,99}")
+_ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,49}")
+_REFERENCE = re.compile(
+    r"(?:models:/)?(?P<name>[^/@]+?)\s*(?:/(?P<number>\d{1,9})|@(?P<alias>[^/@]+))?", re.DOTALL
+)
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionName:
+    """A reference to a version: by its number, by an alias, or the newest one."""
+
+    model: str
+    number: int | None = None
+    alias: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> VersionName:
+        """Read ``name``, ``name/3`` or ``name@alias``, also with MLflow's ``models:/`` before it.
+
+        Raises:
+            RequestError: it is none of these.
+        """
+        match = _REFERENCE.fullmatch(text.strip())
+        if match is None:
+            raise RequestError(
+                f"'{text[:_SHOWN]}' names no registered model; write name, name/3 or name@alias."
+            )
+        number = match["number"]
+        return cls(
+            model=check_model_name(match["name"]),
+            number=None if number is None else int(number),
+            alias=None if match["alias"] is None else check_alias(match["alias"]),
+        )
+
+    def __str__(self) -> str:
+        if self.alias is not None:
+            return f"{self.model}@{self.alias}"
+        return self.model if self.number is None else f"{self.model}/{self.number}"
+
+
+def check_model_name(text: str) -> str:
+    """Return a model's name, unchanged; it never becomes a path.
+
+    Raises:
+        RequestError: it has other characters, or too many.
+    """
+    if not _NAME.fullmatch(text):
+        raise RequestError(
+            f"'{text[:_SHOWN]}' is no name of a model; use up to 100 letters, digits, spaces and . _ + -, "
+            "the first of them a letter or digit."
+        )
+    return text
+
+
+def check_alias(text: str) -> str:
+    """Return an alias, unchanged.
+
+    Raises:
+        RequestError: it has other characters, or too many.
+    """
+    if not _ALIAS.fullmatch(text):
+        raise RequestError(
+            f"'{text[:_SHOWN]}' is no alias; use up to 50 letters, digits and . _ -, the first of them a "
+            "letter."
+        )
+    return text
+
+
+def name_from_label(label: str) -> str:
+    """Make a model's name of any text, such as a file's name: other characters become ``-``."""
+    cleaned = re.sub(r"[^A-Za-z0-9._+-]+", "-", label).strip("-._+ ")[:100]
+    return cleaned or "model"

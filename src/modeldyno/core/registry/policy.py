@@ -1,0 +1,112 @@
+"""What is done by itself with a version: which conversions, which measurements, how old a figure may get."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from modeldyno.core.registry.records import SOURCE, Measure, Task, TaskKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.registry.records import Variant, Version
+
+_DAY = 86400.0
+FIRST, CONVERSIONS, FURTHER, REPEATS = 10, 20, 100, 1000
+"""Priorities: the first figure of the source, conversions, other figures, and stale ones measured again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What is done by itself with each version that has this policy."""
+
+    name: str
+    convert: tuple[str, ...] = ("onnx", "torchscript", "openvino")
+    """Recipes; those that do not take the source are left out."""
+    batch_sizes: tuple[int, ...] = (1, 8, 32)
+    """Batch sizes at which each variant is called in a process."""
+    probes: tuple[str, ...] = ("static", "latency", "throughput")
+    serve: str = ""
+    """Backend whose server is loaded as well, such as ``triton``; empty for none."""
+    concurrency: tuple[int, ...] = (1, 4)
+    """Loads on that server."""
+    require: tuple[str, ...] = ()
+    """Bounds that figures should be able to answer, such as ``latency.p99 <= 20ms``."""
+    max_time: float = 20.0
+    """Seconds of measuring for each probe."""
+    max_age: float = 30 * _DAY
+    """Seconds until a figure is stale."""
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield what is measured of each variant, the first figure first."""
+        for batch in self.batch_sizes:
+            yield Measure(
+                probes=self.probes,
+                settings={"batch_size": batch},
+                require=self.require,
+                max_time=self.max_time,
+            )
+        for load in self.concurrency if self.serve else ():
+            yield Measure(
+                probes=("load",),
+                backend=self.serve,
+                concurrency=load,
+                require=self.require,
+                max_time=self.max_time,
+            )
+
+
+DEFAULT = Policy(name="default")
+"""The policy of versions for which no other is named."""
+
+
+def conversion_tasks(version: Version, policy: Policy) -> Iterator[Task]:
+    """Yield a task for each conversion of a version; any machine can do them."""
+    for recipe in policy.convert:
+        yield Task(
+            key=task_key(version.name, recipe, None, ""),
+            kind=TaskKind.CONVERT,
+            model=version.model,
+            number=version.number,
+            recipe=recipe,
+            priority=CONVERSIONS,
+        )
+
+
+def profile_tasks(variant: Variant, policy: Policy, target: str) -> Iterator[Task]:
+    """Yield the tasks that measure a variant on a target."""
+    for position, measure in enumerate(policy.measures()):
+        first = position == 0 and variant.recipe == SOURCE
+        yield profile_task(variant, measure, target, priority=FIRST if first else FURTHER)
+
+
+def profile_task(variant: Variant, measure: Measure, target: str, *, priority: int) -> Task:
+    """Return the task that measures a variant once on a target."""
+    return Task(
+        key=task_key(f"{variant.model}/{variant.number}", variant.recipe, measure, target),
+        kind=TaskKind.PROFILE,
+        model=variant.model,
+        number=variant.number,
+        recipe=variant.recipe,
+        target=target,
+        measure=measure,
+        priority=priority,
+    )
+
+
+def task_key(version: str, recipe: str, measure: Measure | None, target: str) -> str:
+    """Return what identifies a task: equal work has an equal key, and is queued once.
+
+    It is also the key of the figure that the task gives.
+
+    Args:
+        version: its name, such as ``digits/3``; its content never changes.
+        recipe: how the variant is made.
+        measure: what is measured; None for the conversion itself.
+        target: id of the target; empty for any machine.
+    """
+    parts = [version, recipe, None if measure is None else asdict(measure), target]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]

@@ -1,0 +1,287 @@
+"""What the registry keeps: versions of models, their variants, targets, workers, tasks and figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.knob import KnobValue
+
+Fact = str | int | float | bool
+
+SOURCE = "source"
+"""The recipe of the variant that is the registered model itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightFile:
+    """A file of a version, by its path within the version's folder."""
+
+    path: str
+    digest: str
+    """``sha256:`` and 64 hexadecimal digits of its content."""
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A version of a model; its content never changes."""
+
+    model: str
+    number: int
+    """From 1, without gaps; 0 before it is stored."""
+    created: str
+    """UTC, ISO 8601."""
+    creator: str
+    reference: str
+    """What was registered, as ``scheme:locator``."""
+    digest: str
+    """Digest of the model, as its Results have it."""
+    framework: str
+    backend: str
+    """The backend that runs it unless another is named."""
+    inputs: tuple[InputSpec, ...] = ()
+    files: tuple[WeightFile, ...] = ()
+    """Copied into the store's folder; empty if the reference is used where it is."""
+    entry: str = ""
+    """The file, or ``.`` for the folder, that is loaded of `files`."""
+    task: str = ""
+    dataset: str = ""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What its maker says of it, such as ``accuracy``."""
+    labels: dict[str, str] = field(default_factory=dict)
+    parent: str = ""
+    """The version that it was made from, as ``name/3``."""
+    policy: str = "default"
+    trust: bool = False
+    """Whether files that run code on loading may be loaded."""
+
+    @property
+    def name(self) -> str:
+        """Its name and number, such as ``digits/3``."""
+        return f"{self.model}/{self.number}"
+
+
+class VariantState(StrEnum):
+    """How far a variant is."""
+
+    WANTED = "wanted"
+    CONVERTING = "converting"
+    AGREES = "agrees"
+    CLOSE = "close"
+    DIFFERS = "differs"
+    FAILED = "failed"
+    UNSUPPORTED = "unsupported"
+
+
+USABLE = frozenset({VariantState.AGREES, VariantState.CLOSE})
+"""States of a variant that may answer for its version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A version in one form: the source itself, or what a recipe made of it."""
+
+    model: str
+    number: int
+    recipe: str
+    """``source``, or the name of a conversion, such as ``onnx``."""
+    state: VariantState
+    why: str = ""
+    """The agreement or the failure, in a sentence."""
+    reference: str = ""
+    """What is loaded, as ``scheme:locator``; empty before it exists."""
+    backend: str = ""
+    digest: str = ""
+    conversion: str = ""
+    """The document of the conversion as JSON; empty for the source."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is still the model."""
+        return self.state in USABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Hardware that figures hold for: a device of a machine, by what two results must share."""
+
+    id: str
+    """Twelve hexadecimal digits of the digest of `hardware` and `device`."""
+    name: str
+    """For people; the first worker of it gives it."""
+    device: str
+    """``cpu``, or ``cuda:0``."""
+    hardware: dict[str, Fact]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A process that serves a target."""
+
+    id: str
+    target: str
+    host: str
+    pid: int
+    software: dict[str, Fact]
+    """Versions of the packages on this machine."""
+    state: str = "waiting"
+    """What it does, in a few words."""
+    silent: float = 0.0
+    """Seconds since it was heard of, by the database's clock."""
+
+
+class TaskKind(StrEnum):
+    """What a task does."""
+
+    CONVERT = "convert"
+    PROFILE = "profile"
+
+
+class TaskState(StrEnum):
+    """How far a task is."""
+
+    QUEUED = "queued"
+    LEASED = "leased"
+    DEFERRED = "deferred"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OPEN = frozenset({TaskState.QUEUED, TaskState.LEASED, TaskState.DEFERRED})
+"""States of a task that is still to be done: of these, one task has a key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """What a task measures of a variant."""
+
+    probes: tuple[str, ...]
+    settings: dict[str, KnobValue] = field(default_factory=dict)
+    """Knobs of the backend, such as ``batch_size``."""
+    backend: str = ""
+    """Empty for the variant's own."""
+    concurrency: int | None = None
+    """Slots of the load, for a served variant; None for calls in a process."""
+    require: tuple[str, ...] = ()
+    """Bounds whose percentiles are certified."""
+    max_time: float = 20.0
+    """Seconds of measuring for each probe."""
+
+    @property
+    def label(self) -> str:
+        """A few words for lists, such as ``batch 8``."""
+        if self.concurrency is not None:
+            return f"{self.backend} at {self.concurrency}"
+        batch = self.settings.get("batch_size")
+        others = (f"{name}={value}" for name, value in self.settings.items() if name != "batch_size")
+        parts = (self.backend, "" if batch is None else f"batch {batch}", *others)
+        return " ".join(part for part in parts if part) or " and ".join(self.probes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Something to be done once, by a worker."""
+
+    id: int = 0
+    """0 before it is stored."""
+    key: str
+    """What is to be done, digested: the same work is queued once."""
+    kind: TaskKind
+    model: str
+    number: int
+    recipe: str
+    target: str = ""
+    """The target that it must run on; empty for any machine."""
+    measure: Measure | None = None
+    """What is measured; None for a conversion."""
+    priority: int = 100
+    """Lower ones come first."""
+    state: TaskState = TaskState.QUEUED
+    attempts: int = 0
+    """Leases so far whose worker was lost."""
+    deferrals: int = 0
+    """Times that it was put off, because the device was in use."""
+    token: int = 0
+    """Grows with each lease; a finish with an older one is refused."""
+    worker: str = ""
+    why: str = ""
+    """Why it failed or was deferred."""
+    result: str = ""
+    """Id of the Result that it gave."""
+    left: float = 0.0
+    """Seconds until the lease or the deferral ends, by the database's clock."""
+
+    @property
+    def label(self) -> str:
+        """A few words for lists, such as ``digits/3 onnx: batch 8``."""
+        what = "convert" if self.measure is None else self.measure.label
+        return f"{self.model}/{self.number} {self.recipe}: {what}"
+
+
+class FigureState(StrEnum):
+    """Whether a figure may answer."""
+
+    MISSING = "missing"
+    QUEUED = "queued"
+    RUNNING = "running"
+    FRESH = "fresh"
+    STALE = "stale"
+    DOUBTFUL = "doubtful"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """What a variant was measured at on a target: the newest Result of one key."""
+
+    key: str
+    model: str
+    number: int
+    recipe: str
+    target: str
+    measure: Measure
+    result: str
+    """Id of the Result."""
+    taken: str
+    """UTC, ISO 8601."""
+    software: dict[str, Fact]
+    """Versions that it depends on."""
+    protocol: int
+    """Number of the rules of measuring that it followed."""
+    state: FigureState
+    why: str = ""
+    """Why it is not fresh."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AliasMove:
+    """One move of an alias."""
+
+    alias: str
+    before: int | None
+    """The version that it named; None if it was new."""
+    after: int | None
+    """The version that it names since; None if it was removed."""
+    at: str
+    actor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryEvent:
+    """What somebody did, chained to the event before by its hash."""
+
+    id: int
+    at: str
+    actor: str
+    kind: str
+    """Such as ``version.added``."""
+    subject: str
+    """Such as ``digits/3``."""
+    detail: dict[str, str]
+    before: str
+    """Hash of the event before it; empty for the first."""
+    hash: str

@@ -1,0 +1,137 @@
+"""Whether a device is idle: nobody else uses it, in several looks one after the other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from modeldyno.environment.machine import allowed_cores
+from modeldyno.environment.process_tree import cpu_seconds, list_process_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleRule:
+    """When a device counts as idle: each look must find it so."""
+
+    cpu: float = 0.02
+    """Largest share of the allowed cores that others use, and the hypervisor takes."""
+    utilization: float = 0.05
+    """Largest utilization of a GPU."""
+    memory: int = 500 * _MIB
+    """Most bytes of a GPU's memory that others hold."""
+    looks: int = 5
+    period: float = 1.0
+    """Seconds between two looks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CpuTimes:
+    at: float
+    busy: float
+    own: float
+
+
+def why_busy(
+    device: str,
+    rule: IdleRule,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+    look: Callable[[str, float], str | None] | None = None,
+) -> str | None:
+    """Return who or what uses a device; None if each look found it idle.
+
+    Args:
+        device: ``cpu``, or a GPU such as ``cuda:0``.
+        rule: the thresholds, and how often to look.
+        sleep: waits for some seconds.
+        look: takes a look that begins now and lasts a period; by default at the real device.
+    """
+    take = look or (lambda name, period: _look(name, rule, period, sleep))
+    for _ in range(rule.looks):
+        if (busy := take(device, rule.period)) is not None:
+            return busy
+    return None
+
+
+def _look(device: str, rule: IdleRule, period: float, sleep: Callable[[float], None]) -> str | None:
+    if device != "cpu":
+        busy = _busy_gpu(device, rule)
+        sleep(period)
+        return busy
+    cores = allowed_cores()
+    before, processes = _read_cpu(frozenset(cores)), _cpu_by_process()
+    sleep(period)
+    after = _read_cpu(frozenset(cores))
+    elapsed = max(after.at - before.at, 1e-3)
+    foreign = max(0.0, (after.busy - before.busy) - (after.own - before.own)) / elapsed
+    if foreign <= rule.cpu * len(cores):
+        return None
+    name = _busiest(processes)
+    return f"others use {foreign:.2f} of {len(cores)} cores" + (f", mostly {name}" if name else "")
+
+
+def _read_cpu(cores: frozenset[int]) -> _CpuTimes:
+    """Read the seconds for which these cores were busy or stolen, and those that this process tree used."""
+    busy = 0
+    for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+        name, _, rest = line.partition(" ")
+        if name.startswith("cpu") and name != "cpu" and int(name[3:]) in cores:
+            user, nice, system, _idle, _wait, irq, soft, steal, *_ = map(int, rest.split())
+            busy += user + nice + system + irq + soft + steal
+    own = sum(map(cpu_seconds, list_process_tree(os.getpid())))
+    return _CpuTimes(at=time.monotonic(), busy=busy / _TICK, own=own)
+
+
+def _cpu_by_process() -> dict[int, tuple[float, str]]:
+    """Return the CPU seconds and the name of each process but ours."""
+    ours = set(list_process_tree(os.getpid()))
+    seconds: dict[int, tuple[float, str]] = {}
+    for process in psutil.process_iter(["pid", "name", "cpu_times"]):
+        times = process.info["cpu_times"]
+        if times is not None and process.info["pid"] not in ours:
+            seconds[process.info["pid"]] = (times.user + times.system, process.info["name"] or "")
+    return seconds
+
+
+def _busiest(before: dict[int, tuple[float, str]]) -> str:
+    """Return the name and pid of the process that used most since."""
+    used = [
+        (seconds - before.get(pid, (0.0, ""))[0], name, pid)
+        for pid, (seconds, name) in _cpu_by_process().items()
+    ]
+    most, name, pid = max(used, default=(0.0, "", 0))
+    return f"{name} (pid {pid})" if most > 0 else ""
+
+
+def _busy_gpu(device: str, rule: IdleRule) -> str | None:
+    """Look at a GPU by nvidia-smi; one that cannot be read is busy."""
+    index = device.partition(":")[2] or "0"
+    fields = "utilization.gpu,memory.used"
+    try:
+        answer = subprocess.run(
+            ["nvidia-smi", "-i", index, f"--query-gpu={fields}", "--format=csv,noheader,nounits"],  # noqa: S607 - found on the PATH, as its users do
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        ).stdout
+        utilization, used = (float(part) for part in answer.strip().split(","))
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return f"{device} cannot be read: {error}"
+    if utilization / 100 > rule.utilization:
+        return f"others use {utilization:.0f} % of {device}"
+    if used * _MIB > rule.memory:
+        return f"others hold {used:.0f} MiB of {device}"
+    return None

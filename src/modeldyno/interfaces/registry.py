@@ -1,0 +1,184 @@
+"""What the registry of a store offers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from modeldyno.core.registry.records import (
+    Figure,
+    Task,
+    TaskState,
+    Variant,
+    Version,
+)
+from modeldyno.core.result.result import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from modeldyno.core.registry.names import VersionName
+    from modeldyno.core.registry.policy import Policy
+    from modeldyno.core.registry.records import (
+        AliasMove,
+        RegistryEvent,
+        Target,
+        Worker,
+    )
+    from modeldyno.interfaces.store import Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEntry:
+    """Summary of a registered model."""
+
+    name: str
+    versions: int
+    """Number of its versions."""
+    touched: str
+    """UTC time of the last version, ISO 8601."""
+    newest: Version
+    aliases: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a task ended, all of it stored in one transaction."""
+
+    state: TaskState
+    """Done or failed; or deferred: what came of it is kept, and the task is done again."""
+    why: str = ""
+    again_in: float = 0.0
+    """Seconds until a deferred task may be done again."""
+    result: Result | None = None
+    """What was measured; stored with the other Results."""
+    headline: str = ""
+    """Of the Result, for lists."""
+    figure: Figure | None = None
+    variant: Variant | None = None
+    """The variant in its new state."""
+    next: tuple[Task, ...] = ()
+    """What is to be done now."""
+
+
+class Registry(Protocol):
+    """Keeps registered models in a store; every change is an event, in the same transaction."""
+
+    weights: Path
+    """The folder for copies of models' files."""
+
+    def add_version(self, draft: Version, *, number: int | None = None) -> tuple[Version, bool]:
+        """Store a version under its number or the next free one; return it, and whether it is new.
+
+        The same digest, task and dataset under the same name is the same version. Raises RequestError if
+        another version has the number.
+        """
+
+    def version(self, name: VersionName) -> Version:
+        """Return the version that is named; raise RequestError if there is none."""
+
+    def models(
+        self, *, text: str = "", framework: str = "", task: str = "", limit: int = 50, before: str = ""
+    ) -> Sequence[ModelEntry]:
+        """List models, the last touched first; `before` is the time of the last entry of the page before."""
+
+    def versions(self, model: str, *, limit: int = 50, below: int | None = None) -> Sequence[Version]:
+        """List the versions of a model, newest first; `below` is the last number of the page before."""
+
+    def with_digest(self, digest: str) -> Sequence[Version]:
+        """Return the versions that have this digest, or a variant that has it."""
+
+    def change_version(self, version: Version, actor: str, **changes: Any) -> Version:
+        """Change task, dataset, metrics, labels or policy of a version."""
+
+    def remove_version(self, version: Version, actor: str) -> None:
+        """Remove a version with its variants, tasks and figures; Results stay."""
+
+    def put_variant(self, variant: Variant, actor: str) -> None:
+        """Store a variant, or its new state."""
+
+    def variants(self, version: Version) -> Sequence[Variant]:
+        """Return the variants of a version, the source first."""
+
+    def move_alias(self, model: str, alias: str, number: int | None, actor: str) -> AliasMove:
+        """Let an alias name a version; None removes it."""
+
+    def roll_back(self, model: str, alias: str, actor: str) -> AliasMove:
+        """Let an alias name what it named before its last move; raise RequestError if that is nothing."""
+
+    def aliases(self, model: str) -> dict[str, int]:
+        """Return alias to version."""
+
+    def alias_moves(self, model: str, alias: str | None = None) -> Sequence[AliasMove]:
+        """Return the moves of aliases, the oldest first."""
+
+    def results_of(self, digests: Sequence[str], *, limit: int = 50) -> Sequence[Entry]:
+        """List the stored Results of these digests, newest first."""
+
+    def studies_of(self, digests: Sequence[str]) -> Sequence[str]:
+        """Return the ids of the studies of these digests, newest first."""
+
+    def result(self, identifier: str) -> Result | None:
+        """Return a Result by its whole id, or None."""
+
+    def enqueue(self, tasks: Sequence[Task]) -> int:
+        """Queue tasks whose keys are not queued yet; return the number of new ones."""
+
+    def claim(self, worker: Worker) -> Task | None:
+        """Lease the first task for this worker."""
+
+    def renew(self, task: Task) -> bool:
+        """Prolong a lease; return False if it was lost."""
+
+    def finish(self, task: Task, outcome: Outcome, actor: str) -> bool:
+        """End or defer a task and store what came of it, or neither; False if the lease was lost."""
+
+    def change_tasks(self, ids: Sequence[int], state: TaskState, actor: str) -> int:
+        """Cancel open tasks, or queue ended ones again; return the number changed."""
+
+    def tasks(
+        self,
+        *,
+        states: Sequence[TaskState] = (),
+        model: str | None = None,
+        number: int | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Task]:
+        """List tasks: those that are being done, then those that will be, then ended ones."""
+
+    def announce(self, worker: Worker, target: Target) -> None:
+        """Write that a worker is there, and what it does."""
+
+    def leave(self, worker: str) -> None:
+        """Write that a worker has gone."""
+
+    def workers(self) -> Sequence[Worker]:
+        """Return the workers that are there."""
+
+    def put_target(self, target: Target) -> None:
+        """Store a target, unless it is there."""
+
+    def targets(self) -> Sequence[Target]:
+        """Return all targets."""
+
+    def figures(self, model: str, number: int | None = None) -> Sequence[Figure]:
+        """Return the figures of a model, or of one version."""
+
+    def figures_on(self, target: str, state: str) -> Sequence[Figure]:
+        """Return the figures of a target in a state."""
+
+    def put_figures(self, figures: Sequence[Figure]) -> None:
+        """Store figures; each replaces the one of its key."""
+
+    def put_policy(self, policy: Policy, actor: str) -> None:
+        """Store a policy; it replaces the one of its name."""
+
+    def policies(self) -> Sequence[Policy]:
+        """Return the stored policies."""
+
+    def events(self, *, subject: str | None = None, newest: int = 50) -> Sequence[RegistryEvent]:
+        """Return the newest events, oldest first."""
+
+    def first_broken_event(self) -> int | None:
+        """Return the id of the first event that was changed or follows a missing one, or None."""

@@ -1,0 +1,90 @@
+"""Answer the registry's question from its figures: nothing is measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.registry.answer import choose, judge_figure
+from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.records import FigureState, TaskState
+from modeldyno.errors import UnknownName
+from modeldyno.registry.figures import current_figures
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.registry.answer import RegistryAnswer
+    from modeldyno.core.registry.records import Task
+    from modeldyno.interfaces.registry import Registry
+    from modeldyno.loadtest.replicas import CostOptions
+
+_SECONDS_PER_TASK = 40.0
+"""Seconds that a measurement takes with its process, for an estimate of when something is known."""
+_WAITING = (TaskState.QUEUED, TaskState.LEASED, TaskState.DEFERRED)
+
+
+def answer(
+    registry: Registry, name: str, *, require: Sequence[str], cost: CostOptions, on: str | None = None
+) -> RegistryAnswer:
+    """Answer which version and variant holds all bounds at the least cost.
+
+    Args:
+        registry: with the figures.
+        name: a model, ``name/3`` or ``name@alias``; of a model, every version may answer.
+        require: bounds, such as ``latency.p99 <= 20ms``.
+        cost: the demand and the price of a replica.
+        on: name or id of a target; by default any.
+
+    Raises:
+        RequestError: a name or a bound is wrong.
+    """
+    parsed = VersionName.parse(name)
+    newest = registry.version(parsed)
+    number = newest.number if parsed.number is not None or parsed.alias is not None else None
+    bounds = tuple(map(Constraint.parse, require))
+    targets = {target.id: target for target in registry.targets()}
+    wanted = None
+    if on is not None:
+        wanted = {t.id for t in targets.values() if on in {t.name, t.id}}
+        if not wanted:
+            raise UnknownName.among("target", on, (t.name for t in targets.values()))
+    figures = [
+        figure
+        for figure in current_figures(registry, newest.model, number)
+        if wanted is None or figure.target in wanted
+    ]
+    candidates = [
+        judge_figure(
+            figure,
+            registry.result(figure.result) if figure.state is FigureState.FRESH else None,
+            targets.get(figure.target),
+            bounds=bounds,
+            demand=cost.demand,
+            price=cost.price,
+        )
+        for figure in figures
+    ]
+    waiting = [
+        task
+        for task in registry.tasks(states=_WAITING, model=newest.model, number=number)
+        if wanted is None or not task.target or task.target in wanted
+    ]
+    return choose(
+        newest.model,
+        candidates,
+        bounds=bounds,
+        demand=cost.demand,
+        price=cost.price,
+        waiting=len(waiting),
+        seconds=_seconds(waiting, registry) if waiting else None,
+    )
+
+
+def _seconds(waiting: Sequence[Task], registry: Registry) -> float | None:
+    """Return about how long tasks take; None if no worker is there to do them."""
+    workers = len(registry.workers())
+    if not workers:
+        return None
+    put_off = max((task.left for task in waiting if task.state is TaskState.DEFERRED), default=0.0)
+    return put_off + len(waiting) * _SECONDS_PER_TASK / workers

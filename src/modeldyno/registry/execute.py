@@ -1,0 +1,103 @@
+"""Do one task: convert a version, or measure a variant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.policy import profile_tasks
+from modeldyno.core.registry.records import (
+    SOURCE,
+    FigureState,
+    TaskState,
+    Variant,
+    VariantState,
+)
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.errors import ModelDynoError
+from modeldyno.interfaces.registry import Outcome
+from modeldyno.kinds import kind_of
+from modeldyno.profiling.request import Request
+from modeldyno.profiling.run import run_request
+from modeldyno.registry import conversions
+from modeldyno.registry.figures import figure_of
+from modeldyno.registry.policies import find_policy
+from modeldyno.registry.register import located, targets_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from modeldyno.core.registry.records import Measure, Task, Version
+    from modeldyno.core.result.result import Event
+    from modeldyno.core.spec.model_ref import ModelRef
+    from modeldyno.interfaces.registry import Registry
+
+
+def convert(task: Task, registry: Registry) -> Outcome:
+    """Convert a version by a recipe, and say whether the result is still the model."""
+    version = _version(task, registry)
+    wanted = Variant(
+        model=version.model, number=version.number, recipe=task.recipe, state=VariantState.CONVERTING
+    )
+    registry.put_variant(wanted, version.creator)
+    try:
+        variant = conversions.convert_version(version, located(version, registry), task.recipe, registry)
+    except ModelDynoError as error:
+        variant = replace(wanted, state=VariantState.FAILED, why=str(error))
+    next_tasks: tuple[Task, ...] = ()
+    if variant.usable:
+        policy = find_policy(registry, version.policy)
+        next_tasks = tuple(
+            t for target in targets_of(registry) for t in profile_tasks(variant, policy, target)
+        )
+    return Outcome(state=TaskState.DONE, why=variant.why, variant=variant, next=next_tasks)
+
+
+def measure(
+    task: Task, registry: Registry, device: str, *, watch: Callable[[Event], None] = lambda _event: None
+) -> Outcome:
+    """Measure a variant; a failure of the model is an outcome, and is not tried again."""
+    assert task.measure is not None
+    version = _version(task, registry)
+    variant = next((v for v in registry.variants(version) if v.recipe == task.recipe), None)
+    if variant is None or not variant.usable:
+        return Outcome(state=TaskState.FAILED, why=f"{task.model}/{task.number} has no usable {task.recipe}")
+    try:
+        ref = located(version, registry) if variant.recipe == SOURCE else conversions.located(variant)
+        judged = run_request(_request(version, variant, ref, task.measure, device), watch=watch)
+    except ModelDynoError as error:
+        return Outcome(state=TaskState.FAILED, why=str(error))
+    result = judged.result
+    if result.model is not None and result.model.digest != variant.digest:
+        why = f"{ref} has changed since it was registered; register it again"
+        return Outcome(state=TaskState.FAILED, why=why)
+    figure = figure_of(task, result)
+    state = TaskState.FAILED if figure.state is FigureState.FAILED else TaskState.DONE
+    return Outcome(
+        state=state, why=figure.why, result=result, headline=kind_of(result).brief(result), figure=figure
+    )
+
+
+def _request(version: Version, variant: Variant, ref: ModelRef, what: Measure, device: str) -> Request:
+    settings = dict(what.settings)
+    if device != "cpu":
+        settings["device"] = device
+    load = None if what.concurrency is None else Load(concurrency=what.concurrency)
+    return Request(
+        model=str(ref),
+        backend=what.backend or variant.backend or None,
+        settings=settings,
+        inputs=(),
+        probes=what.probes,
+        load=load,
+        require=what.require,
+        plan=Plan(max_time=what.max_time),
+        name=version.model,
+        trust=version.trust,
+    )
+
+
+def _version(task: Task, registry: Registry) -> Version:
+    return registry.version(VersionName(model=task.model, number=task.number))

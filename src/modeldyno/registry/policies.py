@@ -1,0 +1,98 @@
+"""Policies: built in, stored, or read from a YAML file."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import plugins
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.registry.names import check_model_name
+from modeldyno.core.registry.policy import DEFAULT, Policy
+from modeldyno.core.stats.units import SECONDS, parse_quantity
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.sweeps import yaml_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from modeldyno.interfaces.registry import Registry
+
+_DAY = 86400.0
+
+
+def find_policy(registry: Registry, name: str) -> Policy:
+    """Return the policy of a name: a stored one, or the built-in ``default``.
+
+    Raises:
+        UnknownName: there is none.
+    """
+    stored = {policy.name: policy for policy in registry.policies()}
+    if name not in stored and name != DEFAULT.name:
+        raise UnknownName.among("policy", name, (*stored, DEFAULT.name))
+    return stored.get(name, DEFAULT)
+
+
+def read_policy(path: Path) -> Policy:
+    """Read a policy from a YAML file; a key that is left out has the value of the built-in policy.
+
+    Raises:
+        RequestError: the file cannot be read, or a key or value in it is wrong; it names the line.
+    """
+    config = yaml_file.read_sweep_file(path)
+    known = {field.name for field in fields(Policy)}
+    values: dict[str, Any] = {"name": path.stem}
+    for key, value in config.tree.items():
+        with config.at(key):
+            if key not in known:
+                raise UnknownName.among("key of a policy", key, known)
+            values[key] = _PARSERS[key](value)
+    policy = replace(DEFAULT, **values)
+    with config.at("convert"):
+        for recipe in policy.convert:
+            plugins.resolve("converter", recipe)
+    with config.at("serve"):
+        if policy.serve:
+            plugins.backend(policy.serve)
+    return policy
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else str(value).split(",")
+    return tuple(str(item).strip() for item in items if str(item).strip())
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(word) for word in _words(value))
+    except ValueError:
+        numbers = ()
+    if not numbers or min(numbers) < 1:
+        raise RequestError(f"'{value}' is no list of numbers of 1 or more; write [1, 8, 32].")
+    return numbers
+
+
+def _bounds(value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else [value]
+    return tuple(str(Constraint.parse(str(item))) for item in items)
+
+
+def _age(value: Any) -> float:
+    text = str(value).strip()
+    if text.endswith("d") and text[:-1].strip().replace(".", "", 1).isdigit():
+        return float(text[:-1]) * _DAY
+    return parse_quantity(text, SECONDS)
+
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "name": lambda value: check_model_name(str(value)),
+    "convert": _words,
+    "batch_sizes": _numbers,
+    "probes": _words,
+    "serve": lambda value: str(value).strip(),
+    "concurrency": _numbers,
+    "require": _bounds,
+    "max_time": lambda value: parse_quantity(str(value), SECONDS),
+    "max_age": _age,
+}

@@ -1,0 +1,226 @@
+"""Register a model: identify it, keep its files, give it a number, and queue what is to be done with it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.core.registry.names import VersionName, check_model_name, name_from_label
+from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
+from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
+from modeldyno.errors import RequestError
+from modeldyno.identity import new_identity
+from modeldyno.profiling.resolve_model import resolve_reference
+from modeldyno.registry import weights
+from modeldyno.registry.policies import find_policy
+from modeldyno.registry.targets import target_here
+from modeldyno.runtime.identify import identify_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.registry.policy import Policy
+    from modeldyno.core.registry.records import Task
+    from modeldyno.core.spec.model_ref import ModelRef
+    from modeldyno.interfaces.registry import Registry
+    from modeldyno.runtime.identify import IdentifiedModel
+
+CALLED_WELL = "the registered model itself"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a user says of a model."""
+
+    model: str
+    name: str | None = None
+    """By default that of its file."""
+    number: int | None = None
+    """By default the next one."""
+    task: str = ""
+    dataset: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    parent: str = ""
+    policy: str = "default"
+    copy: bool = True
+    """Whether its files are kept in the store; otherwise they are used where they are."""
+    convert: bool = True
+    profile: bool = True
+    trust: bool = False
+    creator: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """What came of it."""
+
+    version: Version
+    new: bool
+    """False if this content was registered under this name before."""
+    queued: int
+    """Tasks that it has queued."""
+    earlier: int
+    """Results of the same model that were in the store already."""
+    workers: int
+    """Workers that are there to do them."""
+
+
+def register(request: Registration, registry: Registry) -> Registered:
+    """Register a model; the same content under the same name is the same version.
+
+    Raises:
+        RequestError: the model cannot be loaded, or its name or number is taken.
+        TrustRequired: its file runs code, and `trust` was not given.
+        MissingExtra: an optional package is not installed.
+        StoreError: its files or the registry cannot be written.
+    """
+    ref = resolve_reference(request.model)
+    policy = find_policy(registry, request.policy)
+    parent = registry.version(VersionName.parse(request.parent)).name if request.parent else ""
+    if request.name is not None:
+        check_model_name(request.name)
+    identified = identify_model(ref, trust=request.trust)
+    root, entry = _root_and_entry(ref, identified)
+    kept = request.copy and bool(identified.files)
+    files = (
+        weights.keep([Path(file) for file in identified.files], root, weights.place(registry.weights))
+        if kept
+        else ()
+    )
+    draft = Version(
+        model=request.name or name_from_label(identified.identity.name),
+        number=0,
+        created=new_identity()["created"],
+        creator=request.creator or actor(),
+        reference=str(_absolute(ref)),
+        digest=identified.identity.digest,
+        framework=identified.identity.framework,
+        backend=identified.backend,
+        inputs=identified.inputs,
+        files=files,
+        entry=entry if kept else "",
+        task=request.task,
+        dataset=request.dataset,
+        metrics=dict(request.metrics),
+        labels=dict(request.labels),
+        parent=parent,
+        policy=policy.name,
+        trust=request.trust,
+    )
+    version, new = registry.add_version(draft, number=request.number)
+    if new:
+        registry.put_variant(_source(version), version.creator)
+    queued = registry.enqueue(
+        tuple(first_tasks(version, policy, registry, convert=request.convert, profile=request.profile))
+    )
+    return Registered(
+        version=version,
+        new=new,
+        queued=queued,
+        earlier=len(registry.results_of([version.digest])),
+        workers=len(registry.workers()),
+    )
+
+
+def first_tasks(
+    version: Version, policy: Policy, registry: Registry, *, convert: bool = True, profile: bool = True
+) -> Iterator[Task]:
+    """Yield what a version needs: its figures on each target, and its conversions.
+
+    The targets are those of the workers that are there, or this machine's processor if there are none. A
+    figure that is there is not measured again, nor a variant converted again.
+    """
+    variants = {variant.recipe: variant for variant in registry.variants(version)}
+    if profile:
+        there = {figure.key for figure in registry.figures(version.model, version.number)}
+        for target in targets_of(registry):
+            for variant in variants.values():
+                if variant.usable:
+                    yield from (t for t in profile_tasks(variant, policy, target) if t.key not in there)
+    if convert:
+        yield from (
+            task
+            for task in conversion_tasks(version, policy)
+            if task.recipe not in variants and task.recipe != version.framework
+        )
+
+
+def targets_of(registry: Registry) -> tuple[str, ...]:
+    """Return the ids of the targets that figures are wanted on."""
+    if serving := {worker.target for worker in registry.workers()}:
+        return tuple(sorted(serving))
+    here = target_here()
+    registry.put_target(here)
+    return (here.id,)
+
+
+def located(version: Version, registry: Registry) -> ModelRef:
+    """Return the reference by which a version is loaded on this machine.
+
+    Raises:
+        StoreError: its files are gone.
+    """
+    ref = resolve_reference(version.reference) if not version.files else None
+    if ref is not None:
+        return ref
+    path = weights.fetch(version, weights.place(registry.weights))
+    scheme = version.reference.partition(":")[0]
+    return resolve_reference(f"{scheme}:{path}")
+
+
+def actor() -> str:
+    """Return who acts, for the history."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        return str(os.getuid())
+
+
+def _source(version: Version) -> Variant:
+    return Variant(
+        model=version.model,
+        number=version.number,
+        recipe=SOURCE,
+        state=VariantState.AGREES,
+        why=CALLED_WELL,
+        reference=version.reference,
+        backend=version.backend,
+        digest=version.digest,
+    )
+
+
+def _root_and_entry(ref: ModelRef, identified: IdentifiedModel) -> tuple[Path, str]:
+    """Return the folder that a model's files are relative to, and what is loaded in it."""
+    path = Path(ref.locator).expanduser().absolute()
+    if not identified.files:
+        return path, ""
+    if path.is_dir():
+        return path, "."
+    outside = [file for file in identified.files if not Path(file).is_relative_to(path.parent)]
+    if outside:
+        raise RequestError(
+            f"{path} needs {outside[0]}, which is outside its folder; move it there, or register the model "
+            "with --no-copy, to use it where it is."
+        )
+    return path.parent, path.name
+
+
+def _absolute(ref: ModelRef) -> str:
+    """Return a reference whose path does not depend on the working directory."""
+    locator, colon, rest = ref.locator, "", ""
+    if ".py:" in locator:
+        locator, colon, rest = ref.locator.partition(":")
+    path = Path(locator).expanduser()
+    absolute = str(path.absolute()) if path.exists() else locator
+    return f"{ref.scheme}:{absolute}{colon}{rest}"
+
+
+def installed_recipes() -> tuple[str, ...]:
+    """Return the conversions that are installed."""
+    return plugins.names("converter")

@@ -1,0 +1,53 @@
+"""This machine as targets of the registry: one for the processor, one for each GPU."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import socket
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.core.registry.records import Target
+from modeldyno.environment import machine
+
+if TYPE_CHECKING:
+    from modeldyno.core.registry.records import Fact
+
+CPU = "cpu"
+_OURS = frozenset({"python", "system", "modeldyno", "numpy"})
+"""Software that no backend names: a change of it alone makes no figure stale."""
+
+
+def target_here(device: str = CPU, name: str | None = None) -> Target:
+    """Return the target of a device of this machine."""
+    facts = machine.hardware()
+    digest = hashlib.sha256(json.dumps([facts, device], sort_keys=True).encode()).hexdigest()[:12]
+    host = socket.gethostname().partition(".")[0] or "here"
+    return Target(
+        id=digest,
+        name=name or (host if device == CPU else f"{host} {device}"),
+        device=device,
+        hardware=dict(facts),
+    )
+
+
+def devices_here() -> tuple[str, ...]:
+    """Return the devices of this machine: ``cpu``, then ``cuda:0`` and so on."""
+    listed = machine.gpu_names()
+    counts = [int(m[1]) if (m := re.match(r"(\d+) x ", name)) else 1 for name in listed.split(", ") if name]
+    return (CPU, *(f"cuda:{index}" for index in range(sum(counts))))
+
+
+def software_here() -> dict[str, Fact]:
+    """Return the versions of every package that an installed backend names."""
+    packages: dict[str, None] = {}
+    for name in plugins.names("backend"):
+        packages |= dict.fromkeys(plugins.backend(name).requires)
+    return machine.software(packages)
+
+
+def decisive(software: dict[str, Fact]) -> dict[str, Fact]:
+    """Return the versions whose change makes a figure stale: those of drivers, runtimes and engines."""
+    return {name: version for name, version in software.items() if name not in _OURS}

@@ -1,0 +1,168 @@
+"""Copies of models' files: content-addressed, so that equal content is kept once and a name is never a path.
+
+The store of the copies is a folder or any place that fsspec reaches. A file is written under another name
+first and renamed, so that what is there is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+
+from modeldyno.core.registry.records import WeightFile
+from modeldyno.errors import RequestError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.registry.records import Version
+
+VARIABLE = "MODELDYNO_WEIGHTS"
+"""Names the place of the copies; by default a folder beside the store."""
+_CHUNK = 1 << 20
+
+
+def place(beside_store: Path) -> str:
+    """Return where copies are kept: a folder, or a URL of fsspec."""
+    return os.environ.get(VARIABLE) or str(beside_store)
+
+
+def keep(files: Sequence[Path], root: Path, where: str) -> tuple[WeightFile, ...]:
+    """Copy files; those whose content is there already are not copied again.
+
+    Args:
+        files: all below `root`.
+        root: the folder that paths are relative to.
+        where: the folder or URL of the copies.
+
+    Raises:
+        StoreError: they cannot be read or written.
+    """
+    system, base = _file_system(where)
+    kept = []
+    for file in files:
+        try:
+            digest, size = _digest(file), file.stat().st_size
+            _put(system, file, _blob(base, digest))
+        except OSError as error:
+            raise StoreError(f"{file} cannot be copied to {where}: {error.strerror or error}.") from error
+        relative = PurePosixPath(*file.relative_to(root).parts)
+        kept.append(WeightFile(path=str(relative), digest=f"sha256:{digest}", size=size))
+    return tuple(kept)
+
+
+def fetch(version: Version, where: str) -> Path:
+    """Return the path of a version's model on this machine; what is not there yet is fetched and checked.
+
+    Raises:
+        StoreError: a file is missing, damaged, or cannot be written.
+    """
+    system, base = _file_system(where)
+    folder = _cache(system, base) / hashlib.sha256(repr(version.files).encode()).hexdigest()[:32]
+    for file in version.files:
+        target = folder / _inside(file.path)
+        if target.is_file() and target.stat().st_size == file.size:
+            continue
+        blob = _blob(base, file.digest.removeprefix("sha256:"))
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _get(system, blob, target, file.digest)
+        except FileNotFoundError:
+            raise StoreError(
+                f"The copy of {file.path} of {version.name} is not in {where} any more."
+            ) from None
+        except OSError as error:
+            raise StoreError(f"{target} cannot be written: {error.strerror or error}.") from error
+    return folder if version.entry == "." else folder / _inside(version.entry)
+
+
+def export(version: Version, where: str, target: Path) -> Path:
+    """Copy a version's files to a folder that the user names; return the path of the model.
+
+    Raises:
+        RequestError: something is there already.
+        StoreError: a copy is missing, or cannot be written.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RequestError(f"{target} is there already; name a new folder, or an empty one.")
+    source = fetch(version, where)
+    root = source if version.entry == "." else source.parents[len(PurePosixPath(version.entry).parts) - 1]
+    try:
+        shutil.copytree(root, target, dirs_exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error}.") from error
+    return target if version.entry == "." else target / version.entry
+
+
+def _file_system(where: str) -> tuple[Any, str]:
+    try:
+        system, base = fsspec.core.url_to_fs(where)
+    except (ImportError, ValueError) as error:
+        raise RequestError(f"{VARIABLE} '{where}' cannot be used: {error}.") from error
+    return system, base
+
+
+def _put(system: Any, file: Path, blob: str) -> None:
+    if system.exists(blob):
+        return
+    system.makedirs(str(PurePosixPath(blob).parent), exist_ok=True)
+    unfinished = f"{blob}.{secrets.token_hex(4)}.part"
+    try:
+        system.put_file(str(file), unfinished)
+        system.mv(unfinished, blob)
+    finally:
+        with suppress(OSError):
+            if system.exists(unfinished):
+                system.rm_file(unfinished)
+
+
+def _get(system: Any, blob: str, target: Path, digest: str) -> None:
+    unfinished = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        if _is_local(system):
+            with suppress(OSError):  # another file system: copied below
+                unfinished.hardlink_to(blob)
+        if not unfinished.exists():
+            system.get_file(blob, str(unfinished))
+        if _digest(unfinished) != digest.removeprefix("sha256:"):
+            raise StoreError(f"The copy {blob} is damaged: its digest is wrong; register the model again.")
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _cache(system: Any, base: str) -> Path:
+    """Return the folder for models as they were: beside local copies, else in the user's cache."""
+    if _is_local(system):
+        return Path(base) / "models"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "modeldyno" / "models"
+
+
+def _is_local(system: Any) -> bool:
+    protocols = (system.protocol,) if isinstance(system.protocol, str) else system.protocol
+    return "file" in protocols
+
+
+def _blob(base: str, digest: str) -> str:
+    return f"{base}/sha256/{digest[:2]}/{digest}"
+
+
+def _inside(path: str) -> PurePosixPath:
+    """Return a relative path, after a check that it leads nowhere else."""
+    relative = PurePosixPath(path)
+    if relative.is_absolute() or ".." in relative.parts:
+        raise StoreError(f"The registry names the file '{path}', which is outside its model; it is damaged.")
+    return relative
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

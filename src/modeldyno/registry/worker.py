@@ -1,0 +1,188 @@
+"""The worker: leases tasks, waits for an idle device, does them, and hands in what came of it."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.core.registry.records import FigureState, Target, Task, TaskKind, TaskState, Worker
+from modeldyno.environment.device_lock import device_lock
+from modeldyno.environment.idle import IdleRule, why_busy
+from modeldyno.errors import ModelDynoError
+from modeldyno.identity import new_identity
+from modeldyno.interfaces.registry import Outcome
+from modeldyno.registry import execute
+from modeldyno.registry.figures import repeat_tasks
+from modeldyno.registry.targets import CPU, software_here, target_here
+from modeldyno.runtime.interrupts import counted_interrupts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sized
+
+    from modeldyno.interfaces.registry import Registry
+
+DEFERRALS = (60.0, 300.0, 1800.0)
+"""Seconds by which a task is put off when its device is in use: at first, then, and from then on."""
+_RENEWAL = 20.0
+"""Seconds between two renewals of a lease: a third of it."""
+_WAITING = "waiting"
+_STALE_CHECK = 60.0
+"""Seconds between two checks, by a worker without work, of what has become stale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """How a worker works."""
+
+    device: str = CPU
+    target_name: str | None = None
+    idle: IdleRule = field(default_factory=IdleRule)
+    poll: float = 2.0
+    """Seconds between two looks for a task."""
+    once: bool = False
+    """Whether to end when nothing is queued."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDone:
+    """What a worker did with a task."""
+
+    task: Task
+    outcome: Outcome
+    lost: bool = False
+    """Whether another worker had the task by then, so that the outcome was refused."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Post:
+    """A worker at its device."""
+
+    worker: Worker
+    target: Target
+    options: WorkerOptions
+    begin: Callable[[Task], None]
+
+    def announce(self, registry: Registry, state: str) -> None:
+        registry.announce(replace(self.worker, state=state), self.target)
+
+
+def run_worker(
+    options: WorkerOptions,
+    *,
+    begin: Callable[[Task], None] = lambda _task: None,
+    done: Callable[[TaskDone], None] = lambda _done: None,
+) -> None:
+    """Work until interrupted, or with `once` until nothing is left that could be done now.
+
+    The first Ctrl-C lets the current measurement finish; its task is queued again.
+
+    Args:
+        options: where and how.
+        begin: called with each task when it begins.
+        done: called with each task that ended, was deferred, or was lost.
+
+    Raises:
+        StoreError: the store cannot be read or written.
+    """
+    target = target_here(options.device, options.target_name)
+    worker = Worker(
+        id=new_identity()["id"],
+        target=target.id,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        software=software_here(),
+    )
+    post = _Post(worker=worker, target=target, options=options, begin=begin)
+    with plugins.store() as store, counted_interrupts() as interrupts:
+        registry = store.registry
+        post.announce(registry, _WAITING)
+        try:
+            _work(registry, post, interrupts, done)
+        finally:
+            with suppress(ModelDynoError):
+                registry.leave(worker.id)
+
+
+def _work(registry: Registry, post: _Post, interrupts: Sized, done: Callable[[TaskDone], None]) -> None:
+    checked = -math.inf
+    while not interrupts:
+        if time.monotonic() - checked >= _STALE_CHECK:
+            registry.enqueue(tuple(repeat_tasks(registry, post.target.id)))
+            checked = time.monotonic()
+        task = registry.claim(post.worker)
+        if task is not None:
+            done(_do(task, registry, post, interrupts))
+        elif post.options.once:
+            return
+        else:
+            post.announce(registry, _WAITING)
+            _pause(post.options.poll, interrupts)
+
+
+def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> TaskDone:
+    """Do a task that is leased, and hand in what came of it."""
+    post.announce(registry, task.label)
+    begin = time.monotonic()
+    with _renewing(task, post):
+        outcome = _outcome(task, registry, post)
+    if interrupts and (outcome.result is None or outcome.result.interrupted):
+        outcome = Outcome(state=TaskState.DEFERRED, why="its worker was stopped")
+    elif outcome.figure is not None and outcome.figure.state is FigureState.DOUBTFUL:
+        outcome = replace(outcome, state=TaskState.DEFERRED, again_in=_deferral(task))
+    held = registry.finish(task, outcome, post.worker.id)
+    return TaskDone(task=task, outcome=outcome, lost=not held, seconds=time.monotonic() - begin)
+
+
+def _outcome(task: Task, registry: Registry, post: _Post) -> Outcome:
+    """Convert at once; measure only on an idle device, while its lock is held."""
+    if task.kind is TaskKind.CONVERT:
+        post.begin(task)
+        return execute.convert(task, registry)
+    device = post.options.device
+    busy = why_busy(device, post.options.idle)
+    if busy is None:
+        with device_lock(device, f"modeldyno worker: {task.label}") as holder:
+            if holder is None:
+                post.begin(task)
+                return execute.measure(task, registry, device)
+            busy = f"{holder} measures on {device}"
+    return Outcome(state=TaskState.DEFERRED, why=busy, again_in=_deferral(task))
+
+
+def _deferral(task: Task) -> float:
+    return DEFERRALS[min(task.deferrals, len(DEFERRALS) - 1)]
+
+
+@contextmanager
+def _renewing(task: Task, post: _Post) -> Iterator[None]:
+    """Renew the lease of a task, and say that the worker is there, while the block runs."""
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(_RENEWAL):
+            with suppress(ModelDynoError), plugins.store() as store:
+                store.registry.renew(task)
+                post.announce(store.registry, task.label)
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _pause(seconds: float, interrupts: Sized) -> None:
+    end = time.monotonic() + seconds
+    while not interrupts and (left := end - time.monotonic()) > 0:
+        time.sleep(min(0.1, left))
