@@ -36,6 +36,8 @@ COMMANDS = {
     "list": "List stored results and studies.",
     "tag": "Give a stored result a name.",
     "rm": "Remove results from the store.",
+    "registry": "Register models: they are converted, measured by workers, and asked for.",
+    "worker": "Do what the registry has queued, while this machine is idle.",
     "engine": "Install serving engines, each into its own environment.",
     "plugins": "List loaders, backends and their knobs, probes, reporters.",
     "schema": "Print the JSON Schema of a result or of a sweep file.",

@@ -40,7 +40,7 @@ def figure_of(task: Task, result: Result) -> Figure:
         measure=task.measure,
         result=result.id,
         taken=result.created,
-        software=decisive(result.environment.software),
+        software=decisive(result.environment.software, result.job.backend),
         protocol=PROTOCOL,
         state=state,
         why=why,

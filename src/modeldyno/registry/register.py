@@ -5,21 +5,21 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins
 from modeldyno.core.registry.names import VersionName, check_model_name, name_from_label
 from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
 from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.registry import weights
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.targets import target_here
 from modeldyno.runtime.identify import identify_model
+from modeldyno.sweeps import yaml_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.registry import Registry
     from modeldyno.runtime.identify import IdentifiedModel
 
-CALLED_WELL = "the registered model itself"
+_SOURCE_WHY = "the registered model itself"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,52 @@ class Registered:
     """Results of the same model that were in the store already."""
     workers: int
     """Workers that are there to do them."""
+
+
+_FLAGS = ("copy", "convert", "profile", "trust")
+_TABLES = ("metrics", "labels")
+
+
+def read_registration(path: Path, given: Mapping[str, Any]) -> Registration:
+    """Read what is said of a model from a YAML file; what is given otherwise comes before the file.
+
+    The keys are those of `Registration`, and ``version`` for its number.
+
+    Raises:
+        RequestError: the file cannot be read, or a key or value in it is wrong; it names the line.
+    """
+    config = yaml_file.read_sweep_file(path)
+    known = {field.name for field in fields(Registration)} - {"number", "creator"} | {"version"}
+    words: dict[str, Any] = {}
+    for key, value in config.tree.items():
+        with config.at(key):
+            if key not in known:
+                raise UnknownName.among("key of a registration", key, known)
+            words["number" if key == "version" else key] = _value(key, value)
+    words |= given
+    if "model" not in words:
+        raise RequestError(f"{path} names no model; add the line model: path/to/model.onnx.")
+    return Registration(**words)
+
+
+def _value(key: str, value: Any) -> Any:
+    if key in _TABLES:
+        if not isinstance(value, dict):
+            raise RequestError(f"{key} is a table, such as {key}: {{accuracy: 0.76}}.")
+        return {name: float(text) if key == "metrics" else str(text) for name, text in value.items()}
+    text = str(value).strip()
+    if key in _FLAGS:
+        if text.lower() not in _BOOLEANS:
+            raise RequestError(f"{key} is yes or no, not '{text}'.")
+        return _BOOLEANS[text.lower()]
+    if key == "version":
+        if not text.isdigit() or not int(text):
+            raise RequestError(f"version is a number from 1, not '{text}'.")
+        return int(text)
+    return text
+
+
+_BOOLEANS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
 
 def register(request: Registration, registry: Registry) -> Registered:
@@ -188,7 +234,7 @@ def _source(version: Version) -> Variant:
         number=version.number,
         recipe=SOURCE,
         state=VariantState.AGREES,
-        why=CALLED_WELL,
+        why=_SOURCE_WHY,
         reference=version.reference,
         backend=version.backend,
         digest=version.digest,
@@ -219,8 +265,3 @@ def _absolute(ref: ModelRef) -> str:
     path = Path(locator).expanduser()
     absolute = str(path.absolute()) if path.exists() else locator
     return f"{ref.scheme}:{absolute}{colon}{rest}"
-
-
-def installed_recipes() -> tuple[str, ...]:
-    """Return the conversions that are installed."""
-    return plugins.names("converter")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import Fact
 
 CPU = "cpu"
-_OURS = frozenset({"python", "system", "modeldyno", "numpy"})
+_NO_RUNTIME = frozenset({"python", "system", "modeldyno", "numpy", "onnx", "transformers"})
 """Software that no backend names: a change of it alone makes no figure stale."""
 
 
@@ -48,6 +48,12 @@ def software_here() -> dict[str, Fact]:
     return machine.software(packages)
 
 
-def decisive(software: dict[str, Fact]) -> dict[str, Fact]:
-    """Return the versions whose change makes a figure stale: those of drivers, runtimes and engines."""
-    return {name: version for name, version in software.items() if name not in _OURS}
+def decisive(software: dict[str, Fact], backend: str) -> dict[str, Fact]:
+    """Return the versions whose change makes a figure stale: what the backend names, drivers and engines."""
+    named = plugins.backend(backend)
+    known = {package for name in plugins.names("backend") for package in plugins.backend(name).requires}
+    return {
+        name: version
+        for name, version in software.items()
+        if name in named.requires or name not in _NO_RUNTIME | known
+    }

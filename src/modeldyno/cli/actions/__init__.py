@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         options,
         plugins,
         profile,
+        registry,
         report,
         rm,
         run,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         sweep,
         tag,
         trend,
+        worker,
     )
 
 __all__ = [
@@ -52,6 +54,7 @@ __all__ = [
     "options",
     "plugins",
     "profile",
+    "registry",
     "report",
     "rm",
     "run",
@@ -60,6 +63,7 @@ __all__ = [
     "sweep",
     "tag",
     "trend",
+    "worker",
 ]
 
 

@@ -1,0 +1,311 @@
+"""What ``modeldyno registry`` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modeldyno import codec, plugins
+from modeldyno.cli.actions import worker as worker_action
+from modeldyno.cli.actions.printing import print_blocks, print_document
+from modeldyno.core.registry.answer import AnswerState
+from modeldyno.core.registry.names import VersionName, check_alias
+from modeldyno.core.registry.policy import DEFAULT
+from modeldyno.core.registry.records import OPEN, TaskState
+from modeldyno.core.stats.sanitize import clean
+from modeldyno.environment.idle import IdleRule
+from modeldyno.errors import RequestError
+from modeldyno.loadtest.replicas import CostOptions
+from modeldyno.profiling.run import BROKEN, OK, UNDECIDED
+from modeldyno.registry import answer as answering
+from modeldyno.registry import weights
+from modeldyno.registry.overview import version_overview
+from modeldyno.registry.policies import find_policy, read_policy
+from modeldyno.registry.register import Registration, actor, read_registration, register
+from modeldyno.registry.worker import WorkerOptions
+from modeldyno.views.registry import answer as answer_view
+from modeldyno.views.registry import lists
+from modeldyno.views.registry import version as version_view
+from modeldyno.views.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from modeldyno.registry.register import Registered
+
+_STATES = {AnswerState.FOUND: OK, AnswerState.NOTHING_HOLDS: BROKEN, AnswerState.UNKNOWN: UNDECIDED}
+
+
+def add(given: Mapping[str, Any]) -> None:
+    """Register a model, and with ``--wait`` do what it needs."""
+    request = _registration(given)
+    with plugins.store() as store:
+        registered = register(request, store.registry)
+    _write_json(registered.version, given["json_path"])
+    if given["json_path"] != "-":
+        _print_registered(registered, waiting=given["wait"])
+    if not given["wait"]:
+        return
+    worker_action.work(WorkerOptions(once=True, idle=IdleRule(looks=1)))
+    show(registered.version.name, None)
+
+
+def list_models(text: str, framework: str, task: str, limit: int, json_path: str | None) -> None:
+    """List registered models."""
+    with plugins.store() as store:
+        entries = store.registry.models(text=text, framework=framework, task=task, limit=limit + 1)
+    if _write_json(entries[:limit], json_path):
+        return
+    if not entries:
+        asked = text or framework or task
+        click.echo(
+            "No registered model is like that; modeldyno registry list shows all."
+            if asked
+            else "Nothing is registered yet; modeldyno registry add MODEL registers one."
+        )
+        return
+    print_blocks(lists.models(entries[:limit]))
+    if len(entries) > limit:
+        click.echo(f"There are more; to see them: --limit {5 * limit}", err=True)
+
+
+def show(name: str, json_path: str | None) -> None:
+    """Show a version."""
+    with plugins.store() as store:
+        overview = version_overview(store.registry, VersionName.parse(name))
+        shown = store.registry.versions(overview.version.model, limit=10)
+    if not _write_json(overview, json_path):
+        print_blocks(*version_view.blocks(overview))
+        if len(shown) > 1:
+            print_blocks(lists.versions(shown))
+
+
+def get(name: str, folder: str) -> None:
+    """Copy the files of a version."""
+    with plugins.store() as store:
+        version = store.registry.version(VersionName.parse(name))
+        if not version.files:
+            raise RequestError(f"The files of {version.name} were not copied; it is {version.reference}.")
+        path = weights.export(version, weights.place(store.registry.weights), Path(folder))
+    click.echo(clean(f"{version.name} is in {path}"))
+
+
+def update(given: Mapping[str, Any]) -> None:
+    """Change what is said of a version."""
+    with plugins.store() as store:
+        version = store.registry.version(VersionName.parse(given["name"]))
+        changes: dict[str, Any] = {
+            key: given[key] for key in ("task", "dataset", "policy") if given[key] is not None
+        }
+        if "policy" in changes:
+            find_policy(store.registry, changes["policy"])
+        if given["metrics"]:
+            changes["metrics"] = {**version.metrics, **parse_metrics(given["metrics"])}
+        if given["labels"]:
+            changes["labels"] = {**version.labels, **parse_labels(given["labels"])}
+        if not changes:
+            raise RequestError("Nothing is to be changed; name it, such as --task or --label.")
+        store.registry.change_version(version, actor(), **changes)
+    click.echo(clean(f"{version.name}: {', '.join(changes)} changed"))
+
+
+def remove(name: str) -> None:
+    """Remove a version."""
+    parsed = VersionName.parse(name)
+    if parsed.number is None:
+        raise RequestError(f"'{name}' may be any version; name the one to remove, such as {parsed.model}/1.")
+    with plugins.store() as store:
+        version = store.registry.version(parsed)
+        store.registry.remove_version(version, actor())
+    click.echo(clean(f"{version.name} is removed; its results stay in the store"))
+
+
+def alias(name: str, word: str | None, *, remove: bool, rollback: bool) -> None:
+    """Move an alias, or list the aliases."""
+    parsed = VersionName.parse(name)
+    with plugins.store() as store:
+        registry = store.registry
+        version = registry.version(parsed)
+        if word is None:
+            _print_aliases(registry.aliases(version.model), version.model)
+            print_blocks(lists.alias_moves(registry.alias_moves(version.model)))
+            return
+        check_alias(word)
+        if rollback:
+            move = registry.roll_back(version.model, word, actor())
+        elif remove:
+            move = registry.move_alias(version.model, word, None, actor())
+        else:
+            if parsed.number is None and parsed.alias is None:
+                raise RequestError(f"Name the version too, such as {version.name}.")
+            move = registry.move_alias(version.model, word, version.number, actor())
+    before = "" if move.before is None else f"; before, it named {version.model}/{move.before}"
+    after = "names nothing now" if move.after is None else f"names {version.model}/{move.after}"
+    click.echo(clean(f"{version.model}@{word} {after}{before}"))
+
+
+def history(name: str | None, verify: bool, limit: int, json_path: str | None) -> None:
+    """Show events."""
+    with plugins.store() as store:
+        events = store.registry.events(subject=name, newest=limit)
+        broken = store.registry.first_broken_event() if verify else None
+    if not _write_json(events, json_path):
+        print_blocks(lists.events(events)) if events else click.echo("Nothing has happened yet.")
+    if verify:
+        if broken is not None:
+            click.echo(f"Event {broken} was changed, or one before it is missing.", err=True)
+            raise SystemExit(BROKEN)
+        click.echo("No event was changed or left out.", err=json_path == "-")
+
+
+def answer(given: Mapping[str, Any]) -> None:
+    """Answer the registry's question."""
+    cost = CostOptions.parse(given["demand"], given["price"])
+    with plugins.store() as store:
+        found = answering.answer(
+            store.registry, given["name"], require=given["require"], cost=cost, on=given["on"]
+        )
+    if not _write_json(found, given["json_path"]):
+        print_blocks(*answer_view.blocks(found))
+    raise SystemExit(_STATES[found.state])
+
+
+def policy(name: str | None, file: str | None) -> None:
+    """Show or store policies."""
+    with plugins.store() as store:
+        if file is not None:
+            found = read_policy(Path(file))
+            store.registry.put_policy(found, actor())
+            click.echo(f"The policy {found.name} is stored; use it with registry add --policy {found.name}")
+            return
+        stored = {p.name: p for p in store.registry.policies()}
+        named = (
+            [find_policy(store.registry, name)]
+            if name
+            else [stored.pop(DEFAULT.name, DEFAULT), *stored.values()]
+        )
+    print_blocks(*(lists.policy(one) for one in named))
+
+
+def tasks(name: str | None, *, ended: bool, cancel: Sequence[int], retry: Sequence[int], limit: int) -> None:
+    """List, cancel or retry tasks."""
+    with plugins.store() as store:
+        registry = store.registry
+        for ids, state, word in (
+            (cancel, TaskState.CANCELLED, "cancelled"),
+            (retry, TaskState.QUEUED, "queued"),
+        ):
+            if ids:
+                changed = registry.change_tasks(tuple(ids), state, actor())
+                click.echo(f"{count(changed, 'task')} {word}")
+        parsed = None if name is None else registry.version(VersionName.parse(name))
+        found = registry.tasks(
+            states=() if ended else tuple(OPEN),
+            model=None if parsed is None else parsed.model,
+            limit=limit,
+        )
+        targets = {target.id: target for target in registry.targets()}
+        working = registry.workers()
+    if found:
+        print_blocks(lists.tasks(found, targets))
+    elif not (cancel or retry):
+        click.echo("Nothing is to be done.")
+    if working:
+        print_blocks(lists.workers(working, targets))
+    elif found and not ended:
+        click.echo("No worker is running; start one with: modeldyno worker")
+
+
+def parse_metrics(pairs: Sequence[str]) -> dict[str, float]:
+    """Parse ``accuracy=0.76``; a percentage is a fraction.
+
+    Raises:
+        RequestError: it is not a name and a number.
+    """
+    metrics = {}
+    for name, text in _pairs(pairs, "metric", "accuracy=0.76"):
+        try:
+            metrics[name] = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        except ValueError:
+            raise RequestError(f"--metric {name}={text} is no number; write {name}=0.76.") from None
+    return metrics
+
+
+def parse_labels(pairs: Sequence[str]) -> dict[str, str]:
+    """Parse ``team=vision``.
+
+    Raises:
+        RequestError: it is not a name and a text.
+    """
+    return dict(_pairs(pairs, "label", "team=vision"))
+
+
+def _pairs(pairs: Sequence[str], option: str, example: str) -> list[tuple[str, str]]:
+    parsed = []
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.strip():
+            raise RequestError(f"--{option} '{pair}' is not NAME=VALUE, such as {example}.")
+        parsed.append((name.strip(), text.strip()))
+    return parsed
+
+
+def _registration(given: Mapping[str, Any]) -> Registration:
+    words: dict[str, Any] = {
+        key: given[key]
+        for key in ("model", "name", "number", "task", "dataset", "parent", "policy")
+        if given[key] is not None
+    }
+    if given["metrics"]:
+        words["metrics"] = parse_metrics(given["metrics"])
+    if given["labels"]:
+        words["labels"] = parse_labels(given["labels"])
+    words |= {"trust": True} if given["trust"] else {}
+    words |= {key: False for key in ("copy", "convert", "profile") if given[f"no_{key}"]}
+    if given["file"] is not None:
+        return read_registration(Path(given["file"]), words)
+    if "model" not in words:
+        raise RequestError("Name the model to register, or a file with -f.")
+    return Registration(**words)
+
+
+def _print_registered(registered: Registered, *, waiting: bool) -> None:
+    version = registered.version
+    word = "is registered" if registered.new else "was registered already"
+    click.echo(clean(f"{version.name} {word}: {version.framework}, {version.digest[:19]}"))
+    if registered.earlier:
+        click.echo(f"{count(registered.earlier, 'earlier result')} of the same model belong to it.")
+    if waiting or not registered.queued:
+        return
+    tasks_text = count(registered.queued, "task")
+    if registered.workers:
+        click.echo(f"{tasks_text} queued; {count(registered.workers, 'worker')} will do them.")
+    else:
+        click.echo(
+            f"{tasks_text} queued, and no worker is running: start one with modeldyno worker, or do them here "
+            f"with modeldyno worker --once"
+        )
+    click.echo(f"See how far it is: modeldyno registry show {version.model}")
+
+
+def _print_aliases(aliases: Mapping[str, int], model: str) -> None:
+    for word, number in aliases.items():
+        click.echo(clean(f"{model}@{word} names {model}/{number}"))
+    if not aliases:
+        click.echo(
+            clean(f"{model} has no aliases; modeldyno registry alias {model}/1 champion gives it one.")
+        )
+
+
+def _write_json(document: object, path: str | None) -> bool:
+    """Write a document as JSON if asked to; return whether it was printed instead of anything else."""
+    if path is None:
+        return False
+    data = codec.encode_document(document)
+    if path == "-":
+        print_document(data)
+        return True
+    codec.write(Path(path), data)
+    return False

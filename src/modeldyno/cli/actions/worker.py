@@ -1,0 +1,68 @@
+"""What ``modeldyno worker`` does."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modeldyno.core.registry.records import TaskState
+from modeldyno.core.stats.sanitize import clean
+from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_quantity
+from modeldyno.environment.idle import IdleRule
+from modeldyno.registry.worker import TaskDone, WorkerOptions, run_worker
+from modeldyno.views.text import format_rough_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from modeldyno.core.registry.records import Task
+
+
+def run(given: Mapping[str, Any]) -> None:
+    """Work until interrupted."""
+    period = parse_quantity(given["idle_for"], SECONDS)
+    looks = max(1, round(period))
+    options = WorkerOptions(
+        device=given["device"],
+        target_name=given["name"],
+        once=given["once"],
+        poll=parse_quantity(given["poll"], SECONDS),
+        idle=IdleRule(
+            cpu=parse_quantity(given["idle_cpu"], FRACTION),
+            utilization=parse_quantity(given["idle_utilization"], FRACTION),
+            memory=int(parse_quantity(given["idle_memory"], BYTES)),
+            looks=looks,
+            period=period / looks,
+        ),
+    )
+    if not options.once:
+        click.echo(f"Waiting for tasks for {options.device}; Ctrl-C ends it.", err=True)
+    work(options)
+
+
+def work(options: WorkerOptions) -> None:
+    """Do tasks, a line for each when it begins and when it has ended."""
+    run_worker(options, begin=_print_beginning, done=_print_outcome)
+
+
+def _print_beginning(task: Task) -> None:
+    if sys.stderr.isatty():
+        click.echo(clean(f"... {task.label}"), err=True)
+
+
+def _print_outcome(done: TaskDone) -> None:
+    outcome = done.outcome
+    if done.lost:
+        text = "lost: another worker has it"
+    elif outcome.state is TaskState.DEFERRED:
+        again = f"; again in {format_rough_duration(outcome.again_in)}" if outcome.again_in else ""
+        text = f"put off: {outcome.why}{again}"
+    elif outcome.variant is not None:
+        text = f"{outcome.variant.state}: {outcome.why}"
+    elif outcome.state is TaskState.FAILED:
+        text = f"failed: {outcome.why}"
+    else:
+        text = outcome.headline
+    click.echo(clean(f"{done.task.label}: {text} ({done.seconds:.0f} s)"))

@@ -1,0 +1,140 @@
+"""``modeldyno registry``."""
+
+from __future__ import annotations
+
+import click
+
+from modeldyno.cli import actions
+from modeldyno.cli.output_options import JSON
+
+_LIMIT = click.option(
+    "-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number to list."
+)
+
+
+@click.group(name="registry", no_args_is_help=True)
+def command() -> None:
+    """Register models once: they are converted, checked, measured by workers, and asked for."""
+
+
+@command.command(name="add")
+@click.argument("model", required=False)
+@click.option("-f", "--file", metavar="FILE", help="Read MODEL and options from a YAML file.")
+@click.option("--name", help="Name of the model; by default that of its file.")
+@click.option("--version", "number", type=click.IntRange(1), help="Number; by default the next one.")
+@click.option("--task", help="What it does, such as 'image classification'.")
+@click.option("--dataset", help="What it was trained on.")
+@click.option(
+    "--metric", "metrics", multiple=True, metavar="NAME=VALUE", help="What you say of it: accuracy=0.76."
+)
+@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Any label.")
+@click.option("--parent", metavar="NAME/N", help="The version that it was made from.")
+@click.option("--policy", metavar="NAME", help="What is done with it by itself.  [default: default]")
+@click.option("--no-copy", is_flag=True, help="Use its files where they are instead of copying them.")
+@click.option("--no-convert", is_flag=True, help="Queue no conversions.")
+@click.option("--no-profile", is_flag=True, help="Queue no measurements.")
+@click.option("--wait", is_flag=True, help="Work in this terminal until its figures are there.")
+@click.option("--trust", is_flag=True, help="Allow its file to run code when it is loaded.")
+@JSON
+def _add(**given: object) -> None:
+    """Register MODEL: keep it, give it a version, and queue what is to be done with it."""
+    actions.registry.add(given)
+
+
+@command.command(name="list")
+@click.argument("text", default="")
+@click.option("--framework", default="", help="Only models of this framework.")
+@click.option("--task", default="", help="Only models with this task.")
+@_LIMIT
+@JSON
+def _list(text: str, framework: str, task: str, limit: int, json_path: str | None) -> None:
+    """List registered models, those whose name contains TEXT."""
+    actions.registry.list_models(text, framework, task, limit, json_path)
+
+
+@command.command(name="show")
+@click.argument("name")
+@JSON
+def _show(name: str, json_path: str | None) -> None:
+    """Show a version: NAME (the newest), NAME/3 or NAME@alias."""
+    actions.registry.show(name, json_path)
+
+
+@command.command(name="get")
+@click.argument("name")
+@click.argument("folder")
+def _get(name: str, folder: str) -> None:
+    """Copy the files of version NAME to a new FOLDER."""
+    actions.registry.get(name, folder)
+
+
+@command.command(name="update")
+@click.argument("name")
+@click.option("--task", help="What it does.")
+@click.option("--dataset", help="What it was trained on.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME=VALUE", help="What you say of it.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Any label.")
+@click.option("--policy", metavar="NAME", help="What is done with it by itself.")
+def _update(**given: object) -> None:
+    """Change what is said of version NAME; metrics and labels are added."""
+    actions.registry.update(given)
+
+
+@command.command(name="rm")
+@click.argument("name")
+def _rm(name: str) -> None:
+    """Remove version NAME/N with its variants and figures; its number is not given again."""
+    actions.registry.remove(name)
+
+
+@command.command(name="alias")
+@click.argument("name")
+@click.argument("alias", required=False)
+@click.option("--remove", is_flag=True, help="Remove the alias.")
+@click.option("--rollback", is_flag=True, help="Let it name what it named before its last move.")
+def _alias(name: str, alias: str | None, remove: bool, rollback: bool) -> None:
+    """Let ALIAS name version NAME/N; without ALIAS, list the aliases of NAME and their moves."""
+    actions.registry.alias(name, alias, remove=remove, rollback=rollback)
+
+
+@command.command(name="history")
+@click.argument("name", required=False)
+@click.option("--verify", is_flag=True, help="Check that no event was changed or left out.")
+@_LIMIT
+@JSON
+def _history(name: str | None, verify: bool, limit: int, json_path: str | None) -> None:
+    """Show who did what, with NAME or with all models, the newest last."""
+    actions.registry.history(name, verify, limit, json_path)
+
+
+@command.command(name="answer")
+@click.argument("name")
+@click.option("--require", multiple=True, metavar="BOUND", help="A bound, such as 'latency.p99 <= 20ms'.")
+@click.option("--demand", metavar="RATE", help="Requests per second to serve, such as 200/s.")
+@click.option("--price", metavar="PRICE", help="Price of a replica, such as 1.2/h.")
+@click.option("--on", metavar="TARGET", help="Only figures of this target.")
+@JSON
+def _answer(**given: object) -> None:
+    """Say which version, variant and configuration holds the bounds at the least cost."""
+    actions.registry.answer(given)
+
+
+@command.command(name="policy")
+@click.argument("name", required=False)
+@click.option("-f", "--file", metavar="FILE", help="Store the policy of a YAML file.")
+def _policy(name: str | None, file: str | None) -> None:
+    """Show the policies, or the policy NAME; with -f, store one."""
+    actions.registry.policy(name, file)
+
+
+@command.command(name="tasks")
+@click.argument("name", required=False)
+@click.option("--all", "ended", is_flag=True, help="Also those that have ended.")
+@click.option("--cancel", type=int, multiple=True, metavar="TASK", help="Cancel a task.")
+@click.option("--retry", type=int, multiple=True, metavar="TASK", help="Queue an ended task again.")
+@_LIMIT
+def _tasks(
+    name: str | None, ended: bool, cancel: tuple[int, ...], retry: tuple[int, ...], limit: int
+) -> None:
+    """List what is to be done, with NAME or with all models, and the workers."""
+    actions.registry.tasks(name, ended=ended, cancel=cancel, retry=retry, limit=limit)

@@ -1,0 +1,33 @@
+"""``modeldyno worker``."""
+
+from __future__ import annotations
+
+import click
+
+from modeldyno.cli import actions
+
+
+@click.command(name="worker")
+@click.option("--device", default="cpu", show_default=True, help="Device to measure on: cpu, or cuda:0.")
+@click.option("--name", metavar="TEXT", help="Name of this target, if it is new.  [default: the host's]")
+@click.option("--once", is_flag=True, help="End when nothing is left that can be done now.")
+@click.option(
+    "--idle-cpu", metavar="SHARE", default="2%", show_default=True,
+    help="Share of the cores that others may use for the device to count as idle.",
+)  # fmt: skip
+@click.option(
+    "--idle-utilization", metavar="SHARE", default="5%", show_default=True, help="The same of a GPU."
+)
+@click.option(
+    "--idle-memory", metavar="BYTES", default="500MiB", show_default=True,
+    help="Memory of a GPU that others may hold.",
+)  # fmt: skip
+@click.option(
+    "--for", "idle_for", metavar="TIME", default="5s", show_default=True, help="How long it must be idle."
+)
+@click.option(
+    "--poll", metavar="TIME", default="2s", show_default=True, help="Time between two looks for a task."
+)
+def command(**given: object) -> None:
+    """Do what the registry has queued, while the device is idle, until Ctrl-C."""
+    actions.worker.run(given)

@@ -1,0 +1,39 @@
+"""Everything that is known of a version, gathered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modeldyno.core.registry.records import Figure, Target, Task, Variant, Version
+from modeldyno.core.result.result import Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredFigure:
+    """A figure and its Result."""
+
+    figure: Figure
+    result: Result | None
+    """None if the store no longer has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionOverview:
+    """A version with its variants, figures and tasks."""
+
+    version: Version
+    aliases: tuple[str, ...]
+    """Aliases that name it."""
+    numbers: tuple[int, ...]
+    """The newest versions of the model, newest first."""
+    variants: tuple[Variant, ...]
+    figures: tuple[MeasuredFigure, ...]
+    targets: tuple[Target, ...]
+    tasks: tuple[Task, ...]
+    """Those that are still to be done."""
+    workers: int
+    """Workers that are there."""
+    results: tuple[str, ...]
+    """Ids of further Results of the same model, newest first."""
+    studies: tuple[str, ...]
+    """Ids of its studies, newest first."""

@@ -1,0 +1,1 @@
+"""What the registry shows: lists, a version, an answer."""

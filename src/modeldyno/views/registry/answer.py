@@ -1,0 +1,108 @@
+"""The registry's answer, as blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.registry.answer import AnswerState
+from modeldyno.core.report.blocks import Align, Column, Notice, Severity, Table, shorten
+from modeldyno.core.stats.units import RATE, format_quantity
+from modeldyno.views.text import count, format_rough_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.registry.answer import Candidate, RegistryAnswer
+    from modeldyno.core.report.blocks import Block
+
+_OUT = 84
+_SHOWN = 12
+"""Rows of what fell out."""
+
+
+def blocks(answer: RegistryAnswer) -> Iterator[Block]:
+    """Yield the answer, the alternatives, and what fell out with its reason."""
+    severities = {
+        AnswerState.FOUND: Severity.HELD,
+        AnswerState.NOTHING_HOLDS: Severity.BROKEN,
+        AnswerState.UNKNOWN: Severity.UNDECIDED,
+    }
+    yield Notice(severity=severities[answer.state], code="answer", text=headline(answer))
+    if answer.best is not None:
+        for judgement in answer.best.judgements:
+            yield Notice(severity=Severity.HELD, text=judgement.sentence())
+    if answer.others:
+        yield _ranking(answer)
+    if answer.fell_out:
+        yield _fell_out(answer)
+
+
+def headline(answer: RegistryAnswer) -> str:
+    """Say the answer in one sentence."""
+    bounds = " and ".join(answer.bounds) or "no bound"
+    if answer.state is AnswerState.FOUND:
+        assert answer.best is not None
+        return (
+            f"Run {describe(answer.best)}{_needs(answer, answer.best)}; certainty {answer.best.certainty:.1%}"
+        )
+    if answer.state is AnswerState.NOTHING_HOLDS:
+        return f"No variant of {answer.model} holds {bounds}: each surely breaks a bound"
+    waiting = ""
+    if answer.waiting and answer.seconds is not None:
+        waiting = f"; {count(answer.waiting, 'figure')} to come, ready in about "
+        waiting += format_rough_duration(answer.seconds)
+    elif answer.waiting:
+        waiting = f"; {count(answer.waiting, 'task')} wait for a worker: start one with modeldyno worker"
+    elif not answer.fell_out:
+        waiting = "; nothing was measured yet"
+    return f"Unknown: no fresh figure of {answer.model} surely holds {bounds}{waiting}"
+
+
+def describe(candidate: Candidate) -> str:
+    """Say what a candidate is: version, variant, configuration, target."""
+    figure = candidate.figure
+    on = f" on {candidate.target.name}" if candidate.target is not None else ""
+    return f"{figure.model}/{figure.number} as {figure.recipe}, {figure.measure.label}{on}"
+
+
+def _needs(answer: RegistryAnswer, candidate: Candidate) -> str:
+    parts = []
+    if candidate.replicas is not None and answer.demand is not None:
+        demand = format_quantity(answer.demand, RATE, 3)
+        parts.append(f"{count(candidate.replicas, 'replica')} for {demand}")
+    if candidate.per_hour is not None and answer.price is not None:
+        parts.append(f"{_money(answer, candidate)}/h")
+    return f": {', '.join(parts)}" if parts else ""
+
+
+def _money(answer: RegistryAnswer, candidate: Candidate) -> str:
+    currency = answer.price.currency if answer.price is not None else ""
+    sign, word = (currency, "") if len(currency) == 1 else ("", f" {currency}" if currency else "")
+    return "" if candidate.per_hour is None else f"{sign}{candidate.per_hour:,.2f}{word}"
+
+
+def _ranking(answer: RegistryAnswer) -> Table:
+    columns = (
+        Column(title="also holds"),
+        Column(title="rate", align=Align.RIGHT),
+        Column(title="replicas", align=Align.RIGHT),
+        Column(title="per hour", align=Align.RIGHT),
+    )
+    rows = tuple(
+        (
+            describe(candidate),
+            format_quantity(candidate.rate, RATE, 3) if candidate.rate else "",
+            "" if candidate.replicas is None else str(candidate.replicas),
+            _money(answer, candidate),
+        )
+        for candidate in answer.others
+    )
+    return Table(title="", columns=columns, rows=rows)
+
+
+def _fell_out(answer: RegistryAnswer) -> Table:
+    shown = answer.fell_out[:_SHOWN]
+    rows = [(describe(candidate), shorten(candidate.out, _OUT)) for candidate in shown]
+    if len(answer.fell_out) > len(shown):
+        rows.append((f"and {len(answer.fell_out) - len(shown)} more", ""))
+    return Table(title="", columns=(Column(title="fell out"), Column(title="because")), rows=tuple(rows))

@@ -1,0 +1,155 @@
+"""Tables of models, tasks, workers, alias moves and events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.registry.records import TaskState
+from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.views.text import format_rough_duration, format_utc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from modeldyno.core.registry.policy import Policy
+    from modeldyno.core.registry.records import AliasMove, RegistryEvent, Target, Task, Version, Worker
+    from modeldyno.interfaces.registry import ModelEntry
+
+_MINUTES = 16
+"""Characters of a time up to its minutes."""
+
+
+def models(entries: Sequence[ModelEntry]) -> Table:
+    """List models, one row each."""
+    rows = tuple(
+        (
+            entry.name,
+            str(entry.newest.number),
+            entry.newest.framework,
+            entry.newest.task,
+            ", ".join(f"{alias}={number}" for alias, number in entry.aliases.items()),
+            format_utc(entry.touched)[:_MINUTES],
+        )
+        for entry in entries
+    )
+    titles = ("model", "newest", "framework", "task", "aliases", "registered")
+    return _table("", titles, rows, numbers=frozenset({"newest"}))
+
+
+def versions(found: Sequence[Version]) -> Table:
+    """List versions of a model, one row each."""
+    rows = tuple(
+        (
+            version.name,
+            version.digest.removeprefix("sha256:")[:12],
+            version.framework,
+            version.creator,
+            " ".join(f"{name}={value:g}" for name, value in version.metrics.items()),
+            format_utc(version.created)[:_MINUTES],
+        )
+        for version in found
+    )
+    return _table("Versions", ("version", "digest", "framework", "by", "metrics", "registered"), rows)
+
+
+def tasks(found: Sequence[Task], targets: Mapping[str, Target]) -> Table:
+    """List tasks, one row each."""
+    rows = tuple(
+        (
+            str(task.id),
+            str(task.state),
+            task.label,
+            targets[task.target].name if task.target in targets else "any",
+            _note(task),
+        )
+        for task in found
+    )
+    return _table("", ("task", "state", "what", "target", ""), rows, numbers=frozenset({"task"}))
+
+
+def workers(found: Sequence[Worker], targets: Mapping[str, Target]) -> Table:
+    """List workers, one row each."""
+    rows = tuple(
+        (
+            worker.id,
+            targets[worker.target].name if worker.target in targets else worker.target,
+            f"{worker.host} (pid {worker.pid})",
+            worker.state,
+            f"{worker.silent:.0f} s ago",
+        )
+        for worker in found
+    )
+    return _table("Workers", ("worker", "target", "process", "does", "seen"), rows)
+
+
+def alias_moves(moves: Sequence[AliasMove]) -> Table:
+    """List the moves of aliases, the newest last."""
+    rows = tuple(
+        (
+            format_utc(move.at)[:_MINUTES],
+            move.alias,
+            "new" if move.before is None else f"/{move.before}",
+            "removed" if move.after is None else f"/{move.after}",
+            move.actor,
+        )
+        for move in moves
+    )
+    return _table("", ("when", "alias", "from", "to", "by"), rows)
+
+
+def events(found: Iterable[RegistryEvent]) -> Table:
+    """List events, the newest last; their details are in the JSON document."""
+    rows = tuple(
+        (
+            str(event.id),
+            format_utc(event.at)[:_MINUTES],
+            event.kind,
+            event.subject,
+            event.actor,
+        )
+        for event in found
+    )
+    return _table("", ("event", "when", "what", "of", "by"), rows, numbers=frozenset({"event"}))
+
+
+def _note(task: Task) -> str:
+    if task.state is TaskState.DEFERRED:
+        return f"{task.why}; again in {format_rough_duration(task.left)}"
+    if task.state is TaskState.LEASED:
+        return f"worker {task.worker}"
+    if task.state is TaskState.DONE and task.result:
+        return task.why or f"result {task.result}"
+    return task.why
+
+
+def _table(
+    title: str,
+    titles: Sequence[str],
+    rows: tuple[tuple[str, ...], ...],
+    *,
+    numbers: frozenset[str] = frozenset(),
+) -> Table:
+    """Make a table without the columns that are empty in every row."""
+    used = [at for at, name in enumerate(titles) if any(row[at] for row in rows)]
+    return Table(
+        title=title,
+        columns=tuple(
+            Column(title=titles[at], align=Align.RIGHT if titles[at] in numbers else Align.LEFT)
+            for at in used
+        ),
+        rows=tuple(tuple(row[at] for at in used) for row in rows),
+    )
+
+
+def policy(shown: Policy) -> Table:
+    """Show what a policy does."""
+    rows = (
+        ("convert to", ", ".join(shown.convert) or "nothing"),
+        ("batch sizes", ", ".join(map(str, shown.batch_sizes))),
+        ("measure", ", ".join(shown.probes)),
+        ("serve", f"{shown.serve} at {', '.join(map(str, shown.concurrency))}" if shown.serve else "no"),
+        ("bounds", " and ".join(shown.require) or "none"),
+        ("time for each probe", f"at most {shown.max_time:g} s"),
+        ("a figure is stale after", f"{shown.max_age / 86400:g} days"),
+    )
+    return Table(title=f"Policy {shown.name}", columns=(Column(title=""), Column(title="")), rows=rows)

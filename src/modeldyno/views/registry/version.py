@@ -1,0 +1,166 @@
+"""What is known of a version, as blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.registry.records import FigureState, TaskState, VariantState
+from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table, shorten
+from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
+from modeldyno.views.text import count, format_utc, shorten_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.registry.overview import MeasuredFigure, VersionOverview
+    from modeldyno.core.report.blocks import Block
+    from modeldyno.core.result.result import Result
+
+_LATENCIES = ("p50", "p99")
+_RATES = ("throughput", "request_rate")
+_WHY = 70
+"""Most characters of a reason in a table."""
+
+
+def blocks(overview: VersionOverview) -> Iterator[Block]:
+    """Yield what is known of a version."""
+    yield Notice(severity=Severity.VERDICT, text=headline(overview))
+    facts = tuple(_facts(overview))
+    yield Table(title="", columns=(Column(title=""), Column(title="")), rows=facts)
+    yield _variants(overview)
+    for target in overview.targets:
+        measured = [m for m in overview.figures if m.figure.target == target.id]
+        if measured:
+            yield Heading(title=f"Figures on {target.name}", level=2)
+            yield _figures(measured)
+            yield from _reasons(measured)
+    yield from _waiting(overview)
+
+
+def headline(overview: VersionOverview) -> str:
+    """Say what it is and how far it is, in one sentence."""
+    version = overview.version
+    usable = sum(variant.usable for variant in overview.variants)
+    fresh = sum(m.figure.state is FigureState.FRESH for m in overview.figures)
+    named = f" ({', '.join('@' + alias for alias in overview.aliases)})" if overview.aliases else ""
+    return (
+        f"{version.name}{named} is a model of {version.framework} with {count(usable, 'usable variant')} and "
+        f"{count(fresh, 'fresh figure')}"
+    )
+
+
+def _facts(overview: VersionOverview) -> Iterator[tuple[str, str]]:
+    version = overview.version
+    yield "digest", version.digest
+    yield "registered", f"{format_utc(version.created)[:16]} by {version.creator}"
+    yield "from", version.reference
+    if version.files:
+        size = sum(file.size for file in version.files)
+        yield "kept", f"{count(len(version.files), 'file')}, {size / 1e6:,.3g} MB"
+    for name, text in (("task", version.task), ("dataset", version.dataset), ("parent", version.parent)):
+        if text:
+            yield name, text
+    if version.metrics:
+        yield "its maker says", ", ".join(f"{name} {value:g}" for name, value in version.metrics.items())
+    if version.labels:
+        yield "labels", ", ".join(f"{name}={value}" for name, value in version.labels.items())
+    for spec in version.inputs:
+        yield "input", f"{spec.name} {' x '.join(map(str, spec.shape or ()))} {spec.dtype or ''}"
+    yield "policy", version.policy
+    if len(overview.numbers) > 1:
+        yield "versions", ", ".join(map(str, overview.numbers))
+    if overview.results:
+        yield "other results", ", ".join(shorten_ids(list(overview.results[:5])))
+    if overview.studies:
+        yield "studies", ", ".join(shorten_ids(list(overview.studies[:5])))
+
+
+_MARKS = {
+    VariantState.AGREES: "agrees",
+    VariantState.CLOSE: "close",
+    VariantState.DIFFERS: "DIFFERS",
+}
+
+
+def _variants(overview: VersionOverview) -> Table:
+    rows = tuple(
+        (
+            variant.recipe,
+            _MARKS.get(variant.state, str(variant.state)),
+            variant.backend,
+            shorten(variant.why, _WHY),
+        )
+        for variant in overview.variants
+    )
+    columns = tuple(Column(title=title) for title in ("variant", "state", "backend", ""))
+    return Table(title="Variants", columns=columns, rows=rows)
+
+
+def _figures(measured: list[MeasuredFigure]) -> Table:
+    titles = ("variant", "at", *_LATENCIES, "rate", "state", "result")
+    right = {*_LATENCIES, "rate"}
+    columns = tuple(Column(title=t, align=Align.RIGHT if t in right else Align.LEFT) for t in titles)
+    rows = tuple(
+        (
+            m.figure.recipe,
+            m.figure.measure.label,
+            *(_latency(m.result, name) for name in _LATENCIES),
+            _rate(m.result),
+            str(m.figure.state),
+            m.figure.result[:6],
+        )
+        for m in measured
+    )
+    return Table(title="", columns=columns, rows=rows)
+
+
+def _reasons(measured: list[MeasuredFigure]) -> Iterator[Block]:
+    """Say once for each state why figures are not fresh; equal reasons differ in their figures alone."""
+    reasons: dict[FigureState, list[str]] = {}
+    for m in measured:
+        if m.figure.state is not FigureState.FRESH:
+            reasons.setdefault(m.figure.state, []).append(m.figure.why)
+    for state, texts in reasons.items():
+        others = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+        yield Notice(severity=Severity.DOUBT, code=str(state), text=f"{texts[0]}{others}")
+
+
+def _latency(result: Result | None, name: str) -> str:
+    measurement = result.find("latency") if result is not None else None
+    if measurement is None or not isinstance(measurement.value, Distribution):
+        return ""
+    if measurement.value.missing(name):
+        return "not certified"
+    return format_quantity(measurement.value.statistic(name), SECONDS, 3)
+
+
+def _rate(result: Result | None) -> str:
+    for name in _RATES:
+        value = result.number(name) if result is not None and result.find(name) is not None else None
+        if value:
+            return format_quantity(value, RATE, 3)
+    return ""
+
+
+def _waiting(overview: VersionOverview) -> Iterator[Block]:
+    if not overview.tasks:
+        return
+    deferred = [task for task in overview.tasks if task.state is TaskState.DEFERRED]
+    running = [task for task in overview.tasks if task.state is TaskState.LEASED]
+    queued = len(overview.tasks) - len(deferred) - len(running)
+    parts = (
+        f"{len(running)} running" if running else "",
+        f"{queued} queued" if queued else "",
+        f"{len(deferred)} put off ({deferred[0].why})" if deferred else "",
+    )
+    if overview.workers:
+        advice = f"{count(overview.workers, 'worker')} will do them"
+    else:
+        advice = "no worker is running: start one with modeldyno worker"
+    yield Notice(
+        severity=Severity.NOTE,
+        code="waiting",
+        text=f"{count(len(overview.tasks), 'task')} to do: {', '.join(part for part in parts if part)}",
+        advice=advice,
+    )
