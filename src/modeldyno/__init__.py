@@ -45,6 +45,21 @@ if TYPE_CHECKING:
     from modeldyno.api.metrics import register_metric
     from modeldyno.api.model_profiler import ModelProfiler
     from modeldyno.api.profile import BoundBroken, inspect, profile, read, read_all, save, store
+    from modeldyno.api.registry import (
+        answer,
+        get_model,
+        list_models,
+        move_alias,
+        register,
+        registry_history,
+        registry_policy,
+        registry_tasks,
+        retrieve,
+        show_model,
+        unregister,
+        update,
+        work,
+    )
     from modeldyno.api.result_dict import Figures
     from modeldyno.api.server_profiler import Diagnosis, Profiler
     from modeldyno.api.sweep import export_configs, read_study, rerank, sweep
@@ -65,6 +80,19 @@ if TYPE_CHECKING:
     from modeldyno.loadtest.replicas import CostAnswer
 
 _HOMES = {
+    "registry_history": "modeldyno.api.registry",
+    "registry_policy": "modeldyno.api.registry",
+    "registry_tasks": "modeldyno.api.registry",
+    "answer": "modeldyno.api.registry",
+    "get_model": "modeldyno.api.registry",
+    "list_models": "modeldyno.api.registry",
+    "move_alias": "modeldyno.api.registry",
+    "register": "modeldyno.api.registry",
+    "retrieve": "modeldyno.api.registry",
+    "show_model": "modeldyno.api.registry",
+    "unregister": "modeldyno.api.registry",
+    "update": "modeldyno.api.registry",
+    "work": "modeldyno.api.registry",
     "BaseModelInspector": "modeldyno.api.inspectors",
     "Benchmark": "modeldyno.api.benchmark",
     "BoundBroken": "modeldyno.api.profile",
@@ -178,6 +206,7 @@ __all__ = [
     "UndecidedWarning",
     "Verdict",
     "advise",
+    "answer",
     "check",
     "comment",
     "compare",
@@ -188,14 +217,17 @@ __all__ = [
     "find_load",
     "findings",
     "gate",
+    "get_model",
     "import_results",
     "inspect",
+    "list_models",
     "list_plugins",
     "list_results",
     "load",
     "load_baseline",
     "load_curve",
     "memory_change",
+    "move_alias",
     "profile",
     "profiled",
     "ranking",
@@ -203,21 +235,30 @@ __all__ = [
     "read_all",
     "read_comparison",
     "read_study",
+    "register",
     "register_metric",
+    "registry_history",
+    "registry_policy",
+    "registry_tasks",
     "replicas",
     "report",
     "rerank",
     "rerank_load",
+    "retrieve",
     "rm",
     "save",
     "save_comparison",
     "save_verdict",
     "schema",
     "show",
+    "show_model",
     "store",
     "sweep",
     "tag",
     "trend",
+    "unregister",
+    "update",
+    "work",
 ]
 
 

@@ -29,7 +29,9 @@ def command() -> None:
 )
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Any label.")
 @click.option("--parent", metavar="NAME/N", help="The version that it was made from.")
-@click.option("--policy", metavar="NAME", help="What is done with it by itself.  [default: default]")
+@click.option(
+    "--policy", metavar="NAME", default="default", show_default=True, help="What is done with it by itself."
+)
 @click.option("--no-copy", is_flag=True, help="Use its files where they are instead of copying them.")
 @click.option("--no-convert", is_flag=True, help="Queue no conversions.")
 @click.option("--no-profile", is_flag=True, help="Queue no measurements.")

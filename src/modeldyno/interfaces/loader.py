@@ -135,7 +135,7 @@ class Loader(Protocol):
 
 
 @runtime_checkable
-class HasFiles(Protocol):
+class ListsFiles(Protocol):
     """A loader whose models are more than the file, or the whole folder, that is named."""
 
     def files(self, ref: ModelRef) -> Iterable[Path]:

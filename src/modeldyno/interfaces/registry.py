@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from modeldyno.core.registry.records import (
-    Figure,
     Task,
     TaskState,
     Variant,
+    VariantFigure,
     Version,
 )
 from modeldyno.core.result.result import Result
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.policy import Policy
     from modeldyno.core.registry.records import (
         AliasMove,
+        HardwareTarget,
         RegistryEvent,
-        Target,
         Worker,
     )
-    from modeldyno.interfaces.store import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,7 @@ class Outcome:
     """What was measured; stored with the other Results."""
     headline: str = ""
     """Of the Result, for lists."""
-    figure: Figure | None = None
+    figure: VariantFigure | None = None
     variant: Variant | None = None
     """The variant in its new state."""
     next: tuple[Task, ...] = ()
@@ -113,8 +112,8 @@ class Registry(Protocol):
     def alias_moves(self, model: str, alias: str | None = None) -> Sequence[AliasMove]:
         """Return the moves of aliases, the oldest first."""
 
-    def results_of(self, digests: Sequence[str], *, limit: int = 50) -> Sequence[Entry]:
-        """List the stored Results of these digests, newest first."""
+    def results_of(self, digests: Sequence[str]) -> Sequence[str]:
+        """Return the ids of the Results of these digests, newest first."""
 
     def studies_of(self, digests: Sequence[str]) -> Sequence[str]:
         """Return the ids of the studies of these digests, newest first."""
@@ -147,7 +146,7 @@ class Registry(Protocol):
     ) -> Sequence[Task]:
         """List tasks: those that are being done, then those that will be, then ended ones."""
 
-    def announce(self, worker: Worker, target: Target) -> None:
+    def announce(self, worker: Worker, target: HardwareTarget) -> None:
         """Write that a worker is there, and what it does."""
 
     def leave(self, worker: str) -> None:
@@ -156,19 +155,19 @@ class Registry(Protocol):
     def workers(self) -> Sequence[Worker]:
         """Return the workers that are there."""
 
-    def put_target(self, target: Target) -> None:
+    def put_target(self, target: HardwareTarget) -> None:
         """Store a target, unless it is there."""
 
-    def targets(self) -> Sequence[Target]:
+    def targets(self) -> Sequence[HardwareTarget]:
         """Return all targets."""
 
-    def figures(self, model: str, number: int | None = None) -> Sequence[Figure]:
+    def figures(self, model: str, number: int | None = None) -> Sequence[VariantFigure]:
         """Return the figures of a model, or of one version."""
 
-    def figures_on(self, target: str, state: str) -> Sequence[Figure]:
+    def figures_on(self, target: str, state: str) -> Sequence[VariantFigure]:
         """Return the figures of a target in a state."""
 
-    def put_figures(self, figures: Sequence[Figure]) -> None:
+    def put_figures(self, figures: Sequence[VariantFigure]) -> None:
         """Store figures; each replaces the one of its key."""
 
     def put_policy(self, policy: Policy, actor: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import REPEATS, profile_task
-from modeldyno.core.registry.records import Figure, FigureState
+from modeldyno.core.registry.records import FigureState, VariantFigure
 from modeldyno.core.registry.staleness import PROTOCOL, forbidding_doubts, stale_because
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.targets import decisive, software_here, target_here
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.registry import Registry
 
 
-def figure_of(task: Task, result: Result) -> Figure:
+def figure_of(task: Task, result: Result) -> VariantFigure:
     """Make the figure of a task of its Result: fresh, doubtful or failed."""
     assert task.measure is not None
     doubts = forbidding_doubts(result.doubts)
@@ -31,7 +31,7 @@ def figure_of(task: Task, result: Result) -> Figure:
         state, why = FigureState.DOUBTFUL, "; ".join(doubt.seen for doubt in doubts)
     else:
         state, why = FigureState.FRESH, ""
-    return Figure(
+    return VariantFigure(
         key=task.key,
         model=task.model,
         number=task.number,
@@ -47,7 +47,7 @@ def figure_of(task: Task, result: Result) -> Figure:
     )
 
 
-def current_figures(registry: Registry, model: str, number: int | None = None) -> list[Figure]:
+def current_figures(registry: Registry, model: str, number: int | None = None) -> list[VariantFigure]:
     """Return the figures of a model, or of one version; what no longer holds is marked stale, for good.
 
     A target whose software is not known now, as no worker serves it and it is not this machine, is judged by
@@ -75,12 +75,14 @@ def repeat_tasks(registry: Registry, target: str) -> Iterator[Task]:
             yield profile_task(variant, figure.measure, target, priority=REPEATS)
 
 
-def _version_of(registry: Registry, figure: Figure) -> Version:
+def _version_of(registry: Registry, figure: VariantFigure) -> Version:
 
     return registry.version(VersionName(model=figure.model, number=figure.number))
 
 
-def _checked(figure: Figure, software: Mapping[str, Mapping[str, Fact]], max_age: float) -> Figure:
+def _checked(
+    figure: VariantFigure, software: Mapping[str, Mapping[str, Fact]], max_age: float
+) -> VariantFigure:
     if figure.state is not FigureState.FRESH:
         return figure
     known = software.get(figure.target, figure.software)

@@ -40,6 +40,6 @@ def version_overview(registry: Registry, name: VersionName) -> VersionOverview:
         targets=tuple(registry.targets()),
         tasks=tuple(registry.tasks(states=tuple(OPEN), model=version.model, number=version.number)),
         workers=len(registry.workers()),
-        results=tuple(entry.id for entry in registry.results_of(digests) if entry.id not in shown),
+        results=tuple(result for result in registry.results_of(digests) if result not in shown),
         studies=tuple(registry.studies_of(digests)),
     )

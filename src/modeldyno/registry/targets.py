@@ -9,7 +9,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core.registry.records import Target
+from modeldyno.core.registry.records import HardwareTarget
 from modeldyno.environment import machine
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ _NO_RUNTIME = frozenset({"python", "system", "modeldyno", "numpy", "onnx", "tran
 """Software that no backend names: a change of it alone makes no figure stale."""
 
 
-def target_here(device: str = CPU, name: str | None = None) -> Target:
+def target_here(device: str = CPU, name: str | None = None) -> HardwareTarget:
     """Return the target of a device of this machine."""
     facts = machine.hardware()
     digest = hashlib.sha256(json.dumps([facts, device], sort_keys=True).encode()).hexdigest()[:12]
     host = socket.gethostname().partition(".")[0] or "here"
-    return Target(
+    return HardwareTarget(
         id=digest,
         name=name or (host if device == CPU else f"{host} {device}"),
         device=device,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core.registry.records import FigureState, Target, Task, TaskKind, TaskState, Worker
+from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, TaskKind, TaskState, Worker
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule, why_busy
 from modeldyno.errors import ModelDynoError
@@ -67,7 +67,7 @@ class _Post:
     """A worker at its device."""
 
     worker: Worker
-    target: Target
+    target: HardwareTarget
     options: WorkerOptions
     begin: Callable[[Task], None]
 

@@ -20,7 +20,7 @@ from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.environment.process_tree import end_with_parent
 from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, TrustRequired
-from modeldyno.interfaces.loader import Executes, HasFiles
+from modeldyno.interfaces.loader import Executes, ListsFiles
 
 if TYPE_CHECKING:
     from modeldyno.interfaces.loader import Loader
@@ -99,7 +99,7 @@ def _files(loader: Loader, ref: ModelRef) -> list[Path]:
     path = Path(ref.locator).expanduser()
     if loader.executes is Executes.NAMED or not path.exists():
         return []
-    if isinstance(loader, HasFiles):
+    if isinstance(loader, ListsFiles):
         return list(loader.files(ref))
     if path.is_dir():
         return [file for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file, path)]

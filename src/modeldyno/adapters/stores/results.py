@@ -93,7 +93,7 @@ def _entry(row: Row[Any], tags: tuple[str, ...]) -> Entry:
     return Entry(**{**row._mapping, "config": config}, tags=tags)  # noqa: SLF001 - its documented name
 
 
-def with_digests(connection: Connection, digests: Sequence[str], limit: int) -> list[Entry]:
-    """Return the entries of the Results of models of these digests, the newest first."""
-    query = select(*LISTED).where(RESULTS.c.digest.in_(digests)).order_by(*NEWEST_FIRST).limit(limit)
-    return entries(connection, query)
+def ids_of(connection: Connection, digests: Sequence[str]) -> list[str]:
+    """Return the ids of the Results of models of these digests, the newest first."""
+    query = select(RESULTS.c.id).where(RESULTS.c.digest.in_(digests)).order_by(*NEWEST_FIRST)
+    return list(connection.scalars(query))

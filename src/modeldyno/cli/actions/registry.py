@@ -11,16 +11,15 @@ from modeldyno import codec, plugins
 from modeldyno.cli.actions import worker as worker_action
 from modeldyno.cli.actions.printing import print_blocks, print_document
 from modeldyno.core.registry.answer import AnswerState
-from modeldyno.core.registry.names import VersionName, check_alias
+from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
-from modeldyno.core.registry.records import OPEN, TaskState
 from modeldyno.core.stats.sanitize import clean
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
 from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.profiling.run import BROKEN, OK, UNDECIDED
 from modeldyno.registry import answer as answering
-from modeldyno.registry import weights
+from modeldyno.registry import changes
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
 from modeldyno.registry.register import Registration, actor, read_registration, register
@@ -85,65 +84,44 @@ def show(name: str, json_path: str | None) -> None:
 def get(name: str, folder: str) -> None:
     """Copy the files of a version."""
     with plugins.store() as store:
-        version = store.registry.version(VersionName.parse(name))
-        if not version.files:
-            raise RequestError(f"The files of {version.name} were not copied; it is {version.reference}.")
-        path = weights.export(version, weights.place(store.registry.weights), Path(folder))
+        version, path = changes.copy_files(store.registry, name, Path(folder))
     click.echo(clean(f"{version.name} is in {path}"))
 
 
 def update(given: Mapping[str, Any]) -> None:
     """Change what is said of a version."""
     with plugins.store() as store:
-        version = store.registry.version(VersionName.parse(given["name"]))
-        changes: dict[str, Any] = {
-            key: given[key] for key in ("task", "dataset", "policy") if given[key] is not None
-        }
-        if "policy" in changes:
-            find_policy(store.registry, changes["policy"])
-        if given["metrics"]:
-            changes["metrics"] = {**version.metrics, **parse_metrics(given["metrics"])}
-        if given["labels"]:
-            changes["labels"] = {**version.labels, **parse_labels(given["labels"])}
-        if not changes:
-            raise RequestError("Nothing is to be changed; name it, such as --task or --label.")
-        store.registry.change_version(version, actor(), **changes)
-    click.echo(clean(f"{version.name}: {', '.join(changes)} changed"))
+        version = changes.update_version(
+            store.registry,
+            given["name"],
+            words={key: given[key] for key in ("task", "dataset", "policy")},
+            metrics=parse_metrics(given["metrics"]),
+            labels=parse_labels(given["labels"]),
+        )
+    click.echo(clean(f"{version.name} is changed"))
 
 
 def remove(name: str) -> None:
     """Remove a version."""
-    parsed = VersionName.parse(name)
-    if parsed.number is None:
-        raise RequestError(f"'{name}' may be any version; name the one to remove, such as {parsed.model}/1.")
     with plugins.store() as store:
-        version = store.registry.version(parsed)
-        store.registry.remove_version(version, actor())
+        version = changes.remove_version(store.registry, name)
     click.echo(clean(f"{version.name} is removed; its results stay in the store"))
 
 
 def alias(name: str, word: str | None, *, remove: bool, rollback: bool) -> None:
     """Move an alias, or list the aliases."""
-    parsed = VersionName.parse(name)
     with plugins.store() as store:
         registry = store.registry
-        version = registry.version(parsed)
+        model = registry.version(VersionName.parse(name)).model
         if word is None:
-            _print_aliases(registry.aliases(version.model), version.model)
-            print_blocks(lists.alias_moves(registry.alias_moves(version.model)))
+            _print_aliases(registry.aliases(model), model)
+            moves = registry.alias_moves(model)
+            print_blocks(*([lists.alias_moves(moves)] if moves else []))
             return
-        check_alias(word)
-        if rollback:
-            move = registry.roll_back(version.model, word, actor())
-        elif remove:
-            move = registry.move_alias(version.model, word, None, actor())
-        else:
-            if parsed.number is None and parsed.alias is None:
-                raise RequestError(f"Name the version too, such as {version.name}.")
-            move = registry.move_alias(version.model, word, version.number, actor())
-    before = "" if move.before is None else f"; before, it named {version.model}/{move.before}"
-    after = "names nothing now" if move.after is None else f"names {version.model}/{move.after}"
-    click.echo(clean(f"{version.model}@{word} {after}{before}"))
+        move = changes.change_alias(registry, name, word, remove=remove, rollback=rollback)
+    before = "" if move.before is None else f"; before, it named {model}/{move.before}"
+    after = "names nothing now" if move.after is None else f"names {model}/{move.after}"
+    click.echo(clean(f"{model}@{word} {after}{before}"))
 
 
 def history(name: str | None, verify: bool, limit: int, json_path: str | None) -> None:
@@ -193,24 +171,16 @@ def tasks(name: str | None, *, ended: bool, cancel: Sequence[int], retry: Sequen
     """List, cancel or retry tasks."""
     with plugins.store() as store:
         registry = store.registry
-        for ids, state, word in (
-            (cancel, TaskState.CANCELLED, "cancelled"),
-            (retry, TaskState.QUEUED, "queued"),
-        ):
-            if ids:
-                changed = registry.change_tasks(tuple(ids), state, actor())
-                click.echo(f"{count(changed, 'task')} {word}")
-        parsed = None if name is None else registry.version(VersionName.parse(name))
-        found = registry.tasks(
-            states=() if ended else tuple(OPEN),
-            model=None if parsed is None else parsed.model,
-            limit=limit,
+        found, changed = changes.change_and_list_tasks(
+            registry, name, ended=ended, cancel=cancel, retry=retry, limit=limit
         )
         targets = {target.id: target for target in registry.targets()}
         working = registry.workers()
+    for state, number in changed.items():
+        click.echo(f"{count(number, 'task')} {state}")
     if found:
         print_blocks(lists.tasks(found, targets))
-    elif not (cancel or retry):
+    elif not changed:
         click.echo("Nothing is to be done.")
     if working:
         print_blocks(lists.workers(working, targets))
@@ -258,6 +228,8 @@ def _registration(given: Mapping[str, Any]) -> Registration:
         for key in ("model", "name", "number", "task", "dataset", "parent", "policy")
         if given[key] is not None
     }
+    if words["policy"] == DEFAULT.name:  # not said: that of a file comes before it
+        del words["policy"]
     if given["metrics"]:
         words["metrics"] = parse_metrics(given["metrics"])
     if given["labels"]:
@@ -284,8 +256,8 @@ def _print_registered(registered: Registered, *, waiting: bool) -> None:
         click.echo(f"{tasks_text} queued; {count(registered.workers, 'worker')} will do them.")
     else:
         click.echo(
-            f"{tasks_text} queued, and no worker is running: start one with modeldyno worker, or do them here "
-            f"with modeldyno worker --once"
+            f"{tasks_text} queued, and no worker is running: start one with modeldyno worker, or do them "
+            "here with modeldyno worker --once"
         )
     click.echo(f"See how far it is: modeldyno registry show {version.model}")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.registry.records import Figure, FigureState, Target
+from modeldyno.core.registry.records import FigureState, HardwareTarget, VariantFigure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,11 +31,11 @@ class AnswerState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class AnswerCandidate:
     """A figure as an answer: what it needs and costs, or why it is none."""
 
-    figure: Figure
-    target: Target | None
+    figure: VariantFigure
+    target: HardwareTarget | None
     judgements: tuple[Judgement, ...] = ()
     rate: float | None = None
     """Answers or inferences in a second of one replica."""
@@ -66,11 +66,11 @@ class RegistryAnswer:
     bounds: tuple[str, ...]
     demand: float | None
     price: Price | None
-    best: Candidate | None
+    best: AnswerCandidate | None
     """The answer at least cost, or without a price the one of the highest rate."""
-    others: tuple[Candidate, ...]
+    others: tuple[AnswerCandidate, ...]
     """Other answers, the best first."""
-    fell_out: tuple[Candidate, ...]
+    fell_out: tuple[AnswerCandidate, ...]
     """What does not answer, each with its reason."""
     waiting: int
     """Figures that are queued or being measured."""
@@ -79,14 +79,14 @@ class RegistryAnswer:
 
 
 def judge_figure(
-    figure: Figure,
+    figure: VariantFigure,
     result: Result | None,
-    target: Target | None,
+    target: HardwareTarget | None,
     *,
     bounds: Sequence[Constraint],
     demand: float | None,
     price: Price | None,
-) -> Candidate:
+) -> AnswerCandidate:
     """Judge whether a figure answers.
 
     Args:
@@ -99,12 +99,12 @@ def judge_figure(
     """
     if figure.state is not FigureState.FRESH:
         reason = f"{figure.state}: {figure.why}" if figure.why else str(figure.state)
-        return Candidate(figure=figure, target=target, out=reason)
+        return AnswerCandidate(figure=figure, target=target, out=reason)
     if result is None:
-        return Candidate(figure=figure, target=target, out="its result is no longer in the store")
+        return AnswerCandidate(figure=figure, target=target, out="its result is no longer in the store")
     missing = [str(bound) for bound in bounds if result.find(bound.query.metric, bound.query.scope) is None]
     if missing:
-        return Candidate(figure=figure, target=target, out=f"not measured: {', '.join(missing)}")
+        return AnswerCandidate(figure=figure, target=target, out=f"not measured: {', '.join(missing)}")
     judgements = tuple(map(result.judge, bounds))
     not_held = [judgement for judgement in judgements if judgement.verdict is not Verdict.HELD]
     rate, interval = _rate(result)
@@ -116,7 +116,7 @@ def judge_figure(
         replicas = _replicas(demand, rate if interval is None else max(interval.low, 0.0))
         out = "" if replicas else "its rate is too uncertain to count replicas"
     per_hour = None if price is None else price.per_hour * (replicas or 1)
-    return Candidate(
+    return AnswerCandidate(
         figure=figure,
         target=target,
         judgements=judgements,
@@ -130,7 +130,7 @@ def judge_figure(
 
 def choose(  # noqa: PLR0913 - the parts of a question
     model: str,
-    candidates: Iterable[Candidate],
+    candidates: Iterable[AnswerCandidate],
     *,
     bounds: Sequence[Constraint] = (),
     demand: float | None = None,
@@ -167,11 +167,11 @@ def choose(  # noqa: PLR0913 - the parts of a question
     )
 
 
-def _surely_broken(candidate: Candidate) -> bool:
+def _surely_broken(candidate: AnswerCandidate) -> bool:
     return any(judgement.verdict is Verdict.BROKEN for judgement in candidate.judgements)
 
 
-def _order(candidate: Candidate) -> tuple[float, int, float, str]:
+def _order(candidate: AnswerCandidate) -> tuple[float, int, float, str]:
     cost = math.inf if candidate.per_hour is None else candidate.per_hour
     return cost, candidate.replicas or 0, -(candidate.rate or 0.0), candidate.figure.key
 

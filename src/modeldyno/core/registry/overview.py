@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from modeldyno.core.registry.records import Figure, Target, Task, Variant, Version
+from modeldyno.core.registry.records import HardwareTarget, Task, Variant, VariantFigure, Version
 from modeldyno.core.result.result import Result
 
 
@@ -12,7 +12,7 @@ from modeldyno.core.result.result import Result
 class MeasuredFigure:
     """A figure and its Result."""
 
-    figure: Figure
+    figure: VariantFigure
     result: Result | None
     """None if the store no longer has it."""
 
@@ -28,7 +28,7 @@ class VersionOverview:
     """The newest versions of the model, newest first."""
     variants: tuple[Variant, ...]
     figures: tuple[MeasuredFigure, ...]
-    targets: tuple[Target, ...]
+    targets: tuple[HardwareTarget, ...]
     tasks: tuple[Task, ...]
     """Those that are still to be done."""
     workers: int

@@ -105,7 +105,7 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class HardwareTarget:
     """Hardware that figures hold for: a device of a machine, by what two results must share."""
 
     id: str
@@ -235,7 +235,7 @@ class FigureState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class VariantFigure:
     """What a variant was measured at on a target: the newest Result of one key."""
 
     key: str

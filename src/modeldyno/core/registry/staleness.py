@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from modeldyno.core.metrics.doubt import Doubt
-    from modeldyno.core.registry.records import Fact, Figure
+    from modeldyno.core.registry.records import Fact, VariantFigure
 
 PROTOCOL = 1
 """Number of the rules of measuring; a change of what a figure means raises it, and makes older ones stale."""
@@ -36,7 +36,7 @@ FORBIDDING = frozenset(
 
 
 def stale_because(
-    figure: Figure, software: Mapping[str, Fact], *, now: datetime, max_age: float
+    figure: VariantFigure, software: Mapping[str, Fact], *, now: datetime, max_age: float
 ) -> str | None:
     """Return why a figure no longer holds on a machine; None if it does.
 

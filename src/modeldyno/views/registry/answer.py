@@ -12,7 +12,7 @@ from modeldyno.views.text import count, format_rough_duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.registry.answer import Candidate, RegistryAnswer
+    from modeldyno.core.registry.answer import AnswerCandidate, RegistryAnswer
     from modeldyno.core.report.blocks import Block
 
 _OUT = 84
@@ -58,14 +58,14 @@ def headline(answer: RegistryAnswer) -> str:
     return f"Unknown: no fresh figure of {answer.model} surely holds {bounds}{waiting}"
 
 
-def describe(candidate: Candidate) -> str:
+def describe(candidate: AnswerCandidate) -> str:
     """Say what a candidate is: version, variant, configuration, target."""
     figure = candidate.figure
     on = f" on {candidate.target.name}" if candidate.target is not None else ""
     return f"{figure.model}/{figure.number} as {figure.recipe}, {figure.measure.label}{on}"
 
 
-def _needs(answer: RegistryAnswer, candidate: Candidate) -> str:
+def _needs(answer: RegistryAnswer, candidate: AnswerCandidate) -> str:
     parts = []
     if candidate.replicas is not None and answer.demand is not None:
         demand = format_quantity(answer.demand, RATE, 3)
@@ -75,7 +75,7 @@ def _needs(answer: RegistryAnswer, candidate: Candidate) -> str:
     return f": {', '.join(parts)}" if parts else ""
 
 
-def _money(answer: RegistryAnswer, candidate: Candidate) -> str:
+def _money(answer: RegistryAnswer, candidate: AnswerCandidate) -> str:
     currency = answer.price.currency if answer.price is not None else ""
     sign, word = (currency, "") if len(currency) == 1 else ("", f" {currency}" if currency else "")
     return "" if candidate.per_hour is None else f"{sign}{candidate.per_hour:,.2f}{word}"

@@ -12,7 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from modeldyno.core.registry.policy import Policy
-    from modeldyno.core.registry.records import AliasMove, RegistryEvent, Target, Task, Version, Worker
+    from modeldyno.core.registry.records import (
+        AliasMove,
+        HardwareTarget,
+        RegistryEvent,
+        Task,
+        Version,
+        Worker,
+    )
     from modeldyno.interfaces.registry import ModelEntry
 
 _MINUTES = 16
@@ -52,7 +59,7 @@ def versions(found: Sequence[Version]) -> Table:
     return _table("Versions", ("version", "digest", "framework", "by", "metrics", "registered"), rows)
 
 
-def tasks(found: Sequence[Task], targets: Mapping[str, Target]) -> Table:
+def tasks(found: Sequence[Task], targets: Mapping[str, HardwareTarget]) -> Table:
     """List tasks, one row each."""
     rows = tuple(
         (
@@ -67,7 +74,7 @@ def tasks(found: Sequence[Task], targets: Mapping[str, Target]) -> Table:
     return _table("", ("task", "state", "what", "target", ""), rows, numbers=frozenset({"task"}))
 
 
-def workers(found: Sequence[Worker], targets: Mapping[str, Target]) -> Table:
+def workers(found: Sequence[Worker], targets: Mapping[str, HardwareTarget]) -> Table:
     """List workers, one row each."""
     rows = tuple(
         (

@@ -10,7 +10,7 @@ from modeldyno.adapters.stores.registry.documents import decode, encode
 from modeldyno.adapters.stores.rows import insert
 from modeldyno.adapters.stores.schema import FIGURES, POLICIES
 from modeldyno.core.registry.policy import Policy
-from modeldyno.core.registry.records import Figure
+from modeldyno.core.registry.records import VariantFigure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-def put(connection: Connection, figure: Figure) -> None:
+def put(connection: Connection, figure: VariantFigure) -> None:
     """Store a figure; it replaces the one of its key."""
     row = {
         "key": figure.key,
@@ -35,19 +35,19 @@ def put(connection: Connection, figure: Figure) -> None:
     connection.execute(upsert.on_conflict_do_update(index_elements=["key"], set_=row))
 
 
-def of_model(connection: Connection, model: str, number: int | None) -> Sequence[Figure]:
+def of_model(connection: Connection, model: str, number: int | None) -> Sequence[VariantFigure]:
     """Return the figures of a model, or of one of its versions."""
     query = select(FIGURES.c.document).where(FIGURES.c.model == model)
     if number is not None:
         query = query.where(FIGURES.c.number == number)
     query = query.order_by(FIGURES.c.number.desc(), FIGURES.c.recipe, FIGURES.c.taken)
-    return [decode(document, Figure) for document in connection.scalars(query)]
+    return [decode(document, VariantFigure) for document in connection.scalars(query)]
 
 
-def on_target(connection: Connection, target: str, state: str) -> Sequence[Figure]:
+def on_target(connection: Connection, target: str, state: str) -> Sequence[VariantFigure]:
     """Return the figures of a target in a state."""
     query = select(FIGURES.c.document).where(FIGURES.c.target == target, FIGURES.c.state == state)
-    return [decode(document, Figure) for document in connection.scalars(query)]
+    return [decode(document, VariantFigure) for document in connection.scalars(query)]
 
 
 def put_policy(connection: Connection, policy: Policy) -> None:

@@ -24,17 +24,16 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.policy import Policy
     from modeldyno.core.registry.records import (
         AliasMove,
-        Figure,
+        HardwareTarget,
         RegistryEvent,
-        Target,
         Task,
         Variant,
+        VariantFigure,
         Version,
         Worker,
     )
     from modeldyno.core.result.result import Result
     from modeldyno.interfaces.registry import ModelEntry, Outcome
-    from modeldyno.interfaces.store import Entry
 
 
 class SqlRegistry:
@@ -112,9 +111,9 @@ class SqlRegistry:
 
     # --- what was measured -------------------------------------------------------------------------
 
-    def results_of(self, digests: Sequence[str], *, limit: int = 50) -> Sequence[Entry]:
+    def results_of(self, digests: Sequence[str]) -> Sequence[str]:
         with self._database.reading() as connection:
-            return results.with_digests(connection, digests, limit)
+            return results.ids_of(connection, digests)
 
     def studies_of(self, digests: Sequence[str]) -> Sequence[str]:
         with self._database.reading() as connection:
@@ -193,7 +192,7 @@ class SqlRegistry:
 
     # --- workers and targets -----------------------------------------------------------------------
 
-    def announce(self, worker: Worker, target: Target) -> None:
+    def announce(self, worker: Worker, target: HardwareTarget) -> None:
         with self._database.writing() as connection:
             tasks.announce(connection, worker, target)
 
@@ -205,25 +204,25 @@ class SqlRegistry:
         with self._database.reading() as connection:
             return tasks.workers(connection)
 
-    def put_target(self, target: Target) -> None:
+    def put_target(self, target: HardwareTarget) -> None:
         with self._database.writing() as connection:
             tasks.put_target(connection, target)
 
-    def targets(self) -> Sequence[Target]:
+    def targets(self) -> Sequence[HardwareTarget]:
         with self._database.reading() as connection:
             return tasks.targets(connection)
 
     # --- figures and policies ----------------------------------------------------------------------
 
-    def figures(self, model: str, number: int | None = None) -> Sequence[Figure]:
+    def figures(self, model: str, number: int | None = None) -> Sequence[VariantFigure]:
         with self._database.reading() as connection:
             return figures.of_model(connection, model, number)
 
-    def figures_on(self, target: str, state: str) -> Sequence[Figure]:
+    def figures_on(self, target: str, state: str) -> Sequence[VariantFigure]:
         with self._database.reading() as connection:
             return figures.on_target(connection, target, state)
 
-    def put_figures(self, changed: Sequence[Figure]) -> None:
+    def put_figures(self, changed: Sequence[VariantFigure]) -> None:
         with self._database.writing() as connection:
             for figure in changed:
                 figures.put(connection, figure)

@@ -10,7 +10,7 @@ from modeldyno.adapters.stores.registry import clock, events
 from modeldyno.adapters.stores.registry.documents import decode, encode
 from modeldyno.adapters.stores.rows import insert, storable_text
 from modeldyno.adapters.stores.schema import TARGETS, TASKS, WORKERS
-from modeldyno.core.registry.records import OPEN, Target, Task, TaskState, Worker
+from modeldyno.core.registry.records import OPEN, HardwareTarget, Task, TaskState, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -223,7 +223,7 @@ def _task(row: Row[Any], seconds: float) -> Task:
 # --- workers ---------------------------------------------------------------------------------------
 
 
-def announce(connection: Connection, worker: Worker, target: Target) -> None:
+def announce(connection: Connection, worker: Worker, target: HardwareTarget) -> None:
     """Write that a worker is there, and what it does."""
     seconds, boot = clock.now(connection)
     put_target(connection, target)
@@ -267,13 +267,13 @@ def _worker(row: Row[Any], seconds: float) -> Worker:
     )
 
 
-def targets(connection: Connection) -> Sequence[Target]:
+def targets(connection: Connection) -> Sequence[HardwareTarget]:
     """Return all targets."""
     documents = connection.scalars(select(TARGETS.c.document).order_by(TARGETS.c.name, TARGETS.c.id))
-    return [decode(document, Target) for document in documents]
+    return [decode(document, HardwareTarget) for document in documents]
 
 
-def put_target(connection: Connection, target: Target) -> None:
+def put_target(connection: Connection, target: HardwareTarget) -> None:
     """Store a target, unless it is there."""
     upsert = insert(connection, TARGETS).values(
         id=target.id, name=storable_text(target.name), device=target.device, document=encode(target)

@@ -1,0 +1,392 @@
+"""The registry from Python: register models, find them again, do what is queued, ask which one to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.profile import as_tuple
+from modeldyno.core.registry.names import VersionName
+from modeldyno.environment.idle import IdleRule
+from modeldyno.errors import StoreError
+from modeldyno.loadtest.replicas import CostOptions
+from modeldyno.registry import answer as answering
+from modeldyno.registry import changes
+from modeldyno.registry.changes import change_and_list_tasks
+from modeldyno.registry.overview import version_overview
+from modeldyno.registry.policies import find_policy, read_policy
+from modeldyno.registry.register import Registration, actor
+from modeldyno.registry.register import register as register_model
+from modeldyno.registry.worker import WorkerOptions, run_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from modeldyno.core.registry.answer import RegistryAnswer
+    from modeldyno.core.registry.overview import VersionOverview
+    from modeldyno.core.registry.policy import Policy
+    from modeldyno.core.registry.records import AliasMove, RegistryEvent, Task, Version
+    from modeldyno.interfaces.registry import ModelEntry
+
+_MOST = 10_000
+"""Versions that `retrieve` looks through of one model."""
+
+
+@reword_errors
+def register(  # noqa: PLR0913 - one parameter per option
+    model: str | Path,
+    *,
+    name: str | None = None,
+    version: int | None = None,
+    task: str = "",
+    dataset: str = "",
+    metrics: Mapping[str, float] | None = None,
+    labels: Mapping[str, str] | None = None,
+    parent: str = "",
+    policy: str = "default",
+    copy: bool = True,
+    convert: bool = True,
+    profile: bool = True,
+    wait: bool = False,
+    trust: bool = False,
+) -> Version:
+    """Register a model, as ``modeldyno registry add`` does.
+
+    Args:
+        model: a path or a reference, such as ``"model.onnx"`` or ``"torch:file.py:factory"``.
+        name: by default that of its file.
+        version: its number; by default the next one.
+        task: what it does, such as ``"image classification"``.
+        dataset: what it was trained on.
+        metrics: what you say of it, such as ``{"accuracy": 0.76}``.
+        labels: any text by name.
+        parent: the version that it was made from, such as ``"digits/3"``.
+        policy: name of the policy that says what is done with it.
+        copy: keep its files in the store; otherwise they are used where they are.
+        convert: queue the conversions of the policy.
+        profile: queue its measurements.
+        wait: work in this process until nothing is left that can be done now.
+        trust: allow its file to run code when it is loaded.
+
+    Returns:
+        The version; the same content under the same name is the same version.
+
+    Raises:
+        RequestError: the model cannot be loaded, or the name or number is taken.
+        TrustRequired: its file runs code, and `trust` was not given.
+        StoreError: the store cannot be written.
+    """
+    request = Registration(
+        model=str(model),
+        name=name,
+        number=version,
+        task=task,
+        dataset=dataset,
+        metrics=metrics or {},
+        labels=labels or {},
+        parent=parent,
+        policy=policy,
+        copy=copy,
+        convert=convert,
+        profile=profile,
+        trust=trust,
+    )
+    with plugins.store() as store:
+        registered = register_model(request, store.registry)
+    if wait:
+        work(once=True)
+    return registered.version
+
+
+@reword_errors
+def retrieve(
+    name: str = "",
+    *,
+    framework: str = "",
+    task: str = "",
+    version: int | None = None,
+    parent: str = "",
+    limit: int = 50,
+) -> tuple[Version, ...]:
+    """Find registered versions.
+
+    Args:
+        name: of the model, also ``"digits/3"`` or ``"digits@champion"``; empty for all models, of which the
+            newest version is returned.
+        framework: only versions of this framework, such as ``"onnx"``.
+        task: only versions with this task.
+        version: only this number.
+        parent: only versions made from this one, such as ``"digits/3"``.
+        limit: maximum number.
+
+    Returns:
+        The versions, newest first; none if there is no such model.
+    """
+    with plugins.store() as store:
+        found: Sequence[Version]
+        parsed = VersionName.parse(name) if name else None
+        if parsed is None:
+            found = [entry.newest for entry in store.registry.models(limit=_MOST)]
+        elif parsed.number is not None or parsed.alias is not None:
+            found = [store.registry.version(parsed)]
+        elif any(
+            entry.name == parsed.model for entry in store.registry.models(text=parsed.model, limit=_MOST)
+        ):
+            found = store.registry.versions(parsed.model, limit=_MOST)
+        else:
+            found = ()
+    wanted = [
+        each
+        for each in found
+        if (not framework or each.framework == framework)
+        and (not task or each.task == task)
+        and (version is None or each.number == version)
+        and (not parent or each.parent == parent)
+    ]
+    return tuple(wanted[:limit])
+
+
+@reword_errors
+def list_models(
+    text: str = "", *, framework: str = "", task: str = "", limit: int = 20
+) -> tuple[ModelEntry, ...]:
+    """List registered models, as ``modeldyno registry list`` does, the last registered first.
+
+    Args:
+        text: part of the name.
+        framework: only models of this framework.
+        task: only models with this task.
+        limit: maximum number.
+
+    Returns:
+        Entries with ``name``, ``versions``, ``newest`` (its newest version) and ``aliases``.
+    """
+    with plugins.store() as store:
+        return tuple(store.registry.models(text=text, framework=framework, task=task, limit=limit))
+
+
+@reword_errors
+def show_model(name: str) -> VersionOverview:
+    """Return what is known of a version, as ``modeldyno registry show`` shows it.
+
+    Args:
+        name: ``"digits"`` (the newest version), ``"digits/3"`` or ``"digits@champion"``.
+
+    Returns:
+        The version with its variants, figures with their Results, and tasks.
+
+    Raises:
+        RequestError: there is no such version.
+    """
+    with plugins.store() as store:
+        return version_overview(store.registry, VersionName.parse(name))
+
+
+@reword_errors
+def get_model(name: str, folder: str | Path) -> Path:
+    """Copy the files of a version to a new folder, as ``modeldyno registry get`` does.
+
+    Args:
+        name: ``"digits"``, ``"digits/3"`` or ``"digits@champion"``.
+        folder: a folder that is not there yet, or is empty.
+
+    Returns:
+        The path of the model in it.
+
+    Raises:
+        RequestError: there is no such version, its files were not copied, or the folder is not empty.
+    """
+    with plugins.store() as store:
+        return changes.copy_files(store.registry, name, Path(folder))[1]
+
+
+@reword_errors
+def update(
+    name: str,
+    *,
+    task: str | None = None,
+    dataset: str | None = None,
+    metrics: Mapping[str, float] | None = None,
+    labels: Mapping[str, str] | None = None,
+    policy: str | None = None,
+) -> Version:
+    """Change what is said of a version, as ``modeldyno registry update`` does.
+
+    Args:
+        name: ``"digits/3"`` or ``"digits@champion"``; of a model alone, the newest version.
+        task: what it does.
+        dataset: what it was trained on.
+        metrics: added to those that it has.
+        labels: added to those that it has.
+        policy: name of its policy.
+
+    Returns:
+        The version as it is now.
+
+    Raises:
+        RequestError: there is no such version.
+    """
+    words = {"task": task, "dataset": dataset, "policy": policy}
+    with plugins.store() as store:
+        return changes.update_version(
+            store.registry, name, words=words, metrics=metrics or {}, labels=labels or {}
+        )
+
+
+@reword_errors
+def unregister(name: str) -> None:
+    """Remove a version with its variants and figures, as ``modeldyno registry rm`` does; Results stay.
+
+    Args:
+        name: such as ``"digits/3"``.
+
+    Raises:
+        RequestError: there is no such version, or no number was given.
+    """
+    with plugins.store() as store:
+        changes.remove_version(store.registry, name)
+
+
+@reword_errors
+def move_alias(name: str, alias: str, *, remove: bool = False, rollback: bool = False) -> AliasMove:
+    """Let an alias name a version, as ``modeldyno registry alias`` does.
+
+    Args:
+        name: the version, such as ``"digits/3"``; to remove an alias or to roll it back, the model is enough.
+        alias: such as ``"champion"``.
+        remove: remove the alias instead.
+        rollback: let it name what it named before its last move.
+
+    Returns:
+        The move, with the numbers of both versions.
+
+    Raises:
+        RequestError: there is no such version or alias.
+    """
+    with plugins.store() as store:
+        return changes.change_alias(store.registry, name, alias, remove=remove, rollback=rollback)
+
+
+@reword_errors
+def answer(
+    name: str,
+    require: str | Sequence[str] = (),
+    *,
+    demand: str | None = None,
+    price: str | None = None,
+    on: str | None = None,
+) -> RegistryAnswer:
+    """Say which version, variant and configuration to run, as ``modeldyno registry answer`` does.
+
+    Nothing is measured: only fresh figures answer.
+
+    Args:
+        name: a model, ``"digits/3"`` or ``"digits@champion"``; of a model, every version may answer.
+        require: bounds, such as ``"latency.p99 <= 20ms"``; each must surely hold.
+        demand: requests per second, such as ``"200/s"``.
+        price: of a replica, such as ``"1.2/h"``.
+        on: name of a target; by default any.
+
+    Returns:
+        The answer: ``best`` with its figure, replicas and cost, ``others``, ``fell_out`` with reasons, and
+        the ``state``: found, nothing-holds or unknown.
+
+    Raises:
+        RequestError: a name or a bound is wrong.
+    """
+    with plugins.store() as store:
+        return answering.answer(
+            store.registry,
+            name,
+            require=as_tuple(require, "require"),
+            cost=CostOptions.parse(demand, price),
+            on=on,
+        )
+
+
+@reword_errors
+def work(
+    *, device: str = "cpu", name: str | None = None, once: bool = False, idle: IdleRule | None = None
+) -> None:
+    """Do what the registry has queued while the device is idle, as ``modeldyno worker`` does.
+
+    Args:
+        device: ``"cpu"``, or a GPU such as ``"cuda:0"``.
+        name: name of this target, if it is new.
+        once: end when nothing is left that can be done now; otherwise only Ctrl-C ends it.
+        idle: when the device counts as idle.
+
+    Raises:
+        StoreError: the store cannot be read or written.
+    """
+    options = WorkerOptions(device=device, target_name=name, once=once, idle=idle or IdleRule())
+    run_worker(options)
+
+
+@reword_errors
+def registry_policy(name: str = "default", *, file: str | Path | None = None) -> Policy:
+    """Return a policy, or store one of a file, as ``modeldyno registry policy`` does.
+
+    Args:
+        name: of the policy; with a file, the name is that in the file.
+        file: a YAML file whose policy is stored.
+
+    Raises:
+        RequestError: there is no such policy, or the file is wrong.
+    """
+    with plugins.store() as store:
+        if file is None:
+            return find_policy(store.registry, name)
+        policy = read_policy(Path(file))
+        store.registry.put_policy(policy, actor())
+        return policy
+
+
+@reword_errors
+def registry_tasks(
+    name: str | None = None,
+    *,
+    ended: bool = False,
+    cancel: Sequence[int] = (),
+    retry: Sequence[int] = (),
+    limit: int = 20,
+) -> tuple[Task, ...]:
+    """List what is to be done, cancel it or queue it again, as ``modeldyno registry tasks`` does.
+
+    Args:
+        name: only tasks of this model.
+        ended: also tasks that have ended.
+        cancel: numbers of tasks to cancel first.
+        retry: numbers of ended tasks to queue again first.
+        limit: maximum number.
+
+    Returns:
+        The tasks: those that are being done, then those that will be, then ended ones.
+    """
+    with plugins.store() as store:
+        return change_and_list_tasks(
+            store.registry, name, ended=ended, cancel=cancel, retry=retry, limit=limit
+        )[0]
+
+
+@reword_errors
+def registry_history(
+    name: str | None = None, *, verify: bool = False, limit: int = 20
+) -> tuple[RegistryEvent, ...]:
+    """Return who did what, as ``modeldyno registry history`` shows it, the newest last.
+
+    Args:
+        name: only what concerns this model or version.
+        verify: check that no event was changed or left out.
+        limit: maximum number.
+
+    Raises:
+        StoreError: `verify` is given, and an event was changed or is missing.
+    """
+    with plugins.store() as store:
+        broken = store.registry.first_broken_event() if verify else None
+        if broken is not None:
+            raise StoreError(f"Event {broken} was changed, or one before it is missing.")
+        return tuple(store.registry.events(subject=name, newest=limit))

@@ -1,0 +1,134 @@
+"""What a person changes by hand: words about a version, aliases, removal; and copies of its files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.core.registry.names import VersionName, check_alias
+from modeldyno.core.registry.records import OPEN, TaskState
+from modeldyno.errors import RequestError
+from modeldyno.registry import weights
+from modeldyno.registry.policies import find_policy
+from modeldyno.registry.register import actor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from modeldyno.core.registry.records import AliasMove, Task, Version
+    from modeldyno.interfaces.registry import Registry
+
+
+def update_version(
+    registry: Registry,
+    name: str,
+    *,
+    words: Mapping[str, str | None],
+    metrics: Mapping[str, float],
+    labels: Mapping[str, str],
+) -> Version:
+    """Change what is said of a version; metrics and labels are added to those that it has.
+
+    Args:
+        registry: that has it.
+        name: of the version.
+        words: ``task``, ``dataset`` and ``policy``; None leaves one as it is.
+        metrics: to be added.
+        labels: to be added.
+
+    Raises:
+        RequestError: there is no such version or policy, or nothing is to be changed.
+    """
+    version = registry.version(VersionName.parse(name))
+    changes: dict[str, Any] = {key: value for key, value in words.items() if value is not None}
+    if "policy" in changes:
+        find_policy(registry, changes["policy"])
+    if metrics:
+        changes["metrics"] = {**version.metrics, **metrics}
+    if labels:
+        changes["labels"] = {**version.labels, **labels}
+    if not changes:
+        raise RequestError("Nothing is to be changed; give the task, the dataset, a metric or a label.")
+    return registry.change_version(version, actor(), **changes)
+
+
+def remove_version(registry: Registry, name: str) -> Version:
+    """Remove a version, which has to be named with its number; return what it was.
+
+    Raises:
+        RequestError: there is no such version, or no number was given.
+    """
+    parsed = VersionName.parse(name)
+    if parsed.number is None:
+        raise RequestError(f"'{name}' may be any version; name the one to remove, such as {parsed.model}/1.")
+    version = registry.version(parsed)
+    registry.remove_version(version, actor())
+    return version
+
+
+def change_alias(
+    registry: Registry, name: str, alias: str, *, remove: bool = False, rollback: bool = False
+) -> AliasMove:
+    """Let an alias name a version, or what it named before, or nothing.
+
+    Raises:
+        RequestError: there is no such version or alias, or the version has no number.
+    """
+    parsed = VersionName.parse(name)
+    check_alias(alias)
+    version = registry.version(parsed)
+    if rollback:
+        return registry.roll_back(version.model, alias, actor())
+    if remove:
+        return registry.move_alias(version.model, alias, None, actor())
+    if parsed.number is None and parsed.alias is None:
+        raise RequestError(
+            f"'{name}' may be any version; name the one that {alias} shall be: {version.name}."
+        )
+    return registry.move_alias(version.model, alias, version.number, actor())
+
+
+def copy_files(registry: Registry, name: str, folder: Path) -> tuple[Version, Path]:
+    """Copy the files of a version to a new folder; return the version, and the path of the model in it.
+
+    Raises:
+        RequestError: there is no such version, its files were not kept, or the folder is not empty.
+    """
+    version = registry.version(VersionName.parse(name))
+    if not version.files:
+        raise RequestError(f"The files of {version.name} were not copied; it is {version.reference}.")
+    return version, weights.export(version, weights.place(registry.weights), folder)
+
+
+def change_and_list_tasks(
+    registry: Registry,
+    name: str | None,
+    *,
+    ended: bool = False,
+    cancel: Sequence[int] = (),
+    retry: Sequence[int] = (),
+    limit: int,
+) -> tuple[tuple[Task, ...], dict[TaskState, int]]:
+    """Cancel tasks, queue ended ones again, and list what is left to do.
+
+    Returns:
+        The tasks, and how many were cancelled and queued.
+
+    Raises:
+        RequestError: there is no such model.
+    """
+    changed = {
+        state: registry.change_tasks(tuple(ids), state, actor())
+        for ids, state in ((cancel, TaskState.CANCELLED), (retry, TaskState.QUEUED))
+        if ids
+    }
+    parsed = None if name is None else VersionName.parse(name)
+    if parsed is not None:
+        registry.version(parsed)
+    tasks = registry.tasks(
+        states=() if ended else tuple(OPEN),
+        model=None if parsed is None else parsed.model,
+        number=None if parsed is None else parsed.number,
+        limit=limit,
+    )
+    return tuple(tasks), changed
