@@ -1,0 +1,78 @@
+"""A registry in a store of its own, with a small model and measurements that take no time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.registry import DIGEST, a_measurement
+
+from modeldyno import plugins
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.profiling.run import JudgedResult
+from modeldyno.registry import execute
+from modeldyno.registry import register as registering
+from modeldyno.runtime.identify import IdentifiedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from modeldyno.core.result.result import Result
+    from modeldyno.interfaces.registry import Registry
+    from modeldyno.profiling.request import Request
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with plugins.store() as store:
+        yield store.registry
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that is taken for a model without being loaded; its digest is that of its content."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(b"weights")
+
+    def identify(ref: Any, *, trust: bool) -> IdentifiedModel:
+        del trust
+        content = (tmp_path / ref.locator).read_bytes()
+        digest = DIGEST if content == b"weights" else f"sha256:{content.hex():0<64}"
+        return IdentifiedModel(
+            identity=ModelIdentity(name="net", digest=digest, framework="onnx"),
+            inputs=(InputSpec(name="x", shape=("batch", 4), dtype="float32"),),
+            backend="onnxruntime",
+            files=(str(tmp_path / ref.locator),),
+        )
+
+    monkeypatch.setattr(registering, "identify_model", identify)
+    return path
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """Answer every measurement at once; returns the requests."""
+    requests: list[Request] = []
+
+    def measure(request: Request, **_watch: Any) -> JudgedResult:
+        requests.append(request)
+        return JudgedResult(result=a_measurement(request))
+
+    monkeypatch.setattr(execute, "run_request", measure)
+    return requests
+
+
+@pytest.fixture
+def with_result(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Result], Result]], None]:
+    """Give a function that lets each measurement end in another Result."""
+
+    def change(how: Callable[[Result], Result]) -> None:
+        monkeypatch.setattr(
+            execute, "run_request", lambda request, **_: JudgedResult(result=how(a_measurement(request)))
+        )
+
+    return change

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.registry import a_measurement
+
+from modeldyno import plugins
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.registry.names import VersionName
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.profiling.request import Request
+from modeldyno.registry import weights
+from modeldyno.registry.changes import change_alias, copy_files, remove_version, update_version
+from modeldyno.registry.overview import version_overview
+from modeldyno.registry.policies import find_policy, read_policy
+from modeldyno.registry.register import Registration, located, read_registration, register
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modeldyno.core.registry.records import Version
+    from modeldyno.interfaces.registry import Registry
+
+
+def added(registry: Registry, path: Path, **words: object) -> Version:
+    return register(Registration(model=str(path), **words), registry).version  # type: ignore[arg-type]
+
+
+def test_a_model_gets_the_name_of_its_file_and_the_number_1(registry: Registry, model: Path) -> None:
+    assert added(registry, model).name == "net/1"
+
+
+def test_the_same_content_is_the_same_version(registry: Registry, model: Path) -> None:
+    first = register(Registration(model=str(model)), registry)
+    again = register(Registration(model=str(model)), registry)
+
+    assert (first.new, again.new) == (True, False)
+    assert again.version == first.version
+    assert again.queued == 0
+
+
+def test_other_content_is_the_next_version(registry: Registry, model: Path) -> None:
+    added(registry, model)
+    model.write_bytes(b"other weights")
+
+    assert added(registry, model).number == 2
+
+
+def test_a_taken_number_is_refused_with_the_next_free_one(registry: Registry, model: Path) -> None:
+    added(registry, model)
+    model.write_bytes(b"other weights")
+
+    with pytest.raises(RequestError, match=r"net/1 is another model .* the next free one, 2"):
+        added(registry, model, number=1)
+
+
+def test_its_files_are_kept_although_the_original_changes(registry: Registry, model: Path) -> None:
+    version = added(registry, model)
+    model.write_bytes(b"changed in place")
+
+    path = weights.fetch(version, weights.place(registry.weights))
+    assert path.read_bytes() == b"weights"
+
+
+def test_without_a_copy_it_is_used_where_it_is(registry: Registry, model: Path) -> None:
+    version = added(registry, model, copy=False)
+
+    assert version.files == ()
+    assert located(version, registry).locator == str(model)
+
+
+def test_a_policy_that_is_not_there_is_refused_before_anything_is_stored(
+    registry: Registry, model: Path
+) -> None:
+    with pytest.raises(UnknownName, match="policy 'nightly'"):
+        added(registry, model, policy="nightly")
+    assert list(registry.models()) == []
+
+
+def test_it_queues_each_batch_size_of_the_policy_for_this_machine(registry: Registry, model: Path) -> None:
+    version = added(registry, model, convert=False)
+
+    tasks = registry.tasks(model=version.model)
+    assert [task.measure.settings["batch_size"] for task in tasks if task.measure] == [1, 8, 32]
+    assert len({task.target for task in tasks}) == 1
+
+
+def test_its_keys_are_the_words_of_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "model.yaml"
+    file.write_text("model: net.onnx\nversion: 3\nmetrics: {accuracy: 0.76}\nconvert: no\n")
+
+    request = read_registration(file, {"task": "classification"})
+
+    assert request == Registration(
+        model="net.onnx", number=3, metrics={"accuracy": 0.76}, convert=False, task="classification"
+    )
+
+
+def test_a_word_of_the_command_line_comes_before_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "model.yaml"
+    file.write_text("model: net.onnx\nname: one\n")
+
+    assert read_registration(file, {"name": "two"}).name == "two"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("models: net.onnx", "line 1: There is no key of a registration 'models'; did you mean 'model'?"),
+        ("model: a\nversion: one", "line 2: version is a number from 1, not 'one'"),
+        ("model: a\ncopy: perhaps", "line 2: copy is yes or no, not 'perhaps'"),
+        ("model: a\nmetrics: 0.7", "line 2: metrics is a table"),
+        ("name: a", "names no model"),
+    ],
+)
+def test_a_mistake_in_a_registration_is_told_with_its_line(tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "model.yaml"
+    file.write_text(text)
+
+    with pytest.raises(RequestError, match=".*".join(map(_escaped, sentence.split("...")))):
+        read_registration(file, {})
+
+
+def _escaped(text: str) -> str:
+    return text.replace("?", r"\?").replace(".", r"\.")
+
+
+def test_what_a_file_leaves_out_is_as_in_the_built_in_policy(registry: Registry, tmp_path: Path) -> None:
+    file = tmp_path / "nightly.yaml"
+    file.write_text("convert: []\nbatch_sizes: [1, 4]\nmax_age: 7d\nrequire: latency.p99 <= 20ms\n")
+
+    policy = read_policy(file)
+    registry.put_policy(policy, "me")
+
+    assert find_policy(registry, "nightly") == policy
+    assert policy.batch_sizes == (1, 4)
+    assert policy.max_age == 7 * 86400
+    assert policy.require == ("latency.p99 <= 20 ms",)
+    assert policy.probes == find_policy(registry, "default").probes
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("batches: [1]", "line 1: There is no key of a policy 'batches'"),
+        ("batch_sizes: [0]", "line 1: '.*' is no list of numbers of 1 or more"),
+        ("serve: tritton", "line 1: There is no backend 'tritton'; did you mean 'triton'"),
+        ("require: latency.p99 <= 20 apples", "line 1: "),
+    ],
+)
+def test_a_mistake_in_a_policy_is_told_with_its_line(tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "nightly.yaml"
+    file.write_text(text)
+
+    with pytest.raises(RequestError, match=sentence):
+        read_policy(file)
+
+
+def test_metrics_and_labels_are_added(registry: Registry, model: Path) -> None:
+    added(registry, model, metrics={"accuracy": 0.7}, labels={"team": "a"})
+
+    changed = update_version(
+        registry,
+        "net/1",
+        words={"task": "detection", "dataset": None},
+        metrics={"f1": 0.5},
+        labels={"team": "b"},
+    )
+
+    assert changed.metrics == {"accuracy": 0.7, "f1": 0.5}
+    assert changed.labels == {"team": "b"}
+    assert registry.version(VersionName.parse("net")).task == "detection"
+
+
+def test_an_update_of_nothing_is_refused(registry: Registry, model: Path) -> None:
+    added(registry, model)
+
+    with pytest.raises(RequestError, match="Nothing is to be changed"):
+        update_version(registry, "net", words={}, metrics={}, labels={})
+
+
+def test_an_alias_goes_back_to_what_it_named_before(registry: Registry, model: Path) -> None:
+    added(registry, model)
+    model.write_bytes(b"other weights")
+    added(registry, model)
+    change_alias(registry, "net/1", "champion")
+    change_alias(registry, "net/2", "champion")
+
+    move = change_alias(registry, "net", "champion", rollback=True)
+
+    assert (move.before, move.after) == (2, 1)
+    assert registry.version(VersionName.parse("net@champion")).number == 1
+    assert [m.after for m in registry.alias_moves("net", "champion")] == [1, 2, 1]
+
+
+def test_an_alias_needs_a_version(registry: Registry, model: Path) -> None:
+    added(registry, model)
+
+    with pytest.raises(RequestError, match="name the one that champion shall be: net/1"):
+        change_alias(registry, "net", "champion")
+
+
+def test_a_removal_needs_the_number(registry: Registry, model: Path) -> None:
+    added(registry, model)
+
+    with pytest.raises(RequestError, match="name the one to remove"):
+        remove_version(registry, "net")
+
+
+def test_the_number_of_a_removed_version_is_not_given_again(registry: Registry, model: Path) -> None:
+    added(registry, model)
+    remove_version(registry, "net/1")
+
+    assert added(registry, model).number == 2
+
+
+def test_the_files_of_a_version_are_copied_to_a_new_folder(
+    registry: Registry, model: Path, tmp_path: Path
+) -> None:
+    added(registry, model)
+
+    _, path = copy_files(registry, "net", tmp_path / "new")
+
+    assert path == tmp_path / "new" / "net.onnx"
+    assert path.read_bytes() == b"weights"
+    with pytest.raises(RequestError, match="is there already"):
+        copy_files(registry, "net", tmp_path / "new")
+
+
+def test_results_that_were_there_before_belong_to_the_version(registry: Registry, model: Path) -> None:
+    earlier = a_measurement(Request(model=str(model), settings={}, plan=Plan()))
+    with plugins.store() as store:
+        store.put(earlier, headline="earlier")
+
+    registered = register(Registration(model=str(model)), registry)
+
+    assert registered.earlier == 1
+    assert version_overview(registry, VersionName.parse("net")).results == (earlier.id,)

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.registry import ONCE
+
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.registry.records import FigureState, TaskState
+from modeldyno.core.result.result import Failure, FailureKind
+from modeldyno.environment.device_lock import device_lock
+from modeldyno.environment.idle import IdleRule
+from modeldyno.registry import figures as figures_module
+from modeldyno.registry import worker as worker_module
+from modeldyno.registry.figures import current_figures
+from modeldyno.registry.register import Registration, register
+from modeldyno.registry.worker import DEFERRALS, TaskDone, WorkerOptions, run_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from modeldyno.core.result.result import Result
+    from modeldyno.interfaces.registry import Registry
+    from modeldyno.profiling.request import Request
+
+BUSY = Doubt(code="interference", seen="others used 1.3 cores", advice="wait")
+
+
+@pytest.fixture
+def registered(registry: Registry, model: Path) -> Registry:
+    """The model, with nothing to convert."""
+    register(Registration(model=str(model), convert=False), registry)
+    return registry
+
+
+def work(options: WorkerOptions = ONCE) -> list[TaskDone]:
+    done: list[TaskDone] = []
+    run_worker(options, done=done.append)
+    return done
+
+
+@pytest.mark.usefixtures("measured")
+def test_every_figure_of_the_policy_is_fresh_afterwards(registered: Registry) -> None:
+    done = work()
+
+    assert [each.outcome.state for each in done] == [TaskState.DONE] * 3
+    figures = current_figures(registered, "net")
+    assert {figure.measure.settings["batch_size"] for figure in figures} == {1, 8, 32}
+    assert {figure.state for figure in figures} == {FigureState.FRESH}
+
+
+@pytest.mark.usefixtures("measured")
+def test_its_results_are_in_the_store(registered: Registry) -> None:
+    work()
+
+    for figure in current_figures(registered, "net"):
+        assert registered.result(figure.result) is not None
+
+
+@pytest.mark.usefixtures("measured")
+def test_nothing_is_measured_twice(registered: Registry, measured: list[Request]) -> None:
+    work()
+    register(Registration(model=measured[0].model, name="net", convert=False), registered)
+    work()
+
+    assert len(measured) == 3
+
+
+@pytest.mark.usefixtures("measured")
+def test_it_measures_the_copy_that_was_kept(
+    registered: Registry, measured: list[Request], model: Path
+) -> None:
+    del registered
+    model.unlink()
+
+    work()
+
+    assert {request.model.endswith("net.onnx") for request in measured} == {True}
+    assert str(model) not in {request.model.partition(":")[2] for request in measured}
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_worker_that_has_ended_is_not_listed(registered: Registry) -> None:
+    work()
+
+    assert list(registered.workers()) == []
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_doubt_about_others_on_the_machine_puts_the_task_off_and_keeps_the_result(
+    registered: Registry, with_result: Callable[[Callable[[Result], Result]], None]
+) -> None:
+    with_result(lambda result: replace(result, doubts=(BUSY,)))
+
+    done = work()
+
+    assert {each.outcome.state for each in done} == {TaskState.DEFERRED}
+    assert {each.outcome.again_in for each in done} == {DEFERRALS[0]}
+    figures = current_figures(registered, "net")
+    assert {(f.state, f.why) for f in figures} == {(FigureState.DOUBTFUL, "others used 1.3 cores")}
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_model_that_fails_is_not_tried_again(
+    registered: Registry, with_result: Callable[[Callable[[Result], Result]], None]
+) -> None:
+    failure = Failure(where="first call", kind=FailureKind.OOM, message="out of memory")
+    with_result(lambda result: replace(result, failures=(failure,)))
+
+    work()
+
+    tasks = registered.tasks(model="net")
+    assert {(task.state, task.why) for task in tasks} == {(TaskState.FAILED, "first call: out of memory")}
+    assert work() == []
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_reference_that_changed_in_place_is_told(
+    registry: Registry, model: Path, with_result: Callable[[Callable[[Result], Result]], None]
+) -> None:
+    register(Registration(model=str(model), copy=False, convert=False), registry)
+
+    def changed(result: Result) -> Result:
+        assert result.model is not None
+        return replace(result, model=replace(result.model, digest="sha256:other"))
+
+    with_result(changed)
+
+    (first, *_) = work()
+    assert first.outcome.state is TaskState.FAILED
+    assert "has changed since it was registered" in first.outcome.why
+    assert current_figures(registry, "net") == []
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_busy_device_puts_the_task_off_for_longer_each_time(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "why_busy", lambda _device, _rule: "others use 1.00 of 2 cores")
+    monkeypatch.setattr(worker_module, "DEFERRALS", (0.0, 7.0, 9.0))
+
+    done = work()
+
+    first_task = [each.outcome.again_in for each in done if each.task.id == done[0].task.id]
+    assert first_task == [0.0, 7.0]
+    assert {task.state for task in registered.tasks(model="net")} == {TaskState.DEFERRED}
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_device_that_another_measurement_holds_is_waited_for(
+    registered: Registry, measured: list[Request]
+) -> None:
+    del registered
+    with device_lock("cpu", "modeldyno profile") as holder:
+        assert holder is None
+        done = work()
+
+    assert measured == []
+    assert all("modeldyno profile" in each.outcome.why for each in done)
+
+
+@pytest.mark.usefixtures("measured")
+def test_the_rule_of_the_options_is_asked(registered: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    del registered
+    asked: list[IdleRule] = []
+    monkeypatch.setattr(worker_module, "why_busy", lambda _device, rule: asked.append(rule))
+    rule = IdleRule(cpu=0.5)
+
+    work(WorkerOptions(once=True, idle=rule))
+
+    assert set(asked) == {rule}
+
+
+@pytest.mark.usefixtures("measured")
+def test_another_version_of_the_runtime_makes_figures_stale(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work()
+    monkeypatch.setattr(figures_module, "software_here", lambda: {"onnxruntime": "99.0"})
+
+    stale = current_figures(registered, "net")
+    assert {figure.state for figure in stale} == {FigureState.STALE}
+    assert stale[0].why.startswith("measured with other software: onnxruntime")
+
+
+@pytest.mark.usefixtures("measured")
+def test_an_upgrade_of_another_package_leaves_them_fresh(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work()
+    real = figures_module.software_here()
+    monkeypatch.setattr(figures_module, "software_here", lambda: {**real, "torch": "99.0", "numpy": "99.0"})
+
+    assert {figure.state for figure in current_figures(registered, "net")} == {FigureState.FRESH}
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_worker_queues_what_is_stale_behind_everything_else(
+    registered: Registry, measured: list[Request]
+) -> None:
+    work()
+    registered.put_figures(
+        [replace(figure, state=FigureState.STALE, why="old") for figure in current_figures(registered, "net")]
+    )
+
+    work()
+
+    assert len(measured) == 6
+    assert {figure.state for figure in current_figures(registered, "net")} == {FigureState.FRESH}
