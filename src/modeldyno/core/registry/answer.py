@@ -53,7 +53,8 @@ class AnswerCandidate:
 
         Each interval leaves 2.5 % beyond the end that a bound is judged by (Bonferroni for several).
         """
-        sampled = sum(1 for judgement in self.judgements if not judgement.answer.exact)
+        answers = [judgement.answer for judgement in self.judgements]
+        sampled = sum(1 for answer in answers if answer.interval is not None or not answer.exact)
         return max(0.0, 1 - 0.025 * sampled)
 
 

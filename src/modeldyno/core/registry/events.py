@@ -21,6 +21,8 @@ def event_hash(before: str, at: str, actor: str, kind: str, subject: str, detail
 def first_broken(events: Iterable[RegistryEvent]) -> int | None:
     """Return the id of the first event whose hash is wrong, or that does not follow the one before it.
 
+    What was cut off at the end leaves no trace in what is left.
+
     Args:
         events: all of them, the oldest first.
     """

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from modeldyno.errors import RequestError
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ +-]{0,99}")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._ +-]{0,98}[A-Za-z0-9._+-])?")
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,49}")
 _REFERENCE = re.compile(
-    r"(?:models:/)?(?P<name>[^/@]+?)\s*(?:/(?P<number>\d{1,9})|@(?P<alias>[^/@]+))?", re.DOTALL
+    r"(?:models:/)?(?P<name>[^/@]+?)\s*(?:/(?P<number>[0-9]{1,9})|@(?P<alias>[^/@]+))?", re.DOTALL
 )
 _SHOWN = 60
+LARGEST_NUMBER = 999_999_999
+"""Of a version: nine digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ def check_model_name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise RequestError(
             f"'{text[:_SHOWN]}' is no name of a model; use up to 100 letters, digits, spaces and . _ + -, "
-            "the first of them a letter or digit."
+            "the first of them a letter or digit, the last no space."
         )
     return text
 

@@ -78,6 +78,8 @@ class VariantState(StrEnum):
 
 USABLE = frozenset({VariantState.AGREES, VariantState.CLOSE})
 """States of a variant that may answer for its version."""
+UNFINISHED = frozenset({VariantState.WANTED, VariantState.CONVERTING})
+"""States of a variant that is still to be made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modeldyno.core.registry.policy import (
+    CONVERSIONS,
+    DEFAULT,
+    FIRST,
+    FURTHER,
+    REPEATS,
+    Policy,
+    conversion_tasks,
+    profile_task,
+    profile_tasks,
+    task_key,
+)
+from modeldyno.core.registry.records import Measure, TaskKind
+from modeldyno.testing.sample_registry import TARGET, a_variant, a_version
+
+VERSION = a_version()
+WORDS = st.text("abcdefgh0123456789", min_size=1, max_size=6)
+MEASURES = st.builds(
+    Measure,
+    probes=st.lists(WORDS, min_size=1, max_size=3).map(tuple),
+    settings=st.dictionaries(WORDS, st.one_of(st.integers(0, 9), st.booleans(), WORDS), max_size=2),
+    backend=WORDS,
+    concurrency=st.one_of(st.none(), st.integers(1, 9)),
+    require=st.lists(WORDS, max_size=2).map(tuple),
+    max_time=st.floats(1, 60),
+)
+
+
+class TestMeasures:
+    def test_each_batch_size_is_measured_in_a_process(self) -> None:
+        """The smallest of the policy first, with its probes, bounds and time."""
+        policy = Policy(name="p", batch_sizes=(1, 4), probes=("latency",), require=("latency.p99 <= 5ms",))
+        first, second = policy.measures()
+
+        assert first == Measure(
+            probes=("latency",), settings={"batch_size": 1}, require=("latency.p99 <= 5ms",), max_time=20.0
+        )
+        assert second == replace(first, settings={"batch_size": 4})
+
+    def test_a_server_is_loaded_if_one_is_named(self) -> None:
+        """At each concurrency; without a server none is."""
+        policy = Policy(name="p", batch_sizes=(), serve="triton", concurrency=(2, 8))
+
+        assert [(m.backend, m.probes, m.concurrency) for m in policy.measures()] == [
+            ("triton", ("load",), 2),
+            ("triton", ("load",), 8),
+        ]
+        assert list(replace(policy, serve="").measures()) == []
+
+
+class TestTasks:
+    def test_the_source_is_measured_first_and_conversions_before_other_figures(self) -> None:
+        """The first figure of the source is there before anything else, and repeats come last."""
+        source = list(profile_tasks(a_variant(VERSION), DEFAULT, TARGET))
+        converted = list(profile_tasks(a_variant(VERSION, "onnx"), DEFAULT, TARGET))
+
+        assert [task.priority for task in source] == [FIRST, FURTHER, FURTHER]
+        assert {task.priority for task in converted} == {FURTHER}
+        assert FIRST < CONVERSIONS < FURTHER < REPEATS
+        assert {task.target for task in source} == {TARGET}
+
+    def test_each_recipe_is_a_task_for_any_machine(self) -> None:
+        """Conversions need no particular hardware."""
+        tasks = list(conversion_tasks(VERSION, DEFAULT))
+
+        assert [task.recipe for task in tasks] == list(DEFAULT.convert)
+        assert {(task.kind, task.target, task.priority) for task in tasks} == {
+            (TaskKind.CONVERT, "", CONVERSIONS)
+        }
+
+    def test_tasks_of_one_policy_have_keys_of_their_own(self) -> None:
+        """For two versions, two targets, and each recipe and measure."""
+        keys = [
+            task.key
+            for version in (VERSION, a_version(number=2), a_version("other"))
+            for target in (TARGET, "other")
+            for recipe in ("source", "onnx")
+            for task in profile_tasks(a_variant(version, recipe), DEFAULT, target)
+        ] + [task.key for task in conversion_tasks(VERSION, DEFAULT)]
+
+        assert len(keys) == len(set(keys)) == 3 * 2 * 2 * 3 + 3
+
+
+class TestKeys:
+    @given(MEASURES, MEASURES)
+    def test_equal_work_has_equal_keys_and_other_work_other_ones(self, one: Measure, other: Measure) -> None:
+        """The whole measure counts, and the order of its settings does not."""
+        turned = replace(one, settings=dict(reversed(one.settings.items())))
+        keys = [task_key("digits/1", "onnx", measure, TARGET) for measure in (one, turned, other)]
+
+        assert keys[0] == keys[1]
+        assert (keys[0] == keys[2]) == (one == other)
+
+    def test_a_key_is_short_enough_for_an_index(self) -> None:
+        """Thirty-two hexadecimal digits."""
+        assert len(task_key("digits/1", "onnx", None, "")) == 32
+
+    def test_priority_does_not_count(self) -> None:
+        """A figure that is measured again has the key that it had."""
+        measure = next(DEFAULT.measures())
+        tasks = [profile_task(a_variant(VERSION), measure, TARGET, priority=p) for p in (FIRST, REPEATS)]
+        assert tasks[0].key == tasks[1].key

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from modeldyno.core.registry.records import OPEN, Measure, TaskState, VariantState
+from modeldyno.testing.sample_registry import a_conversion, a_task, a_variant, a_version
+
+
+def test_a_version_is_named_by_its_model_and_number() -> None:
+    """As people refer to it."""
+    assert a_version("digits", 3).name == "digits/3"
+
+
+@pytest.mark.parametrize("state", list(VariantState))
+def test_a_variant_answers_only_if_it_is_still_the_model(state: VariantState) -> None:
+    """If it agrees, or is close as its recipe declares."""
+    usable = a_variant(a_version(), state=state).usable
+    assert usable == (state in {VariantState.AGREES, VariantState.CLOSE})
+
+
+def test_what_is_deferred_is_still_to_be_done() -> None:
+    """Ended are only those that are done, failed or cancelled."""
+    assert set(TaskState) - OPEN == {TaskState.DONE, TaskState.FAILED, TaskState.CANCELLED}
+
+
+@pytest.mark.parametrize(
+    ("measure", "label"),
+    [
+        (Measure(probes=("latency",), settings={"batch_size": 8}), "batch 8"),
+        (Measure(probes=("latency",), settings={"batch_size": 8, "threads": 2}), "batch 8 threads=2"),
+        (Measure(probes=("latency",), settings={"threads": 2}), "threads=2"),
+        (Measure(probes=("latency",), backend="openvino", settings={"batch_size": 1}), "openvino batch 1"),
+        (Measure(probes=("load",), backend="triton", concurrency=4), "triton at 4"),
+        (Measure(probes=("latency", "throughput")), "latency and throughput"),
+    ],
+)
+def test_a_measure_is_told_in_a_few_words(measure: Measure, label: str) -> None:
+    """Its load, its batch size and other settings, or else its probes."""
+    assert measure.label == label
+
+
+def test_a_task_is_told_with_its_version_and_recipe() -> None:
+    """A measurement by what is measured, a conversion as one."""
+    assert a_task(a_version("digits", 3), batch=8).label == "digits/3 source: batch 8"
+    assert a_conversion(a_version("digits", 3), "openvino").label == "digits/3 openvino: convert"
