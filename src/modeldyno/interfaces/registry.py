@@ -40,6 +40,11 @@ class ModelEntry:
     newest: Version
     aliases: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def mark(self) -> str:
+        """Its place in the list, for the page after it."""
+        return f"{self.touched}/{self.name}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -80,7 +85,7 @@ class Registry(Protocol):
     def models(
         self, *, text: str = "", framework: str = "", task: str = "", limit: int = 50, before: str = ""
     ) -> Sequence[ModelEntry]:
-        """List models, the last touched first; `before` is the time of the last entry of the page before."""
+        """List models, the last touched first; `before` is the `mark` of the last one of the page before."""
 
     def versions(self, model: str, *, limit: int = 50, below: int | None = None) -> Sequence[Version]:
         """List the versions of a model, newest first; `below` is the last number of the page before."""
@@ -89,19 +94,19 @@ class Registry(Protocol):
         """Return the versions that have this digest, or a variant that has it."""
 
     def change_version(self, version: Version, actor: str, **changes: Any) -> Version:
-        """Change task, dataset, metrics, labels or policy of a version."""
+        """Change task, dataset, metrics, labels or policy of a version; raise RequestError if it is gone."""
 
     def remove_version(self, version: Version, actor: str) -> None:
-        """Remove a version with its variants, tasks and figures; Results stay."""
+        """Remove a version with its variants, tasks and figures; Results stay. Its aliases name nothing."""
 
-    def put_variant(self, variant: Variant, actor: str) -> None:
-        """Store a variant, or its new state."""
+    def put_variant(self, variant: Variant, actor: str, *, task: Task | None = None) -> bool:
+        """Store a variant, or its new state; with a task, only while its lease is held, else return False."""
 
     def variants(self, version: Version) -> Sequence[Variant]:
         """Return the variants of a version, the source first."""
 
     def move_alias(self, model: str, alias: str, number: int | None, actor: str) -> AliasMove:
-        """Let an alias name a version; None removes it."""
+        """Let an alias name a version; None removes it. Raise RequestError if there is no such version."""
 
     def roll_back(self, model: str, alias: str, actor: str) -> AliasMove:
         """Let an alias name what it named before its last move; raise RequestError if that is nothing."""
@@ -122,7 +127,10 @@ class Registry(Protocol):
         """Return a Result by its whole id, or None."""
 
     def enqueue(self, tasks: Sequence[Task]) -> int:
-        """Queue tasks whose keys are not queued yet; return the number of new ones."""
+        """Queue tasks whose keys are not queued yet; return the number of new ones.
+
+        What was to be done with a version that has been removed is left out.
+        """
 
     def claim(self, worker: Worker) -> Task | None:
         """Lease the first task for this worker."""
@@ -168,7 +176,7 @@ class Registry(Protocol):
         """Return the figures of a target in a state."""
 
     def put_figures(self, figures: Sequence[VariantFigure]) -> None:
-        """Store figures; each replaces the one of its key."""
+        """Store figures; each replaces the one of its key, unless that was taken later."""
 
     def put_policy(self, policy: Policy, actor: str) -> None:
         """Store a policy; it replaces the one of its name."""

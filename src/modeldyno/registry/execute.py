@@ -41,7 +41,7 @@ def convert(task: Task, registry: Registry) -> Outcome:
     wanted = Variant(
         model=version.model, number=version.number, recipe=task.recipe, state=VariantState.CONVERTING
     )
-    registry.put_variant(wanted, version.creator)
+    registry.put_variant(wanted, version.creator, task=task)
     try:
         variant = conversions.convert_version(version, located(version, registry), task.recipe, registry)
     except ModelDynoError as error:

@@ -8,13 +8,13 @@ from typing import Any
 from modeldyno.core.registry.policy import profile_task, task_key
 from modeldyno.core.registry.records import (
     SOURCE,
-    Figure,
     FigureState,
+    HardwareTarget,
     Measure,
-    Target,
     Task,
     TaskKind,
     Variant,
+    VariantFigure,
     VariantState,
     Version,
     Worker,
@@ -58,9 +58,9 @@ def a_variant(version: Version, recipe: str = SOURCE, **changes: Any) -> Variant
     return replace(variant, **changes)
 
 
-def a_target(**changes: Any) -> Target:
+def a_target(**changes: Any) -> HardwareTarget:
     """Return a target."""
-    target = Target(id=TARGET, name="here", device="cpu", hardware={"processor": "a test processor"})
+    target = HardwareTarget(id=TARGET, name="here", device="cpu", hardware={"processor": "a test processor"})
     return replace(target, **changes)
 
 
@@ -88,10 +88,10 @@ def a_conversion(version: Version, recipe: str = "onnx", **changes: Any) -> Task
     return replace(task, **changes)
 
 
-def a_figure(task: Task, **changes: Any) -> Figure:
+def a_figure(task: Task, **changes: Any) -> VariantFigure:
     """Return the fresh figure that a task has given."""
     assert task.measure is not None
-    figure = Figure(
+    figure = VariantFigure(
         key=task.key,
         model=task.model,
         number=task.number,

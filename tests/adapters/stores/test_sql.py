@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -57,23 +55,6 @@ class TestSqlite(StoreSuite):
         """Give an empty store in a file."""
         with sql.open(url_of(tmp_path / "store.db")) as opened:
             yield opened
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Give the URL of an empty schema of its own on the server that MODELDYNO_TEST_POSTGRES names."""
-    address = os.environ.get("MODELDYNO_TEST_POSTGRES")
-    if not address:
-        pytest.skip("MODELDYNO_TEST_POSTGRES names no server")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    schema = f"test_{uuid4().hex}"
-    engine = create_engine(address.replace("postgresql://", "postgresql+psycopg://", 1))
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE SCHEMA {schema}"))
-    yield f"{address}?options=-csearch_path%3D{schema}"
-    with engine.begin() as connection:
-        connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
-    engine.dispose()
 
 
 @pytest.mark.engine

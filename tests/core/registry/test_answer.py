@@ -8,7 +8,7 @@ import pytest
 from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
-from modeldyno.core.registry.answer import AnswerState, Candidate, choose, judge_figure
+from modeldyno.core.registry.answer import AnswerCandidate, AnswerState, choose, judge_figure
 from modeldyno.core.registry.records import FigureState
 from modeldyno.testing.sample_registry import a_figure, a_target, a_task, a_version
 from modeldyno.testing.sample_results import a_small_result
@@ -33,7 +33,7 @@ def judged(
     demand: float | None = None,
     price: Price | None = None,
     **changes: Any,
-) -> Candidate:
+) -> AnswerCandidate:
     """Judge a figure of these measurements."""
     return judge_figure(
         a_figure(TASK, **changes),
@@ -152,9 +152,9 @@ class TestReplicas:
         assert (found.replicas, found.per_hour) == (None, 1.5)
 
 
-def candidate(key: str, **changes: Any) -> Candidate:
+def candidate(key: str, **changes: Any) -> AnswerCandidate:
     """Make a candidate of a key."""
-    return Candidate(**{"figure": a_figure(TASK, key=key), "target": a_target(), **changes})
+    return AnswerCandidate(**{"figure": a_figure(TASK, key=key), "target": a_target(), **changes})
 
 
 BROKEN = judged(TEN_MS, rate("throughput", 50.0), bounds=(MUCH,))
@@ -217,7 +217,7 @@ class TestChoose:
             ([BROKEN, judged(TEN_MS, demand=5.0)], 0),
         ],
     )
-    def test_anything_less_is_unknown(self, candidates: list[Candidate], waiting: int) -> None:
+    def test_anything_less_is_unknown(self, candidates: list[AnswerCandidate], waiting: int) -> None:
         """No figure, one that waits, is undecided, stale, doubtful, or lacks what the question needs."""
         answer = choose("digits", candidates, waiting=waiting)
         assert (answer.state, answer.best) == (AnswerState.UNKNOWN, None)

@@ -56,6 +56,7 @@ _SQLITE = {
 
 _POSTGRESQL = {
     "25006": _READ_ONLY,
+    "40P01": _LOCKED,
     "53100": _FULL,
     "55P03": _LOCKED,
     "58030": _FAILING,

@@ -259,8 +259,9 @@ EVENTS = Table(
     Column("at", BYTEWISE, nullable=False),
     Column("actor", Text, nullable=False),
     Column("kind", String, nullable=False),
-    Column("subject", Text, nullable=False),
+    Column("subject", BYTEWISE, nullable=False),
     Column("detail", Text, nullable=False),
     Column("before", String, nullable=False),
     Column("hash", String, nullable=False),
+    Index("events_subject", "subject", "id"),
 )

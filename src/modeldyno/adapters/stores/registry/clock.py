@@ -27,6 +27,12 @@ def now(connection: Connection) -> tuple[float, str]:
     return time.clock_gettime(_CLOCK), _boot()
 
 
+def seconds_left(until: float, boot: str, now_: tuple[float, str]) -> float:
+    """Return how far a time in ``until`` is ahead; 0 if it is over."""
+    seconds, this_boot = now_
+    return max(0.0, until - seconds) if boot == this_boot else 0.0
+
+
 def is_over(table: Table, seconds: float, boot: str) -> ColumnElement[Any]:
     """Return the condition that the time in ``until`` is over."""
     return or_(table.c.until <= seconds, table.c.boot != boot)

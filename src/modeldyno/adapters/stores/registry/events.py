@@ -1,4 +1,8 @@
-"""Events: written in the transaction of what they tell, never changed."""
+"""Events: written in the transaction of what they tell, never changed.
+
+A transaction that records events has its turn from its beginning: otherwise one could hold the history and
+wait for a row, while another holds that row and waits for the history.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import and_, func, insert, or_, select
 
 from modeldyno.adapters.stores.rows import storable_text
 from modeldyno.adapters.stores.schema import EVENTS
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _LOCK = 0x6D646576656E7473
-"""Key of PostgreSQL's advisory lock: of two events at once, the second waits for the hash of the first."""
+"""Key of PostgreSQL's advisory lock: of two changes at once, the second waits for the hash of the first."""
 _PAGE = 1000
 
 
@@ -28,10 +32,17 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def record(connection: Connection, actor: str, kind: str, subject: str, **detail: object) -> None:
-    """Append an event."""
+def take_turn(connection: Connection) -> None:
+    """Wait until no other transaction changes the registry, and keep others waiting until this one ends.
+
+    It comes before any row is locked. A write transaction of SQLite has its turn anyway.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+
+
+def record(connection: Connection, actor: str, kind: str, subject: str, **detail: object) -> None:
+    """Append an event, in a transaction that has its turn."""
     before = connection.scalar(select(EVENTS.c.hash).order_by(EVENTS.c.id.desc()).limit(1)) or ""
     at, who, what = utc_now(), storable_text(actor), storable_text(subject)
     words = {name: storable_text(str(value)) for name, value in detail.items()}
@@ -52,8 +63,9 @@ def read(connection: Connection, *, subject: str | None, newest: int) -> list[Re
     """Return the newest events, the oldest of them first: all, or those of a subject and what is below it."""
     query = select(EVENTS).order_by(EVENTS.c.id.desc()).limit(newest)
     if subject is not None:
-        below = EVENTS.c.subject.startswith(f"{subject}/", autoescape=True)
-        query = query.where((EVENTS.c.subject == subject) | below)
+        # All texts that begin with "digits/" are before "digits0", as "0" follows "/".
+        below = and_(EVENTS.c.subject > f"{subject}/", EVENTS.c.subject < f"{subject}0")
+        query = query.where(or_(EVENTS.c.subject == subject, below))
     return [_event(row) for row in reversed(connection.execute(query).all())]
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
+from modeldyno.adapters.stores.registry import versions
 from modeldyno.adapters.stores.registry.documents import decode, encode
 from modeldyno.adapters.stores.rows import insert
 from modeldyno.adapters.stores.schema import FIGURES, POLICIES
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def put(connection: Connection, figure: VariantFigure) -> None:
-    """Store a figure; it replaces the one of its key."""
+    """Store a figure, unless its version has been removed, or the one of its key was taken later."""
+    if not versions.exists(connection, figure.model, figure.number):
+        return
     row = {
         "key": figure.key,
         "model": figure.model,
@@ -31,8 +34,13 @@ def put(connection: Connection, figure: VariantFigure) -> None:
         "result": figure.result,
         "document": encode(figure),
     }
+    # Who marks a figure as stale may have read it before it was measured again.
     upsert = insert(connection, FIGURES).values(row)
-    connection.execute(upsert.on_conflict_do_update(index_elements=["key"], set_=row))
+    connection.execute(
+        upsert.on_conflict_do_update(
+            index_elements=["key"], set_=row, where=FIGURES.c.taken <= upsert.excluded.taken
+        )
+    )
 
 
 def of_model(connection: Connection, model: str, number: int | None) -> Sequence[VariantFigure]:

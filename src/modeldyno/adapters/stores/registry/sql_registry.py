@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
@@ -13,11 +15,12 @@ from modeldyno.adapters.stores.rows import verified_document
 from modeldyno.adapters.stores.schema import RESULTS
 from modeldyno.core.registry.events import first_broken
 from modeldyno.core.registry.records import TaskState
-from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from sqlalchemy import Connection
 
     from modeldyno.adapters.stores.database import Database, LazyDatabase
     from modeldyno.core.registry.names import VersionName
@@ -39,14 +42,25 @@ if TYPE_CHECKING:
 class SqlRegistry:
     """Registered models in the database of a store; see `modeldyno.interfaces.registry.Registry`."""
 
-    def __init__(self, database: Database | LazyDatabase, weights: Path) -> None:
+    def __init__(
+        self, database: Database | LazyDatabase, weights: Path, *, lease: float = tasks.LEASE
+    ) -> None:
+        """Use a database; `lease` is the number of seconds after which a silent worker is lost."""
         self._database = database
+        self._lease = lease
         self.weights = weights
+
+    @contextmanager
+    def _changing(self) -> Iterator[Connection]:
+        """Yield a write transaction that may record events."""
+        with self._database.writing() as connection:
+            events.take_turn(connection)
+            yield connection
 
     # --- versions ----------------------------------------------------------------------------------
 
     def add_version(self, draft: Version, *, number: int | None = None) -> tuple[Version, bool]:
-        with self._database.writing() as connection:
+        with self._changing() as connection:
             return versions.add(connection, draft, number)
 
     def version(self, name: VersionName) -> Version:
@@ -71,16 +85,19 @@ class SqlRegistry:
             return versions.with_digest(connection, digest)
 
     def change_version(self, version: Version, actor: str, **changes: Any) -> Version:
-        with self._database.writing() as connection:
+        with self._changing() as connection:
             return versions.rewrite(connection, version, actor, changes)
 
     def remove_version(self, version: Version, actor: str) -> None:
-        with self._database.writing() as connection:
+        with self._changing() as connection:
             versions.remove(connection, version, actor)
 
-    def put_variant(self, variant: Variant, actor: str) -> None:
-        with self._database.writing() as connection:
+    def put_variant(self, variant: Variant, actor: str, *, task: Task | None = None) -> bool:
+        with self._changing() as connection:
+            if task is not None and not tasks.holds(connection, task):
+                return False
             versions.put_variant(connection, variant, actor)
+        return True
 
     def variants(self, version: Version) -> Sequence[Variant]:
         with self._database.reading() as connection:
@@ -89,17 +106,13 @@ class SqlRegistry:
     # --- aliases -----------------------------------------------------------------------------------
 
     def move_alias(self, model: str, alias: str, number: int | None, actor: str) -> AliasMove:
-        with self._database.writing() as connection:
+        with self._changing() as connection:
             return versions.move_alias(connection, model, alias, number, actor)
 
     def roll_back(self, model: str, alias: str, actor: str) -> AliasMove:
-        with self._database.writing() as connection:
-            moves = versions.alias_moves(connection, model, alias)
-            if not moves or moves[-1].before is None:
-                raise RequestError(
-                    f"{model}@{alias} named nothing before; give the version that it shall name."
-                )
-            return versions.move_alias(connection, model, alias, moves[-1].before, actor)
+        with self._changing() as connection:
+            before = versions.named_before(connection, model, alias)
+            return versions.move_alias(connection, model, alias, before, actor)
 
     def aliases(self, model: str) -> dict[str, int]:
         with self._database.reading() as connection:
@@ -131,20 +144,23 @@ class SqlRegistry:
     # --- tasks -------------------------------------------------------------------------------------
 
     def enqueue(self, tasks_: Sequence[Task]) -> int:
-        with self._database.writing() as connection:
+        with self._changing() as connection:
             return tasks.enqueue(connection, tasks_)
 
     def claim(self, worker: Worker) -> Task | None:
         with self._database.writing() as connection:
-            return tasks.claim(connection, worker)
+            for lost in tasks.fail_lost(connection):
+                versions.end_conversion(connection, lost, lost.why, lost.worker)
+                _record_task(connection, lost.worker, lost)
+            return tasks.claim(connection, worker, self._lease)
 
     def renew(self, task: Task) -> bool:
         with self._database.writing() as connection:
-            return tasks.renew(connection, task)
+            return tasks.renew(connection, task, self._lease)
 
     def finish(self, task: Task, outcome: Outcome, actor: str) -> bool:
         result = outcome.result
-        with self._database.writing() as connection:
+        with self._changing() as connection:
             identifier = "" if result is None else result.id
             held = (
                 tasks.defer(connection, task, outcome.again_in, outcome.why, result=identifier)
@@ -160,24 +176,18 @@ class SqlRegistry:
             if outcome.variant is not None:
                 versions.put_variant(connection, outcome.variant, actor)
             tasks.enqueue(connection, outcome.next)
-            events.record(
-                connection,
-                actor,
-                f"task.{outcome.state}",
-                f"{task.model}/{task.number}",
-                task=task.id,
-                what=task.label,
-                result=identifier,
-                why=outcome.why,
-            )
+            ended = replace(task, state=outcome.state, why=outcome.why, result=identifier)
+            _record_task(connection, actor, ended)
         return True
 
     def change_tasks(self, ids: Sequence[int], state: TaskState, actor: str) -> int:
-        with self._database.writing() as connection:
+        with self._changing() as connection:
             changed = tasks.change(connection, ids, state)
-            if changed:
-                events.record(connection, actor, f"task.{state}", ", ".join(map(str, ids)))
-            return changed
+            for task in changed:
+                if state is TaskState.CANCELLED:
+                    versions.end_conversion(connection, task, "its conversion was cancelled", actor)
+                _record_task(connection, actor, task)
+            return len(changed)
 
     def tasks(
         self,
@@ -202,7 +212,7 @@ class SqlRegistry:
 
     def workers(self) -> Sequence[Worker]:
         with self._database.reading() as connection:
-            return tasks.workers(connection)
+            return tasks.workers(connection, self._lease)
 
     def put_target(self, target: HardwareTarget) -> None:
         with self._database.writing() as connection:
@@ -223,12 +233,12 @@ class SqlRegistry:
             return figures.on_target(connection, target, state)
 
     def put_figures(self, changed: Sequence[VariantFigure]) -> None:
-        with self._database.writing() as connection:
+        with self._changing() as connection:
             for figure in changed:
                 figures.put(connection, figure)
 
     def put_policy(self, policy: Policy, actor: str) -> None:
-        with self._database.writing() as connection:
+        with self._changing() as connection:
             figures.put_policy(connection, policy)
             events.record(connection, actor, "policy.stored", policy.name)
 
@@ -245,3 +255,17 @@ class SqlRegistry:
     def first_broken_event(self) -> int | None:
         with self._database.reading() as connection:
             return first_broken(events.read_all(connection))
+
+
+def _record_task(connection: Connection, actor: str, task: Task) -> None:
+    """Record that a task has a new state."""
+    events.record(
+        connection,
+        actor,
+        f"task.{task.state}",
+        f"{task.model}/{task.number}",
+        task=task.id,
+        what=task.label,
+        result=task.result,
+        why=task.why,
+    )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, delete, func, or_, select, text, update
 
-from modeldyno.adapters.stores.registry import clock, events
+from modeldyno.adapters.stores.registry import clock, events, versions
 from modeldyno.adapters.stores.registry.documents import decode, encode
 from modeldyno.adapters.stores.rows import insert, storable_text
 from modeldyno.adapters.stores.schema import TARGETS, TASKS, WORKERS
@@ -21,14 +21,27 @@ LEASE = 60.0
 """Seconds until a worker that says nothing has lost its task."""
 MOST_ATTEMPTS = 3
 """Leases that a task gets, if its workers are lost."""
+LOST = f"its worker was lost {MOST_ATTEMPTS} times"
+"""Why a task has failed whose leases ran out."""
 _OPEN = [str(state) for state in OPEN]
-_LOST = "its worker was lost {attempts} times"
+_ENDED = [str(state) for state in TaskState if state not in OPEN]
+_FORGOTTEN = 86400.0
+"""Seconds after which a silent worker's row is deleted."""
 
 
 def enqueue(connection: Connection, tasks: Iterable[Task]) -> int:
-    """Queue tasks, except those whose key is queued already; return the number of new ones."""
+    """Queue tasks, except those whose key is queued already; return the number of new ones.
+
+    What was to be done with a version that has been removed meanwhile is left out.
+    """
+    there: dict[tuple[str, int], bool] = {}
     added = 0
     for task in tasks:
+        version = task.model, task.number
+        if version not in there:
+            there[version] = versions.exists(connection, *version)
+        if not there[version]:
+            continue
         row = {
             "key": task.key,
             "kind": task.kind,
@@ -53,19 +66,36 @@ def enqueue(connection: Connection, tasks: Iterable[Task]) -> int:
         once = statement.on_conflict_do_nothing(
             index_elements=["key"], index_where=text("state IN ('queued', 'leased', 'deferred')")
         )
-        added += connection.execute(once).rowcount
+        added += connection.scalar(once.returning(TASKS.c.id)) is not None
     return added
 
 
-def claim(connection: Connection, worker: Worker) -> Task | None:
-    """Lease the first task that this worker may do; None if there is none.
+def fail_lost(connection: Connection) -> Sequence[Task]:
+    """End the tasks that were lost too often: they have failed. Return them."""
+    now = clock.now(connection)
+    over = clock.is_over(TASKS, *now)
+    too_often = and_(TASKS.c.state == TaskState.LEASED, over, TASKS.c.attempts >= MOST_ATTEMPTS)
+    if connection.scalar(select(TASKS.c.id).where(too_often).limit(1)) is None:
+        return ()
+    events.take_turn(connection)
+    # The token grows, so that a worker that is not dead but slow finishes in vain.
+    failed = (
+        update(TASKS)
+        .where(too_often)
+        .values(state=TaskState.FAILED, why=LOST, until=0.0, token=TASKS.c.token + 1)
+        .returning(TASKS)
+    )
+    return [_task(row, now) for row in connection.execute(failed).all()]
 
-    A task whose lease has run out is leased again, until it has been lost too often; then it has failed.
+
+def claim(connection: Connection, worker: Worker, lease: float) -> Task | None:
+    """Lease the first task that this worker may do, for some seconds; None if there is none.
+
+    A task whose lease has run out is leased again, until it has been lost too often.
     """
-    seconds, boot = clock.now(connection)
+    now = seconds, boot = clock.now(connection)
     over = clock.is_over(TASKS, seconds, boot)
-    lost = and_(TASKS.c.state == TaskState.LEASED, over)
-    _fail_lost(connection, lost)
+    lost = and_(TASKS.c.state == TaskState.LEASED, over, TASKS.c.attempts < MOST_ATTEMPTS)
     claimable = or_(TASKS.c.state == TaskState.QUEUED, and_(TASKS.c.state == TaskState.DEFERRED, over), lost)
     first = (
         select(TASKS.c.id)
@@ -83,19 +113,19 @@ def claim(connection: Connection, worker: Worker) -> Task | None:
             token=TASKS.c.token + 1,
             attempts=TASKS.c.attempts + 1,
             worker=worker.id,
-            until=seconds + LEASE,
+            until=seconds + lease,
             boot=boot,
             why="",
         )
         .returning(TASKS)
     ).first()
-    return None if leased is None else _task(leased, seconds)
+    return None if leased is None else _task(leased, now)
 
 
-def renew(connection: Connection, task: Task) -> bool:
+def renew(connection: Connection, task: Task, lease: float) -> bool:
     """Prolong a lease; return False if another worker has the task by now, or nobody may do it any more."""
     seconds, boot = clock.now(connection)
-    renewed = update(TASKS).where(_held(task)).values(until=seconds + LEASE, boot=boot)
+    renewed = update(TASKS).where(_held(task)).values(until=seconds + lease, boot=boot)
     return connection.execute(renewed).rowcount == 1
 
 
@@ -126,21 +156,24 @@ def defer(connection: Connection, task: Task, seconds: float, why: str, *, resul
     return connection.execute(deferred).rowcount == 1
 
 
-def change(connection: Connection, ids: Sequence[int], state: TaskState) -> int:
-    """Cancel tasks that are open, or queue ended ones again; return how many changed."""
+def change(connection: Connection, ids: Sequence[int], state: TaskState) -> Sequence[Task]:
+    """Cancel tasks that are open, or queue ended ones again, each key once; return those that changed."""
     wanted = TASKS.c.id.in_(ids)
     if state is TaskState.CANCELLED:
         condition = and_(wanted, TASKS.c.state.in_(_OPEN))
     else:
         open_keys = select(TASKS.c.key).where(TASKS.c.state.in_(_OPEN))
-        condition = and_(wanted, TASKS.c.state.not_in(_OPEN), TASKS.c.key.not_in(open_keys))
+        ended = (wanted, TASKS.c.state.not_in(_OPEN), TASKS.c.key.not_in(open_keys))
+        condition = TASKS.c.id.in_(select(func.max(TASKS.c.id)).where(*ended).group_by(TASKS.c.key))
     # The token grows, so that a worker that still holds the task finishes in vain.
     changed = (
         update(TASKS)
         .where(condition)
-        .values(state=state, token=TASKS.c.token + 1, attempts=0, until=0.0, why="", worker="")
+        .values(state=state, token=TASKS.c.token + 1, attempts=0, deferrals=0, until=0.0, why="", worker="")
+        .returning(TASKS)
     )
-    return connection.execute(changed).rowcount
+    now = clock.now(connection)
+    return sorted((_task(row, now) for row in connection.execute(changed).all()), key=lambda task: task.id)
 
 
 def find(
@@ -152,7 +185,7 @@ def find(
     limit: int,
 ) -> Sequence[Task]:
     """List tasks: the open ones in the order in which they will be done, then the others, newest first."""
-    seconds, _ = clock.now(connection)
+    now = clock.now(connection)
     query = select(TASKS)
     if states:
         query = query.where(TASKS.c.state.in_([str(state) for state in states]))
@@ -160,38 +193,24 @@ def find(
         query = query.where(TASKS.c.model == model)
     if number is not None:
         query = query.where(TASKS.c.number == number)
-    ended = TASKS.c.state.not_in(_OPEN)
-    order = (ended, TASKS.c.state != TaskState.LEASED, TASKS.c.priority)
-    # An open task is done in the order of its id; of ended ones, the newest is wanted first.
-    rows = connection.execute(query.order_by(*order, TASKS.c.id).limit(limit)).all()
-    return [_task(row, seconds) for row in rows]
-
-
-def count(connection: Connection) -> dict[str, int]:
-    """Count the tasks by state."""
-    query = select(TASKS.c.state, func.count()).group_by(TASKS.c.state)
-    return {str(state): int(number) for state, number in connection.execute(query)}
+    order = (TASKS.c.state != TaskState.LEASED, TASKS.c.priority, TASKS.c.id)
+    to_do = query.where(TASKS.c.state.in_(_OPEN)).order_by(*order)
+    rows = list(connection.execute(to_do.limit(limit)).all())
+    ended = query.where(TASKS.c.state.in_(_ENDED)).order_by(TASKS.c.id.desc())
+    rows += connection.execute(ended.limit(limit - len(rows))).all()
+    return [_task(row, now) for row in rows]
 
 
 def _held(task: Task) -> ColumnElement[bool]:
     return and_(TASKS.c.id == task.id, TASKS.c.token == task.token, TASKS.c.state == TaskState.LEASED)
 
 
-def _fail_lost(connection: Connection, lost: ColumnElement[bool]) -> None:
-    too_often = and_(lost, TASKS.c.attempts >= MOST_ATTEMPTS)
-    for row in connection.execute(select(TASKS).where(too_often)).all():
-        why = _LOST.format(attempts=row.attempts)
-        connection.execute(
-            update(TASKS)
-            .where(TASKS.c.id == row.id, TASKS.c.token == row.token, TASKS.c.state == TaskState.LEASED)
-            .values(state=TaskState.FAILED, why=why, token=TASKS.c.token + 1)
-        )
-        events.record(
-            connection, row.worker, "task.failed", f"{row.model}/{row.number}", task=row.id, why=why
-        )
+def holds(connection: Connection, task: Task) -> bool:
+    """Return whether the worker that leased a task still has it, and keep it from others until the end."""
+    return connection.scalar(select(TASKS.c.id).where(_held(task)).with_for_update()) is not None
 
 
-def _task(row: Row[Any], seconds: float) -> Task:
+def _task(row: Row[Any], now: tuple[float, str]) -> Task:
     stored = decode(row.document, Task)
     columns: dict[str, Any] = {
         name: getattr(row, name)
@@ -215,7 +234,7 @@ def _task(row: Row[Any], seconds: float) -> Task:
         state=TaskState(row.state),
         why=row.why,
         result=row.result,
-        left=max(0.0, row.until - seconds) if row.until else 0.0,
+        left=clock.seconds_left(row.until, row.boot, now),
         **columns,
     )
 
@@ -224,9 +243,11 @@ def _task(row: Row[Any], seconds: float) -> Task:
 
 
 def announce(connection: Connection, worker: Worker, target: HardwareTarget) -> None:
-    """Write that a worker is there, and what it does."""
+    """Write that a worker is there, and what it does; rows of long silent ones are deleted."""
     seconds, boot = clock.now(connection)
     put_target(connection, target)
+    forgotten = or_(WORKERS.c.boot != boot, WORKERS.c.seen < seconds - _FORGOTTEN)
+    connection.execute(delete(WORKERS).where(forgotten))
     row = {
         "id": worker.id,
         "target": worker.target,
@@ -246,10 +267,10 @@ def leave(connection: Connection, worker: str) -> None:
     )
 
 
-def workers(connection: Connection) -> Sequence[Worker]:
+def workers(connection: Connection, lease: float) -> Sequence[Worker]:
     """Return the workers that were heard of within a lease."""
     seconds, boot = clock.now(connection)
-    query = select(WORKERS).where(WORKERS.c.boot == boot, WORKERS.c.seen > seconds - LEASE)
+    query = select(WORKERS).where(WORKERS.c.boot == boot, WORKERS.c.seen > seconds - lease)
     rows = connection.execute(query.order_by(WORKERS.c.id)).all()
     return [_worker(row, seconds) for row in rows]
 

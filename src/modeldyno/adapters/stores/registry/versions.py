@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import and_, delete, func, or_, select, update
 
 from modeldyno.adapters.stores.registry import events
 from modeldyno.adapters.stores.registry.documents import decode, encode
@@ -20,8 +21,16 @@ from modeldyno.adapters.stores.schema import (
     VARIANTS,
     VERSIONS,
 )
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import SOURCE, AliasMove, Variant, Version
+from modeldyno.core.registry.names import LARGEST_NUMBER, VersionName, check_alias
+from modeldyno.core.registry.records import (
+    SOURCE,
+    UNFINISHED,
+    AliasMove,
+    TaskKind,
+    Variant,
+    VariantState,
+    Version,
+)
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.registry import ModelEntry
 
@@ -30,6 +39,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from modeldyno.core.registry.records import Task
+
+CHANGEABLE = frozenset({"task", "dataset", "metrics", "labels", "policy"})
+"""What may change of a version: what its maker says of it."""
 _SUGGESTED = 1000
 
 
@@ -45,13 +58,12 @@ def add(connection: Connection, draft: Version, number: int | None) -> tuple[Ver
         The version, and whether it is new.
 
     Raises:
-        RequestError: another version has this number.
+        RequestError: another version has this number, or the draft cannot be stored.
     """
+    _check(draft, number)
     at = events.utc_now()
     row = {"name": draft.model, "created": at, "newest": 0, "versions": 0, "touched": at}
     connection.execute(insert(connection, MODELS).values(row).on_conflict_do_nothing())
-    # The row of the model is locked from here on: versions of one model are numbered one after the other.
-    connection.execute(update(MODELS).where(MODELS.c.name == draft.model).values(touched=at))
     alike = select(VERSIONS.c.document).where(
         VERSIONS.c.model == draft.model, VERSIONS.c.digest == draft.digest
     )
@@ -79,7 +91,7 @@ def add(connection: Connection, draft: Version, number: int | None) -> tuple[Ver
     connection.execute(
         update(MODELS)
         .where(MODELS.c.name == draft.model)
-        .values(newest=max(newest, chosen), versions=MODELS.c.versions + 1)
+        .values(newest=max(newest, chosen), versions=MODELS.c.versions + 1, touched=at)
     )
     events.record(
         connection,
@@ -125,6 +137,12 @@ def resolve(connection: Connection, name: VersionName) -> Version:
     return decode(document, Version)
 
 
+def exists(connection: Connection, model: str, number: int) -> bool:
+    """Return whether a model has a version of this number."""
+    query = select(VERSIONS.c.number).where(VERSIONS.c.model == model, VERSIONS.c.number == number)
+    return connection.scalar(query) is not None
+
+
 def check_model(connection: Connection, name: str) -> None:
     """Raise UnknownName unless there is a model of this name."""
     if connection.scalar(select(MODELS.c.name).where(MODELS.c.name == name)) is None:
@@ -157,7 +175,12 @@ def find_models(
     if task:
         query = query.where(VERSIONS.c.task == storable_text(task))
     if before:
-        query = query.where(MODELS.c.touched < before)
+        # Of several models that were touched in the same millisecond, none is left out between two pages.
+        touched, _, name = before.partition("/")
+        later = MODELS.c.touched < touched
+        query = query.where(
+            or_(later, and_(MODELS.c.touched == touched, MODELS.c.name > name)) if name else later
+        )
     rows = connection.execute(query).all()
     aliases = _aliases_of(connection, [row.name for row in rows])
     return [
@@ -191,8 +214,18 @@ def with_digest(connection: Connection, digest: str) -> Sequence[Version]:
 
 
 def rewrite(connection: Connection, version: Version, actor: str, changes: dict[str, Any]) -> Version:
-    """Change what its maker says of a version: task, dataset, metrics, labels, policy."""
-    changed = replace(version, **changes)
+    """Change what its maker says of a version: task, dataset, metrics, labels, policy.
+
+    Raises:
+        RequestError: it has been removed, or what shall change is its content.
+    """
+    if fixed := sorted(changes.keys() - CHANGEABLE):
+        raise RequestError(
+            f"The {', '.join(fixed)} of a version cannot be changed; register another version."
+        )
+    # Others may have changed it since the caller read it.
+    changed = replace(resolve(connection, VersionName(model=version.model, number=version.number)), **changes)
+    _check(changed, None)
     condition = (VERSIONS.c.model == version.model) & (VERSIONS.c.number == version.number)
     connection.execute(update(VERSIONS).where(condition).values(_row(changed)))
     events.record(connection, actor, "version.changed", version.name, **changes)
@@ -200,7 +233,12 @@ def rewrite(connection: Connection, version: Version, actor: str, changes: dict[
 
 
 def remove(connection: Connection, version: Version, actor: str) -> None:
-    """Remove a version with its variants, tasks and figures; its number is not given again."""
+    """Remove a version with its variants, tasks and figures; its number is not given again.
+
+    Raises:
+        RequestError: it has been removed already.
+    """
+    resolve(connection, VersionName(model=version.model, number=version.number))
     for table in (TASKS, FIGURES, VARIANTS, VERSIONS):
         condition = (table.c.model == version.model) & (table.c.number == version.number)
         connection.execute(delete(table).where(condition))
@@ -214,7 +252,12 @@ def remove(connection: Connection, version: Version, actor: str) -> None:
 
 
 def put_variant(connection: Connection, variant: Variant, actor: str) -> None:
-    """Store a variant, or its new state."""
+    """Store a variant, or its new state.
+
+    Raises:
+        RequestError: its version has been removed.
+    """
+    resolve(connection, VersionName(model=variant.model, number=variant.number))
     row = {
         "id": f"{variant.model}/{variant.number}/{variant.recipe}",
         "model": variant.model,
@@ -238,6 +281,19 @@ def put_variant(connection: Connection, variant: Variant, actor: str) -> None:
     )
 
 
+def end_conversion(connection: Connection, task: Task, why: str, actor: str) -> None:
+    """Let the variant that a task was to make have failed, unless it has been made."""
+    if task.kind is not TaskKind.CONVERT:
+        return
+    query = select(VARIANTS.c.document).where(
+        VARIANTS.c.model == task.model, VARIANTS.c.number == task.number, VARIANTS.c.recipe == task.recipe
+    )
+    stored = connection.scalar(query)
+    variant = None if stored is None else decode(stored, Variant)
+    if variant is not None and variant.state in UNFINISHED:
+        put_variant(connection, replace(variant, state=VariantState.FAILED, why=why), actor)
+
+
 def variants(connection: Connection, version: Version) -> Sequence[Variant]:
     """Return the variants of a version, the source first."""
     query = (
@@ -256,8 +312,13 @@ def move_alias(connection: Connection, model: str, alias: str, number: int | Non
     """Let an alias name a version from now on; None removes it.
 
     Raises:
-        RequestError: it does not exist, and would be removed.
+        UnknownName: there is no such model.
+        RequestError: the alias does not exist, and would be removed; or the version does not exist.
     """
+    check_model(connection, model)
+    if number is not None:
+        check_alias(alias)
+        resolve(connection, VersionName(model=model, number=number))
     here = (ALIASES.c.model == model) & (ALIASES.c.alias == alias)
     before = connection.scalar(select(ALIASES.c.number).where(here))
     if number is None and before is None:
@@ -276,6 +337,18 @@ def move_alias(connection: Connection, model: str, alias: str, number: int | Non
     connection.execute(insert(connection, ALIAS_MOVES).values(row))
     events.record(connection, actor, "alias.moved", model, alias=alias, before=before, after=number)
     return move
+
+
+def named_before(connection: Connection, model: str, alias: str) -> int:
+    """Return the version that an alias named before its last move.
+
+    Raises:
+        RequestError: it named nothing, or that version has been removed.
+    """
+    moves = alias_moves(connection, model, alias)
+    if not moves or moves[-1].before is None:
+        raise RequestError(f"{model}@{alias} named nothing before; give the version that it shall name.")
+    return moves[-1].before
 
 
 def alias_moves(connection: Connection, model: str, alias: str | None) -> Sequence[AliasMove]:
@@ -306,6 +379,15 @@ def study_ids(connection: Connection, digests: Sequence[str]) -> Sequence[str]:
     """Return the ids of the studies of these digests, the newest first."""
     query = select(STUDIES.c.id).where(STUDIES.c.digest.in_(digests)).order_by(STUDIES.c.created.desc())
     return list(connection.scalars(query))
+
+
+def _check(version: Version, number: int | None) -> None:
+    """Raise RequestError if a version cannot be stored under a number."""
+    if number is not None and not 1 <= number <= LARGEST_NUMBER:
+        raise RequestError(f"A version has a number from 1 to {LARGEST_NUMBER:,}, not {number:,}.")
+    for name, value in version.metrics.items():
+        if not math.isfinite(value):
+            raise RequestError(f"The metric '{name}' is {value}; give a finite number.")
 
 
 def _row(version: Version) -> dict[str, Any]:

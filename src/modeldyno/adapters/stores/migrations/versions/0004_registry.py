@@ -89,9 +89,9 @@ def upgrade() -> None:
         "tasks",
         sa.Column("id", sa.Integer, primary_key=True),
         word("key"), word("kind"), sorted_word("model"), number("number"), word("recipe"),
-        sorted_word("target"), number("priority"), word("state"), number("attempts"), number("deferrals"), number("token"),
-        word("worker"), sa.Column("until", sa.Float, nullable=False), word("boot"), text("why"),
-        word("result"), sorted_word("created"), document(), of_version(),
+        sorted_word("target"), number("priority"), word("state"), number("attempts"), number("deferrals"),
+        number("token"), word("worker"), sa.Column("until", sa.Float, nullable=False), word("boot"),
+        text("why"), word("result"), sorted_word("created"), document(), of_version(),
     )  # fmt: skip
     op.create_index("tasks_order", "tasks", ["state", "priority", "id"])
     op.create_index("tasks_version", "tasks", ["model", "number"])
@@ -107,8 +107,9 @@ def upgrade() -> None:
     op.create_table(
         "events",
         sa.Column("id", sa.Integer, primary_key=True),
-        sorted_word("at"), text("actor"), word("kind"), text("subject"), text("detail"), word("before"),
-        word("hash"),
+        sorted_word("at"), text("actor"), word("kind"), sorted_word("subject"), text("detail"),
+        word("before"), word("hash"),
     )  # fmt: skip
+    op.create_index("events_subject", "events", ["subject", "id"])
     op.create_index("results_digest", "results", ["digest", "created"])
     op.create_index("studies_digest", "studies", ["digest", "created"])
