@@ -246,9 +246,12 @@ class TestDatabase:
         path = tmp_path / "store.db"
         with sql.open(url_of(path)) as store:
             store.put(a_result(), headline="kept")
+        first = {"results", "tags", "artifacts"}
+        later = [table.name for table in reversed(stores_schema.METADATA.sorted_tables)]
+        drops = [f"DROP TABLE {name};" for name in later if name not in first]
         with closing(sqlite3.connect(path)) as connection:
             connection.executescript(
-                "DROP TABLE conclusions; DROP TABLE trials; DROP TABLE studies; "
+                f"PRAGMA foreign_keys=OFF; {' '.join(drops)} DROP INDEX results_digest; "
                 f"UPDATE {stores_schema.VERSION_TABLE} SET version_num = '0001';"
             )
         with sql.open(url_of(path)) as store:
