@@ -12,7 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins, views
+from modeldyno.codec import comparison as codec_comparison
 from modeldyno.codec import series as codec_series
+from modeldyno.codec import study as codec_study
 from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.comparison.trend import Trend
 from modeldyno.core.load.capacity import Capacity
@@ -71,7 +73,7 @@ def _result_page(result: Result, options: ViewOptions = views.PLAIN) -> Iterable
 
 
 def _encode_study(study: Study, **derived: Any) -> bytes:
-    return codec.encode_study(study, ranking=ranking(study), **derived)
+    return codec_study.encode(study, ranking=ranking(study), **derived)
 
 
 KINDS = (
@@ -88,10 +90,10 @@ KINDS = (
         brief=views.brief,
     ),
     DocumentKind(
-        name=codec.STUDY,
+        name=codec_study.KIND,
         document=Study,
         encode=_encode_study,
-        decode=codec.decode_study,
+        decode=codec_study.decode,
         headline=study_blocks.headline,
         blocks=study_blocks.blocks,
         page=study_page.page,
@@ -100,10 +102,10 @@ KINDS = (
         brief=study_blocks.brief,
     ),
     DocumentKind(
-        name=codec.COMPARISON,
+        name=codec_comparison.KIND,
         document=Comparison,
-        encode=codec.encode_comparison,
-        decode=codec.decode_comparison,
+        encode=codec_comparison.encode,
+        decode=codec_comparison.decode,
         headline=comparison_blocks.headline,
         blocks=comparison_blocks.blocks,
         page=comparison_page.page,

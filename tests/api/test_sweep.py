@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import modeldyno
-from modeldyno import codec
+from modeldyno.codec import study as codec_study
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.study.study import Budget, TrialPurpose, TrialState
 from modeldyno.core.study.trial_effort import LONGEST
@@ -159,7 +159,7 @@ def test_configurations_without_files_are_not_exported(bench: SimulatedTrials, t
 def test_a_study_is_read_from_a_file(bench: SimulatedTrials, tmp_path: Path) -> None:
     """A file that holds a study is read like one from the store."""
     study = modeldyno.sweep(DIGITS, space="batch_size=1,2", max_trials=1, store=False)
-    (tmp_path / "study.json").write_bytes(codec.encode_study(study))
+    (tmp_path / "study.json").write_bytes(codec_study.encode(study))
 
     assert modeldyno.read_study(tmp_path / "study.json") == study
     assert repr(study) == f"<Study {study.id} of digits: 1 trials of 1 points>"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from modeldyno import codec, plugins
+from modeldyno.codec import comparison as codec_comparison
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import Environment
@@ -54,7 +55,7 @@ def test_stored_results_are_compared_and_it_informs(stored: Callable[..., Any], 
     assert result.out.startswith("mb is worse than ma: latency.p50 20.0% higher (")
     assert "not-in-turns" in result.out
     assert max(map(len, result.out.splitlines())) <= 80
-    comparison = codec.read_comparison(tmp_path / "c.json")
+    comparison = codec_comparison.read(tmp_path / "c.json")
     assert comparison.contrasts[0].outcome is ChangeVerdict.WORSE
 
 
@@ -105,8 +106,8 @@ def test_a_document_is_shown_and_reported_again(stored: Callable[..., Any], tmp_
     first = stored("compare", OLD, NEW, "--json", "c.json", "-o", "c.csv")
 
     assert stored("show", "c.json").out == first.out.replace("Saved to c.json.\n", "")
-    shown = codec.decode_comparison(stored("show", "c.json", "--json").out)
-    assert shown == codec.read_comparison(tmp_path / "c.json")
+    shown = codec_comparison.decode(stored("show", "c.json", "--json").out)
+    assert shown == codec_comparison.read(tmp_path / "c.json")
     assert (tmp_path / "c.csv").read_text().splitlines()[1].startswith("mb,latency.p50,s,worse,")
     assert stored("report", "c.json", "-o", "c.html").code == 0
     assert (tmp_path / "c.html").read_text().startswith("<!doctype html>")
@@ -119,7 +120,7 @@ def test_the_document_can_go_to_standard_output(stored: Callable[..., Any]) -> N
     """With --json - nothing else goes to standard output."""
     result = stored("compare", OLD, NEW, "--json", "-")
 
-    assert codec.decode_comparison(result.out).contrasts[0].candidate.id == NEW
+    assert codec_comparison.decode(result.out).contrasts[0].candidate.id == NEW
 
 
 def test_what_failed_has_nothing_to_compare(stored: Callable[..., Any], tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def test_one_model_is_compared_with_itself_at_other_knobs(
     )  # fmt: skip
 
     assert result.code == 0, result.err
-    comparison = codec.read_comparison(tmp_path / "c.json")
+    comparison = codec_comparison.read(tmp_path / "c.json")
     assert comparison.sequence == (0, 1, 1, 0)
     assert comparison.baseline.processes == 2
     assert [each.name for each in comparison.contrasts[0].settings] == ["graph_optimization"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno import codec
+from modeldyno.codec import comparison as codec_comparison
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.static_options import Mode
@@ -190,7 +191,7 @@ class TestShown:
     def test_side_by_side(self, modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
         """Two models are compared as by modeldyno compare; both results and the comparison are stored."""
         result = modeldyno("inspect", STEADY, "--compare", STEADY, "--json", "both.json")
-        comparison = codec.read_comparison(tmp_path / "both.json")
+        comparison = codec_comparison.read(tmp_path / "both.json")
         listed = modeldyno("list").out
 
         assert result.out.startswith("student performs the same as mini: parameters, weight_bytes, macs")
@@ -206,7 +207,7 @@ class TestShown:
         """With --json - a pipe gets the document and nothing else."""
         result = modeldyno("inspect", STEADY, "--compare", STEADY, "--json", "-", "--no-store")
 
-        assert codec.decode_comparison(result.out).baseline.name == "mini"
+        assert codec_comparison.decode(result.out).baseline.name == "mini"
 
     def test_the_table_of_compression(self, modeldyno: Callable[..., CommandResult]) -> None:
         """Five rows, and with two models the improvement of the second."""

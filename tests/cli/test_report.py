@@ -12,6 +12,8 @@ import pytest
 from tests.support.sample_reports import a_large_study, a_measured_comparison
 
 from modeldyno import codec, plugins
+from modeldyno.codec import comparison as codec_comparison
+from modeldyno.codec import study as codec_study
 from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.reporters import full_result
 
@@ -32,8 +34,8 @@ def documents(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> dict[s
     study = a_large_study(20)
     data = {
         "result": codec.encode(full_result()),
-        "study": codec.encode_study(study, ranking=ranking(study)),
-        "comparison": codec.encode_comparison(a_measured_comparison()),
+        "study": codec_study.encode(study, ranking=ranking(study)),
+        "comparison": codec_comparison.encode(a_measured_comparison()),
     }
     for name, document in data.items():
         (tmp_path / f"{name}.json").write_bytes(document)

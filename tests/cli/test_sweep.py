@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import codec, plugins
+from modeldyno import plugins
 from modeldyno.cli.actions.sweep_study import exit_code
+from modeldyno.codec import study as codec_study
 from modeldyno.core.result.result import Artifact, FailureKind, Kept
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import ranking
@@ -279,7 +280,7 @@ def test_what_a_new_goal_does_not_name_stays(
     name = study_of(modeldyno("sweep", *BATCHES, *bounds)).id
     modeldyno("sweep", "--rerank", name, "--require", "throughput >= 1/s", "--json", "bound.json")
     modeldyno("sweep", "--rerank", name, "--maximize", "throughput", "--json", "aim.json")
-    bound, aim = (codec.read_study(Path(each)).goal for each in ("bound.json", "aim.json"))
+    bound, aim = (codec_study.read(Path(each)).goal for each in ("bound.json", "aim.json"))
 
     assert [str(o) for o in bound.objectives] == ["minimize latency.mean"]
     assert [str(c) for c in bound.constraints] == ["throughput >= 1/s"]
@@ -341,7 +342,7 @@ def test_the_document_and_the_table_are_written(
 
     assert "Saved to s.json." in result.out
     assert document["ranking"]["rows"][0]["point"] == {"batch_size": 4}
-    assert codec.read_study(tmp_path / "s.json") == study_of(result)
+    assert codec_study.read(tmp_path / "s.json") == study_of(result)
     assert [int(row["trial"]) for row in rows] == list(range(1, len(document["trials"]) + 1))
     assert modeldyno("show", "s.json").out in result.out.replace("\r", "")
     assert json.loads(modeldyno("show", "s.json", "--json").out)["id"] == document["id"]

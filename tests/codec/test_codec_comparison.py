@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno import codec
+from modeldyno.codec import comparison as codec_comparison
+from modeldyno.codec import study as codec_study
 from modeldyno.core.comparison.comparison import (
     Agreement,
     CandidateComparison,
@@ -81,12 +83,12 @@ WHOLE = Comparison(
 
 def test_round_trip() -> None:
     """No part is lost, including infinite ends."""
-    assert codec.decode_comparison(codec.encode_comparison(WHOLE)) == WHOLE
+    assert codec_comparison.decode(codec_comparison.encode(WHOLE)) == WHOLE
 
 
 def test_its_results_have_their_certificates() -> None:
     """The document has certificates, for readers in other languages."""
-    document = json.loads(codec.encode_comparison(WHOLE))
+    document = json.loads(codec_comparison.encode(WHOLE))
 
     assert document["kind"] == "comparison"
     latency = next(m for m in document["baseline"]["measurements"] if m["metric"] == "latency")
@@ -98,35 +100,35 @@ def test_file(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("c.json", "s.json", "r.json")]
     for path, data in zip(
         paths,
-        (codec.encode_comparison(WHOLE), codec.encode_study(a_study()), codec.encode(a_result())),
+        (codec_comparison.encode(WHOLE), codec_study.encode(a_study()), codec.encode(a_result())),
         strict=True,
     ):
         codec.write(path, data)
 
     assert [codec.kind_name(path.read_bytes()) for path in paths] == ["comparison", "study", ""]
-    assert codec.read_comparison(paths[0]) == WHOLE
+    assert codec_comparison.read(paths[0]) == WHOLE
     with pytest.raises(RequestError, match="Cannot read"):
-        codec.read_comparison(tmp_path / "absent.json")
+        codec_comparison.read(tmp_path / "absent.json")
 
 
 def test_another_document_is_no_comparison() -> None:
     """A comparison is not read as a result or a study, and vice versa."""
-    for data in (codec.encode(a_result()), codec.encode_study(a_study()), b"[]"):
+    for data in (codec.encode(a_result()), codec_study.encode(a_study()), b"[]"):
         with pytest.raises(UnreadableDocument, match="but not a ModelDyno comparison"):
-            codec.decode_comparison(data)
+            codec_comparison.decode(data)
     with pytest.raises(UnreadableDocument, match="but not a ModelDyno study"):
-        codec.decode_study(codec.encode_comparison(WHOLE))
+        codec_study.decode(codec_comparison.encode(WHOLE))
 
 
 def test_later_schema() -> None:
     """A later schema of the comparison or of a result in it is refused."""
-    document = json.loads(codec.encode_comparison(WHOLE))
+    document = json.loads(codec_comparison.encode(WHOLE))
     later = json.dumps({**document, "schema": 99})
     inner = json.dumps({**document, "baseline": {**document["baseline"], "schema": 99}})
 
     for data in (later, inner):
         with pytest.raises(UnreadableDocument, match="has schema 99"):
-            codec.decode_comparison(data)
+            codec_comparison.decode(data)
 
 
 @pytest.mark.parametrize(
@@ -141,25 +143,25 @@ def test_later_schema() -> None:
 )
 def test_damaged(broken: dict[str, Any]) -> None:
     """A damaged document is refused in one sentence."""
-    document = {**json.loads(codec.encode_comparison(WHOLE)), **broken}
+    document = {**json.loads(codec_comparison.encode(WHOLE)), **broken}
 
     with pytest.raises(UnreadableDocument, match="is damaged or not a ModelDyno comparison"):
-        codec.decode_comparison(json.dumps(document))
+        codec_comparison.decode(json.dumps(document))
 
 
 def test_truncated() -> None:
     """A truncated document is refused, wherever it is cut."""
-    data = codec.encode_comparison(WHOLE)
+    data = codec_comparison.encode(WHOLE)
 
     for end in range(0, len(data) - 2, len(data) // 50):
         with pytest.raises(UnreadableDocument):
-            codec.decode_comparison(data[:end])
+            codec_comparison.decode(data[:end])
 
 
 def test_a_result_that_cannot_be_is_refused() -> None:
     """As it is by itself."""
-    document = json.loads(codec.encode_comparison(WHOLE))
+    document = json.loads(codec_comparison.encode(WHOLE))
     document["baseline"]["measurements"][0]["value"]["runs"] = []
 
     with pytest.raises(UnreadableDocument, match="the samples of latency are truncated"):
-        codec.decode_comparison(json.dumps(document))
+        codec_comparison.decode(json.dumps(document))

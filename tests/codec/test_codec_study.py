@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno import codec
+from modeldyno.codec import study as codec_study
 from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement, Verdict
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
@@ -52,47 +53,50 @@ def a_full_study() -> Study:
 @pytest.mark.parametrize("study", [a_study(), a_full_study(), a_study(trials=(UNCERTAIN,))])
 def test_round_trip(study: Study) -> None:
     """A study comes back equal, also with separate trials."""
-    assert codec.decode_study(codec.encode_study(study)) == study
-    assert codec.decode_study(codec.encode_definition(study), *map(codec.encode_trial, study.trials)) == study
+    assert codec_study.decode(codec_study.encode(study)) == study
+    assert (
+        codec_study.decode(codec_study.encode_definition(study), *map(codec_study.encode_trial, study.trials))
+        == study
+    )
 
 
 def test_what_was_derived_is_not_written() -> None:
     """Cached properties of a study do not change its document."""
     study = a_full_study()
-    before = codec.encode_study(study)
+    before = codec_study.encode(study)
     assert study.candidates
     assert study.skipped
 
-    assert codec.encode_study(study) == before
+    assert codec_study.encode(study) == before
     assert {"measured", "candidates", "skipped"}.isdisjoint(json.loads(before))
 
 
 def test_file(tmp_path: Path) -> None:
     """A study that was written to a file is read from it."""
-    codec.write(tmp_path / "study.json", codec.encode_study(a_full_study()))
+    codec.write(tmp_path / "study.json", codec_study.encode(a_full_study()))
 
-    assert codec.read_study(tmp_path / "study.json") == a_full_study()
+    assert codec_study.read(tmp_path / "study.json") == a_full_study()
     with pytest.raises(RequestError, match="Cannot read"):
-        codec.read_study(tmp_path / "none.json")
+        codec_study.read(tmp_path / "none.json")
 
 
 def test_a_study_is_no_result_and_a_result_no_study() -> None:
     """Each kind of document is refused where the other is wanted."""
     with pytest.raises(UnreadableDocument, match="not a ModelDyno study"):
-        codec.decode_study(codec.encode(a_result()))
+        codec_study.decode(codec.encode(a_result()))
     with pytest.raises(UnreadableDocument, match="not a ModelDyno result"):
-        codec.decode(codec.encode_study(a_study()))
+        codec.decode(codec_study.encode(a_study()))
 
 
 def plain(study: Study) -> Any:
-    return json.loads(codec.encode_study(study))
+    return json.loads(codec_study.encode(study))
 
 
 def test_later_schema() -> None:
     """A study of a later schema is refused, with the advice to upgrade."""
     assert plain(a_study())["schema"] == SCHEMA
     with pytest.raises(UnreadableDocument, match=r"has schema 99.*upgrade ModelDyno"):
-        codec.decode_study(json.dumps(plain(a_study()) | {"schema": 99}))
+        codec_study.decode(json.dumps(plain(a_study()) | {"schema": 99}))
 
 
 def test_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,22 +110,24 @@ def test_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
     older = plain(study) | {"schema": SCHEMA - 1}
     for trial in older["trials"]:
         trial["count"] = trial.pop("number")
-    monkeypatch.setitem(codec.STUDY_UPGRADES, SCHEMA - 1, upgrade)
+    monkeypatch.setitem(codec_study.UPGRADES, SCHEMA - 1, upgrade)
 
-    assert codec.decode_study(json.dumps(older)) == study
+    assert codec_study.decode(json.dumps(older)) == study
 
 
 def test_a_hole_in_the_log() -> None:
     """A study from which a trial is missing is refused: it would be measured again as another one."""
     study = a_full_study()
     with pytest.raises(UnreadableDocument, match="without a gap"):
-        codec.decode_study(codec.encode_definition(study), *map(codec.encode_trial, study.trials[1:]))
+        codec_study.decode(
+            codec_study.encode_definition(study), *map(codec_study.encode_trial, study.trials[1:])
+        )
 
 
 def understood(data: bytes) -> Study | None:
     """Read a study; None if it is refused in one line that says what it is."""
     try:
-        return codec.decode_study(data, origin="s.json")
+        return codec_study.decode(data, origin="s.json")
     except UnreadableDocument as error:
         output = str(error)
     assert "\n" not in output
@@ -131,7 +137,7 @@ def understood(data: bytes) -> Study | None:
 
 def test_truncated() -> None:
     """A study cut short anywhere is refused in one line."""
-    document = codec.encode_study(a_study(trials=(UNCERTAIN,))).rstrip()
+    document = codec_study.encode(a_study(trials=(UNCERTAIN,))).rstrip()
     assert understood(document) is not None
 
     for end in range(len(document)):
@@ -141,7 +147,7 @@ def test_truncated() -> None:
 @pytest.mark.parametrize("new", b'\0"0{]\xff')
 def test_overwritten(new: int) -> None:
     """A study with any one byte overwritten is refused in one line, or still a whole study."""
-    document = codec.encode_study(a_study(trials=(UNCERTAIN,)))
+    document = codec_study.encode(a_study(trials=(UNCERTAIN,)))
     for place in range(len(document)):
         result = understood(document[:place] + bytes([new]) + document[place + 1 :])
 

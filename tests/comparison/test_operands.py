@@ -10,6 +10,8 @@ from tests.support.sample_trials import a_trial, add_trials, an_answer
 from tests.support.tiny_onnx import mlp
 
 from modeldyno import codec, plugins
+from modeldyno.codec import comparison as codec_comparison
+from modeldyno.codec import study as codec_study
 from modeldyno.comparison.operands import names_model, rerun_job, resolve_operands
 from modeldyno.comparison.run import build_comparison
 from modeldyno.core.comparison.build import CompareOptions
@@ -94,7 +96,7 @@ def test_a_study_stands_for_its_winner(here: Path) -> None:
     """The Results of its trials come from the store."""
     trial = a_trial({"batch_size": 1}, an_answer("throughput", 100.0), an_answer("latency.p99", 0.001))
     study = add_trials(a_study("batch_size=1,2"), [replace(trial, result=a_result().id)])
-    codec.write(here / "s.json", codec.encode_study(study))
+    codec.write(here / "s.json", codec_study.encode(study))
 
     first, second = resolve_operands([ask("s.json"), study], run=False)
 
@@ -106,7 +108,7 @@ def test_a_study_stands_for_its_winner(here: Path) -> None:
 def test_a_comparison_is_no_side(here: Path) -> None:
     """Its results can be compared instead."""
     document = build_comparison([a_result(), a_result(id="f" * 12)], CompareOptions())
-    codec.write(here / "c.json", codec.encode_comparison(document))
+    codec.write(here / "c.json", codec_comparison.encode(document))
 
     assert find_any("c.json") == document
     with pytest.raises(RequestError, match="is a comparison, which cannot be compared"):

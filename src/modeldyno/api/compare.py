@@ -19,6 +19,7 @@ from modeldyno.api.profile import (
     store_conclusion_if,
     store_if,
 )
+from modeldyno.codec import comparison as codec_comparison
 from modeldyno.comparison.explain import run_comparison
 from modeldyno.comparison.operands import resolve_operands
 from modeldyno.comparison.run import build_comparison
@@ -214,7 +215,7 @@ def read_comparison(path: str | Path) -> Comparison:
     Raises:
         RequestError: it cannot be read.
     """
-    return codec.read_comparison(Path(path))
+    return codec_comparison.read(Path(path))
 
 
 def save_comparison(comparison: Comparison, path: str | Path) -> None:
@@ -223,4 +224,4 @@ def save_comparison(comparison: Comparison, path: str | Path) -> None:
     Raises:
         RequestError: the file cannot be written.
     """
-    codec.write(Path(path), codec.encode_comparison(comparison))
+    codec.write(Path(path), codec_comparison.encode(comparison))

@@ -1,6 +1,6 @@
-"""Encodes documents as JSON and decodes them; each kind has a schema number and upgrades of older schemas.
+"""Encodes Results, Jobs and events as JSON and decodes them; other documents have modules of their own.
 
-History of the schema of Results, of that of Studies, and of that of Comparisons:
+Each kind of document has a schema number and upgrades of older schemas. History of the schema of Results:
 
 1. The first.
 """
@@ -12,21 +12,16 @@ import errno
 import os
 import re
 import secrets
-from dataclasses import replace
 from itertools import chain
 from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from modeldyno.core.comparison.comparison import SCHEMA as COMPARISON_SCHEMA
-from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, MetricRow
 from modeldyno.core.result.result import SCHEMA, Event, Found, Outlined, Result
 from modeldyno.core.spec.job import Job
-from modeldyno.core.study.study import SCHEMA as STUDY_SCHEMA
-from modeldyno.core.study.study import Study, Trial
 from modeldyno.errors import DiskFull, RequestError, UnreadableDocument
 
 if TYPE_CHECKING:
@@ -36,10 +31,6 @@ if TYPE_CHECKING:
 Upgrades = dict[int, "Callable[[dict[str, Any]], dict[str, Any]]"]
 """Schema number to the function that upgrades a document to the next one."""
 UPGRADES: Upgrades = {}
-STUDY_UPGRADES: Upgrades = {}
-COMPARISON_UPGRADES: Upgrades = {}
-STUDY, COMPARISON = "study", "comparison"
-"""Value of the key ``kind`` in these documents; a Result has no such key."""
 
 _MALFORMED = (msgspec.MsgspecError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that reading or upgrading a damaged document may raise."""
@@ -53,19 +44,20 @@ def encode(result: Result, **derived: Any) -> bytes:
     Derived data, such as certificates and judgements, is for other programs, and ignored on reading. An
     unbounded end of an interval, and NaN, are written as null.
     """
-    document = {**_with_certificates(result), **msgspec.to_builtins(derived)}
-    return msgspec.json.format(_to_json(document), indent=1) + b"\n"
+    document = {**with_certificates(result), **msgspec.to_builtins(derived)}
+    return msgspec.json.format(to_json(document), indent=1) + b"\n"
 
 
-def _with_certificates(result: Result) -> dict[str, Any]:
+def with_certificates(result: Result) -> dict[str, Any]:
+    """Return the document of a Result, with the certificate of each Distribution next to its samples."""
     document: dict[str, Any] = msgspec.to_builtins(result)
     for measurement, plain in zip(result.measurements, document["measurements"], strict=True):
         if isinstance(measurement.value, Distribution):
             plain["value"]["certificate"] = msgspec.to_builtins(measurement.value.certificate())
-    return document | _describe_metrics(measurement.metric for measurement in result.measurements)
+    return document | describe_metrics(measurement.metric for measurement in result.measurements)
 
 
-def _describe_metrics(names: Iterable[str]) -> dict[str, Any]:
+def describe_metrics(names: Iterable[str]) -> dict[str, Any]:
     """Describe the metrics of plugins and users that a document has, for who reads it without them."""
     rows = METRICS.further(names)
     described = [{name: getattr(row, name) for name in _DESCRIPTION} for row in rows]
@@ -83,7 +75,7 @@ def encode_several(results: Iterable[Result]) -> bytes:
 
 def encode_document(document: Any) -> bytes:
     """Encode a document that is not read back, such as a trend; NaN and infinities become null."""
-    return msgspec.json.format(_to_json(document), indent=1) + b"\n"
+    return msgspec.json.format(to_json(document), indent=1) + b"\n"
 
 
 def json_array(documents: Iterable[bytes]) -> bytes:
@@ -123,10 +115,10 @@ def _to_result(document: Any, origin: str) -> Result:
     """Convert decoded JSON to a Result."""
     if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
         raise UnreadableDocument(f"{origin} is JSON, but not a ModelDyno result: it has no schema number.")
-    return _check_result(msgspec.convert(_upgrade_result(document, origin), Result))
+    return check_result(msgspec.convert(upgrade_result(document, origin), Result))
 
 
-def _upgrade_result(document: dict[str, Any], origin: str) -> dict[str, Any]:
+def upgrade_result(document: dict[str, Any], origin: str) -> dict[str, Any]:
     """Upgrade the document of a Result, and restore NaN and infinities."""
     current = upgrade(document, origin, UPGRADES, SCHEMA)
     current["measurements"] = [_restore_nan(plain) for plain in current.get("measurements", ())]
@@ -157,10 +149,10 @@ def _restore_nan(measurement: dict[str, Any]) -> dict[str, Any]:
     if measurement["value"] is None:
         measurement["value"] = nan
     measurement["runs"] = [nan if run is None else run for run in measurement.get("runs", ())]
-    return _restore_infinite_ends(measurement)
+    return restore_infinite_ends(measurement)
 
 
-def _restore_infinite_ends(holder: dict[str, Any]) -> dict[str, Any]:
+def restore_infinite_ends(holder: dict[str, Any]) -> dict[str, Any]:
     """Restore infinite ends of an interval."""
     interval = holder.get("interval")
     if isinstance(interval, dict):
@@ -176,7 +168,7 @@ def _restore_points(outline: dict[str, Any] | None) -> None:
         point["values"] = {name: nan if value is None else value for name, value in point["values"].items()}
 
 
-def _check_result(result: Result) -> Result:
+def check_result(result: Result) -> Result:
     """Check what the types cannot: complete and finite samples."""
     for measurement in result.measurements:
         if isinstance(measurement.value, Distribution):
@@ -187,89 +179,6 @@ def _check_result(result: Result) -> Result:
             if not all(map(isfinite, ends)):
                 raise ValueError(f"the samples of {measurement.metric} are not finite numbers")
     return result
-
-
-def encode_study(study: Study, **derived: Any) -> bytes:
-    """Encode a Study with its trials as JSON; an unbounded end of an interval is null.
-
-    Derived data, such as the ranking, is for other programs, and ignored on reading.
-    """
-    return msgspec.json.format(_encode_study(study, **derived), indent=1) + b"\n"
-
-
-def encode_definition(study: Study) -> bytes:
-    """Encode a Study without its trials, on one line."""
-    return _encode_study(replace(study, trials=()))
-
-
-def _encode_study(study: Study, **derived: Any) -> bytes:
-    queries = (*study.goal.queries, *(answer.query for trial in study.trials for answer in trial.answers))
-    described = _describe_metrics(query.metric for query in queries)
-    return _to_json({"kind": STUDY, **msgspec.to_builtins(study), **msgspec.to_builtins(derived)} | described)
-
-
-def encode_trial(trial: Trial) -> bytes:
-    """Encode a trial, on one line."""
-    return _to_json(trial)
-
-
-def decode_study(data: bytes | str, *trials: bytes, origin: str = "the document") -> Study:
-    """Decode a Study of any schema version, or its definition with separate trials.
-
-    Raises:
-        UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
-    """
-    with explain_damage(origin, "not a ModelDyno study"):
-        document = msgspec.json.decode(data)
-        if not isinstance(document, dict) or document.pop("kind", None) != STUDY:
-            raise UnreadableDocument(f"{origin} is JSON, but not a ModelDyno {STUDY}.")
-        document["trials"] = [*document.get("trials", ()), *map(msgspec.json.decode, trials)]
-        current = upgrade(document, origin, STUDY_UPGRADES, STUDY_SCHEMA)
-        for trial in current["trials"]:
-            for holder in (*trial["answers"], *(judgement["answer"] for judgement in trial["judgements"])):
-                _restore_infinite_ends(holder)
-        return _check_trial_numbers(msgspec.convert(current, Study))
-
-
-def _check_trial_numbers(study: Study) -> Study:
-    """Check that no trial is missing: they are numbered from 1 without a gap."""
-    if [trial.number for trial in study.trials] != list(range(1, len(study.trials) + 1)):
-        raise ValueError("its trials are not numbered from 1 without a gap")
-    return study
-
-
-def encode_comparison(comparison: Comparison) -> bytes:
-    """Encode a Comparison with its Results; NaN and infinities are null."""
-    document: dict[str, Any] = {"kind": COMPARISON, **msgspec.to_builtins(comparison)}
-    document["baseline"] = _with_certificates(comparison.baseline)
-    for contrast, plain in zip(comparison.contrasts, document["contrasts"], strict=True):
-        plain["candidate"] = _with_certificates(contrast.candidate)
-    return msgspec.json.format(_to_json(document), indent=1) + b"\n"
-
-
-def decode_comparison(data: bytes | str, *, origin: str = "the document") -> Comparison:
-    """Decode a Comparison of any schema version.
-
-    Raises:
-        UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
-    """
-    with explain_damage(origin, "not a ModelDyno comparison"):
-        document = msgspec.json.decode(data)
-        if not isinstance(document, dict) or document.pop("kind", None) != COMPARISON:
-            raise UnreadableDocument(f"{origin} is JSON, but not a ModelDyno {COMPARISON}.")
-        current = upgrade(document, origin, COMPARISON_UPGRADES, COMPARISON_SCHEMA)
-        current["baseline"] = _upgrade_result(current["baseline"], origin)
-        for contrast in current["contrasts"]:
-            contrast["candidate"] = _upgrade_result(contrast["candidate"], origin)
-            parts = [part for cause in contrast.get("causes", ()) for part in cause["parts"]]
-            for varying in (*contrast["changes"], *parts):
-                _restore_infinite_ends(varying)
-            for agreement in contrast.get("outputs", ()):
-                agreement.update({name: inf for name, size in agreement.items() if size is None})
-        comparison = msgspec.convert(current, Comparison)
-        for result in comparison.results:
-            _check_result(result)
-        return comparison
 
 
 def read(path: Path) -> Result:
@@ -292,24 +201,6 @@ def read_all(path: Path) -> tuple[Result, ...]:
         return (decode(data, origin=str(path)),)
     with explain_damage(str(path), "does not hold ModelDyno results"):
         return tuple(_to_result(document, str(path)) for document in msgspec.json.decode(data))
-
-
-def read_study(path: Path) -> Study:
-    """Read a Study from a file.
-
-    Raises:
-        RequestError: the file cannot be read, or is not a Study.
-    """
-    return decode_study(read_document_bytes(path), origin=str(path))
-
-
-def read_comparison(path: Path) -> Comparison:
-    """Read a Comparison from a file.
-
-    Raises:
-        RequestError: the file cannot be read, or is not a Comparison.
-    """
-    return decode_comparison(read_document_bytes(path), origin=str(path))
 
 
 def kind_name(data: bytes) -> str:
@@ -408,7 +299,7 @@ def encode_job(job: Job) -> bytes:
     The child finds those of plugins by itself. It needs all of them, because a probe may only measure what
     the table has.
     """
-    return _to_json(msgspec.to_builtins(job) | {"metrics": METRICS.registered})
+    return to_json(msgspec.to_builtins(job) | {"metrics": METRICS.registered})
 
 
 def decode_job(data: bytes) -> Job:
@@ -421,7 +312,7 @@ def decode_job(data: bytes) -> Job:
 
 def encode_event(event: Event) -> bytes:
     """Encode an event on one line, as an array of its kind and itself."""
-    return _to_json((type(event).__name__, event))
+    return to_json((type(event).__name__, event))
 
 
 def decode_event(line: bytes) -> Event:
@@ -444,7 +335,8 @@ def decode_event(line: bytes) -> Event:
 _EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
-def _to_json(document: Any) -> bytes:
+def to_json(document: Any) -> bytes:
+    """Encode a document on one line; what JSON cannot hold becomes text or null."""
     return msgspec.json.encode(_to_writable(msgspec.to_builtins(document)))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, kinds, plugins
+from modeldyno.codec import study as codec_study
 from modeldyno.errors import ModelDynoError, RequestError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def find_study(document: str) -> Study:
     """
     path = Path(document)
     if document and path.is_file():
-        return codec.read_study(path)
+        return codec_study.read(path)
     with plugins.store() as store:
         if document:
             return store.study(document)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
 from modeldyno.adapters.exporters.exported_numbers import circumstances, figures, settings
+from modeldyno.codec import study as codec_study
 from modeldyno.core.study.study import TrialState
 from modeldyno.errors import RequestError
 from modeldyno.views.result.headline import headline
@@ -57,7 +58,7 @@ def export_study(study: Study, results: Mapping[str, Result], target: str) -> st
                 tags = {_PARENT: run, "trial": str(trial.number), "state": str(trial.state)}
                 _log_run(client, experiment, result, tags)
         failed = any(trial.state is TrialState.FAILED for trial in study.trials)
-        client.log_text(run, codec.encode_study(study).decode(), "study.json")
+        client.log_text(run, codec_study.encode(study).decode(), "study.json")
         client.set_tag(run, "failed_trials", str(failed).lower())
         client.set_terminated(run)
         return f"run {run} with {len(results)} trials, of the experiment '{EXPERIMENT}' in {target}"

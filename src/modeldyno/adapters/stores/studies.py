@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, func, select
 
-from modeldyno import codec
 from modeldyno.adapters.stores.rows import (
     NAME_LIMIT,
     document_columns,
@@ -20,6 +19,7 @@ from modeldyno.adapters.stores.rows import (
     verified_document,
 )
 from modeldyno.adapters.stores.schema import RESULTS, STUDIES, TAGS, TRIALS
+from modeldyno.codec import study as codec_study
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.interfaces.store import StudyEntry
 
@@ -33,7 +33,7 @@ _ADVICE = "The other studies and all results stay readable; run this study again
 
 def put(connection: Connection, study: Study, headline: str) -> None:
     """Write the row of a Study, and the rows of its trials that are not stored yet."""
-    row = document_row(study, study.name, headline, codec.encode_definition(study))
+    row = document_row(study, study.name, headline, codec_study.encode_definition(study))
     replace(connection, STUDIES, {"digest": study.model.digest if study.model else "", **row})
     missing = study.trials[_last_stored(connection, study) :]
     result_ids = [trial.result for trial in missing if trial.result]
@@ -70,7 +70,7 @@ def get(connection: Connection, study_id: str, place: str) -> Study:
         for query in (of_study, of_trials.order_by(TRIALS.c.number))
         for data, checksum in connection.execute(query)
     )
-    return codec.decode_study(definition, *trials, origin=origin)
+    return codec_study.decode(definition, *trials, origin=origin)
 
 
 def find(connection: Connection, name: str | None, limit: int) -> list[StudyEntry]:
@@ -141,5 +141,5 @@ def _trial_row(study: Study, trial: Trial, *, has_result: bool) -> dict[str, Any
         "number": trial.number,
         "skipped": not trial.measured,
         "result_id": trial.result if has_result else None,
-        **document_columns(codec.encode_trial(trial)),
+        **document_columns(codec_study.encode_trial(trial)),
     }

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modeldyno import codec
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
+from modeldyno.codec import comparison as codec_comparison
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.views import ViewOptions
 from modeldyno.views.comparison import blocks as comparison_blocks
@@ -36,7 +36,7 @@ def report_comparison(
         quiet: print only the verdict.
         kept: whether it is in the store.
     """
-    problem = targets.write_both(comparison, codec.encode_comparison(comparison))
+    problem = targets.write_both(comparison, codec_comparison.encode(comparison))
     if not targets.silent:
         with ignore_broken_pipe():
             blocks = comparison_blocks.blocks(comparison, ViewOptions(verbose=everything))

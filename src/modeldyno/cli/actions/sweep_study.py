@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import codec, plugins
+from modeldyno import plugins
 from modeldyno.cli.actions import sweep_dry_run
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.cli.actions.progress import Progress
+from modeldyno.codec import study as codec_study
 from modeldyno.core.load import multi_model
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import Notice, Severity
@@ -112,7 +113,7 @@ def _report_study(study: Study, targets: OutputTargets, options: dict[str, Any])
     if targets.store and options["rerank"] is None:
         with plugins.store() as store:
             store.put_study(study, headline=study_blocks.brief(study, study_ranking))
-    problem = targets.write_both(study, codec.encode_study(study, ranking=study_ranking))
+    problem = targets.write_both(study, codec_study.encode(study, ranking=study_ranking))
     written = (
         export_configs.export_configurations(
             study, study_ranking, Path(options["export_configs"]), options["top"]

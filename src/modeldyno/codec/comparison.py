@@ -1,0 +1,67 @@
+"""Encodes and decodes Comparisons with their Results.
+
+History of the schema:
+
+1. The first.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from modeldyno import codec
+from modeldyno.core.comparison.comparison import SCHEMA, Comparison
+from modeldyno.errors import UnreadableDocument
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KIND = "comparison"
+"""Value of the key ``kind`` in the document."""
+UPGRADES: codec.Upgrades = {}
+
+
+def encode(comparison: Comparison) -> bytes:
+    """Encode a Comparison with its Results; NaN and infinities are null."""
+    document: dict[str, Any] = {"kind": KIND, **msgspec.to_builtins(comparison)}
+    document["baseline"] = codec.with_certificates(comparison.baseline)
+    for contrast, plain in zip(comparison.contrasts, document["contrasts"], strict=True):
+        plain["candidate"] = codec.with_certificates(contrast.candidate)
+    return msgspec.json.format(codec.to_json(document), indent=1) + b"\n"
+
+
+def decode(data: bytes | str, *, origin: str = "the document") -> Comparison:
+    """Decode a Comparison of any schema version.
+
+    Raises:
+        UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
+    """
+    with codec.explain_damage(origin, "not a ModelDyno comparison"):
+        document = msgspec.json.decode(data)
+        if not isinstance(document, dict) or document.pop("kind", None) != KIND:
+            raise UnreadableDocument(f"{origin} is JSON, but not a ModelDyno {KIND}.")
+        current = codec.upgrade(document, origin, UPGRADES, SCHEMA)
+        current["baseline"] = codec.upgrade_result(current["baseline"], origin)
+        for contrast in current["contrasts"]:
+            contrast["candidate"] = codec.upgrade_result(contrast["candidate"], origin)
+            parts = [part for cause in contrast.get("causes", ()) for part in cause["parts"]]
+            for varying in (*contrast["changes"], *parts):
+                codec.restore_infinite_ends(varying)
+            for agreement in contrast.get("outputs", ()):
+                agreement.update({name: inf for name, size in agreement.items() if size is None})
+        comparison = msgspec.convert(current, Comparison)
+        for result in comparison.results:
+            codec.check_result(result)
+        return comparison
+
+
+def read(path: Path) -> Comparison:
+    """Read a Comparison from a file.
+
+    Raises:
+        RequestError: the file cannot be read, or is not a Comparison.
+    """
+    return decode(codec.read_document_bytes(path), origin=str(path))
