@@ -156,6 +156,11 @@ def knobs(name: str) -> tuple[Knob, ...]:
     return ()
 
 
+def serves(name: str) -> bool:
+    """Return whether a backend runs models in a server."""
+    return bool(getattr(backend(name), "serves", False))
+
+
 def client(name: str) -> Client:
     """Return the client of a protocol by its name."""
     return cast("Client", resolve("client", name))

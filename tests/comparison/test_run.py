@@ -13,7 +13,7 @@ from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.result.result import Doubted, Failure, FailureKind, Progressed
 from modeldyno.errors import RequestError, RunFailed
-from modeldyno.runtime.engine import INTERRUPTED
+from modeldyno.runtime.new_result import INTERRUPTED
 from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_result
 

@@ -28,6 +28,7 @@ from modeldyno.interfaces.session import CanSend
 from modeldyno.runtime import engine as runtime_engine
 from modeldyno.runtime import session_setup
 from modeldyno.runtime.child_process import subprocess_executor
+from modeldyno.runtime.new_result import empty_result
 from modeldyno.runtime.warm_worker import open_warm_worker, warm_executor
 from modeldyno.testing.fakes import a_model
 
@@ -253,7 +254,7 @@ def carried_out(slots: int, kept: runtime_engine.OpenSession | None, **config: K
     stream = runtime_engine.events(
         server_job, interrupted=lambda: False, watch=lambda _event: None, warm=kept
     )
-    return fold(runtime_engine.empty_result(server_job), stream)
+    return fold(empty_result(server_job), stream)
 
 
 def test_a_server_stays_up_between_loads(served: Served) -> None:

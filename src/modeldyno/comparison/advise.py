@@ -38,7 +38,6 @@ from modeldyno.environment import machine
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.backend import HasSpace
-from modeldyno.runtime.engine import serves
 from modeldyno.views.advice.findings import command_for_job
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ def _most_promising(looked: Sequence[TriedSetting], tolerance: float) -> tuple[C
 
 
 def _check(job: Job, wish: AdviseOptions) -> None:
-    if serves(job.backend):
+    if plugins.serves(job.backend):
         raise RequestError(
             "modeldyno advise runs a model within a process; for a server, see what modeldyno show RESULT "
             "--findings suggests, and try it with modeldyno sweep."

@@ -13,6 +13,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modeldyno import plugins
 from modeldyno.comparison.run import (
     any_failed,
     build_comparison,
@@ -32,7 +33,6 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.data import outputs
 from modeldyno.errors import RequestError
-from modeldyno.runtime.engine import serves
 from modeldyno.runtime.session import ignore_event
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ def run_comparison(
         RequestError: a Job cannot be run, or the question does not fit what was measured.
     """
     started, last = time.monotonic(), None
-    why = question.why and not any(serves(job.backend) or job.inspection.mode is Mode.TRAIN for job in jobs)
+    why = question.why and not any(
+        plugins.serves(job.backend) or job.inspection.mode is Mode.TRAIN for job in jobs
+    )
     limit = turns.max_time
     first = replace(turns, max_time=limit * _ROUNDS_SHARE) if why and limit is not None else turns
     evaluations = evaluate_once(jobs, campaign) if any(job.observation.evaluate for job in jobs) else []

@@ -34,7 +34,6 @@ from modeldyno.core.stats.units import BYTES, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.backend import ServesSeveral
 from modeldyno.profiling.resolve_model import resolve_reference
-from modeldyno.runtime.engine import serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,7 +86,8 @@ class Request:
         loader = plugins.loader(ref.scheme)
         name = self.backend or loader.backend
         if not self.probes:
-            return replace(self, probes=default_probes(self.inspection.mode, served=serves(name))).job()
+            probes = default_probes(self.inspection.mode, served=plugins.serves(name))
+            return replace(self, probes=probes).job()
         if (evaluate := self._evaluated_metrics()) != self.observation.evaluate:
             return replace(self, observation=replace(self.observation, evaluate=evaluate)).job()
         backend = plugins.backend(name)
@@ -151,7 +151,7 @@ class Request:
 
     def _effective_load(self, backend: str) -> Load | None:
         """Return the load, with the latency up to which an answer counts as good, from the constraints."""
-        if not serves(backend):
+        if not plugins.serves(backend):
             if self.load is not None:
                 raise RequestError(
                     f"The backend '{backend}' calls the model within a process; a load needs a server: "
@@ -270,7 +270,7 @@ def server_for(model: str) -> str | None:
         RequestError: as `resolve_reference`.
     """
     own = plugins.loader(resolve_reference(model).scheme).backend
-    return None if serves(own) else SERVER
+    return None if plugins.serves(own) else SERVER
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, KnobValue]:

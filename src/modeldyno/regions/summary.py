@@ -14,7 +14,7 @@ from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.trace import regions as trace_regions
 from modeldyno.environment import machine
-from modeldyno.runtime.engine import empty_result
+from modeldyno.runtime.new_result import empty_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

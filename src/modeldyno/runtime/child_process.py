@@ -35,9 +35,9 @@ from modeldyno.core.result.result import (
 from modeldyno.environment import machine
 from modeldyno.environment.process_tree import list_process_tree, resident_size, start_ticks, tree_memory
 from modeldyno.errors import ModelDynoError, ProbeUnsupported, RequestError, UnreadableDocument
-from modeldyno.runtime.engine import INTERRUPTED, empty_result
 from modeldyno.runtime.exit_cause import ExitObserver, describe_over_limit
 from modeldyno.runtime.interrupts import counted_interrupts, sigterm_received
+from modeldyno.runtime.new_result import INTERRUPTED, empty_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

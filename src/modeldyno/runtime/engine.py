@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from modeldyno import data, plugins
-from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, pack
 from modeldyno.core.result.result import (
     Doubted,
@@ -33,7 +32,6 @@ from modeldyno.data.random_arrays import DEFAULT_DTYPE
 from modeldyno.environment import machine
 from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.identity import new_identity
 from modeldyno.interfaces.backend import ConfiguresProcess, TakesOtherInputs
 from modeldyno.interfaces.load_stages import loading
 from modeldyno.interfaces.probe import NO_TURNS, Pass, Subject
@@ -42,6 +40,7 @@ from modeldyno.runtime.cohosted import CoHostedModels, load_cohosted
 from modeldyno.runtime.events import RunStage, event_of, record_measurements
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.forked_analysis import Analyst, analyse_here
+from modeldyno.runtime.new_result import INTERRUPTED, empty_result
 from modeldyno.runtime.opened_model import OpenedModel
 from modeldyno.runtime.output_checks import check_known, check_needs, check_outputs, tolerate_errors
 from modeldyno.runtime.sampling import (
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
+    from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces.probe import Probe, TurnToken
@@ -78,16 +78,6 @@ if TYPE_CHECKING:
 def needs_session(probes: Iterable[str]) -> bool:
     """Return whether a probe needs the model ready to call; the others only inspect it."""
     return any(plugins.probe(name).needs is not None for name in probes)
-
-
-def serves(backend: str) -> bool:
-    """Return whether a backend runs models in a server."""
-    return bool(getattr(plugins.backend(backend), "serves", False))
-
-
-def empty_result(job: Job) -> Result:
-    """Return the empty Result with which a run of this Job begins."""
-    return Result(job=job, **new_identity())
 
 
 def run(
@@ -137,9 +127,9 @@ def events(
         analyst: runs the static analysis when the model is called as well.
     """
     used = needs_session(job.probes)  # static analysis does not use the model
-    if warm is not None and not serves(job.backend):
+    if warm is not None and not plugins.serves(job.backend):
         warm.reset_baseline()
-    samplers = start_samplers(os.getpid()) if used and not serves(job.backend) else []
+    samplers = start_samplers(os.getpid()) if used and not plugins.serves(job.backend) else []
     stage = RunStage(watch=watch, mark=stage_marker(samplers), analyst=analyst)
     measurements: list[Measurement] = []
     try:
@@ -157,7 +147,7 @@ def events(
         discard_samplers(samplers)
         raise
     samples = [sample for sampler in samplers for sample in sampler.stop()]
-    if warm is not None and not serves(job.backend):
+    if warm is not None and not plugins.serves(job.backend):
         samples = warm.subtract_baseline(samples)
     yield from record_measurements(map(event_of, samples), measurements)
     yield from map(event_of, energy.energy_per_call(measurements))
@@ -420,13 +410,6 @@ def _configs(job: Job) -> tuple[Mapping[str, KnobValue], ...]:
 def _requested_inputs(job: Job) -> tuple[InputSpec, ...]:
     """Return the requested inputs, unless the backend's requests have inputs of their own."""
     return () if isinstance(plugins.backend(job.backend), TakesOtherInputs) else job.inputs
-
-
-INTERRUPTED = Doubt(
-    code="interrupted",
-    seen="the run was interrupted before it finished",
-    advice="run it again to the end before drawing conclusions from it",
-)
 
 
 def _with_session(looked: Subject, opened: OpenedModel) -> Subject:

@@ -14,12 +14,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from modeldyno import plugins
 from modeldyno.core.comparison.schedule import ALTERNATING, INTERLEAVED
 from modeldyno.core.result.result import Event, FailureKind, Result
 from modeldyno.environment import machine
 from modeldyno.errors import ModelDynoError
 from modeldyno.runtime.child_process import ChildProcess
-from modeldyno.runtime.engine import serves
 from modeldyno.runtime.turn_token import TurnGranter
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class InterleavedRunner:
 
 def can_share(job: Job) -> bool:
     """Return whether a Job may run beside another: it is no server and uses no shared device."""
-    if job.model.scheme == "object" or serves(job.backend):
+    if job.model.scheme == "object" or plugins.serves(job.backend):
         return False
     device = str(job.config.get("device", _ANY))
     return not machine.may_have_device() if device == _ANY else device.startswith("cpu")

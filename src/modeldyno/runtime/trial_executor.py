@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from modeldyno import plugins
 from modeldyno.runtime.child_process import subprocess_executor
-from modeldyno.runtime.engine import serves
 from modeldyno.runtime.interrupts import ForcedInterrupts
 from modeldyno.runtime.warm_worker import WarmWorker, open_warm_worker
 
@@ -42,7 +42,7 @@ def subprocess_executors(interrupted: Callable[[], int]) -> Iterator[TrialExecut
         workers: list[WarmWorker] = []
 
         def executor_for(job: Job, *, fresh: bool) -> Executor:
-            if not serves(job.backend):
+            if not plugins.serves(job.backend):
                 workers.clear()
                 stack.close()
                 return isolated_executor

@@ -13,10 +13,10 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.job import Job
 from modeldyno.runtime.child_process import ChildProcess
-from modeldyno.runtime.engine import serves
 from modeldyno.runtime.interrupts import counted_interrupts
 
 if TYPE_CHECKING:
@@ -88,6 +88,6 @@ class WarmWorker:
 
 def _shared_part(job: Job) -> Job:
     """Return the part of a Job that must be equal for all Jobs of one child."""
-    config = {} if serves(job.backend) else job.config
+    config = {} if plugins.serves(job.backend) else job.config
     shared = replace(job, load=None, plan=Plan(seed=job.plan.seed, pin=job.plan.pin), config=config)
     return replace(shared, beside=tuple(map(_shared_part, job.beside)))

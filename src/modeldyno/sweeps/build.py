@@ -29,7 +29,6 @@ from modeldyno.environment import machine
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.profiling import request, resolve_model
-from modeldyno.runtime.engine import serves
 from modeldyno.sweeps import axes, value_parsers
 from modeldyno.sweeps.point_to_job import check_axes
 from modeldyno.sweeps.schema import AIMS, FOREIGN, KEYS, STRATEGY
@@ -81,8 +80,8 @@ def build_study(words: SweepConfig, *, trust: bool = False) -> tuple[Study, tupl
         backend=backend,
         settings=multi_model.split_config(settings, names)[0],
         inputs=_read_inputs(words),
-        probes=_select_probes(words, goal, served=serves(backend)),
-        load=_read_load(words, space) if serves(backend) else None,
+        probes=_select_probes(words, goal, served=plugins.serves(backend)),
+        load=_read_load(words, space) if plugins.serves(backend) else None,
         observation=_read_evaluation(words, goal),
         require=tuple(map(str, _read_constraints(words))),
         percentiles=tuple(
@@ -349,7 +348,7 @@ def _default_load_axes(
     words: SweepConfig, backend: str, varied: Iterable[Axis], beside: Iterable[CoHostedModelSpec]
 ) -> tuple[Axis, ...]:
     """Vary the concurrency of each model of a server whose load is not configured."""
-    if not serves(backend):
+    if not plugins.serves(backend):
         return ()
     names = {axis.name for axis in varied}
     configured = {"": bool(words.tree.get("load", {}).keys() & set(LOADS))}

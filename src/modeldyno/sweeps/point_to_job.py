@@ -17,7 +17,6 @@ from modeldyno.core.spec.knob import configure, find_knob
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.study.study import LOADS
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.runtime.engine import serves
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -213,7 +212,7 @@ def _load_at(load: Load | None, backend: str, point: Mapping[str, KnobValue]) ->
         RequestError: the backend does not serve, or the load is invalid.
     """
     requested = {name: point[name] for name in LOADS if name in point}
-    if not serves(backend):
+    if not plugins.serves(backend):
         if requested:
             raise RequestError(
                 f"The backend '{backend}' calls the model within a process, where there is no "
@@ -242,8 +241,8 @@ def _parse_concurrency(value: KnobValue) -> int:
 
 def _probes_for(job: Job, backend: str) -> tuple[str, ...]:
     """Return the probes for a backend: requests and calls are timed by different probes."""
-    served = serves(backend)
-    if served == serves(job.backend):
+    served = plugins.serves(backend)
+    if served == plugins.serves(job.backend):
         return job.probes
     timed = {LOAD} if served else set(CALLS)
     kept = (name for name in job.probes if name not in {LOAD, *CALLS})

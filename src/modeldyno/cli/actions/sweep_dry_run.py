@@ -8,6 +8,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from modeldyno import plugins
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.core.report.blocks import Align, Column, Notice, Severity, Table, shorten
 from modeldyno.core.study import trial_effort
@@ -15,7 +16,6 @@ from modeldyno.core.study.default_baseline import MOST as DEFAULT_LOADS
 from modeldyno.core.study.verification import RIVALS, ROUNDS
 from modeldyno.errors import RequestError
 from modeldyno.option_spelling import spell_for_command_line
-from modeldyno.runtime.engine import serves
 from modeldyno.sweeps.loop import check_study
 from modeldyno.sweeps.point_to_job import job_at_point
 from modeldyno.views.study.rows import format_point
@@ -136,7 +136,7 @@ def estimate_seconds(study: Study, possible: int) -> tuple[float, float]:
     """Estimate the minimum and maximum time of a sweep in seconds, limited by its budget."""
     default, search, verification = _count_trials(study, possible)
     loads = math.prod(len(axis.values) for axis in study.space.axes if axis.name in study.loads)
-    is_server = serves(study.job.backend)
+    is_server = plugins.serves(study.job.backend)
     starts = 1 + math.ceil(search / loads) if is_server else default + search
     fast_start, slow_start = _START[is_server]
     shortest, longest = study.job.plan.min_time, study.job.plan.max_time
