@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from datetime import UTC, datetime
 from typing import Any
 
 
 def new_identity() -> dict[str, Any]:
     """Return the fields `id`, twelve hexadecimal digits, and `created`, UTC in ISO 8601."""
-    return {"id": secrets.token_hex(6), "created": datetime.now(UTC).isoformat(timespec="milliseconds")}
+    return {"id": os.urandom(6).hex(), "created": datetime.now(UTC).isoformat(timespec="milliseconds")}

@@ -11,7 +11,7 @@ import shlex
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -22,7 +22,7 @@ from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import EntryPoint, EntryPoints, SelectableGroups
     from pathlib import Path
 
     from modeldyno.core.metrics.metric import MetricRow
@@ -260,10 +260,15 @@ def store(url: str | None = None) -> Store:
 
 @lru_cache(maxsize=len(KINDS) + 2)
 def _entry_points(kind: str) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in _all_entry_points().select(group=f"modeldyno.{plural(kind)}")}
+
+
+@cache
+def _all_entry_points() -> EntryPoints | SelectableGroups:
+    """Read the entry points of everything that is installed: a file a package, so once for all kinds."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow at start-up
 
-    group = f"modeldyno.{plural(kind)}"
-    return {entry.name: entry for entry in entry_points(group=group)}
+    return entry_points()
 
 
 def plural(kind: str) -> str:

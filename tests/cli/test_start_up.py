@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +16,9 @@ from modeldyno.core.comparison.trend import LONGEST
 from modeldyno.core.spec.static_options import OPTIMIZERS, Mode
 from modeldyno.sweeps.schema import KEYS
 from modeldyno.views import SORTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEAVY = ("msgspec", "numpy", "psutil", "rich", "sqlalchemy", "yaml", "torch", "onnx", "onnxruntime")
 OWN_MODULES = (
@@ -45,6 +49,36 @@ def test_the_help_of_a_command_imports_little(command: str) -> None:
     assert [name for name in loaded if name in HEAVY] == []
     assert [name for name in own if name.startswith("modeldyno.cli.actions.")] == []
     assert [name for name in own if name not in OWN_MODULES and not name.startswith("modeldyno.cli.")] == []
+
+
+CHILD_MODULES = (
+    "modeldyno.runtime.engine",
+    "modeldyno.core.static.analysis",
+    "modeldyno.core.trace.allocations",
+    "modeldyno.adapters.backends.torch.operators",
+    "modeldyno.core.comparison.comparison",
+    "modeldyno.core.study.study",
+    "modeldyno.core.report.charts",
+    "modeldyno.kinds",
+)
+"""What only a child process, a comparison, a sweep, a page or the store needs."""
+INSPECTS = """import sys
+from pathlib import Path
+from modeldyno.cli import main
+Path("net.py").write_text("from torch import nn\\ndef make():\\n    return nn.Linear(8, 2)\\n")
+try: main(["inspect", "net.py:make", "--input", "input=1x8", "--no-store", "-q"])
+finally: print("LOADED", *sorted(sys.modules))
+"""
+
+
+def test_an_inspection_imports_only_what_it_uses(tmp_path: Path) -> None:
+    """The parent of a run measures and analyses nothing itself."""
+    command = [sys.executable, "-c", INSPECTS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    told, _, loaded = done.stdout.rpartition("LOADED ")
+
+    assert "18 parameters" in told
+    assert set(loaded.split()).intersection(CHILD_MODULES) == set()
 
 
 def test_the_choices_that_the_help_shows_are_those_of_their_owners() -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, plugins
-from modeldyno.core.report.blocks import Align, Column, Picture, Table
+from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.core.report.charts import Picture
 from modeldyno.core.result.result import Result
 from modeldyno.views import headline, numbers, page
 from modeldyno.views.combined_page import Page, combine_pages

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 from itertools import chain
 from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, get_args
@@ -258,7 +257,7 @@ _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _write_atomically(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name[:40]}.{os.urandom(4).hex()}")
     try:
         with temporary.open("xb") as file:
             file.write(data)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.comparison import Agreement
+from modeldyno.core.comparison.agreement import Agreement
 from modeldyno.interfaces.loader import Feed
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.graph import Graph
-from modeldyno.core.static.weights import Weight
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy import ndarray
+
+    from modeldyno.core.static.graph import Graph  # noqa: TC004 - a dataclass, but no document
+    from modeldyno.core.static.weights import Weight  # noqa: TC004 - the same
 
 
 Feed = dict[str, "ndarray"]

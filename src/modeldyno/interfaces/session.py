@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.trace_data import Span
-from modeldyno.core.trace.layer_times import HookOverhead
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.trace.allocations import AllocationRecord, AllocationRecorder
     from modeldyno.core.trace.dataflow import DataFlow
+    from modeldyno.core.trace.layer_times import HookOverhead  # noqa: TC004 - a dataclass, but no document
     from modeldyno.core.trace.op_events import WatchedCalls
     from modeldyno.interfaces.loader import Feed, ModuleFilter
 

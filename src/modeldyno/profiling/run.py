@@ -10,7 +10,6 @@ from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.result.result import Result
 from modeldyno.errors import RequestError
 from modeldyno.runtime.child_process import subprocess_executor
-from modeldyno.runtime.inline import run_inline
 from modeldyno.runtime.repeated import run_replicated
 
 if TYPE_CHECKING:
@@ -57,6 +56,8 @@ def run_request(
     constraints = request.constraints()
     job = request.job()
     if in_process:
+        from modeldyno.runtime.inline import run_inline  # noqa: PLC0415 - with the whole engine
+
         _check_inline(job)
         result = run_replicated(run_inline, job, watch=watch)
     else:

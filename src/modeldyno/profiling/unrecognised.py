@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import io
 import json
-import pickletools
 import zipfile
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -174,6 +173,8 @@ def _first_class(file: IO[bytes]) -> str:
     """Return ``module class`` of the first object a pickle creates; empty for a plain container."""
     texts: list[str] = []
     class_name: str | None = None
+    import pickletools  # noqa: PLC0415 - only a pickle needs it, and every command imports this
+
     for op, argument, _ in pickletools.genops(file):
         if class_name is not None or op.name in _HEADER_OPS:
             continue

@@ -23,7 +23,6 @@ from modeldyno.core.result.result import Doubted, Ended, Failed, Progressed, Ref
 from modeldyno.environment.process_tree import end_with_parent
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.probe import NO_TURNS
-from modeldyno.loadgen.driver_process import prestarting_drivers
 from modeldyno.runtime.engine import OpenSession, events
 from modeldyno.runtime.exit_cause import UNTOLD
 from modeldyno.runtime.failures import failure_of
@@ -90,6 +89,8 @@ def _serve(
             holder.begin()
         _run_one(data, interrupted, send, None, baton)
         return
+    from modeldyno.loadgen.driver_process import prestarting_drivers  # noqa: PLC0415 - only for loads
+
     with OpenSession() as warm_state, prestarting_drivers():
         for line in sys.stdin.buffer:
             if line.strip():

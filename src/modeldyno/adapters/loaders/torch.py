@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.adapters.loaders import python_source, torch_module, torch_weights
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.load_stages import describing
 from modeldyno.interfaces.loader import Executes, Form, Model
@@ -135,6 +134,8 @@ def _initialise_lazy(module: Module, feed: Feed | None, ref: ModelRef) -> None:
             "return example inputs with the module."
         )
     import torch  # noqa: PLC0415 - heavy
+
+    from modeldyno.data.torch_signature import Forward  # noqa: PLC0415 - only a module that is called needs it
 
     args, kwargs = Forward.of(module).arguments({name: torch.as_tensor(a) for name, a in feed.items()})
     with torch.no_grad():

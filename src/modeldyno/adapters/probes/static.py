@@ -12,8 +12,6 @@ from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.result.static_data import StaticReport
 from modeldyno.core.spec.devices import find_device
 from modeldyno.core.spec.input_spec import BATCH, concrete_shape
-from modeldyno.core.static.analysis import analyse_model
-from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.weights import module_weight_measurements, weight_measurements
 from modeldyno.environment import peaks
 from modeldyno.interfaces.loader import Tracing
@@ -53,6 +51,9 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Stat
 def _analyse_graph(
     subject: Subject, graph: Callable[[Tracing], Graph]
 ) -> Iterator[Measurement | Doubt | StaticReport]:
+    from modeldyno.core.static.analysis import analyse_model  # noqa: PLC0415 - the parent only asks `needs`
+    from modeldyno.core.static.flops.registry import formulas  # noqa: PLC0415
+
     inspection, trace = subject.inspection, tracer(subject, graph)
     resolved: list[DevicePeaks] = []
 

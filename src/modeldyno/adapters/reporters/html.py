@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.metrics.constraints import Judgement
-    from modeldyno.core.report.blocks import Picture
+    from modeldyno.core.report.charts import Picture
     from modeldyno.core.result.result import Result
 
 suffix = ".html"

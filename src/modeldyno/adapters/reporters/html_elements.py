@@ -15,7 +15,7 @@ from modeldyno.views.chart_text import chart_numbers, describe_chart
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from modeldyno.core.report.blocks import Picture
+    from modeldyno.core.report.charts import Picture
 
 _SIGNS = {
     Severity.HELD: "✓",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from modeldyno.core.metrics.constraints import Judgement
-    from modeldyno.core.report.blocks import Picture
+    from modeldyno.core.report.charts import Picture
     from modeldyno.core.result.result import Result
 
 suffix = ".txt"

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno import views
-from modeldyno.cli.actions import compare_output
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, print_result
 from modeldyno.cli.actions.progress import Progress
-from modeldyno.comparison.run import build_comparison
-from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.errors import RequestError
 from modeldyno.profiling import request
@@ -21,6 +18,7 @@ from modeldyno.profiling.run import INTERRUPTED, run_request
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from modeldyno.core.result.result import Result
     from modeldyno.errors import ModelDynoError
     from modeldyno.profiling.run import JudgedResult
 
@@ -43,15 +41,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         outcomes = list(_measure_all(requests, progress))
     code = max(outcome.exit_code for outcome in outcomes)
     if len(outcomes) > 1 and not options["table"]:
-        comparison_result = build_comparison([outcome.result for outcome in outcomes], CompareOptions())
-        compare_output.store_comparison(comparison_result, targets)
-        compare_output.report_comparison(
-            comparison_result,
-            targets,
-            everything=options["verbose"],
-            quiet=options["quiet"],
-            kept=targets.store,
-        )
+        _compare([outcome.result for outcome in outcomes], targets, options)
         ctx.exit(code)
     problem = targets.keep(*outcomes)
     with ignore_broken_pipe():
@@ -88,6 +78,23 @@ def _measure_all(requests: Iterable[request.Request], progress: Progress) -> Ite
         yield outcome
         if outcome.exit_code == INTERRUPTED:
             return
+
+
+def _compare(results: Sequence[Result], targets: OutputTargets, options: dict[str, Any]) -> None:
+    """Compare the Results of two models, and store and report the comparison."""
+    from modeldyno.cli.actions import compare_output  # noqa: PLC0415 - only --compare needs them
+    from modeldyno.comparison.run import build_comparison  # noqa: PLC0415
+    from modeldyno.core.comparison.build import CompareOptions  # noqa: PLC0415
+
+    comparison = build_comparison(results, CompareOptions())
+    compare_output.store_comparison(comparison, targets)
+    compare_output.report_comparison(
+        comparison,
+        targets,
+        everything=options["verbose"],
+        quiet=options["quiet"],
+        kept=targets.store,
+    )
 
 
 def _print_outcomes(

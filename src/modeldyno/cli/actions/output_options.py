@@ -1,4 +1,7 @@
-"""How the output options (--json, -o, --tag, --no-store) are applied."""
+"""How the output options (--json, -o, --tag, --no-store) are applied.
+
+The store and the reporters know every kind of document; they are imported when something is kept or written.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,8 @@ from click.core import ParameterSource
 from modeldyno import codec, plugins
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_document
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.documents.catalog import store_conclusion
-from modeldyno.documents.lookup import store_results as keep_results
-from modeldyno.documents.write import write, write_several
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
-from modeldyno.views import headline
+from modeldyno.views.result.headline import headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,8 +55,10 @@ class OutputTargets:
         if targets.report:
             plugins.reporter_for(Path(targets.report))
         if targets.store:
+            from modeldyno.documents.lookup import store_results  # noqa: PLC0415 - as above
+
             try:
-                keep_results(())
+                store_results(())
             except StoreError as error:
                 if targets.tags:  # a tagged result is meant to be found again
                     raise
@@ -78,6 +80,8 @@ class OutputTargets:
 
     def write_both(self, document: Document, data: bytes) -> ModelDynoError | None:
         """Write a document to --json, as `data`, and to -o, even if one fails; return the first error."""
+        from modeldyno.documents.write import write  # noqa: PLC0415 - as above
+
         report = [partial(write, document, Path(self.report))] if self.report else []
         return first_error(partial(self.write, data), *report)
 
@@ -94,6 +98,8 @@ class OutputTargets:
         """Store a conclusion from several Results, which are stored already."""
         if not self.store:
             return
+        from modeldyno.documents.catalog import store_conclusion  # noqa: PLC0415 - as above
+
         try:
             store_conclusion(conclusion)
         except StoreError as error:
@@ -116,16 +122,22 @@ class OutputTargets:
         )
 
     def _to_report(self, outcomes: Sequence[JudgedResult]) -> None:
-        if self.report and len(outcomes) == 1:
+        if not self.report:
+            return
+        from modeldyno.documents.write import write, write_several  # noqa: PLC0415 - as above
+
+        if len(outcomes) == 1:
             write(outcomes[0].result, Path(self.report), outcomes[0].judgements)
-        elif self.report:
+        else:
             write_several([outcome.result for outcome in outcomes], Path(self.report))
 
     def _to_store(self, outcomes: Sequence[JudgedResult]) -> None:
         if not self.store:
             return
+        from modeldyno.documents.lookup import store_results  # noqa: PLC0415 - as above
+
         try:
-            keep_results([outcome.result for outcome in outcomes], self.tags)
+            store_results([outcome.result for outcome in outcomes], self.tags)
         except StoreError as error:
             if self.tags:
                 raise

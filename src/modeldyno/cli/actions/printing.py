@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
+from modeldyno import plugins, views
 from modeldyno.cli import silence_stdout
 from modeldyno.core.stats.sanitize import escape_json
-from modeldyno.views import PLAIN, ViewOptions, blocks, numbers, overview
-from modeldyno.views.lists import drop_empty_columns
+from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,10 +51,12 @@ def print_result(
     """Print a Result as a report, in colour where the terminal has it; `verbose` shows everything."""
     options = replace(look, judgements=tuple(judgements))
     if not verbose:
-        print_blocks(*overview(result, options))
+        print_blocks(*views.overview(result, options))
         return
-    print_blocks(*blocks(result, options))
-    print_blocks(drop_empty_columns(numbers(result, modules=False)))
+    from modeldyno.views.lists import drop_empty_columns  # noqa: PLC0415 - only --verbose needs it
+
+    print_blocks(*views.blocks(result, options))
+    print_blocks(drop_empty_columns(views.numbers(result, modules=False)))
 
 
 def print_blocks(*blocks: Block) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from modeldyno.core.comparison.agreement import Agreement
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
@@ -73,19 +74,6 @@ def differing_facts(before: Mapping[str, Fact], now: Mapping[str, Fact]) -> tupl
         for name in {**before, **now}
         if before.get(name) != now.get(name)
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """How far the outputs of the two models agree on the same inputs."""
-
-    output: str
-    largest: float
-    """Largest absolute difference of two elements."""
-    relative: float
-    """Largest difference, relative to the largest element of the baseline."""
-    cosine: float
-    """Cosine similarity of the two outputs as vectors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

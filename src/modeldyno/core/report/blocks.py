@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
 
-from modeldyno.core.report.charts import Picture
 from modeldyno.core.stats.sanitize import Printable, clean, clean_lines, shorten
+
+if TYPE_CHECKING:
+    from modeldyno.core.report.charts import Picture
 
 __all__ = [
     "Align",
@@ -18,7 +21,6 @@ __all__ = [
     "Column",
     "Heading",
     "Notice",
-    "Picture",
     "Printable",
     "Severity",
     "Table",
@@ -104,4 +106,4 @@ class Heading(Printable):
     """1 for a part of a report, 2 for a part of that."""
 
 
-Block = Notice | Table | Heading | Picture
+Block: TypeAlias = "Notice | Table | Heading | Picture"

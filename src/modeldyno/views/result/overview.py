@@ -1,4 +1,4 @@
-"""What a terminal shows of a profile by default: about thirty lines; `views.blocks` has everything."""
+"""What a terminal shows of a profile by default: about thirty lines; `views.result.blocks` has everything."""
 
 from __future__ import annotations
 

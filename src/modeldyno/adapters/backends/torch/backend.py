@@ -1,4 +1,7 @@
-"""PyTorch backend: runs modules eagerly or compiled, on any device that torch supports."""
+"""PyTorch backend: runs modules eagerly or compiled, on any device that torch supports.
+
+What a probe records is imported when it is recorded: every command imports this module for its knobs.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.adapters.backends.output_leaves import finished_leaves
-from modeldyno.adapters.backends.torch import dataflow
-from modeldyno.adapters.backends.torch import generate as torch_generate
-from modeldyno.adapters.backends.torch import layers as torch_layers
-from modeldyno.adapters.backends.torch import memory as torch_memory
-from modeldyno.adapters.backends.torch import operators as torch_operators
-from modeldyno.adapters.backends.torch import training as torch_training
 from modeldyno.adapters.backends.torch.inputs import Placement
 from modeldyno.adapters.backends.torch.quiet import quiet
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
@@ -142,29 +139,41 @@ class Session:
 
     def layers(self, feed: Feed, named: ModuleFilter) -> AbstractContextManager[Layers]:
         """Time the modules selected by `named` within a call."""
-        return torch_layers.watch_modules(self._module, self.prepare(feed), self._placement.place, named)
+        from modeldyno.adapters.backends.torch.layers import watch_modules  # noqa: PLC0415 - as the others
+
+        return watch_modules(self._module, self.prepare(feed), self._placement.place, named)
 
     def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
         """Record the operators of some calls with torch.profiler."""
+        from modeldyno.adapters.backends.torch.operators import watch_operators  # noqa: PLC0415 - as the others
+
         run, place = Session.prepare(self, feed), self._placement.place
-        return torch_operators.watch_operators(run, self._module, place, calls, trace)
+        return watch_operators(run, self._module, place, calls, trace)
 
     def flow(self, feed: Feed) -> DataFlow | None:
         """Record the data flow of a call."""
-        return dataflow.record_flow(Session.prepare(self, feed), self._module, self._placement.place)
+        from modeldyno.adapters.backends.torch.dataflow import record_flow  # noqa: PLC0415 - as the others
+
+        return record_flow(Session.prepare(self, feed), self._module, self._placement.place)
 
     def allocations(self, feed: Feed) -> AllocationRecorder:
         """Record what torch's allocator does; a compiled module is not broken down by submodule."""
-        return torch_memory.watch_allocations(self.prepare(feed), self._module, self._placement, feed)
+        from modeldyno.adapters.backends.torch.memory import watch_allocations  # noqa: PLC0415 - as the others
+
+        return watch_allocations(self.prepare(feed), self._module, self._placement, feed)
 
     def training(self, feeds: Sequence[Feed], optimizer: str) -> AbstractContextManager[Training]:
         """Train a copy of the module, compiled if this one is."""
-        return torch_training.train_copy(self._module, self._forward, self._placement, feeds, optimizer)
+        from modeldyno.adapters.backends.torch.training import train_copy  # noqa: PLC0415 - as the others
+
+        return train_copy(self._module, self._forward, self._placement, feeds, optimizer)
 
     def decoding(self, prompt: Feed, tokens: int) -> Decoding:
         """Copy a prompt to the device, for a Transformers model to continue."""
+        from modeldyno.adapters.backends.torch.generate import prepare_decoding  # noqa: PLC0415 - as the others
+
         tensors = {name: self._placement.tensor(array) for name, array in prompt.items()}
-        return torch_generate.prepare_decoding(self._module, tensors, tokens)
+        return prepare_decoding(self._module, tensors, tokens)
 
 
 class DeviceSession(Session):
