@@ -230,7 +230,14 @@ class Slow(Looked):
 
 @pytest.mark.parametrize(
     ("limit", "looks", "unexplained"),
-    [(400.0, 4, False), (250.0, 2, False), (175.0, 2, False), (150.0, 2, True), (60.0, 2, True)],
+    [
+        (400.0, 4, False),
+        (250.0, 2, False),
+        (175.0, 2, False),
+        (150.0, 2, True),
+        (80.0, 2, True),
+        (60.0, 0, True),
+    ],
 )
 def test_the_time_is_for_all_that_is_done(
     clock: list[float], limit: float, looks: int, unexplained: bool
@@ -272,12 +279,11 @@ def test_a_single_round_may_take_all_the_time(clock: list[float]) -> None:
 def test_no_run_is_planned_longer_than_the_time_allows(
     clock: list[float], limit: float | None, longest: float
 ) -> None:
-    """The probes share the time of three rounds, the minimum for a verdict; the first is run in any case."""
+    """The timing probes share what the starts of three rounds leave; the first round is run in any case."""
     track = Slow(clock)
     turns = RoundSchedule(sides=2, first=5, most=5, max_time=limit)
     run_comparison(SLOWER, turns, CompareOptions(metrics=("latency",), why=False), RunSession(execute=track))
 
-    assert {len(job.probes) for job in track.jobs} == {3}
     assert {job.plan.max_time for job in track.jobs} == {longest}
     assert all(job.plan.min_time <= longest for job in track.jobs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -78,6 +79,23 @@ def test_the_time_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rounds(30.0) == [3]
     assert rounds(1.0) == [1]
     assert rounds(30.0, block=True) == [3]
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_a_model_is_analysed_in_the_first_round_only(*, block: bool) -> None:
+    """Every process would tell the same; what it told stands beside the times of all."""
+    jobs: list[Job] = []
+    noisy = SimulatedRuns(hook=jobs.append)
+    sides = [replace(a_side(name), probes=("static", "latency")) for name in "ab"]
+    turns = RoundSchedule(sides=2, first=3, most=3, block=block)
+    (compared,) = run(noisy, *sides, turns=turns)
+
+    for name in "ab":
+        assert [job.probes for job in jobs if job.name == name] == [
+            ("static", "latency"),
+            *[("latency",)] * 2,
+        ]
+    assert [result.processes for result in compared.results] == [3, 3]
 
 
 def test_a_block_design_runs_one_side_after_the_other() -> None:

@@ -18,13 +18,14 @@ from modeldyno.comparison.run import (
     any_failed,
     build_comparison,
     evaluate_once,
+    is_timed,
     run_rounds,
     side_label,
     without_evaluation,
 )
 from modeldyno.core.comparison.build import CompareOptions, with_second_pass
 from modeldyno.core.comparison.comparison import CandidateComparison, ChangeVerdict, Comparison
-from modeldyno.core.comparison.schedule import RoundSchedule
+from modeldyno.core.comparison.schedule import VERDICT_ROUNDS, RoundSchedule
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import merge
 from modeldyno.core.spec.input_spec import InputSpec
@@ -54,11 +55,11 @@ _RELATIVE_COST = dict(zip(_WATCH_PROBES, (4.0, 3.0, 1.5, 1.0), strict=True))
 _WATCH_PROCESSES = 2
 """Processes in which each model is watched."""
 _ROUNDS_SHARE = 0.7
-"""Share of the time that the rounds may take; the rest is for finding causes."""
+"""Share of the time that the rounds beyond those of a verdict may take; the rest is for finding causes."""
 _MIN_PROBE_TIME = 0.3
 """Minimum seconds that a probe measures in a round, however short the time."""
-_VERDICT_ROUNDS = 3
-"""Number of rounds from which on there may be a verdict."""
+_START_TIME = 1.0
+"""Seconds that a process is expected to take beside its probes: for its start, loading and first calls."""
 _MIN_TIMEOUT = 1.0
 """Seconds granted to a run at least."""
 CLOSE, COSINE = 0.01, 0.999
@@ -78,7 +79,7 @@ def run_comparison(
         plugins.serves(job.backend) or job.inspection.mode is Mode.TRAIN for job in jobs
     )
     limit = turns.max_time
-    first = replace(turns, max_time=limit * _ROUNDS_SHARE) if why and limit is not None else turns
+    first = replace(turns, share=_ROUNDS_SHARE) if why else turns
     evaluations = evaluate_once(jobs, campaign) if any(job.observation.evaluate for job in jobs) else []
     jobs = list(map(without_evaluation, jobs))
     jobs = _shorten_probes(jobs, first)
@@ -96,8 +97,9 @@ def _shorten_probes(jobs: Sequence[Job], turns: RoundSchedule) -> Sequence[Job]:
     """Shorten the probes so that enough rounds for a verdict fit into the time; at least one is run."""
     if turns.max_time is None:
         return jobs
-    probes = sum(max(1, len(job.probes)) for job in jobs)
-    seconds = max(_MIN_PROBE_TIME, turns.max_time / (min(_VERDICT_ROUNDS, turns.most) * probes))
+    probes = max(1, sum(is_timed(probe) for job in jobs for probe in job.probes))
+    round_time = turns.max_time / min(VERDICT_ROUNDS, turns.most)
+    seconds = max(_MIN_PROBE_TIME, (round_time - len(jobs) * _START_TIME) / probes)
     return [
         replace(
             job,

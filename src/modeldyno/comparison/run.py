@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from modeldyno import plugins
 from modeldyno.core.comparison.build import compare_results, with_second_pass
 from modeldyno.core.comparison.change_test import LEVEL
 from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
@@ -107,6 +108,7 @@ def run_rounds(
     runs: list[list[Result]] = [[] for _ in jobs]
     sequence: list[int] = []
     done = 0
+    later_jobs = list(map(without_analysis, jobs))
     for look in turns.looks:
         end = min(look, _affordable_rounds(turns, len(sequence), time.monotonic() - started))
         if end <= done:
@@ -115,7 +117,10 @@ def run_rounds(
             if number >= end:
                 continue
             label = f"round {number + 1} of {describe_rounds(turns)}"
-            labelled_jobs = [(f"{label}, {side_label(side, len(jobs))}", jobs[side]) for side in sides]
+            labelled_jobs = [
+                (f"{label}, {side_label(side, len(jobs))}", (later_jobs if number else jobs)[side])
+                for side in sides
+            ]
             results = campaign.run_round(labelled_jobs)
             for side, result in _uninterrupted(sides, results):
                 runs[side].append(result)
@@ -164,9 +169,7 @@ def _raise_if_failed(runs: Sequence[Sequence[Result]]) -> None:
 
 def _affordable_rounds(turns: RoundSchedule, runs: int, spent: float) -> int:
     """Return how many rounds fit into the time, judging by the runs so far."""
-    if not runs or not spent or turns.max_time is None:
-        return turns.most
-    return int(turns.max_time / (turns.sides * spent / runs))
+    return turns.affordable_rounds(turns.sides * spent / runs if runs else 0.0)
 
 
 def describe_rounds(turns: RoundSchedule) -> str:
@@ -200,6 +203,17 @@ def without_evaluation(job: Job) -> Job:
         probes=tuple(probe for probe in job.probes if probe != EVALUATION),
         observation=replace(job.observation, evaluate=(), data=None),
     )
+
+
+def is_timed(probe: str) -> bool:
+    """Return whether a probe calls the model; the others tell the same in every process."""
+    return plugins.probe(probe).needs is not None
+
+
+def without_analysis(job: Job) -> Job:
+    """Return a Job that does not analyse the model again, as its first run did."""
+    timed = tuple(probe for probe in job.probes if is_timed(probe))
+    return replace(job, probes=timed or job.probes)
 
 
 def side_label(side: int, sides: int) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,6 +53,21 @@ def test_short_calls_are_timed_in_blocks() -> None:
 
     assert len(truth.record) - before >= 3 * 15
     assert times.min() >= 0.0005
+
+
+def test_a_slow_first_call_does_not_shorten_the_blocks() -> None:
+    """Every block of the first draw is long, so that the next draw costs what this one did."""
+    truth = Spinner(0.0005)
+    waits = iter([0.02])
+
+    def call() -> None:
+        time.sleep(next(waits, 0.0))
+        truth()
+
+    draw = timing_loop.time_call_blocks((call,), 0.03)
+    draw(1)
+
+    assert len(truth.record) >= 30
 
 
 def test_long_calls_are_blocks_of_their_own() -> None:

@@ -60,3 +60,16 @@ def test_each_side_is_run_once_in_each_round(sides: int, begin: int, more: int, 
     runs = Counter((number, side) for number, sides in rounds for side in sides)
 
     assert runs == Counter((number, side) for number in range(begin, begin + more) for side in range(sides))
+
+
+def test_the_rounds_of_a_verdict_may_take_all_of_the_time() -> None:
+    """What is found of causes without a verdict is worth nothing; further rounds leave a share."""
+    turns = RoundSchedule(sides=2, first=5, most=20, max_time=10.0, share=0.5)
+
+    assert [turns.affordable_rounds(cost) for cost in (11.0, 4.0, 3.0, 1.0, 0.5)] == [0, 2, 3, 5, 10]
+
+
+def test_without_a_limit_or_a_cost_all_rounds_are_affordable() -> None:
+    """Before the first round its cost is unknown."""
+    assert RoundSchedule(sides=2, most=20).affordable_rounds(1e9) == 20
+    assert RoundSchedule(sides=2, most=20, max_time=1.0).affordable_rounds(0.0) == 20

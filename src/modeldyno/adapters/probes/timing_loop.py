@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.probe import Subject
 
 CLOCK = "perf_counter_ns"
+_BLOCK_GROWTH = 8
+"""Largest growth of the first block of calls: the very first call may be slow."""
 _REPORT_GROWTH = 1.5
 """Growth of the samples from one provisional measurement to the next."""
 _MANY_SAMPLES = 1024
@@ -56,7 +58,8 @@ def time_call_blocks(calls: tuple[Callable[[], Any], ...], shortest: float) -> C
     """Return a function that times n blocks of back-to-back calls; seconds per call.
 
     A block has as many calls as take about `shortest` seconds, so that the clock's overhead is negligible;
-    a longer call is a block of its own.
+    a longer call is a block of its own. The first block is lengthened until it is long enough: shorter ones
+    would tell the stop rule a wrong cost of the next draw.
     """
     import numpy as np  # noqa: PLC0415 - slow to import
 
@@ -69,9 +72,18 @@ def time_call_blocks(calls: tuple[Callable[[], Any], ...], shortest: float) -> C
             call()
         return (perf_counter_ns() - begin) * 1e-9 / size
 
+    def blocks(n: int) -> Iterator[float]:
+        nonlocal size
+        seconds = block()
+        while size * seconds < shortest:
+            size = min(_BLOCK_GROWTH * size, max(size + 1, ceil(shortest / max(seconds, 1e-9))))
+            seconds = block()
+        yield seconds
+        yield from (block() for _ in range(n - 1))
+
     def draw(n: int) -> Samples:
         nonlocal size
-        times = np.fromiter((block() for _ in range(n)), float, n)
+        times = np.fromiter(blocks(n), float, n)
         size = max(1, ceil(shortest / max(float(times.min()), 1e-9)))
         return times
 

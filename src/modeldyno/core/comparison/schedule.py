@@ -22,6 +22,8 @@ ALTERNATING, BLOCK, INTERLEAVED = "alternating", "block", "interleaved"
 """One run after the other in alternating order; all of one side first; the sides of a round slice by
 slice."""
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 20
+VERDICT_ROUNDS = 3
+"""Number of rounds from which on there may be a verdict."""
 PLAN = Plan(max_time=5.0, min_time=0.5)
 """Plan of a process in a round: more processes tell more than longer ones."""
 
@@ -37,6 +39,8 @@ class RoundSchedule:
     most: int = MOST_ROUNDS
     max_time: float | None = None
     """Most seconds for the rounds; a round that does not fit is not started, except the first."""
+    share: float = 1.0
+    """Share of the time for the rounds beyond those that a verdict needs; the rest is for finding causes."""
     block: bool = False
     """Whether each side has all its runs of a batch before the next side: this separates what competes for a
     shared cache or a device that stays warm, but drift of the machine then looks like a difference."""
@@ -61,6 +65,12 @@ class RoundSchedule:
         while found[-1] < self.most:
             found.append(min(self.most, 2 * found[-1]))
         return tuple(found)
+
+    def affordable_rounds(self, cost: float) -> int:
+        """Return how many rounds of `cost` seconds fit into the time."""
+        if self.max_time is None or not cost:
+            return self.most
+        return max(int(self.share * self.max_time / cost), min(VERDICT_ROUNDS, int(self.max_time / cost)))
 
     def level(self, whole: float) -> float:
         """Return the confidence at each look that leaves that of all looks together at `whole`."""
