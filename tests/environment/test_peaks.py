@@ -28,6 +28,12 @@ class Counting:
         return 1e11, 2e10
 
 
+def age(directory: Path) -> None:
+    """Make what is cached older than what a busy machine waits for."""
+    for path in directory.iterdir():
+        os.utime(path, (0, 0))
+
+
 class Time:
     """A clock that advances only when work is done."""
 
@@ -131,7 +137,7 @@ class TestHere:
     def test_a_busy_machine_is_measured_again_when_it_is_quiet(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Peaks measured on a busy machine are marked, and measured again until it is idle."""
+        """Peaks measured on a busy machine are marked, and measured again when it is idle."""
         measure = Counting()
         with monkeypatch.context() as busy:
             busy.setattr(os, "getloadavg", lambda: (1e3, 0.0, 0.0))
@@ -141,20 +147,22 @@ class TestHere:
                     True,
                     "measured here with numpy, while the machine was busy",
                 )
-        assert len(measure.asked) == 2
+        assert len(measure.asked) == 1
         for _ in range(2):
             device = peaks.local_device(measure=measure, directory=tmp_path)
             assert (device.busy, device.source) == (False, "measured here with numpy")
-        assert len(measure.asked) == 3
+        assert len(measure.asked) == 2
 
     def test_what_was_reached_once_can_be_reached(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The best operations and the best bytes of several measurements count."""
+        """Measured again after ten minutes, though still busy: the best operations and the best bytes count."""
         measurements = iter([(5e11, 1e10), (4e11, 3e10), (2e11, 2e10)])
         monkeypatch.setattr(os, "getloadavg", lambda: (1e3, 0.0, 0.0))
         for _ in range(3):
             device = peaks.local_device(measure=lambda _dtype: next(measurements), directory=tmp_path)
+            age(tmp_path)
+        assert next(measurements, None) is None
         assert (device.flops, device.bandwidth) == ({"float32": 5e11}, 3e10)
 
     def test_without_a_home_every_call_measures(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,9 @@ The compute peak is the best of a few matrix products of growing size, in numpy,
 loaded; the bandwidth is the better of copying and reading arrays far larger than the caches, on all allowed
 cores. A separate process measures them, because otherwise the arrays, and what the libraries cache, would
 count as memory of the model. A peak measured on a busy machine may be too low, which makes time bounds too
-high: they are marked busy, and later calls measure again until the machine is idle. The best of all
-measurements counts, because what was reached once can be reached.
+high: they are marked busy, and the next call on an idle machine measures again; one on a busy machine only
+after some minutes, as it would learn little and take the time of its user. The best of all measurements
+counts, because what was reached once can be reached.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ _MEMORY_PARTS = 16
 """Each array may take 1/16 of the memory."""
 _BUSY_SHARE = 0.5
 """Share of the allowed cores that may be busy during a trusted measurement."""
+_BUSY_AGE = 600.0
+"""Seconds until peaks of a busy machine are measured again while it is still busy."""
 _NUMPY = ("float32", "float64")
 _TORCH = (*_NUMPY, "bfloat16", "float16")
 _COMPONENT_DTYPE = {"complex64": "float32", "complex128": "float64"}
@@ -74,7 +77,7 @@ def local_device(
     measured_dtype = component if measurable else "float32"
     path = _cache_file(directory or cache_directory(), library, measured_dtype)
     peaks = _load(path)
-    if peaks is None or peaks.busy:
+    if peaks is None or (peaks.busy and _is_due(path)):
         peaks = _combine_best(peaks, busy=_busy(), values=(measure or measure_in_subprocess)(measured_dtype))
         _save(path, peaks)
     return DevicePeaks(
@@ -210,6 +213,13 @@ def _combine_best(before: _Peaks | None, *, busy: bool, values: tuple[float, flo
 
 def _busy() -> bool:
     return os.getloadavg()[0] > len(allowed_cores()) * _BUSY_SHARE
+
+
+def _is_due(path: Path | None) -> bool:
+    """Whether peaks of a busy machine should be measured again: it is idle now, or they are old."""
+    with suppress(OSError):
+        return path is None or not _busy() or time.time() - path.stat().st_mtime > _BUSY_AGE
+    return True
 
 
 def _load(path: Path | None) -> _Peaks | None:
