@@ -1,0 +1,74 @@
+"""What a converted model must hold to be called the same: bounds by dtype, and what lossy ones must keep.
+
+The bounds are those of `torch.testing.assert_close` for each dtype. Its absolute bound fits outputs of about
+1; here it shrinks with outputs that are smaller, so that a model that returns millionths cannot be replaced by
+one that returns zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Sameness(StrEnum):
+    """The verdict on one output, or on all of them."""
+
+    AGREES = "agrees"
+    """Within the noise of the source itself, or the bound of its dtype."""
+    CLOSE = "close"
+    """Farther off, as declared beforehand: the recipe loses precision on purpose, and kept what it must."""
+    DIFFERS = "differs"
+    """Another model."""
+
+
+@dataclass(frozen=True, slots=True)
+class DtypeBound:
+    """The largest error that is put down to rounding in a dtype."""
+
+    relative: float
+    """Of the reference value."""
+    absolute: float
+    """For outputs of 1 or more; smaller ones get their share of it."""
+    digits: float
+    """Half the digits of the dtype, as a fraction: no noise of the source excuses a larger error."""
+
+
+BOUNDS = {
+    "float16": DtypeBound(1e-3, 1e-5, 2**-5),
+    "bfloat16": DtypeBound(1.6e-2, 1e-5, 2**-4),
+    "float32": DtypeBound(1.3e-6, 1e-5, 2**-12),
+    "float64": DtypeBound(1e-7, 1e-7, 2**-24),
+    "complex64": DtypeBound(1.3e-6, 1e-5, 2**-12),
+    "complex128": DtypeBound(1e-7, 1e-7, 2**-24),
+}
+"""Dtype to its bound; all other dtypes must be equal."""
+PRECISION = ("bfloat16", "float16", "float32", "complex64", "float64", "complex128")
+"""Dtypes from the coarsest to the finest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgreementRule:
+    """What is asked of a converted model."""
+
+    lossy: bool = False
+    """Whether the recipe declares that it loses precision, such as one to int8: then `close` is possible."""
+    cosine: float = 0.999
+    """Least cosine between an output and its reference, of a lossy recipe."""
+    argmax: float = 0.85
+    """Least share of samples whose largest element stays the same, of a lossy recipe, at the lower end of its
+    95 % interval, which is 0.89 for 32 samples that all agree."""
+    noise: float = 10.0
+    """The error may be this many times the noise floor."""
+    computed: str = ""
+    """The coarsest dtype that the source computes in, if that is not the dtype of its outputs."""
+    narrows: bool = False
+    """Whether the recipe computes in float32 what the source computes in float64, and says so."""
+
+
+def bound_of(dtype: str, rule: AgreementRule) -> DtypeBound | None:
+    """Return the bound of an output; None for one that must be equal."""
+    known = [name for name in (dtype, rule.computed) if name in BOUNDS]
+    if dtype not in BOUNDS:
+        return None
+    return BOUNDS[min(known, key=PRECISION.index)]
