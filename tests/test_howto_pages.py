@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 
 import modeldyno
 from modeldyno.cli import main
+from modeldyno.registry import policies, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +53,30 @@ def code(title: str) -> str:
 def test_the_commands_of_the_page_on_evaluation_work(run: Callable[[str], None]) -> None:
     """Each of its commands measures the digits and ends well."""
     run((ROOT / "docs" / "howto" / "evaluate.md").read_text(encoding="utf-8"))
+
+
+def test_the_commands_of_the_page_on_the_registry_work(
+    run: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its commands does what it says, but for the answer, which a busy machine may not know."""
+    quick = replace(policies.DEFAULT, convert=(), batch_sizes=(1,), max_time=0.3)
+    monkeypatch.setattr(policies, "DEFAULT", quick)
+    monkeypatch.setattr(worker, "why_busy", lambda _device, _rule: None)
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    page = (ROOT / "docs" / "howto" / "register-models.md").read_text(encoding="utf-8")
+    policy = re.findall(r"```yaml\n# nightly.yaml\n(.*?)```", page, re.DOTALL)[0]
+    (tmp_path / "nightly.yaml").write_text(policy)
+    answers = [line for line in page.splitlines() if "registry answer" in line and line.startswith("$")]
+    (question,) = answers
+
+    run(page.replace(question, ""))
+
+    with pytest.raises(SystemExit) as left:
+        main(shlex.split(question)[2:])
+    assert left.value.code in {0, 5}
+    monkeypatch.setattr(modeldyno, "work", lambda **_: None)
+    (python,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(python, {})
 
 
 def test_the_commands_for_openvino_work(run: Callable[[str], None]) -> None:

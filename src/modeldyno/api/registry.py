@@ -96,7 +96,7 @@ def register(  # noqa: PLR0913 - one parameter per option
     with plugins.store() as store:
         registered = register_model(request, store.registry)
     if wait:
-        work(once=True)
+        work(once=True, idle=IdleRule(looks=0))
     return registered.version
 
 

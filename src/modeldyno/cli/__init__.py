@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import errno
 import sys
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.errors import ModelDynoError
 
@@ -49,7 +50,10 @@ _MODULE_NAMES = {"list": "list_", "import": "import_"}
 """Commands whose module has another name: ``list`` would shadow the built-in, ``import`` is a keyword."""
 _NEVER_DEFAULTED = ("--trust",)
 """Options that neither a file nor the environment may set: running code must be allowed each time."""
-_MEASURING = frozenset({"profile", "load", "sweep", "compare", "advise", "doctor"})
+_MEASURING = frozenset({"profile", "load", "sweep", "compare", "advise", "doctor", "worker", "registry"})
+_HOLDING = _MEASURING - {"worker", "registry"}
+"""Commands that hold the lock of the device from their beginning; a worker takes it for each measurement."""
+_HELP = frozenset({"-h", "--help", "--help-all"})
 _INTERRUPTED_CODE, _TERMINATED_CODE = 130, 143
 _FAILURE_CODE = 4
 """Exit code for a bug in ModelDyno, or for a full disk."""
@@ -161,14 +165,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run_command(words: Sequence[str]) -> Any:
     """Run a command; those that measure treat SIGTERM like Ctrl-C, and exit with that signal's code."""
-    if next((word for word in words if not word.startswith("-")), "") not in _MEASURING:
+    command = next((word for word in words if not word.startswith("-")), "")
+    if command not in _MEASURING or _HELP & set(words):
         return cli.main(words, prog_name="modeldyno", standalone_mode=False)
     from modeldyno.runtime.interrupts import (  # noqa: PLC0415 - only measuring needs it
         sigterm_as_interrupt,
         sigterm_received,
     )
 
-    with sigterm_as_interrupt():
+    with sigterm_as_interrupt(), _hold_device(command):
         try:
             code = cli.main(words, prog_name="modeldyno", standalone_mode=False)
         except (KeyboardInterrupt, click.Abort):
@@ -176,6 +181,24 @@ def _run_command(words: Sequence[str]) -> Any:
                 return _print_interrupted(_TERMINATED_CODE)
             raise
         return _TERMINATED_CODE if code == _INTERRUPTED_CODE and sigterm_received() else code
+
+
+@contextmanager
+def _hold_device(command: str) -> Iterator[None]:
+    """Hold the lock of this machine's processor, so that a worker waits; say it if a worker measures now."""
+    from modeldyno.environment.device_lock import device_lock  # noqa: PLC0415 - only measuring needs it
+
+    with ExitStack() as stack:
+        if command in _HOLDING:
+            try:
+                holder = stack.enter_context(device_lock("cpu", f"modeldyno {command}"))
+            except OSError:  # nowhere to put the lock: measure without it
+                holder = None
+            if holder is not None and holder.startswith("modeldyno worker"):
+                click.echo(
+                    f"On this machine {holder} measures now; the figures disturb each other.", err=True
+                )
+        yield
 
 
 def _print_interrupted(code: int) -> int:

@@ -9,7 +9,7 @@ from modeldyno.core.registry.records import OPEN, TaskState
 from modeldyno.errors import RequestError
 from modeldyno.registry import weights
 from modeldyno.registry.policies import find_policy
-from modeldyno.registry.register import actor
+from modeldyno.registry.register import actor, first_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,8 @@ def update_version(
     labels: Mapping[str, str],
 ) -> Version:
     """Change what is said of a version; metrics and labels are added to those that it has.
+
+    What another policy wants is queued.
 
     Args:
         registry: that has it.
@@ -49,7 +51,10 @@ def update_version(
         changes["labels"] = {**version.labels, **labels}
     if not changes:
         raise RequestError("Nothing is to be changed; give the task, the dataset, a metric or a label.")
-    return registry.change_version(version, actor(), **changes)
+    changed = registry.change_version(version, actor(), **changes)
+    if "policy" in changes:
+        registry.enqueue(tuple(first_tasks(changed, find_policy(registry, changed.policy), registry)))
+    return changed
 
 
 def remove_version(registry: Registry, name: str) -> Version:

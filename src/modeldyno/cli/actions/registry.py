@@ -47,7 +47,8 @@ def add(given: Mapping[str, Any]) -> None:
         _print_registered(registered, waiting=given["wait"])
     if not given["wait"]:
         return
-    worker_action.work(WorkerOptions(once=True, idle=IdleRule(looks=1)))
+    # Whoever waits has asked to measure now; what others disturb is doubtful, and measured again later.
+    worker_action.work(WorkerOptions(once=True, idle=IdleRule(looks=0)))
     show(registered.version.name, None)
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _LATENCIES = ("p50", "p99")
 _RATES = ("throughput", "request_rate")
+_DIGEST = 19
+"""Characters of a digest that are shown: twelve after its kind."""
 _WHY = 70
 """Most characters of a reason in a table."""
 
@@ -52,7 +54,7 @@ def headline(overview: VersionOverview) -> str:
 
 def _facts(overview: VersionOverview) -> Iterator[tuple[str, str]]:
     version = overview.version
-    yield "digest", version.digest
+    yield "digest", version.digest[:_DIGEST]
     yield "registered", f"{format_utc(version.created)[:16]} by {version.creator}"
     yield "from", version.reference
     if version.files:
