@@ -51,6 +51,10 @@ def command_line() -> str:
         assert command is not None
         shown = click.Context(command, context, info_name=name, terminal_width=88)
         pages.append(command.get_help(show_all_options(shown)))
+        for word in command.list_commands(shown) if isinstance(command, click.Group) else ():
+            part = command.get_command(shown, word)
+            assert part is not None
+            pages.append(part.get_help(click.Context(part, shown, info_name=word, terminal_width=88)))
     blocks = [f"```text\n{page}\n```\n" for page in pages]
     lead = (
         "Defaults come from `modeldyno.toml` (a table per command, `[profile]`, in this directory\n"
