@@ -56,6 +56,27 @@ def test_columns_of_numbers_end_together() -> None:
     assert ends == {header.index("value") + len("value")}
 
 
+LONG_CHANGE = """metric                   digits (1)  digits (2)  change                verdict
+latency.p50                 33.5 us     41.6 us  +24.3%                undecided
+                                                 (-37.8 to +148%)
+time_to_first_token.p99     12.3 ms     13.3 ms  +912%                 undecided
+                                                 (-98.7 to +12,345%)
+"""
+
+
+def test_a_verdict_stays_beside_its_row() -> None:
+    """A long change is wrapped before its interval; a short last column needs no line of its own."""
+    left, right = Align.LEFT, Align.RIGHT
+    titles = {"metric": left, "digits (1)": right, "digits (2)": right, "change": left, "verdict": left}
+    rows = (
+        ("latency.p50", "33.5 us", "41.6 us", "+24.3% (-37.8 to +148%)", "undecided"),
+        ("time_to_first_token.p99", "12.3 ms", "13.3 ms", "+912% (-98.7 to +12,345%)", "undecided"),
+    )
+    columns = tuple(Column(title=title, align=align) for title, align in titles.items())
+
+    assert terminal.text([Table(title="", columns=columns, rows=rows)], width=80) == LONG_CHANGE
+
+
 def console(*, encoding: str = "utf-8", width: int = 80, **how: bool | str) -> tuple[Console, io.BytesIO]:
     """Make a console that writes to memory."""
     written = io.BytesIO()

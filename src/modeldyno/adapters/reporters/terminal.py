@@ -138,8 +138,8 @@ def _split_code(line: str, place: int, role: str) -> Line:
 # --- tables ------------------------------------------------------------------------------------
 
 
-_GAP, _FIRST, _LAST = 2, 16, 20
-"""Columns between two cells, and the least width of the first and the last cell of a row."""
+_GAP, _FIRST, _MIDDLE, _LAST = 2, 16, 16, 20
+"""Columns between two cells, and the least width of the first, a middle and the last cell of a row."""
 
 
 def _table_lines(block: Table, width: int) -> Iterator[Line]:
@@ -148,10 +148,10 @@ def _table_lines(block: Table, width: int) -> Iterator[Line]:
     titles = tuple(column.title for column in block.columns)
     header = (titles,) if any(titles) else ()
     natural = [max(map(display_width, column)) for column in zip(*header, *block.rows, strict=True)]
-    if widths := _fit_widths(natural, width):
+    if widths := _fit_widths(block, natural, width):
         for index, row in enumerate((*header, *block.rows)):
             yield from _row(block, row, widths, "faint" if header and not index else "")
-    elif widths := _fit_widths([*natural[:-1], 0], width):
+    elif widths := _fit_widths(block, [*natural[:-1], 0], width):
         for index, row in enumerate((*header, *block.rows)):
             yield from _row(block, (*row[:-1], ""), widths, "faint" if header and not index else "")
             if row[-1] and (index or not header):
@@ -160,18 +160,36 @@ def _table_lines(block: Table, width: int) -> Iterator[Line]:
         yield from _stacked(titles, block.rows, width)
 
 
-def _fit_widths(natural: Sequence[int], width: int) -> list[int]:
-    """Return column widths that fit by shrinking the last column, then the first; empty if impossible."""
+def _fit_widths(block: Table, natural: Sequence[int], width: int) -> list[int]:
+    """Return column widths that fit; empty if impossible.
+
+    The last column shrinks first, then the first. A short last column, such as a verdict, stays beside its
+    row: before the first, the widest middle column of text shrinks.
+    """
     widths = list(natural)
-    for place, least in ((-1, _LAST), (0, _FIRST)):
+    shrinking = [(-1, _LAST), *_wide_middle(block, natural), (0, _FIRST)]
+    for place, least in shrinking:
         excess = sum(widths) + _GAP * (len(widths) - 1) - width
         widths[place] = max(min(widths[place], least), widths[place] - max(0, excess))
     return widths if sum(widths) + _GAP * (len(widths) - 1) <= width else []
 
 
+def _wide_middle(block: Table, natural: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the widest middle column of text and its least width, if the last column is short."""
+    middle = [place for place in range(1, len(natural) - 1) if block.columns[place].align is Align.LEFT]
+    if not middle or not 0 < natural[-1] <= _LAST:
+        return []
+    widest = max(middle, key=natural.__getitem__)
+    return [(widest, _MIDDLE)] if natural[widest] > _LAST else []
+
+
 def _row(block: Table, row: Sequence[str], widths: Sequence[int], role: str) -> Iterator[Line]:
     """Lay out a row; cells wrap and are aligned to the top."""
-    columns = [wrap(text, width) if width else [""] for text, width in zip(row, widths, strict=True)]
+    wrapping = [*[_wrap_cell] * (len(row) - 1), wrap]
+    columns = [
+        wrapped(text, width) if width else [""]
+        for wrapped, text, width in zip(wrapping, row, widths, strict=True)
+    ]
     for index in range(max(map(len, columns))):
         spans: list[Span] = []
         for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
@@ -179,6 +197,14 @@ def _row(block: Table, row: Sequence[str], widths: Sequence[int], role: str) -> 
             spans.append((_align(part, width, block.columns[place].align), role or _role(block, place)))
             spans.append((" " * _GAP, ""))
         yield _strip_right(spans)
+
+
+def _wrap_cell(text: str, width: int) -> list[str]:
+    """Wrap the text of a cell, if need be before a bracket at its end: an interval stays in one piece."""
+    head, bracket, end = text.partition(" (")
+    if bracket and text.endswith(")") and display_width(end) < width < display_width(text):
+        return [*wrap(head, width), f"({end}"]
+    return wrap(text, width)
 
 
 def _strip_right(spans: list[Span]) -> Line:
