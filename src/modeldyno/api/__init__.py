@@ -37,7 +37,15 @@ _METRIC_PROFILER = {
     "device_name": ("Device",),
     "forward_pass": ("DataLoader", "ForwardPass", "ModelInputPattern", "TensorSampler"),
     "layer_table": ("LayerRow", "LayerTable"),
-    "torch_functions": ("ComputeComplexity", "ComputeExecutionTime", "TorchProfiler"),
+    "cost_functions": (
+        "ComputeComplexity",
+        "ComputeExecutionTime",
+        "ComputeFlops",
+        "ComputeLayerwiseSummary",
+        "ComputeParams",
+        "ComputeSize",
+    ),
+    "framework_profilers": ("KerasProfiler", "TFLiteProfiler", "TFProfiler", "TorchProfiler"),
     "status_table": ("DefaultDisplay", "StatusComparison", "getLogger", "setLogger"),
 }
 _HOMES = {name: module for module, names in _METRIC_PROFILER.items() for name in names}

@@ -8,8 +8,8 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.api.metric_profiler.evaluation_functions import evaluation_mode
 from modeldyno.api.metric_profiler.forward_pass import leaves, map_leaves
+from modeldyno.api.metric_profiler.frameworks import evaluation_mode
 from modeldyno.api.metric_profiler.status_metrics import InvalidFunction
 
 if TYPE_CHECKING:

@@ -1,16 +1,21 @@
-"""Functions that evaluate a torch classifier on labelled data, counted over samples."""
+"""Functions that evaluate a classifier on labelled data, counted over samples."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.api.arrays import LABELS
+from modeldyno.api.arrays import LABELS, to_array
 from modeldyno.api.metric_profiler.device_name import Device
 from modeldyno.api.metric_profiler.forward_pass import DataLoader, synchronize
+from modeldyno.api.metric_profiler.frameworks import (
+    evaluation_mode,
+    framework_of,
+    is_loss_of_keras,
+    without_gradients,
+)
 from modeldyno.api.metric_profiler.profiler_functions import ProfilerFunction
 from modeldyno.api.metric_profiler.status_metrics import (
     Comparative,
@@ -73,6 +78,8 @@ class EvaluationFunction(ABC):
 class EvalLossFunction(EvaluationFunction):
     """The mean of a loss over samples; `loss_fn(outputs, labels)` gives the mean of a batch.
 
+    A loss of Keras gets labels and outputs in its own order, and may give a value for each sample.
+
     Raises:
         InvalidStatus: labels that are no whole numbers have another shape than the outputs, which would
             otherwise broadcast into a number.
@@ -85,12 +92,13 @@ class EvalLossFunction(EvaluationFunction):
         """Compute them."""
         total, count = 0.0, 0
         for outputs, labels in _predictions(model, loader, device):
-            if labels.is_floating_point() and labels.shape != outputs.shape:
+            if "float" in str(labels.dtype) and tuple(labels.shape) != tuple(outputs.shape):
                 raise InvalidStatus(
                     f"Labels of shape {tuple(labels.shape)} do not fit outputs of shape "
                     f"{tuple(outputs.shape)}; give one for each output."
                 )
-            total += float(self.loss_fn(outputs, labels)) * len(labels)
+            pair = (labels, outputs) if is_loss_of_keras(self.loss_fn) else (outputs, labels)
+            total += float(to_array(self.loss_fn(*pair)).mean()) * len(labels)
             count += len(labels)
         return total / _some(count)
 
@@ -167,16 +175,15 @@ def get_topk(
     Raises:
         InvalidStatus: outputs are not (samples, classes), labels not (samples,), or there are no samples.
     """
+    from modeldyno.core.stats.evaluation import correct_within  # noqa: PLC0415 - numpy is slow to import
+
     hits, count = dict.fromkeys(topk, 0), 0
-    for outputs, labels in _predictions(model, loader, device):
-        if outputs.ndim != 2 or tuple(labels.shape) != (len(outputs),):  # noqa: PLR2004 - samples, classes
-            raise InvalidStatus(
-                f"Labels of shape {tuple(labels.shape)} do not fit outputs of shape {tuple(outputs.shape)}; "
-                "they must be (samples,) and (samples, classes)."
-            )
-        order = outputs.topk(min(max(topk), outputs.shape[1]), dim=1).indices
+    class_numbers = framework_of(model).class_numbers
+    for native_outputs, native_labels in _predictions(model, loader, device):
+        outputs, labels = to_array(native_outputs), to_array(native_labels)
+        numbers = class_numbers(labels, outputs)
         for k in topk:
-            hits[k] += int((order[:, :k] == labels[:, None]).any(dim=1).sum())
+            hits[k] += int(correct_within(outputs, numbers, min(k, max(2, outputs.shape[-1]))).sum())
         count += len(labels)
     return {
         f"top-{k}": NumberWithInterval(
@@ -187,16 +194,15 @@ def get_topk(
 
 
 def _predictions(model: Any, loader: Iterable[Any], device: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield outputs and labels of every batch (inputs, labels) on the device of the model's parameters."""
-    import torch  # noqa: PLC0415 - slow to import
-
+    """Yield outputs and labels of every batch (inputs, labels) on the device."""
     place = Device(device)
-    forward = (loader if isinstance(loader, DataLoader) else DataLoader(loader)).forward_pass
-    with evaluation_mode(model, place):
-        for batch in loader:
-            with torch.no_grad():
-                outputs = forward.perform(model, batch, place)
-            yield outputs, _labels_in(batch).to(place)
+    wrapped = loader if isinstance(loader, DataLoader) else DataLoader(loader)
+    with evaluation_mode(model, place) as called:
+        for batch in wrapped:
+            with without_gradients():
+                outputs = wrapped.forward_pass.perform(called, batch, place)
+            labels = _labels_in(batch)
+            yield outputs, labels.to(place) if hasattr(labels, "to") else labels
 
 
 def _labels_in(batch: Any) -> Any:
@@ -207,21 +213,6 @@ def _labels_in(batch: Any) -> Any:
         if name in batch:
             return batch[name]
     raise InvalidStatus(f"The batch has {', '.join(map(str, batch))}, but no labels; name them 'labels'.")
-
-
-@contextmanager
-def evaluation_mode(model: Any, device: Any) -> Iterator[None]:
-    """Set every module to evaluation on a device, and restore the mode of each and the device of all."""
-    place = Device(device)
-    modes = [(module, module.training) for module in model.modules()]
-    before = next((tensor.device for tensor in model.parameters()), place)
-    model.eval().to(place)
-    try:
-        yield
-    finally:
-        model.to(before)
-        for module, training in modes:
-            module.training = training
 
 
 def _some(count: int) -> int:

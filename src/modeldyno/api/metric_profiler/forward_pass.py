@@ -6,8 +6,9 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.api.arrays import LABELS, is_array
+from modeldyno.api.arrays import LABELS, is_array, to_array
 from modeldyno.api.metric_profiler.device_name import Device
+from modeldyno.api.metric_profiler.frameworks import call_model
 from modeldyno.api.metric_profiler.status_metrics import InvalidFunction, InvalidStatus
 
 if TYPE_CHECKING:
@@ -152,7 +153,9 @@ class DataLoader:
         self.native_dl, self.forward_pass = dl, fp or _FirstPart()
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.native_dl)
+        if hasattr(self.native_dl, "__iter__"):
+            return iter(self.native_dl)
+        return (self.native_dl[index] for index in range(len(self)))  # such as a keras.utils.PyDataset
 
     def __len__(self) -> int:
         return len(self.native_dl)  # type: ignore[arg-type]  # raises where the loader has none
@@ -183,11 +186,6 @@ class DataLoader:
         for batch in self:
             return batch
         raise InvalidStatus("The data have no batches.")
-
-
-def call_model(model: Any, inputs: Any) -> Any:
-    """Call a model with a mapping by name, with anything else by position."""
-    return model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)
 
 
 def map_leaves(change: Callable[[Any], Any], value: Any) -> Any:
@@ -231,6 +229,7 @@ def _random_like(leaf: Any, batch_size: int) -> Any:
 
     random = np.random.default_rng()
     tensor = hasattr(leaf, "detach")
+    leaf = leaf if tensor else to_array(leaf)  # of TensorFlow's tensors as well
     shape = (batch_size, *leaf.shape[1:]) if leaf.shape else ()
     kind = str(leaf.dtype).removeprefix("torch.")
     if kind.startswith(("float", "bfloat", "complex")):

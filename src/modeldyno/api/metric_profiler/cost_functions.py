@@ -1,13 +1,12 @@
-"""Complexity and time of a torch module, from the static analysis and the measuring of ModelDyno."""
+"""Complexity and time of a model, from the static analysis and the measuring of ModelDyno."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from copy import copy
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from modeldyno.api.arrays import is_array
 from modeldyno.api.metric_profiler.declared_costs import declared_costs, standing_in
@@ -15,12 +14,11 @@ from modeldyno.api.metric_profiler.device_name import Device
 from modeldyno.api.metric_profiler.forward_pass import (
     DataLoader,
     ForwardPass,
-    call_model,
     leaves,
     map_leaves,
 )
+from modeldyno.api.metric_profiler.frameworks import FILE, TORCH, call_model, framework_of, load_file
 from modeldyno.api.metric_profiler.layer_table import LayerRow, LayerTable
-from modeldyno.api.metric_profiler.profiler import MetricProfiler
 from modeldyno.api.metric_profiler.profiler_functions import ProfilerFunction
 from modeldyno.api.metric_profiler.status_metrics import (
     ExecutionTime,
@@ -38,49 +36,18 @@ from modeldyno.api.profile import inspect, profile
 from modeldyno.core.metrics.doubt import noteworthy_doubts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from modeldyno.core.result.result import Result
 
 
-class TorchProfiler(MetricProfiler):
-    """A MetricProfiler of a ``torch.nn.Module``; data splits hold loaders of (inputs, labels)."""
-
-    backend = "TorchBackend"
-
-    @classmethod
-    def dl_cls(cls) -> type[DataLoader]:
-        """Return the class of loaders."""
-        return DataLoader
-
-    @classmethod
-    def fp_cls(cls) -> type[ForwardPass]:
-        """Return the class of forward passes."""
-        return ForwardPass
-
-    @classmethod
-    def enable_forward_pass_data_splits(
-        cls,
-        data_splits: Mapping[str, Any],
-        forward_pass: ForwardPass | Mapping[str, ForwardPass] | None = None,
-    ) -> dict[str, DataLoader]:
-        """Return the splits as loaders with a forward pass, by default one for batches of (inputs, labels).
-
-        Args:
-            data_splits: a loader by name of split.
-            forward_pass: one of which each split gets a copy, or one for each by its name.
-        """
-        if isinstance(forward_pass, Mapping):
-            return {name: cls.dl_cls()(dl, forward_pass.get(name)) for name, dl in data_splits.items()}
-        chosen = forward_pass or cls.fp_cls()(model_input_pattern=(0, "_"))
-        return {name: cls.dl_cls()(dl, copy(chosen)) for name, dl in data_splits.items()}
-
-
 class ComputeComplexity(ProfilerFunction):
-    """Computes what a module costs, without running it: MACs, parameters, bytes, and the same by layer.
+    """Computes what a model costs, without running it: MACs, parameters, bytes, and the same by layer.
 
     The keys are `flops` (MACs of a call), `total_params`, `model_size` and `memory_footprint` (bytes),
-    `layerwise_summary` (text) and `layerwise_data` (a `LayerTable`). Modules with a method
-    ``compute_module_complexity(inputs, output)`` say themselves what they cost, see `declared_costs`; only
-    for these is the model called once.
+    `layerwise_summary` (text) and `layerwise_data` (a `LayerTable`). Modules of torch with a
+    method ``compute_module_complexity(inputs, output)`` say themselves what they cost, see `declared_costs`;
+    only for these is the model called once.
 
     Args:
         num_bytes: bytes of an element of the parameters; None counts each in its own data type.
@@ -91,9 +58,18 @@ class ComputeComplexity(ProfilerFunction):
     def __init__(self, num_bytes: float | None = None, export: bool = False) -> None:
         self._num_bytes, self._export = num_bytes, export
 
+    _keys: ClassVar[tuple[type[StatusKey], ...]] = (
+        Flops,
+        TotalParams,
+        ModelSize,
+        MemoryFootprint,
+        LayerwiseSummary,
+        LayerwiseData,
+    )
+
     def get_bounded_status_keys(self) -> tuple[StatusKey, ...]:
         """Return the keys that it computes."""
-        return Flops(), TotalParams(), ModelSize(), MemoryFootprint(), LayerwiseSummary(), LayerwiseData()
+        return tuple(key() for key in self._keys)
 
     def __call__(
         self,
@@ -107,7 +83,8 @@ class ComputeComplexity(ProfilerFunction):
         """Compute them of `batch_size` samples; without `include_weights` the footprint leaves weights out.
 
         Args:
-            model: a ``torch.nn.Module``; it keeps its device and modes.
+            model: a ``torch.nn.Module``, a model of Keras, or the path of a file; it keeps its device and
+                modes.
             data_splits: loaders by name; random inputs are like the first batch of `split`.
             split: by default the first one.
             batch_size: samples in a call.
@@ -115,19 +92,13 @@ class ComputeComplexity(ProfilerFunction):
             include_weights: whether the footprint holds the weights.
         """
         loader, inputs = _loader_and_inputs(data_splits, split, batch_size)
-        called, example, prefix = _callable_of_tensors(model, loader.forward_pass, inputs)
-        declared = declared_costs(model, loader.forward_pass, inputs, device)
-        with standing_in(model, declared):
-            result = inspect(called, example, store=False, progress=False)
-        table = _layer_table(result, model, prefix, self._num_bytes).with_declared(declared)
-        for doubt in noteworthy_doubts(result.doubts):
-            warnings.warn(f"Complexity: {doubt.seen}; {doubt.advice}.", stacklevel=2)
+        table = _analyse(model, loader, inputs, device, self._num_bytes)
         if self._export:
             Path("layerwise_data.csv").write_text(table.to_csv(), encoding="utf-8")
             Path("layerwise_data.svg").write_text(table.to_svg(), encoding="utf-8")
         whole = table[""]
         weights = whole.parameter_bytes + whole.buffer_bytes
-        return {
+        values = {
             "flops": whole.macs,
             "total_params": whole.parameters,
             "model_size": whole.parameter_bytes,
@@ -135,6 +106,31 @@ class ComputeComplexity(ProfilerFunction):
             "layerwise_summary": str(table),
             "layerwise_data": table,
         }
+        return {key.NAME: values[key.NAME] for key in self._keys}
+
+
+class ComputeFlops(ComputeComplexity):
+    """Computes only `flops`."""
+
+    _keys = (Flops,)
+
+
+class ComputeSize(ComputeComplexity):
+    """Computes only `model_size` and `memory_footprint`."""
+
+    _keys = (ModelSize, MemoryFootprint)
+
+
+class ComputeParams(ComputeComplexity):
+    """Computes only `total_params`."""
+
+    _keys = (TotalParams,)
+
+
+class ComputeLayerwiseSummary(ComputeComplexity):
+    """Computes only `layerwise_summary` and `layerwise_data`."""
+
+    _keys = (LayerwiseSummary, LayerwiseData)
 
 
 class ComputeExecutionTime(ProfilerFunction):
@@ -161,15 +157,15 @@ class ComputeExecutionTime(ProfilerFunction):
     ) -> NumberWithInterval:
         """Measure calls with random inputs like the first batch of `split`, by default the first one."""
         loader, inputs = _loader_and_inputs(data_splits, split, batch_size)
-        called, example, _ = _callable_of_tensors(model, loader.forward_pass, inputs)
+        called, given, _ = _subject(model, loader.forward_pass, inputs)
         result = profile(
             called,
-            example,
+            **given,
             probes="latency",
             max_time=self._max_time,
             store=False,
             progress=False,
-            device=str(Device(device)),
+            **framework_of(model).settings(Device(device)),
         )
         interval = result.ask("latency.p50").interval
         median = result["latency.p50.raw"] or 0.0
@@ -185,6 +181,37 @@ def _loader_and_inputs(data_splits: Any, split: str | None, batch_size: int) -> 
     data = data_splits[split] if split else next(iter(data_splits.values()))
     loader = data if isinstance(data, DataLoader) else DataLoader(data)
     return loader, loader.random_inputs(batch_size)
+
+
+def _analyse(
+    model: Any, loader: DataLoader, inputs: Any, device: Any, num_bytes: float | None
+) -> LayerTable:
+    """Return the costs of a model and its layers, without calling it unless modules declare theirs."""
+    called, given, prefix = _subject(model, loader.forward_pass, inputs)
+    torch_module = framework_of(model) is TORCH
+    declared = declared_costs(model, loader.forward_pass, inputs, device) if torch_module else {}
+    with standing_in(model, declared):
+        result = inspect(called, **given, store=False, progress=False)
+    for doubt in noteworthy_doubts(result.doubts):
+        warnings.warn(f"Complexity: {doubt.seen}; {doubt.advice}.", stacklevel=3)
+    buffer_bytes = framework_of(model).buffer_bytes(model, inputs)
+    return _layer_table(result, prefix, buffer_bytes, num_bytes).with_declared(declared)
+
+
+def _subject(model: Any, forward_pass: ForwardPass, inputs: Any) -> tuple[Any, dict[str, Any], str]:
+    """Return what is analysed or timed, the arguments of `inspect` for its inputs, and the prefix of paths.
+
+    Random numbers stand for the inputs of a file, in their number of samples.
+    """
+    if framework_of(model) is FILE:
+        names = [spec.name for spec in load_file(model).inputs]
+        shapes = ("x".join(map(str, leaf.shape)) for leaf in leaves(inputs))
+        texts = [f"{name}={shape}" for name, shape in zip(names, shapes, strict=True)]
+        return str(model), {"inputs": texts, "inline": True}, ""
+    if framework_of(model) is not TORCH:
+        return model, {"example": inputs}, ""
+    called, example, prefix = _callable_of_tensors(model, forward_pass, inputs)
+    return called, {"example": example}, prefix
 
 
 def _callable_of_tensors(model: Any, forward_pass: ForwardPass, inputs: Any) -> tuple[Any, Any, str]:
@@ -213,7 +240,9 @@ def _callable_of_tensors(model: Any, forward_pass: ForwardPass, inputs: Any) -> 
     return NestedCall(), tuple(leaves(inputs)), "model"
 
 
-def _layer_table(result: Result, model: Any, prefix: str, num_bytes: float | None) -> LayerTable:
+def _layer_table(
+    result: Result, prefix: str, buffer_bytes: Callable[[str], float], num_bytes: float | None
+) -> LayerTable:
     """Return the rows of the static analysis by path in the model.
 
     Raises:
@@ -232,7 +261,7 @@ def _layer_table(result: Result, model: Any, prefix: str, num_bytes: float | Non
             result.number(name, scope) or 0
             for name in ("parameters", "weight_bytes", "macs", "bytes_written", "held_at_peak")
         )
-        buffers = min(sum(b.numel() * b.element_size() for b in model.get_submodule(path).buffers()), weights)
+        buffers = min(buffer_bytes(path), weights)
         rows.append(
             LayerRow(
                 path=path,

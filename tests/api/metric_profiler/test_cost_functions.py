@@ -10,13 +10,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from modeldyno.api.metric_profiler.device_name import Device  # noqa: E402 - after the check
-from modeldyno.api.metric_profiler.forward_pass import ForwardPass  # noqa: E402 - after the check
-from modeldyno.api.metric_profiler.torch_functions import (  # noqa: E402 - after the check
+from modeldyno.api.metric_profiler.cost_functions import (  # noqa: E402 - after the check
     ComputeComplexity,
     ComputeExecutionTime,
-    TorchProfiler,
 )
+from modeldyno.api.metric_profiler.device_name import Device  # noqa: E402 - after the check
+from modeldyno.api.metric_profiler.forward_pass import ForwardPass  # noqa: E402 - after the check
+from modeldyno.api.metric_profiler.framework_profilers import TorchProfiler  # noqa: E402 - after the check
 from modeldyno.errors import RunFailed  # noqa: E402 - after the check
 
 if TYPE_CHECKING:

@@ -1,0 +1,274 @@
+"""What differs between the frameworks whose models have metrics here: one row each, of small functions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import plugins
+from modeldyno.api.arrays import to_array
+from modeldyno.api.metric_profiler.device_name import Device
+from modeldyno.api.metric_profiler.status_metrics import InvalidStatus
+from modeldyno.api.profile import offered
+from modeldyno.core.spec.knob import configure
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.profiling.resolve_model import resolve_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from modeldyno.core.static.weights import Weight
+    from modeldyno.interfaces.loader import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """How models of one framework are called and analysed."""
+
+    claims: Callable[[Any], bool]
+    """Whether a model is of this framework."""
+    evaluating: Callable[[Any, Device], AbstractContextManager[Any]]
+    """Return a context of a model on a device, which yields what is called; it restores the model."""
+    call: Callable[[Any, Any], Any]
+    """Return the outputs of a model for inputs: a tuple by position, or a mapping by name."""
+    class_numbers: Callable[[Any, Any], Any]
+    """Return labels as numbers of classes, given the outputs."""
+    settings: Callable[[Device], dict[str, str]]
+    """Return the knobs of the backend that choose a device."""
+    buffer_bytes: Callable[[Any, Any], Callable[[str], float]]
+    """Return a function from the path of a layer to the bytes of its buffers, given an example of inputs."""
+
+
+def framework_of(model: Any) -> Framework:
+    """Return the framework of a model; a callable that none claims is called as it is."""
+    return next((row for row in _FRAMEWORKS if row.claims(model)), _CALLABLE)
+
+
+@contextmanager
+def evaluation_mode(model: Any, device: Any) -> Iterator[Any]:
+    """Yield what is called to evaluate a model on a device, and leave the model as it was."""
+    with framework_of(model).evaluating(model, Device(device)) as called:
+        yield called
+
+
+def call_model(model: Any, inputs: Any) -> Any:
+    """Call a model with a mapping by name, with anything else by position."""
+    return framework_of(model).call(model, inputs)
+
+
+def without_gradients() -> AbstractContextManager[Any]:
+    """Return a context in which torch, if a model has imported it, keeps nothing for gradients."""
+    torch: Any = sys.modules.get("torch")
+    return nullcontext() if torch is None else torch.no_grad()
+
+
+def _plain_call(model: Any, inputs: Any) -> Any:
+    return model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)
+
+
+def _class_name(model: Any, package: str, name: str) -> bool:
+    """Whether a class of that package and name is among those of a model, which imports nothing."""
+    return any(
+        kind.__module__.partition(".")[0] == package and kind.__name__ == name
+        for kind in type(model).__mro__
+    )
+
+
+def _device_setting(device: Device) -> dict[str, str]:
+    return {"device": str(device)}
+
+
+def _numbers_only(labels: Any, outputs: Any) -> Any:
+    """Return labels of shape (samples,).
+
+    Raises:
+        InvalidStatus: they have another shape, or outputs are not (samples, classes).
+    """
+    if outputs.ndim != 2 or labels.shape != (len(outputs),):  # noqa: PLR2004 - samples, classes
+        raise InvalidStatus(
+            f"Labels of shape {tuple(labels.shape)} do not fit outputs of shape {tuple(outputs.shape)}; "
+            "they must be (samples,) and (samples, classes)."
+        )
+    return labels
+
+
+# -- PyTorch ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _torch_evaluation(model: Any, device: Device) -> Iterator[Any]:
+    """Set every module to evaluation on a device, and restore the mode of each and the device of all."""
+    modes = [(module, module.training) for module in model.modules()]
+    before = next((tensor.device for tensor in model.parameters()), device)
+    model.eval().to(device)
+    try:
+        yield model
+    finally:
+        model.to(before)
+        for module, training in modes:
+            module.training = training
+
+
+def _torch_buffers(model: Any, example: Any) -> Callable[[str], float]:
+    del example
+    return lambda path: sum(b.numel() * b.element_size() for b in model.get_submodule(path).buffers())
+
+
+# -- Keras --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _keras_evaluation(model: Any, device: Device) -> Iterator[Any]:
+    import keras  # noqa: PLC0415 - optional, and heavy
+
+    name = _tensorflow_name(device) if keras.config.backend() == "tensorflow" else str(device)
+    with keras.device(name):
+        yield model
+
+
+def _keras_call(model: Any, inputs: Any) -> Any:
+    """Call a model as at inference, compiled where it can be; several inputs are a list, as for Keras."""
+    given = inputs
+    if not isinstance(inputs, Mapping):
+        given = inputs[0] if len(inputs) == 1 else list(inputs)
+    if hasattr(model, "predict_on_batch"):
+        return model.predict_on_batch(given)
+    return model(given, training=False)
+
+
+def _keras_class_numbers(labels: Any, outputs: Any) -> Any:
+    """Return labels (samples,) of a column, as data sets of Keras have, or of rows with a single one."""
+    if labels.shape == outputs.shape and labels.shape[1:] != (1,):
+        if not (((labels == 0) | (labels == 1)).all() and (labels.sum(axis=-1) == 1).all()):
+            raise InvalidStatus(
+                f"Labels of shape {tuple(labels.shape)} must be one-hot, a single 1 in each row, or the "
+                "numbers of the classes, (samples,)."
+            )
+        return labels.argmax(axis=-1)
+    return _numbers_only(labels[:, 0] if labels.shape[1:] == (1,) else labels, outputs)
+
+
+def _keras_settings(device: Device) -> dict[str, str]:
+    import keras  # noqa: PLC0415 - optional, and heavy
+
+    names = {"tensorflow": _tensorflow_name(device), "torch": str(device)}
+    name = names.get(keras.config.backend())
+    return {} if name is None or device == "auto" else {"device": name}
+
+
+def _tensorflow_name(device: Device) -> str:
+    return str(device).replace("cuda", "gpu")
+
+
+def _keras_buffers(model: Any, example: Any) -> Callable[[str], float]:
+    with offered(model, None, example) as (ref, _):
+        described = plugins.resolve("loader", "object").load(ModelRef.parse(ref), seed=0, trust=False)
+    return _described_buffers(described)
+
+
+def _described_buffers(described: Model) -> Callable[[str], float]:
+    assert described.weights is not None
+    buffers = {weight.storage or weight.name: weight for weight in described.weights() if not weight.parameter}
+
+    def of_layer(path: str) -> float:
+        return sum(weight.bytes for weight in buffers.values() if not path or _is_within(weight, path))
+
+    return of_layer
+
+
+def _is_within(weight: Weight, path: str) -> bool:
+    scope = weight.name.rpartition(".")[0] if weight.scope is None else weight.scope
+    return scope == path or scope.startswith(f"{path}.")
+
+
+# -- files, such as those of TensorFlow Lite ----------------------------------------------------------------
+
+
+def load_file(path: Any) -> Model:
+    """Return the description of the file of a model."""
+    ref = resolve_reference(str(path))
+    described: Model = plugins.resolve("loader", ref.scheme).load(ref, seed=0, trust=False)
+    return described
+
+
+@contextmanager
+def _opened_file(path: Any, device: Device) -> Iterator[Callable[..., Any]]:
+    """Yield a function of arrays that calls a file on the backend of its format."""
+    described = load_file(path)
+    backend = plugins.backend(plugins.resolve("loader", resolve_reference(str(path)).scheme).backend)
+    with backend.open(described, configure(backend.knobs, _file_settings(device))) as session:
+
+        def call(*given: Any, **named: Any) -> Any:
+            names = (spec.name for spec in described.inputs)
+            feed = {name: to_array(value) for name, value in (*zip(names, given, strict=False), *named.items())}
+            outputs = session.arrays(session.prepare(feed)())
+            return next(iter(outputs.values())) if len(outputs) == 1 else tuple(outputs.values())
+
+        yield call
+
+
+def _file_call(path: Any, inputs: Any) -> Any:
+    with _opened_file(path, Device.CPU) as call:
+        return _plain_call(call, inputs)
+
+
+def _file_settings(device: Device) -> dict[str, str]:
+    """Return no knob.
+
+    Raises:
+        InvalidStatus: it is not the processor.
+    """
+    if device not in ("cpu", "auto"):
+        raise InvalidStatus(f"A model file runs on the processor here, not on '{device}'; use device='cpu'.")
+    return {}
+
+
+def _file_buffers(path: Any, example: Any) -> Callable[[str], float]:
+    del example
+    return _described_buffers(load_file(path))
+
+
+TORCH = Framework(
+    claims=lambda model: _class_name(model, "torch", "Module"),
+    evaluating=_torch_evaluation,
+    call=_plain_call,
+    class_numbers=_numbers_only,
+    settings=_device_setting,
+    buffer_bytes=_torch_buffers,
+)
+KERAS = Framework(
+    claims=lambda model: _class_name(model, "keras", "Layer"),
+    evaluating=_keras_evaluation,
+    call=_keras_call,
+    class_numbers=_keras_class_numbers,
+    settings=_keras_settings,
+    buffer_bytes=_keras_buffers,
+)
+FILE = Framework(
+    claims=lambda model: isinstance(model, str | Path),
+    evaluating=_opened_file,
+    call=_file_call,
+    class_numbers=_keras_class_numbers,
+    settings=_file_settings,
+    buffer_bytes=_file_buffers,
+)
+_FRAMEWORKS = (KERAS, TORCH, FILE)  # a layer of Keras on PyTorch is a module, too
+_CALLABLE = Framework(
+    claims=callable,
+    evaluating=lambda model, _: nullcontext(model),
+    call=_plain_call,
+    class_numbers=_numbers_only,
+    settings=lambda _: {},
+    buffer_bytes=lambda *_: lambda _: 0,
+)
+
+
+def is_loss_of_keras(function: Any) -> bool:
+    """Whether a loss is one of Keras, which takes labels before outputs."""
+    kind = function if hasattr(function, "__name__") else type(function)
+    modules: Iterable[str] = (each.__module__ for each in getattr(kind, "__mro__", (kind,)))
+    return any(name.partition(".")[0] in {"keras", "tensorflow", "tf_keras"} for name in modules)
