@@ -1,7 +1,7 @@
 """One lock for each device of a machine: what is measured has it to itself, as far as ModelDyno goes.
 
-The lock is on a file of the user's runtime directory, and ends with the process that holds it, however that
-ends. Its content says who holds it.
+The lock is on a file of the user, and ends with the process that holds it, however that ends. Its content
+says who holds it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modeldyno.errors import RequestError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _POLL = 0.2
+_held: set[int] = set()
+"""Open files of locks; a forked child closes its copies, which would hold the lock longer than we live."""
 
 
 @contextmanager
@@ -37,41 +41,85 @@ def device_lock(
         who: what to write into the file for others to read.
         patience: seconds to wait for it.
         waiting: called once with who holds it, before waiting.
-        folder: where the files are; by default the user's runtime directory.
+        folder: where the files are; by default one of the user, the same for all sessions on this machine.
+
+    Raises:
+        RequestError: the file cannot be opened.
     """
     path = (folder or _folder()) / f"{re.sub(r'[^A-Za-z0-9]+', '-', device)}.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor, holder = _acquire(path, patience, waiting)
     try:
-        holder = _acquire(descriptor, patience, waiting)
         if holder is None:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{who} (pid {os.getpid()})".encode(), 0)
         yield holder
-        if holder is None:
+        if holder is None and descriptor in _held:
             os.ftruncate(descriptor, 0)
     finally:
+        _close(descriptor)
+
+
+def _acquire(path: Path, patience: float, waiting: Callable[[str], None]) -> tuple[int, str | None]:
+    """Return the open file, and None once its lock is held, or who holds it when patience is over."""
+    end, told = time.monotonic() + patience, False
+    while True:
+        descriptor = _open(path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace") or "another process"
+            if time.monotonic() >= end:
+                return descriptor, holder
+            if not told:
+                waiting(holder)
+                told = True
+            _close(descriptor)
+            time.sleep(_POLL)
+            continue
+        if _is_at(path, descriptor):
+            return descriptor, None
+        _close(descriptor)  # a cleaner of old files has removed it; another process may have made a new one
+
+
+def _open(path: Path) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise RequestError(f"The lock {path} cannot be opened: {error.strerror}; remove it.") from error
+    _held.add(descriptor)
+    return descriptor
+
+
+def _close(descriptor: int) -> None:
+    if descriptor in _held:  # unless this is a child that was forked within the block
+        _held.discard(descriptor)
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, patience: float, waiting: Callable[[str], None]) -> str | None:
-    """Return None once the lock is held, or who holds it when patience is over."""
-    end, told = time.monotonic() + patience, False
-    while True:
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return None
-        holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace") or "another process"
-        if time.monotonic() >= end:
-            return holder
-        if not told:
-            waiting(holder)
-            told = True
-        time.sleep(_POLL)
+def _close_copies() -> None:
+    for descriptor in tuple(_held):
+        _close(descriptor)
+
+
+os.register_at_fork(after_in_child=_close_copies)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether a path still leads to an open file."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    return False
 
 
 def _folder() -> Path:
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    root = Path(base) if base and Path(base).is_dir() else Path(tempfile.gettempdir())
-    folder = root / f"modeldyno-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    """Return the user's folder; the same in a login, in a service and in a job of cron, unlike others."""
+    root = Path("/tmp")  # noqa: S108 - the folder below it must be ours
+    folder = (root if root.is_dir() else Path(tempfile.gettempdir())) / f"modeldyno-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        owner = folder.lstat().st_uid
+    except OSError as error:
+        raise RequestError(f"{folder} for the locks of devices cannot be made: {error.strerror}.") from error
+    if owner != os.getuid():
+        raise RequestError(f"{folder} for the locks of devices is another user's; remove it.")
     return folder

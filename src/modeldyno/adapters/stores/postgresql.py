@@ -17,6 +17,9 @@ _CONNECT_TIMEOUT = "10"  # seconds
 def engine(url: URL, timeout: float) -> Engine:
     """Create an engine whose statements wait up to `timeout` seconds for a lock.
 
+    A transaction that does nothing for half of that, as its process was stopped or its machine has gone, is
+    rolled back by the server, so that those who wait for it go on.
+
     Raises:
         MissingExtra: psycopg is not installed.
     """
@@ -30,6 +33,7 @@ def engine(url: URL, timeout: float) -> Engine:
 
     def prepare(connection: Any, _record: object) -> None:
         connection.execute(f"SET lock_timeout = {int(timeout * 1000)}")
+        connection.execute(f"SET idle_in_transaction_session_timeout = {max(1, int(timeout * 500))}")
         connection.commit()
 
     event.listen(new_engine, "connect", prepare)

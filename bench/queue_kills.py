@@ -1,0 +1,253 @@
+"""Workers are killed with -9 and stopped for longer than their lease: is a task lost, or done twice?
+
+Real processes lease tasks, work some milliseconds, renew, and hand in a Result, as workers do. Killed ones
+are replaced. At the end each task must have exactly one Result and one event that says so; one may have
+failed instead, if three of its workers were lost, as the queue promises. Exits with 1 if a promise is broken.
+
+    python bench/queue_kills.py [--store sqlite:///DIR/queue.db] [--tasks 2000] [--kills 200] [--stops 100]
+    python bench/queue_kills.py --store postgresql://user@host/database   # an empty one
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from modeldyno.adapters.stores import database
+from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
+from modeldyno.adapters.stores.registry.tasks import LOST
+from modeldyno.core.registry.records import TaskState
+from modeldyno.errors import StoreError
+from modeldyno.interfaces.registry import Outcome
+from modeldyno.testing.sample_registry import a_figure, a_task, a_version, a_worker
+from modeldyno.testing.sample_results import a_small_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from modeldyno.core.registry.records import Task
+
+GRACE = 10.0
+"""Seconds after the end of its lease at which a task counts as stuck."""
+
+
+@dataclass
+class Counts:
+    """What was seen."""
+
+    kills: int = 0
+    stops: int = 0
+    overdue: dict[tuple[int, int], float] = field(default_factory=dict)
+    """When the lease of a task and token was first seen to be over."""
+    longest: float = 0.0
+    """Seconds for which a lease was over and nobody took the task."""
+
+
+def opened(url: str, lease: float) -> SqlRegistry:
+    """Open the registry of a store, with a lease as short as the test wants it."""
+    return SqlRegistry(database.connect(url)[0], Path(tempfile.gettempdir()), lease=lease)
+
+
+def work(url: str, lease: float, log: Path, seed: int) -> NoReturn:
+    """Be a worker until killed; each finish is written down, with whether it was taken."""
+    chance = random.Random(seed)
+    registry = opened(url, lease)
+    me = a_worker(f"{os.getpid()}-{seed}")
+    with log.open("a", buffering=1) as lines:
+        while True:
+            with suppress(StoreError):  # the database was locked for too long
+                task = registry.claim(me)
+                if task is None:
+                    time.sleep(0.02)
+                    continue
+                # One in thirty takes longer than its lease, and lives by its renewals.
+                long = chance.random() < 1 / 30
+                end = time.monotonic() + (1.5 * lease if long else chance.uniform(0.005, 0.06))
+                while (left := end - time.monotonic()) > 0:
+                    time.sleep(min(left, lease / 3))
+                    if not registry.renew(task):
+                        break
+                held = registry.finish(task, outcome(task, chance), me.id)
+                lines.write(f"{task.id} {int(held)}\n")
+
+
+def outcome(task: Task, chance: random.Random) -> Outcome:
+    """Make what a measurement hands in: a Result of its own, and its figure."""
+    result = a_small_result(id=f"{chance.getrandbits(48):012x}")
+    return Outcome(state=TaskState.DONE, result=result, figure=a_figure(task, result=result.id))
+
+
+def started(work_: Callable[[int], NoReturn], seed: int) -> int:
+    """Start a worker: a process of its own that shares nothing but the database."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work_(seed)
+        finally:
+            os._exit(1)
+    return pid
+
+
+def queue(url: str, count: int) -> None:
+    """Register a version, and queue tasks for it; the connection is not left to the workers."""
+    connected, _ = database.connect(url)
+    registry = SqlRegistry(connected, Path(tempfile.gettempdir()))
+    version, _ = registry.add_version(a_version())
+    registry.enqueue([a_task(version, n + 1) for n in range(count)])
+    connected.close()
+
+
+def run(options: argparse.Namespace, url: str, folder: Path) -> dict[str, object]:
+    """Kill and stop workers until all is done; return the figures."""
+    chance = random.Random(options.seed)
+    queue(url, options.tasks)
+    logs: list[Path] = []
+
+    def one(seed: int) -> NoReturn:
+        work(url, options.lease, folder / f"{seed}.log", seed)
+
+    def new() -> int:
+        seed = options.seed * 1_000_000 + len(logs)
+        logs.append(folder / f"{seed}.log")
+        return started(one, seed)
+
+    counts = Counts()
+    workers = [new() for _ in range(options.workers)]
+    stopped: dict[int, float] = {}
+    begin = time.monotonic()
+    watcher = opened(url, options.lease)
+    try:
+        while (left := still_open(watcher, counts)) or more(counts, options):
+            if time.monotonic() - begin > options.limit:
+                break
+            if left == 0:  # so that each kill has something to hit
+                version = watcher.versions("digits")[0]
+                first = options.tasks + 1
+                watcher.enqueue([a_task(version, n) for n in range(first, first + 100)])
+                options.tasks += 100
+            hit(workers, stopped, counts, options, chance, new)
+            time.sleep(chance.uniform(0, options.pause))
+        seconds = time.monotonic() - begin
+        time.sleep(3 * options.lease if stopped else 0)
+    finally:
+        for pid in (*workers, *stopped):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        time.sleep(1.0)  # late ones try to finish
+        for pid in workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return figures(watcher, counts, logs, options) | {"seconds": round(seconds, 1)}
+
+
+def more(counts: Counts, options: argparse.Namespace) -> bool:
+    """Whether somebody is still to be killed or stopped."""
+    return bool(counts.kills < options.kills or counts.stops < options.stops)
+
+
+def hit(
+    workers: list[int],
+    stopped: dict[int, float],
+    counts: Counts,
+    options: argparse.Namespace,
+    chance: random.Random,
+    new: Callable[[], int],
+) -> None:
+    """Kill or stop one of the workers, and let go on those that were stopped for long enough."""
+    for pid, until in list(stopped.items()):
+        if time.monotonic() >= until:
+            os.kill(pid, signal.SIGCONT)
+            del stopped[pid]
+    running = [pid for pid in workers if pid not in stopped]
+    victim = chance.choice(running)
+    if counts.stops < options.stops and len(stopped) < len(workers) // 3:
+        os.kill(victim, signal.SIGSTOP)
+        stopped[victim] = time.monotonic() + chance.uniform(1.2, 2.2) * options.lease
+        counts.stops += 1
+    elif counts.kills < options.kills:
+        os.kill(victim, signal.SIGKILL)
+        os.waitpid(victim, 0)
+        workers[workers.index(victim)] = new()
+        counts.kills += 1
+
+
+def still_open(registry: SqlRegistry, counts: Counts) -> int:
+    """Count the tasks that are still to be done, and watch for leases that nobody takes over."""
+    now = time.monotonic()
+    tasks = registry.tasks(states=[TaskState.QUEUED, TaskState.LEASED], limit=100_000)
+    over = {(task.id, task.token) for task in tasks if task.state is TaskState.LEASED and not task.left}
+    counts.overdue = {key: counts.overdue.get(key, now) for key in over}
+    counts.longest = max([counts.longest, *(now - since for since in counts.overdue.values())])
+    return len(tasks)
+
+
+def figures(
+    registry: SqlRegistry, counts: Counts, logs: list[Path], options: argparse.Namespace
+) -> dict[str, object]:
+    """Count by the database, and by what the workers wrote down."""
+    tasks = registry.tasks(limit=1_000_000)
+    done = [task for task in tasks if task.state is TaskState.DONE]
+    failed = [task for task in tasks if task.state is TaskState.FAILED and task.why == LOST]
+    events = registry.events(newest=1_000_000)
+    said_done = Counter(event.detail["task"] for event in events if event.kind == "task.done")
+    taken: Counter[str] = Counter()
+    refused = 0
+    for log in logs:
+        for line in log.read_text().splitlines() if log.exists() else ():
+            task, held = line.split()
+            taken[task] += held == "1"
+            refused += held == "0"
+    results = len(registry.results_of([a_small_result().model.digest], limit=1_000_000))  # type: ignore[union-attr]
+    return {
+        "tasks": options.tasks,
+        "killed": counts.kills,
+        "stopped": counts.stops,
+        "done": len(done),
+        "failed after three lost workers": len(failed),
+        "lost": options.tasks - len(done) - len(failed),
+        "finished twice": sum(n > 1 for n in said_done.values())
+        + sum(n > 1 for n in taken.values())
+        + abs(results - len(done))
+        + abs(len(said_done) - len(done)),
+        "late finishes refused": refused,
+        "leases taken over": sum(task.attempts - 1 for task in tasks if task.attempts),
+        "longest wait after a lease, s": round(counts.longest, 2),
+        "stuck past lease + 10 s": int(counts.longest > GRACE),
+        "first broken event": registry.first_broken_event(),
+    }
+
+
+def main() -> None:
+    """Run, and print the figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--store", help="URL of an empty store; by default a file that is removed")
+    parser.add_argument("--tasks", type=int, default=2000)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--stops", type=int, default=100)
+    parser.add_argument("--workers", type=int, default=6)
+    parser.add_argument("--lease", type=float, default=1.0, help="seconds")
+    parser.add_argument("--pause", type=float, default=0.25, help="most seconds between two hits")
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds after which it gives up")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="queue-kills-") as folder:
+        found = run(options, options.store or f"sqlite:///{folder}/queue.db", Path(folder))
+    print(json.dumps(found, indent=2))
+    broken = ("lost", "finished twice", "stuck past lease + 10 s", "first broken event")
+    sys.exit(any(found[name] for name in broken))
+
+
+if __name__ == "__main__":
+    main()
