@@ -15,7 +15,7 @@ from modeldyno.environment.machine import allowed_cores
 from modeldyno.environment.process_tree import cpu_seconds, list_process_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _MIB = 1 << 20
@@ -28,7 +28,7 @@ class IdleRule:
     cpu: float = 0.02
     """Largest share of the allowed cores that others use, and the hypervisor takes."""
     utilization: float = 0.05
-    """Largest utilization of a GPU."""
+    """Largest utilization of a GPU, on which no process of others may compute at all."""
     memory: int = 500 * _MIB
     """Most bytes of a GPU's memory that others hold."""
     looks: int = 5
@@ -40,6 +40,9 @@ class IdleRule:
 class _CpuTimes:
     at: float
     busy: float
+    """Seconds of the allowed cores that were used by anybody."""
+    stolen: float
+    """Seconds of them that the hypervisor gave to others."""
     own: float
 
 
@@ -66,32 +69,43 @@ def why_busy(
 
 
 def _look(device: str, rule: IdleRule, period: float, sleep: Callable[[float], None]) -> str | None:
-    if device != "cpu":
-        busy = _busy_gpu(device, rule)
-        sleep(period)
-        return busy
+    try:
+        return (
+            _look_at_cpu(rule, period, sleep)
+            if device == "cpu"
+            else _look_at_gpu(device, rule, period, sleep)
+        )
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return f"{device} cannot be read: {error}"
+
+
+def _look_at_cpu(rule: IdleRule, period: float, sleep: Callable[[float], None]) -> str | None:
     cores = allowed_cores()
     before, processes = _read_cpu(frozenset(cores)), _cpu_by_process()
     sleep(period)
     after = _read_cpu(frozenset(cores))
     elapsed = max(after.at - before.at, 1e-3)
+    stolen = max(0.0, after.stolen - before.stolen) / elapsed
     foreign = max(0.0, (after.busy - before.busy) - (after.own - before.own)) / elapsed
-    if foreign <= rule.cpu * len(cores):
+    if foreign + stolen <= rule.cpu * len(cores):
         return None
+    if stolen > foreign:
+        return f"the hypervisor takes {stolen:.2f} of {len(cores)} cores"
     name = _busiest(processes)
     return f"others use {foreign:.2f} of {len(cores)} cores" + (f", mostly {name}" if name else "")
 
 
 def _read_cpu(cores: frozenset[int]) -> _CpuTimes:
     """Read the seconds for which these cores were busy or stolen, and those that this process tree used."""
-    busy = 0
+    busy = stolen = 0
     for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
         name, _, rest = line.partition(" ")
         if name.startswith("cpu") and name != "cpu" and int(name[3:]) in cores:
             user, nice, system, _idle, _wait, irq, soft, steal, *_ = map(int, rest.split())
-            busy += user + nice + system + irq + soft + steal
+            busy += user + nice + system + irq + soft
+            stolen += steal
     own = sum(map(cpu_seconds, list_process_tree(os.getpid())))
-    return _CpuTimes(at=time.monotonic(), busy=busy / _TICK, own=own)
+    return _CpuTimes(at=time.monotonic(), busy=busy / _TICK, stolen=stolen / _TICK, own=own)
 
 
 def _cpu_by_process() -> dict[int, tuple[float, str]]:
@@ -115,23 +129,52 @@ def _busiest(before: dict[int, tuple[float, str]]) -> str:
     return f"{name} (pid {pid})" if most > 0 else ""
 
 
-def _busy_gpu(device: str, rule: IdleRule) -> str | None:
+def _look_at_gpu(device: str, rule: IdleRule, period: float, sleep: Callable[[float], None]) -> str | None:
     """Look at a GPU by nvidia-smi; one that cannot be read is busy."""
-    index = device.partition(":")[2] or "0"
-    fields = "utilization.gpu,memory.used"
-    try:
-        answer = subprocess.run(
-            ["nvidia-smi", "-i", index, f"--query-gpu={fields}", "--format=csv,noheader,nounits"],  # noqa: S607 - found on the PATH, as its users do
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        ).stdout
-        utilization, used = (float(part) for part in answer.strip().split(","))
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        return f"{device} cannot be read: {error}"
-    if utilization / 100 > rule.utilization:
-        return f"others use {utilization:.0f} % of {device}"
-    if used * _MIB > rule.memory:
-        return f"others hold {used:.0f} MiB of {device}"
+    card = _card_of(device, os.environ)
+    ours = set(list_process_tree(os.getpid()))
+    own_memory = 0.0
+    for pid, memory in _ask(card, "--query-compute-apps=pid,used_memory"):
+        if int(pid) not in ours:
+            return f"{_name_of(int(pid))} uses {device}"
+        own_memory += float(memory)
+    ((utilization, used),) = _ask(card, "--query-gpu=utilization.gpu,memory.used")
+    if not own_memory and float(utilization) / 100 > rule.utilization:
+        return f"others use {float(utilization):.0f} % of {device}"
+    if (float(used) - own_memory) * _MIB > rule.memory:
+        return f"others hold {float(used) - own_memory:.0f} MiB of {device}"
+    sleep(period)
     return None
+
+
+def _ask(card: str, query: str) -> list[list[str]]:
+    answer = subprocess.run(
+        ["nvidia-smi", "-i", card, query, "--format=csv,noheader,nounits"],  # noqa: S607 - found on the PATH, as its users do
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=True,
+    ).stdout
+    return [[part.strip() for part in line.split(",")] for line in answer.splitlines() if line.strip()]
+
+
+def _card_of(device: str, environ: Mapping[str, str]) -> str:
+    """Return the index or UUID by which nvidia-smi knows what CUDA calls ``cuda:0``.
+
+    Cards of one machine are taken to be alike: among unlike ones CUDA counts by speed.
+    """
+    index = int(device.partition(":")[2] or 0)
+    listed = environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return str(index)
+    cards = [card for part in listed.split(",") if (card := part.strip())]
+    if index >= len(cards):
+        raise ValueError(f"CUDA_VISIBLE_DEVICES '{listed}' hides it")
+    return cards[index]
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return f"{psutil.Process(pid).name()} (pid {pid})"
+    except psutil.Error:  # gone, or of another container
+        return f"process {pid}"
