@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,6 @@ from modeldyno.runtime.identify import IdentifiedModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from modeldyno.core.result.result import Result
     from modeldyno.interfaces.registry import Registry
@@ -40,13 +40,13 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     def identify(ref: Any, *, trust: bool) -> IdentifiedModel:
         del trust
-        content = (tmp_path / ref.locator).read_bytes()
+        content = Path(ref.locator).read_bytes()
         digest = DIGEST if content == b"weights" else f"sha256:{content.hex():0<64}"
         return IdentifiedModel(
             identity=ModelIdentity(name="net", digest=digest, framework="onnx"),
             inputs=(InputSpec(name="x", shape=("batch", 4), dtype="float32"),),
             backend="onnxruntime",
-            files=(str(tmp_path / ref.locator),),
+            files=(str(Path(ref.locator)),),
         )
 
     monkeypatch.setattr(registering, "identify_model", identify)

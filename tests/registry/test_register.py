@@ -86,6 +86,19 @@ def test_it_queues_each_batch_size_of_the_policy_for_this_machine(registry: Regi
     assert len({task.target for task in tasks}) == 1
 
 
+def test_a_path_in_the_folder_of_modelci_says_name_number_and_task(
+    registry: Registry, model: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "ResNet50" / "onnx-none" / "image_classification" / "3.onnx"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(model.read_bytes())
+
+    version = added(registry, path)
+
+    assert (version.name, version.task) == ("ResNet50/3", "image classification")
+    assert version.labels == {"framework": "onnx", "engine": "none"}
+
+
 def test_its_keys_are_the_words_of_the_command(tmp_path: Path) -> None:
     file = tmp_path / "model.yaml"
     file.write_text("model: net.onnx\nversion: 3\nmetrics: {accuracy: 0.76}\nconvert: no\n")

@@ -11,10 +11,10 @@ from modeldyno.core.registry.records import FigureState, TaskState
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule
-from modeldyno.registry import figures as figures_module
 from modeldyno.registry import worker as worker_module
 from modeldyno.registry.figures import current_figures
 from modeldyno.registry.register import Registration, register
+from modeldyno.registry.targets import software_here
 from modeldyno.registry.worker import DEFERRALS, TaskDone, WorkerOptions, run_worker
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def test_another_version_of_the_runtime_makes_figures_stale(
     registered: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work()
-    monkeypatch.setattr(figures_module, "software_here", lambda: {"onnxruntime": "99.0"})
+    monkeypatch.setattr("modeldyno.registry.figures.software_here", lambda: {"onnxruntime": "99.0"})
 
     stale = current_figures(registered, "net")
     assert {figure.state for figure in stale} == {FigureState.STALE}
@@ -190,8 +190,10 @@ def test_an_upgrade_of_another_package_leaves_them_fresh(
     registered: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work()
-    real = figures_module.software_here()
-    monkeypatch.setattr(figures_module, "software_here", lambda: {**real, "torch": "99.0", "numpy": "99.0"})
+    real = software_here()
+    monkeypatch.setattr(
+        "modeldyno.registry.figures.software_here", lambda: {**real, "torch": "99.0", "numpy": "99.0"}
+    )
 
     assert {figure.state for figure in current_figures(registered, "net")} == {FigureState.FRESH}
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.core.registry.modelci_path import ModelCiPath
 from modeldyno.core.registry.names import VersionName, check_model_name, name_from_label
 from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
 from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
@@ -126,6 +127,7 @@ def register(request: Registration, registry: Registry) -> Registered:
         MissingExtra: an optional package is not installed.
         StoreError: its files or the registry cannot be written.
     """
+    request = with_modelci_words(request)
     ref = resolve_reference(request.model)
     policy = find_policy(registry, request.policy)
     parent = registry.version(VersionName.parse(request.parent)).name if request.parent else ""
@@ -171,6 +173,21 @@ def register(request: Registration, registry: Registry) -> Registered:
         queued=queued,
         earlier=len(registry.results_of([version.digest])),
         workers=len(registry.workers()),
+    )
+
+
+def with_modelci_words(request: Registration) -> Registration:
+    """Complete a registration by the path of a model in ModelCI's folder: its name, number and task."""
+    path = Path(request.model).expanduser()
+    described = ModelCiPath.parse(path.absolute()) if path.exists() else None
+    if described is None:
+        return request
+    return replace(
+        request,
+        name=request.name or name_from_label(described.architecture),
+        number=request.number or described.version,
+        task=request.task or described.task,
+        labels={"framework": described.framework, "engine": described.engine, **request.labels},
     )
 
 

@@ -74,7 +74,7 @@ class TestMigration:
         with sql.open(url) as store:
             assert store.get("0123") == a_result()
             version, _ = store.registry.add_version(a_version(digest="sha256:" + "5a" * 32))
-            assert [entry.headline for entry in store.registry.results_of([version.digest])] == ["kept"]
+            assert list(store.registry.results_of([version.digest])) == [a_result().id]
             fill(store)
             with store._database.reading() as connection:
                 indexes = inspect(connection).get_indexes("results")

@@ -183,9 +183,7 @@ def _loader_and_inputs(data_splits: Any, split: str | None, batch_size: int) -> 
     return loader, loader.random_inputs(batch_size)
 
 
-def _analyse(
-    model: Any, loader: DataLoader, inputs: Any, device: Any, num_bytes: float | None
-) -> LayerTable:
+def _analyse(model: Any, loader: DataLoader, inputs: Any, device: Any, num_bytes: float | None) -> LayerTable:
     """Return the costs of a model and its layers, without calling it unless modules declare theirs."""
     called, given, prefix = _subject(model, loader.forward_pass, inputs)
     torch_module = framework_of(model) is TORCH

@@ -73,8 +73,7 @@ def _plain_call(model: Any, inputs: Any) -> Any:
 def _class_name(model: Any, package: str, name: str) -> bool:
     """Whether a class of that package and name is among those of a model, which imports nothing."""
     return any(
-        kind.__module__.partition(".")[0] == package and kind.__name__ == name
-        for kind in type(model).__mro__
+        kind.__module__.partition(".")[0] == package and kind.__name__ == name for kind in type(model).__mro__
     )
 
 
@@ -172,7 +171,9 @@ def _keras_buffers(model: Any, example: Any) -> Callable[[str], float]:
 
 def _described_buffers(described: Model) -> Callable[[str], float]:
     assert described.weights is not None
-    buffers = {weight.storage or weight.name: weight for weight in described.weights() if not weight.parameter}
+    buffers = {
+        weight.storage or weight.name: weight for weight in described.weights() if not weight.parameter
+    }
 
     def of_layer(path: str) -> float:
         return sum(weight.bytes for weight in buffers.values() if not path or _is_within(weight, path))
@@ -204,7 +205,9 @@ def _opened_file(path: Any, device: Device) -> Iterator[Callable[..., Any]]:
 
         def call(*given: Any, **named: Any) -> Any:
             names = (spec.name for spec in described.inputs)
-            feed = {name: to_array(value) for name, value in (*zip(names, given, strict=False), *named.items())}
+            feed = {
+                name: to_array(value) for name, value in (*zip(names, given, strict=False), *named.items())
+            }
             outputs = session.arrays(session.prepare(feed)())
             return next(iter(outputs.values())) if len(outputs) == 1 else tuple(outputs.values())
 
