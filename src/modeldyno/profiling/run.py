@@ -13,7 +13,7 @@ from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.repeated import run_replicated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sized
 
     from modeldyno.core.metrics.constraints import Constraint
     from modeldyno.core.result.result import Event
@@ -45,9 +45,19 @@ class JudgedResult:
 
 
 def run_request(
-    request: Request, *, in_process: bool = False, watch: Callable[[Event], None] = lambda _event: None
+    request: Request,
+    *,
+    in_process: bool = False,
+    watch: Callable[[Event], None] = lambda _event: None,
+    interrupts: Sized | None = None,
 ) -> JudgedResult:
     """Run a Request in fresh processes (or in this one), and judge the Result.
+
+    Args:
+        request: what to measure.
+        in_process: measure in the calling process.
+        watch: called with each event.
+        interrupts: those that a caller counts itself; by default, Ctrl-C is counted while it measures.
 
     Raises:
         RequestError: the request is wrong; nothing was measured.
@@ -61,7 +71,7 @@ def run_request(
         _check_inline(job)
         result = run_replicated(run_inline, job, watch=watch)
     else:
-        with subprocess_executor() as execute:
+        with subprocess_executor(interrupts) as execute:
             result = run_replicated(execute, job, watch=watch)
     return judge_result(result, constraints)
 

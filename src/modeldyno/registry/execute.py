@@ -27,10 +27,9 @@ from modeldyno.registry.policies import find_policy
 from modeldyno.registry.register import located, targets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sized
 
     from modeldyno.core.registry.records import Measure, Task, Version
-    from modeldyno.core.result.result import Event
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
 
@@ -55,9 +54,7 @@ def convert(task: Task, registry: Registry) -> Outcome:
     return Outcome(state=TaskState.DONE, why=variant.why, variant=variant, next=next_tasks)
 
 
-def measure(
-    task: Task, registry: Registry, device: str, *, watch: Callable[[Event], None] = lambda _event: None
-) -> Outcome:
+def measure(task: Task, registry: Registry, device: str, *, interrupts: Sized | None = None) -> Outcome:
     """Measure a variant; a failure of the model is an outcome, and is not tried again."""
     assert task.measure is not None
     version = _version(task, registry)
@@ -66,7 +63,7 @@ def measure(
         return Outcome(state=TaskState.FAILED, why=f"{task.model}/{task.number} has no usable {task.recipe}")
     try:
         ref = located(version, registry) if variant.recipe == SOURCE else conversions.located(variant)
-        judged = run_request(_request(version, variant, ref, task.measure, device), watch=watch)
+        judged = run_request(_request(version, variant, ref, task.measure, device), interrupts=interrupts)
     except ModelDynoError as error:
         return Outcome(state=TaskState.FAILED, why=str(error))
     result = judged.result

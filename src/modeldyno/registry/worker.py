@@ -133,7 +133,7 @@ def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> TaskD
     post.announce(registry, task.label)
     begin = time.monotonic()
     with _renewing(task, post):
-        outcome = _outcome(task, registry, post)
+        outcome = _outcome(task, registry, post, interrupts)
     if interrupts and (outcome.result is None or outcome.result.interrupted):
         outcome = Outcome(state=TaskState.DEFERRED, why="its worker was stopped")
     elif outcome.figure is not None and outcome.figure.state is FigureState.DOUBTFUL:
@@ -142,7 +142,7 @@ def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> TaskD
     return TaskDone(task=task, outcome=outcome, lost=not held, seconds=time.monotonic() - begin)
 
 
-def _outcome(task: Task, registry: Registry, post: _Post) -> Outcome:
+def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> Outcome:
     """Convert at once; measure only on an idle device, while its lock is held."""
     if task.kind is TaskKind.CONVERT:
         post.begin(task)
@@ -153,7 +153,7 @@ def _outcome(task: Task, registry: Registry, post: _Post) -> Outcome:
         with device_lock(device, f"modeldyno worker: {task.label}") as holder:
             if holder is None:
                 post.begin(task)
-                return execute.measure(task, registry, device)
+                return execute.measure(task, registry, device, interrupts=interrupts)
             busy = f"{holder} measures on {device}"
     return Outcome(state=TaskState.DEFERRED, why=busy, again_in=_deferral(task))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.records import TaskState
-from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.core.report.blocks import Align, Column, Table, shorten
 from modeldyno.views.text import format_rough_duration, format_utc
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     )
     from modeldyno.interfaces.registry import ModelEntry
 
+_WHY = 60
+"""Most characters of a reason."""
 _MINUTES = 16
 """Characters of a time up to its minutes."""
 
@@ -121,12 +123,12 @@ def events(found: Iterable[RegistryEvent]) -> Table:
 
 def _note(task: Task) -> str:
     if task.state is TaskState.DEFERRED:
-        return f"{task.why}; again in {format_rough_duration(task.left)}"
+        return f"{shorten(task.why, _WHY)}; again in {format_rough_duration(task.left)}"
     if task.state is TaskState.LEASED:
         return f"worker {task.worker}"
     if task.state is TaskState.DONE and task.result:
         return task.why or f"result {task.result}"
-    return task.why
+    return shorten(task.why, _WHY)
 
 
 def _table(
