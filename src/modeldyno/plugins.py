@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from modeldyno.core.static.flops import Formula
     from modeldyno.interfaces.backend import Backend
     from modeldyno.interfaces.client import Client
+    from modeldyno.interfaces.converter import Converter
     from modeldyno.interfaces.exchange import Exporter, Importer
     from modeldyno.interfaces.loader import Loader, OffersObjects
     from modeldyno.interfaces.probe import Probe
@@ -48,6 +49,7 @@ KINDS = (
     "strategy",
     "importer",
     "exporter",
+    "converter",
 )
 
 STORE_VARIABLE = "MODELDYNO_STORE"
@@ -118,9 +120,13 @@ def require(modules: Iterable[str], wanted_by: str) -> None:
     Raises:
         MissingExtra: one is not installed.
     """
-    missing_modules = tuple(module for module in modules if find_spec(module) is None)
-    if missing_modules:
+    if missing_modules := missing(modules):
         raise MissingExtra(missing_message(missing_modules, wanted_by))
+
+
+def missing(modules: Iterable[str]) -> tuple[str, ...]:
+    """Return the optional packages that are not installed, without importing any."""
+    return tuple(module for module in modules if find_spec(module) is None)
 
 
 def missing_message(modules: tuple[str, ...], wanted_by: str) -> str:
@@ -211,6 +217,11 @@ def reporter_for(path: Path) -> Reporter:
 def exporter(name: str) -> Exporter:
     """Return an exporter by the name of its tool."""
     return cast("Exporter", resolve("exporter", name))
+
+
+def converter(name: str) -> Converter:
+    """Return a converter by the name of its recipe."""
+    return cast("Converter", resolve("converter", name))
 
 
 def importer(name: str) -> Importer:
@@ -335,8 +346,7 @@ def _describe_state(kind: str, name: str) -> Iterator[str]:
     except MissingExtra as error:
         yield str(error)
         return
-    missing = tuple(module for module in getattr(plugin, "requires", ()) if find_spec(module) is None)
-    if missing:
-        yield f"Not usable yet: {install_command(missing)}"
+    if lacking := missing(getattr(plugin, "requires", ())):
+        yield f"Not usable yet: {install_command(lacking)}"
     if kind == "backend" and plugin.knobs:
         yield f"knobs: {', '.join(knob.name for knob in plugin.knobs)}"

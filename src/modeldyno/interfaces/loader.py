@@ -49,6 +49,8 @@ class Form:
     """`value` is a function that takes tensors of TensorFlow by keyword, and returns tensors."""
     TFLITE = "tflite"
     """`value` is the Path of a .tflite file."""
+    OPENVINO = "openvino"
+    """`value` is the Path of the .xml file of OpenVINO's own format."""
     REPOSITORY = "repository"
     """`value` is a `servers.triton_repository_reader.TritonRepository`: a model in Triton's layout."""
     REMOTE = "remote"

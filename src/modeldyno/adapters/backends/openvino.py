@@ -1,4 +1,4 @@
-"""OpenVINO backend: runs ONNX files in this process.
+"""OpenVINO backend: runs ONNX files, and those of OpenVINO's own format, in this process.
 
 A call is that of a `CompiledModel`, which is what users of OpenVINO call: it waits for the device and copies
 the outputs. Unset knobs keep OpenVINO's defaults for a single caller: the hint ``LATENCY``, one stream, as
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.loader import Feed, Model
 
 requires = ("openvino",)
-accepts = frozenset({Form.ONNX})
+accepts = frozenset({Form.ONNX, Form.OPENVINO})
 knobs = (
     Knob(
         name="device",

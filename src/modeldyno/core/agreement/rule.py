@@ -1,8 +1,8 @@
 """What a converted model must hold to be called the same: bounds by dtype, and what lossy ones must keep.
 
-The bounds are those of `torch.testing.assert_close` for each dtype. Its absolute bound fits outputs of about
-1; here it shrinks with outputs that are smaller, so that a model that returns millionths cannot be replaced by
-one that returns zeros.
+The bounds are those of `torch.testing.assert_close` for each dtype. Its absolute bound fits outputs of
+about 1; here it shrinks with outputs that are smaller, so that a model that returns millionths cannot be
+replaced by one that returns zeros.
 """
 
 from __future__ import annotations
