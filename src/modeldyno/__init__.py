@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from modeldyno.api.advise import advise, trend
     from modeldyno.api.benchmark import Benchmark
     from modeldyno.api.compare import compare, read_comparison, save_comparison
+    from modeldyno.api.convert import convert
     from modeldyno.api.decorators import Profiled, profiled
     from modeldyno.api.documents import (
         comment,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from modeldyno.api.result_dict import Figures
     from modeldyno.api.server_profiler import Diagnosis, Profiler
     from modeldyno.api.sweep import export_configs, read_study, rerank, sweep
+    from modeldyno.core.agreement.conversion import Conversion
     from modeldyno.core.comparison.comparison import Comparison
     from modeldyno.core.comparison.gate_report import GateReport
     from modeldyno.core.comparison.trend import Trend
@@ -98,6 +100,7 @@ _HOMES = {
     "BoundBroken": "modeldyno.api.profile",
     "Capacity": "modeldyno.core.load.capacity",
     "Comparison": "modeldyno.core.comparison.comparison",
+    "Conversion": "modeldyno.core.agreement.conversion",
     "Constraint": "modeldyno.core.metrics.constraints",
     "CostAnswer": "modeldyno.loadtest.replicas",
     "Diagnosis": "modeldyno.api.server_profiler",
@@ -131,6 +134,7 @@ _HOMES = {
     "check": "modeldyno.api.gate",
     "comment": "modeldyno.api.documents",
     "compare": "modeldyno.api.compare",
+    "convert": "modeldyno.api.convert",
     "memory_change": "modeldyno.core.trace.memory_diff",
     "detect_regressions": "modeldyno.api.gate",
     "doctor": "modeldyno.api.gate",
@@ -177,6 +181,7 @@ __all__ = [
     "Capacity",
     "Comparison",
     "Constraint",
+    "Conversion",
     "CostAnswer",
     "Diagnosis",
     "Distribution",
@@ -210,6 +215,7 @@ __all__ = [
     "check",
     "comment",
     "compare",
+    "convert",
     "detect_regressions",
     "doctor",
     "export",

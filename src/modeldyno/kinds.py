@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins, views
 from modeldyno.codec import comparison as codec_comparison
+from modeldyno.codec import conversion as codec_conversion
 from modeldyno.codec import series as codec_series
 from modeldyno.codec import study as codec_study
+from modeldyno.core.agreement.conversion import Conversion
 from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.comparison.trend import Trend
 from modeldyno.core.load.capacity import Capacity
@@ -28,6 +30,7 @@ from modeldyno.interfaces.store import Conclusion
 from modeldyno.views.comparison import blocks as comparison_blocks
 from modeldyno.views.comparison import page as comparison_page
 from modeldyno.views.comparison import trend
+from modeldyno.views.conversion import blocks as conversion_blocks
 from modeldyno.views.load import page as load_page
 from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.study import page as study_page
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
     from modeldyno.views.view_options import ViewOptions
 
-Stored = Result | Study | Conclusion
+Stored = Result | Study | Conclusion | Conversion
 """What a file or the store holds."""
 Document = Stored | Trend
 
@@ -127,6 +130,18 @@ KINDS = (
             brief=load_page.headline,
         )
         for name, series in (("ladder", LoadCurve), ("capacity", Capacity))
+    ),
+    DocumentKind(
+        name=codec_conversion.CONVERSION,
+        document=Conversion,
+        encode=codec_conversion.encode,
+        decode=codec_conversion.decode,
+        headline=conversion_blocks.headline,
+        blocks=conversion_blocks.blocks,
+        page=conversion_blocks.page,
+        numbers=conversion_blocks.numbers,
+        title=conversion_blocks.title,
+        brief=conversion_blocks.headline,
     ),
     DocumentKind(
         name="trend",

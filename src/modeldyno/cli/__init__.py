@@ -25,6 +25,7 @@ COMMANDS = {
     "sweep": "Find the best configuration within bounds, with its confidence.",
     "compare": "Compare models: which is better, by how much, how surely, and why.",
     "advise": "Try optimizations of a model and report what helped and what it cost.",
+    "convert": "Convert a model into other forms, and judge whether each is still the model.",
     "run": "Run a script and report the time and memory of its @profiled functions.",
     "check": "Check a saved result against bounds and a baseline (CI gate).",
     "comment": "Post the verdict of a gate as a comment on a pull or merge request.",
@@ -50,8 +51,10 @@ _MODULE_NAMES = {"list": "list_", "import": "import_"}
 """Commands whose module has another name: ``list`` would shadow the built-in, ``import`` is a keyword."""
 _NEVER_DEFAULTED = ("--trust",)
 """Options that neither a file nor the environment may set: running code must be allowed each time."""
-_MEASURING = frozenset({"profile", "load", "sweep", "compare", "advise", "doctor", "worker", "registry"})
-_HOLDING = _MEASURING - {"worker", "registry"}
+_MEASURING = frozenset(
+    {"profile", "load", "sweep", "compare", "advise", "doctor", "convert", "worker", "registry"}
+)
+_HOLDING = _MEASURING - {"convert", "worker", "registry"}
 """Commands that hold the lock of the device from their beginning; a worker takes it for each measurement."""
 _HELP = frozenset({"-h", "--help", "--help-all"})
 _INTERRUPTED_CODE, _TERMINATED_CODE = 130, 143

@@ -1,0 +1,85 @@
+"""``modeldyno.convert``: a model in other forms, each with the verdict whether it is still the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.profile import as_tuple, offered
+from modeldyno.conversion import ConversionRequest
+from modeldyno.conversion import convert as run_conversion
+from modeldyno.conversion.request import TIMEOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from modeldyno.core.agreement.conversion import Conversion
+    from modeldyno.core.spec.input_spec import InputSpec
+
+
+@reword_errors
+def convert(  # noqa: PLR0913 - one function per command, one parameter per option
+    model: Any,
+    example: Any = None,
+    *,
+    to: str | Sequence[str] = "onnx",
+    int8: bool = False,
+    output: str | Path | None = None,
+    opset: int | None = None,
+    inputs: str | Sequence[str | InputSpec] = (),
+    data: str | Path | None = None,
+    timeout: float = TIMEOUT,
+    seed: int = 0,
+    name: str | None = None,
+    trust: bool = False,
+    inline: bool = False,
+    watch: Callable[[str, str], None] | None = None,
+) -> Conversion:
+    """Convert a model into other forms and compare each with it, as ``modeldyno convert`` does.
+
+    Args:
+        model: a reference (``"torch:file.py:factory"``, ``"m.onnx"``), or a live object: a
+            ``torch.nn.Module``, a model of Keras, or an estimator; it is converted inside this process.
+        example: inputs of a live object: an array, a tuple of them, or a dict by name.
+        to: forms, such as ``"onnx,torchscript"``, or ``"all"`` that the model can become here.
+        int8: also make the form with int8 weights of each form that has one.
+        output: the folder; each form has a folder of its own in it. If None, it is named for the model.
+        opset: opset of ONNX; the exporter's own if None.
+        inputs: shapes or files, as ``--input`` takes them.
+        data: real samples (.npz, .npy, .jsonl), instead of random ones.
+        timeout: seconds that each form may take.
+        seed: seed of random weights and samples.
+        name: name of the model in the document and of the folder.
+        trust: allow files that run code when loaded.
+        inline: convert inside this process, without a time limit, for a debugger.
+        watch: called with the form (empty for the source) and what is done.
+
+    Returns:
+        The Conversion: ``conversion["onnx"].path``, ``.agreement.sentence``, ``.failure``;
+        ``conversion.usable`` tells whether every form is still the model.
+
+    Raises:
+        RequestError: the request is wrong; nothing was converted. A form that fails does not raise.
+        MissingExtra: the source needs a package that is not installed.
+    """
+    names = tuple(
+        part.strip() for text in as_tuple(to, "to") for part in str(text).split(",") if part.strip()
+    )
+    fields: dict[str, Any] = {
+        "to": names,
+        "int8": int8,
+        "output": output,
+        "opset": opset,
+        "inputs": as_tuple(inputs, "inputs"),
+        "data": data,
+        "timeout": timeout,
+        "seed": seed,
+        "name": name,
+        "trust": trust,
+    }
+    told = watch or (lambda _form, _stage: None)
+    if isinstance(model, str | Path):
+        return run_conversion(ConversionRequest(model=str(model), **fields), in_process=inline, watch=told)
+    with offered(model, name, example) as (ref, _):
+        return run_conversion(ConversionRequest(model=ref, **fields), in_process=True, watch=told)

@@ -1,0 +1,48 @@
+"""``modeldyno convert``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from modeldyno.cli import actions, quantity_callback
+from modeldyno.cli import options as cli_options
+from modeldyno.cli.output_options import JSON, QUIET
+
+
+@click.command(name="convert")
+@click.argument("model")
+@click.option(
+    "--to",
+    default="onnx",
+    show_default=True,
+    metavar="FORM,...",
+    help="onnx, torchscript, exported, openvino, savedmodel, tflite; or all that MODEL can become here.",
+)
+@click.option("--int8", is_flag=True, help="Also with int8 weights, where a form has that.")
+@click.option("-o", "--output", metavar="DIR", help="Folder of the files; by default NAME-converted.")
+@click.option("--opset", type=click.IntRange(min=7), help="Opset of ONNX; by default the exporter's own.")
+@cli_options.INPUTS
+@click.option("--data", metavar="FILE", help="Real samples to compare with: .npz .npy .jsonl")
+@click.option(
+    "--timeout",
+    default="600s",
+    show_default=True,
+    callback=quantity_callback("s"),
+    help="Time that each form may take.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random weights and samples.")
+@cli_options.NAME
+@cli_options.TRUST
+@JSON
+@QUIET
+@click.option("-v", "--verbose", is_flag=True, help="Print every output, and the logs of failures.")
+@click.pass_context
+def command(ctx: click.Context, /, **options: Any) -> None:
+    """Convert MODEL into other forms, and judge whether each is still the model.
+
+    Every form is run beside MODEL on the same inputs. Exit code 1: one failed, or its outputs differ; such a
+    file is kept as FILE.unchecked.
+    """
+    actions.convert.run(ctx, options)

@@ -1,0 +1,220 @@
+"""The calls by which a converted model is compared with its source: enough samples, sizes and magnitudes.
+
+At least 32 distinct samples are called, in batches of 1, 3 and 32, and every other free dimension at three
+sizes, so that a size that an exporter froze is found. Random numbers have several magnitudes: a changed
+epsilon shows in small ones, a changed activation in large ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from modeldyno import data
+from modeldyno.core.spec.input_spec import BATCH, DEFAULT_LENGTH, InputSpec
+from modeldyno.interfaces.loader import Feed, Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy import ndarray
+    from numpy.random import Generator
+
+SAMPLES = 32
+"""Distinct samples at least."""
+BATCHES = (SAMPLES, 3, 1)
+EXPORTED = 2
+"""Samples of the example for exporters: they would fix a size of 1."""
+_USUAL_LENGTH = 32
+"""Length of a sequence that nobody gave: shorter than for measuring, because no times are compared."""
+_SCALES = (1.0, 1.0, 1.0, 0.01, 1.0, 10.0, 1.0, 0.1)
+"""Magnitudes of successive random samples."""
+_MASK = "mask"
+_FRACTIONS = ((1, 2), (1, 4), (3, 4), (3, 2), (2, 1), (1, 8))
+"""Sizes of a dimension to try, as fractions of its usual size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckCall:
+    """One call of both models."""
+
+    feed: Feed
+    batch: int | None
+    """Its samples; None if there is no batch axis."""
+    words: str
+    """Such as ``batch=3 seq=17``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPlan:
+    """The model with its inputs declared, and their usual sizes."""
+
+    model: Model
+    """With the inputs that the request completed; without its example, if that can be varied."""
+    files: tuple[InputSpec, ...]
+    """Files of real samples."""
+    usual: dict[str, int]
+    """Free dimension, but for the batch, to its usual size."""
+    batched: bool
+    fixed: bool
+    """Whether there is only the example, because no other inputs can be drawn."""
+
+    @classmethod
+    def of(cls, model: Model, requested: tuple[InputSpec, ...]) -> CheckPlan:
+        """Declare the inputs, and choose their usual sizes.
+
+        Raises:
+            RequestError: the request does not fit the model, or sizes are missing.
+        """
+        model, requested = _with_free_batch(model, requested)
+        nested = any(spec.dtype == "object" for spec in model.inputs)
+        if model.example is not None and not requested and not nested:
+            varied = tuple(_varied(spec, model.example) for spec in model.inputs)
+            model = replace(model, inputs=varied, example=None)
+        assumed = data.assume_sizes(model, requested, batch_size=None, sizes={}, prove=False)
+        resolved = data.resolve_inputs(assumed, requested, batch_size=None, sizes={})
+        given = {d for r in requested for d in r.shape or () if isinstance(d, int)}
+        usual = {
+            name: _USUAL_LENGTH if size == DEFAULT_LENGTH and size not in given else size
+            for name, size in resolved.bound.items()
+            if name != BATCH
+        }
+        return cls(
+            model=replace(assumed, inputs=resolved.inputs, undeclared=False),
+            files=tuple(spec for spec in requested if spec.source),
+            usual=usual,
+            batched=not nested and any(BATCH in (spec.shape or ()) for spec in resolved.inputs),
+            fixed=nested,
+        )
+
+    def example(self, seed: int) -> Feed:
+        """Return two samples for the exporters, or as many as a fixed batch has."""
+        return self._feeds(EXPORTED, self.usual, seed)[0]
+
+    def calls(self, seed: int, *, scaled: bool = True) -> Iterator[CheckCall]:
+        """Yield the calls at the usual sizes; `scaled` varies the magnitude of random numbers."""
+        number = 0
+        for batch in BATCHES if self.batched else (None,):
+            feeds = self._feeds(batch, self.usual, seed + number)
+            per_call = batch or first_axis(feeds[0]) or 1
+            wanted = (
+                len(feeds) if self.files and number == 0 else max(1, SAMPLES // per_call) if not batch else 1
+            )
+            while not (self.files or self.fixed) and len(feeds) < wanted:
+                feeds += self._feeds(batch, self.usual, seed + 1000 + len(feeds))[:1]
+            for feed in feeds[:wanted]:
+                yield self._call(feed, self.usual, batch, number if scaled else None)
+                number += 1
+
+    def other_sizes(self, seed: int) -> Iterator[tuple[str, list[CheckCall]]]:
+        """Yield each free dimension with calls at other sizes of it, the likeliest first."""
+        batch = 3 if self.batched else None
+        for name, size in self.usual.items():
+            sizes = dict.fromkeys(max(1, size * top // bottom) for top, bottom in _FRACTIONS)
+            if name in self.model.limits:
+                sizes = {s: None for s in sizes if s <= self.model.limits[name]}
+            calls = []
+            for other in sizes:
+                if other == size:
+                    continue
+                bound = {**self.usual, name: other}
+                feed = self._feeds(batch, bound, seed + other, random=True)[0]
+                calls.append(self._call(feed, bound, batch, None))
+            yield name, calls
+
+    def _call(self, feed: Feed, sizes: Mapping[str, int], batch: int | None, number: int | None) -> CheckCall:
+        words = [f"{name}={size}" for name, size in ((BATCH, batch), *sizes.items()) if size]
+        return CheckCall(
+            feed=feed if number is None or self.files else self._scaled(feed, number, batch),
+            batch=batch or first_axis(feed),
+            words=" ".join(words) or "its fixed sizes",
+        )
+
+    def _feeds(
+        self, batch: int | None, sizes: Mapping[str, int], seed: int, *, random: bool = False
+    ) -> list[Feed]:
+        import numpy as np  # noqa: PLC0415 - slow to import
+
+        files = () if random else self.files
+        payload = data.build_payloads(
+            self.model,
+            files,
+            batch_size=batch,
+            seed=seed,
+            sizes={n: s for n, s in sizes.items() if n != BATCH},
+        )
+        if files or self.fixed:
+            return list(payload.feeds)
+        generator = np.random.default_rng(seed)
+        return [self._masked(feed, generator) for feed in payload.feeds]
+
+    def _masked(self, feed: Feed, generator: Generator) -> Feed:
+        """Let random masks end early: their ones come first, and each has one."""
+        import numpy as np  # noqa: PLC0415 - slow to import
+
+        changed = dict(feed)
+        for name, array in feed.items():
+            if _MASK in name.lower() and array.dtype.kind in "iub" and array.ndim == 2:  # noqa: PLR2004 - samples x positions
+                lengths = generator.integers(1, array.shape[1] + 1, (array.shape[0], 1))
+                lengths[0] = array.shape[1]
+                changed[name] = (np.arange(array.shape[1]) < lengths).astype(array.dtype)
+        return changed
+
+    def _scaled(self, feed: Feed, number: int, batch: int | None) -> Feed:
+        """Give random numbers without a range several magnitudes, sample by sample."""
+        free = {spec.name for spec in self.model.inputs if spec.low is None and spec.high is None}
+        return {
+            name: _scale(array, number, batch) if name in free and array.dtype.kind == "f" else array
+            for name, array in feed.items()
+        }
+
+
+def _scale(array: ndarray, number: int, batch: int | None) -> ndarray:
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    if batch is None or array.shape[:1] != (batch,):
+        return np.asarray(array * array.dtype.type(_SCALES[number % len(_SCALES)]))
+    scales = np.resize(np.array(_SCALES, array.dtype), batch)
+    return np.asarray(array * scales.reshape(-1, *[1] * (array.ndim - 1)))
+
+
+def first_axis(feed: Feed) -> int | None:
+    """Return the size of the first axis that all inputs share; None if they do not."""
+    sizes = {array.shape[0] for array in feed.values() if array.ndim}
+    return sizes.pop() if len(sizes) == 1 and all(array.ndim for array in feed.values()) else None
+
+
+def _with_free_batch(model: Model, requested: tuple[InputSpec, ...]) -> tuple[Model, tuple[InputSpec, ...]]:
+    """Declare inputs that only the request declares; its first size is that of any batch, not a fixed one."""
+    shapes = {r.name: r for r in requested if r.shape is not None}
+    declared = []
+    for spec in model.inputs or tuple(shapes.values()):
+        asked = shapes.get(spec.name) or shapes.get("")
+        if spec.shape is None and asked is not None and asked.shape:
+            spec = replace(  # noqa: PLW2901 - completed
+                spec,
+                shape=(BATCH, *asked.shape[1:]),
+                dtype=spec.dtype or asked.dtype,
+                low=asked.low if spec.low is None else spec.low,
+                high=asked.high if spec.high is None else spec.high,
+            )
+        declared.append(spec)
+    rest = tuple(
+        replace(r, shape=(BATCH, *r.shape[1:]))
+        if r.shape and isinstance(r.shape[0], int) and _is_free(r, declared)
+        else r
+        for r in requested
+    )
+    return replace(model, inputs=tuple(declared)), rest
+
+
+def _is_free(request: InputSpec, declared: list[InputSpec]) -> bool:
+    return any(request.name in {"", spec.name} and (spec.shape or ())[:1] == (BATCH,) for spec in declared)
+
+
+def _varied(spec: InputSpec, example: Mapping[str, ndarray]) -> InputSpec:
+    """Give the integers of an input the range of its example: no others are known to be accepted."""
+    array = example.get(spec.name)
+    if array is None or array.dtype.kind not in "iu" or not array.size or spec.low is not None:
+        return spec
+    return replace(spec, low=float(array.min()), high=float(array.max()))

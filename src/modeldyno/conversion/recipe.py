@@ -1,0 +1,264 @@
+"""One recipe in this process: convert the source, load what was written, call it, and judge its outputs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.conversion.failures import failure, failure_of
+from modeldyno.conversion.reference import (
+    Reference,
+    SourceInvalidError,
+    conversion_source,
+    opened,
+    read_call,
+    read_reference,
+    run_reference,
+)
+from modeldyno.core.agreement.compare import CallTally, compare_call, conclude
+from modeldyno.core.agreement.conversion import ConversionFailure, ConversionFailureKind, Converted
+from modeldyno.core.agreement.rule import AgreementRule, Sameness
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.errors import ModelDynoError, RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from modeldyno.core.agreement.agreement import ModelAgreement
+    from modeldyno.interfaces.converter import ConvertedFile, Converter
+    from modeldyno.interfaces.loader import Feed, Model
+
+UNCHECKED = ".unchecked"
+"""Suffix of a file whose outputs differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversionOrder:
+    """What a process is to do: run the source if there is no recipe, or else convert and check."""
+
+    model: ModelRef
+    inputs: tuple[InputSpec, ...] = ()
+    seed: int = 0
+    trust: bool = False
+    reference: str
+    """The folder of what the source returned."""
+    recipe: str = ""
+    folder: str = ""
+    """Where the recipe writes its file."""
+    opset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderAnswer:
+    """What became of an order: one of the three."""
+
+    reference: Reference | None = None
+    converted: Converted | None = None
+    failure: ConversionFailure | None = None
+    refusal: str = ""
+    """A sentence about the request itself, which is wrong."""
+
+
+def carry_out(order: ConversionOrder, watch: Callable[[str], None]) -> OrderAnswer:
+    """Carry out an order in this process; `watch` is told each stage."""
+    try:
+        if not order.recipe:
+            return OrderAnswer(reference=_reference(order, watch))
+        return OrderAnswer(converted=_convert(order, watch))
+    except SourceInvalidError as error:
+        return OrderAnswer(
+            failure=failure(ConversionFailureKind.SOURCE, f"the source cannot be compared: {error}")
+        )
+    except ModelDynoError as error:
+        return OrderAnswer(refusal=str(error))
+    except Exception as error:  # noqa: BLE001 - the source's own code may raise anything
+        return OrderAnswer(failure=replace(failure_of(error), kind=ConversionFailureKind.SOURCE))
+
+
+def _load(order: ConversionOrder) -> Model:
+    loader = plugins.loader(order.model.scheme)
+    plugins.require(loader.requires, f"model {order.model}")
+    return loader.load(order.model, seed=order.seed, trust=order.trust)
+
+
+def _backend(order: ConversionOrder, model: Model) -> str:
+    loader = plugins.loader(order.model.scheme)
+    if order.model.scheme != "object":
+        return loader.backend
+    for name in ("torch", "tensorflow", "python"):
+        with suppress(ModelDynoError):
+            if model.form in plugins.backend(name).accepts:
+                return name
+    raise RequestError(f"No backend runs {order.model}; give the path of a model.")
+
+
+def _reference(order: ConversionOrder, watch: Callable[[str], None]) -> Reference:
+    watch("loading the source")
+    model = _load(order)
+    watch("running the source")
+    return run_reference(model, _backend(order, model), order.inputs, order.seed, Path(order.reference))
+
+
+def _convert(order: ConversionOrder, watch: Callable[[str], None]) -> Converted:
+    begin = monotonic()
+    converter, reference = plugins.converter(order.recipe), read_reference(Path(order.reference))
+    path = Path(order.folder) / converter.file
+    blank = Converted(
+        recipe=order.recipe, options={} if order.opset is None else {"opset": order.opset}, path=str(path)
+    )
+    try:
+        plugins.require(
+            converter.sources[reference.kind], f"conversion of {reference.kind} to {order.recipe}"
+        )
+        watch("loading the source")
+        model = _load(order)
+        watch("converting")
+        written = _write(converter, model, reference, order, path)
+        del model
+        gc.collect()
+        made = replace(blank, converter=written.converter, size=_size(path))
+        watch("checking")
+        done = _checked(made, converter, written, reference, order, path)
+    except Exception as error:  # noqa: BLE001 - exporters raise anything
+        done = replace(blank, failure=failure_of(error), path="")
+    return replace(done, seconds=monotonic() - begin)
+
+
+def _write(
+    converter: Converter, model: Model, reference: Reference, order: ConversionOrder, path: Path
+) -> ConvertedFile:
+    """Convert; what exporters print goes to the log."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    clear(path)
+    source = conversion_source(model, reference, Path(order.reference))
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        return converter.convert(source, path, opset=order.opset)
+
+
+def clear(path: Path) -> None:
+    """Remove what an earlier conversion wrote."""
+    for old in (path, path.with_name(path.name + UNCHECKED)):
+        if old.is_dir():
+            shutil.rmtree(old)
+        old.unlink(missing_ok=True)
+    for companion in (path.with_name(f"{path.name}.data"), path.with_suffix(".bin")):
+        companion.unlink(missing_ok=True)
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of a file or folder, with the files of weights beside it."""
+    files = list(path.rglob("*")) if path.is_dir() else [*path.parent.glob(f"{path.stem}*")]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+# -- checking -------------------------------------------------------------------------------------
+
+
+def _checked(
+    made: Converted,
+    converter: Converter,
+    written: ConvertedFile,
+    reference: Reference,
+    order: ConversionOrder,
+    path: Path,
+) -> Converted:
+    """Load the file, call it as the source was called, and judge it; a bad one gets another name."""
+    loader = plugins.loader(converter.loader)
+    model = loader.load(ModelRef(scheme=converter.loader, locator=str(path)), seed=order.seed, trust=True)
+    made = replace(made, digest=model.identity.digest)
+    rule = AgreementRule(lossy=converter.lossy, narrows=written.narrows, computed=reference.computed)
+    tallies, refused = _compare(model, converter.backend, reference, Path(order.reference), rule)
+    if refused:
+        if not tallies and (error := _example_error(model, converter.backend, reference, order)) is not None:
+            return _unchecked(replace(made, failure=failure_of(error)), path)
+        sizes = ", ".join(refused)
+        fixed = f"it does not run at {sizes}, where the source does: {next(iter(refused.values()))}"
+        return _unchecked(replace(made, failure=failure(ConversionFailureKind.DYNAMIC_SHAPE, fixed)), path)
+    agreement = conclude(
+        tallies, rule, samples=reference.samples, floors=reference.floor_names, notes=reference.notes
+    )
+    made = replace(made, agreement=agreement)
+    if agreement.verdict is Sameness.DIFFERS:
+        return _unchecked(replace(made, failure=_differs(agreement, reference, tallies)), path)
+    return made
+
+
+def _differs(agreement: ModelAgreement, reference: Reference, tallies: list[CallTally]) -> ConversionFailure:
+    """Return the failure of other outputs; another shape at some sizes only is a frozen size."""
+    words = agreement.sentence.removeprefix("differs: ")
+    shapes = {
+        tally.call for tally in tallies if tally.fault.startswith("it is ") and " instead of " in tally.fault
+    }
+    if shapes and len(shapes) < len({call.words for call in reference.calls}):
+        return failure(ConversionFailureKind.DYNAMIC_SHAPE, words)
+    return failure(ConversionFailureKind.OUTPUT_DIFFERS, words)
+
+
+def _unchecked(made: Converted, path: Path) -> Converted:
+    """Keep a file that must not be used under a name that no loader takes for a model."""
+    kept = path.with_name(path.name + UNCHECKED)
+    path.rename(kept)
+    return replace(made, path=str(kept))
+
+
+def _compare(
+    model: Model, backend: str, reference: Reference, folder: Path, rule: AgreementRule
+) -> tuple[list[CallTally], dict[str, str]]:
+    """Compare every call; return the comparisons, and the calls that the converted model refuses."""
+    tallies: list[CallTally] = []
+    refused: dict[str, str] = {}
+    with opened(model, backend) as run:
+        for call in reference.calls:
+            inputs, expected, unsteady = read_call(folder, call)
+            try:
+                found = run(_fitted(inputs, model))
+            except Exception as error:  # noqa: BLE001 - a runtime may raise anything for a size it does not know
+                refused.setdefault(call.words, failure_of(error).message)
+                continue
+            tallies += compare_call(
+                expected,
+                found,
+                call=call.words,
+                batch=call.batch,
+                floors=reference.floors,
+                rule=rule,
+                unsteady=unsteady,
+            )
+    return tallies, refused
+
+
+def _example_error(
+    model: Model, backend: str, reference: Reference, order: ConversionOrder
+) -> BaseException | None:
+    """Call the converted model with the example of the export; return what it raises."""
+    source = conversion_source(model, reference, Path(order.reference))
+    try:
+        with opened(model, backend) as run:
+            run(_fitted(source.example, model))
+    except Exception as error:  # noqa: BLE001 - as above
+        return error
+    return None
+
+
+def _fitted(feed: Feed, model: Model) -> Feed:
+    """Give the inputs the names and dtypes of the converted model, which may leave out unused ones."""
+    declared = {spec.name: spec for spec in model.inputs}
+    named = {name: array for name, array in feed.items() if name in declared}
+    if len(named) != len(declared):
+        if len(declared) != len(feed):
+            return named or feed
+        named = dict(zip(declared, feed.values(), strict=True))
+    return {
+        name: array.astype(declared[name].dtype)
+        if declared[name].dtype in {"float32", "float64"} and array.dtype.kind == "f"
+        else array
+        for name, array in named.items()
+    }

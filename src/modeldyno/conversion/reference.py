@@ -1,0 +1,376 @@
+"""Runs the source: what it returns, and how far it is from itself in other ways of computing (the floor)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import codec, plugins
+from modeldyno.codec import conversion as codec_conversion
+from modeldyno.conversion.check_inputs import CheckCall, CheckPlan, first_axis
+from modeldyno.core.agreement.compare import relative_floor, source_fault, unstable
+from modeldyno.core.agreement.rule import BOUNDS, PRECISION
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.knob import configure
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.errors import RequestError
+from modeldyno.interfaces.converter import ConversionSource, source_kind
+from modeldyno.interfaces.loader import Feed, Form
+from modeldyno.interfaces.session import CanCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from numpy import ndarray
+
+    from modeldyno.interfaces.loader import Model
+
+Run = Callable[[Feed], Feed]
+"""Calls a model with inputs by name, and returns outputs by name."""
+
+_INPUT, _OUTPUT, _UNSTEADY = "input ", "output ", "unsteady "
+"""Prefixes of array names in the file of a call."""
+_RECORD = "reference.json"
+_FLOOR_SECONDS = 60.0
+"""Seconds after which no further way of computing is tried."""
+_OTHER_SIZES = 2
+"""Sizes of a free dimension besides the usual one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceCall:
+    """One call of the source, whose arrays are in a file."""
+
+    file: str
+    words: str
+    batch: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """What the source returned."""
+
+    model: ModelIdentity
+    kind: str
+    """As `source_kind` gives it."""
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[InputSpec, ...]
+    """Of the example: names, concrete shapes and dtypes."""
+    calls: tuple[ReferenceCall, ...]
+    floors: dict[str, float]
+    """Output to its noise floor, as a share of a sample's largest value."""
+    floor_names: tuple[str, ...]
+    computed: str
+    """The coarsest dtype that it computes in; empty if its outputs show it."""
+    samples: int
+    notes: tuple[str, ...] = ()
+
+
+class SourceInvalidError(Exception):
+    """The source returns what no model can be compared with."""
+
+
+def run_reference(
+    model: Model, backend: str, requested: tuple[InputSpec, ...], seed: int, folder: Path
+) -> Reference:
+    """Call the source, measure its noise floor, and write everything into a folder.
+
+    Raises:
+        RequestError: the inputs do not fit the model, or it does not run in this process.
+        SourceInvalidError: it returns NaN.
+    """
+    plan = CheckPlan.of(model, requested)
+    example = plan.example(seed)
+    notes: list[str] = []
+    with opened(plan.model, backend) as run:
+        outputs = run(example)
+        if not outputs:
+            raise SourceInvalidError("it returns no arrays, which could be compared")
+        try:
+            calls = [(call, _valid(run(call.feed))) for call in plan.calls(seed)]
+        except SourceInvalidError as error:
+            calls = [(call, _valid(run(call.feed))) for call in plan.calls(seed, scaled=False)]
+            notes.append(f"only inputs of magnitude 1 were used: with others, {error}")
+        for name, other in plan.other_sizes(seed):
+            accepted = list(_accepted(run, other))
+            calls += accepted
+            if len(accepted) < _OTHER_SIZES:
+                notes.append(f"{name} was checked at {1 + len(accepted)} sizes: the source accepts no others")
+        floors, names, unsteady = _noise(plan.model, backend, run, calls)
+    files = tuple(
+        _write(folder, number, call, found, unsteady.get(number, {}))
+        for number, (call, found) in enumerate(calls)
+    )
+    _write_arrays(folder / "example.npz", {f"{_INPUT}{name}": array for name, array in example.items()})
+    reference = Reference(
+        model=model.identity,
+        kind=source_kind(model),
+        inputs=_in_order(plan.model.inputs, example),
+        outputs=tuple(
+            InputSpec(name=name, shape=array.shape, dtype=_dtype(array)) for name, array in outputs.items()
+        ),
+        calls=files,
+        floors=floors,
+        floor_names=names,
+        computed=_computed(model),
+        samples=_distinct([call.feed for call, _ in calls]),
+        notes=(*notes, *_blind(calls)),
+    )
+    codec.write(folder / _RECORD, codec_conversion.encode_part(reference))
+    return reference
+
+
+def read_reference(folder: Path) -> Reference:
+    """Read what `run_reference` wrote."""
+    return codec_conversion.decode_part(Reference, (folder / _RECORD).read_bytes())
+
+
+def read_call(folder: Path, call: ReferenceCall) -> tuple[Feed, Feed, Feed]:
+    """Read a call: its inputs, the outputs of the source, and where integers of them are undecided."""
+    arrays = _read_arrays(folder / call.file)
+    inputs, outputs, unsteady = (
+        {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        for prefix in (_INPUT, _OUTPUT, _UNSTEADY)
+    )
+    return inputs, outputs, unsteady
+
+
+def conversion_source(model: Model, reference: Reference, folder: Path) -> ConversionSource:
+    """Return the model for a converter, with the example that the source was called with."""
+    arrays = _read_arrays(folder / "example.npz")
+    return ConversionSource(
+        model=model,
+        inputs=reference.inputs,
+        example={name.removeprefix(_INPUT): array for name, array in arrays.items()},
+        outputs=reference.outputs,
+    )
+
+
+# -- calling --------------------------------------------------------------------------------------
+
+
+def steady_config(backend: str, **settings: Any) -> dict[str, Any]:
+    """Return the configuration in which outputs are compared: on the CPU, in full precision."""
+    known = {name for knob in plugins.backend(backend).knobs for name in knob.names}
+    wanted = {"device": "cpu"} | ({"precision": "f32"} if backend == "openvino" else {}) | settings
+    return configure(plugins.backend(backend).knobs, {n: v for n, v in wanted.items() if n in known})
+
+
+@contextmanager
+def opened(model: Model, backend: str, **settings: Any) -> Iterator[Run]:
+    """Open a model; yield a function that calls it and returns named arrays of its own.
+
+    Raises:
+        RequestError: the backend does not run models in this process.
+    """
+    with plugins.backend(backend).open(model, steady_config(backend, **settings)) as session:
+        if not isinstance(session, CanCall):
+            raise RequestError(
+                f"The backend '{backend}' does not run a model in this process, so nothing can be compared."
+            )
+
+        def run(feed: Feed) -> Feed:
+            return {name: _own(array) for name, array in session.arrays(session.prepare(feed)()).items()}
+
+        yield run
+
+
+def _own(array: ndarray) -> ndarray:
+    """Copy an array: runtimes reuse the memory of their outputs. Texts become characters."""
+    return array.astype(str) if array.dtype == object else array.copy()
+
+
+def _valid(outputs: Feed) -> Feed:
+    if fault := source_fault(outputs):
+        raise SourceInvalidError(fault)
+    return outputs
+
+
+def _accepted(run: Run, calls: Sequence[CheckCall]) -> Iterator[tuple[CheckCall, Feed]]:
+    """Yield the first calls of other sizes that the source accepts."""
+    found = 0
+    for call in calls:
+        if found == _OTHER_SIZES:
+            return
+        with suppress(Exception):  # the sizes are ours: what the source refuses is no fault
+            outputs = _valid(run(call.feed))
+            found += 1
+            yield call, outputs
+
+
+# -- the noise floor ------------------------------------------------------------------------------
+
+
+def _noise(
+    model: Model, backend: str, run: Run, calls: Sequence[tuple[CheckCall, Feed]]
+) -> tuple[dict[str, float], tuple[str, ...], dict[int, Feed]]:
+    """Compute each call again in every way; return the widest floors, the ways, and undecided places."""
+    floors: dict[str, float] = dict.fromkeys(calls[0][1], 0.0)
+    names: list[str] = []
+    unsteady: dict[int, dict[str, ndarray]] = {}
+    begin = monotonic()
+    for name, way in _ways(model, backend, run):
+        if monotonic() - begin > _FLOOR_SECONDS:
+            break
+        with suppress(Exception), way() as again:  # a way that this model does not allow, such as float64
+            for number, (call, reference) in enumerate(calls):
+                outputs = again(call.feed)
+                if outputs.keys() != reference.keys():
+                    continue
+                names.append(name)
+                for output, floor in relative_floor(reference, outputs, call.batch).items():
+                    floors[output] = max(floors.get(output, 0.0), floor)
+                for output, array in reference.items():
+                    if array.dtype.kind not in "fc":
+                        known = unsteady.setdefault(number, {})
+                        found = unstable(array, outputs[output])
+                        known[output] = known[output] | found if output in known else found
+    return floors, tuple(dict.fromkeys(names)), unsteady
+
+
+def _ways(
+    model: Model, backend: str, run: Run
+) -> Iterator[tuple[str, Callable[[], AbstractContextManager[Run]]]]:
+    """Yield the ways of computing the same again, each as a function that opens it."""
+    knobs = {name for knob in plugins.backend(backend).knobs for name in knob.names}
+    if model.form == Form.TORCH and (wide := _in_float64(model)) is not None:
+        yield "float64", partial(_with_feeds, partial(opened, wide, backend), _wide)
+    yield "another batch", lambda: nullcontext(partial(_in_parts, run))
+    threads = next((name for name in ("intra_threads", "threads") if name in knobs), "")
+    if threads and model.form != Form.TENSORFLOW:
+        yield "one thread", partial(opened, model, backend, **{threads: 1})
+    if "graph_optimization" in knobs:
+        yield "unoptimised", partial(opened, model, backend, graph_optimization="disable")
+    if model.form == Form.ONNX:
+        yield "inputs moved by their last bit", lambda: nullcontext(lambda feed: run(_moved(feed)))
+
+
+@contextmanager
+def _with_feeds(
+    opener: Callable[[], AbstractContextManager[Run]], change: Callable[[Feed], Feed]
+) -> Iterator[Run]:
+    with opener() as run:
+        yield lambda feed: run(change(feed))
+
+
+def _in_float64(model: Model) -> Model | None:
+    """Return the model computing in float64; None if it cannot be copied or converted."""
+    with suppress(Exception):
+        return replace(model, value=copy.deepcopy(model.value).double())
+    return None
+
+
+def _wide(feed: Feed) -> Feed:
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    return {
+        name: array.astype(np.float64) if array.dtype.kind == "f" else array for name, array in feed.items()
+    }
+
+
+def _moved(feed: Feed) -> Feed:
+    """Move each number by half of its last bit, up or down."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    generator = np.random.default_rng(0)
+    return {
+        name: np.nextafter(array, generator.choice([-np.inf, np.inf], array.shape).astype(array.dtype))
+        if array.dtype.kind == "f"
+        else array
+        for name, array in feed.items()
+    }
+
+
+def _in_parts(run: Run, feed: Feed) -> Feed:
+    """Call the first sample alone and the others together; no arrays if outputs have no batch axis."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    batch = first_axis(feed)
+    if batch is None or batch == 1:
+        return {}
+    sizes = 1, batch - 1
+    spans = slice(0, 1), slice(1, None)
+    parts = [run({name: array[span] for name, array in feed.items()}) for span in spans]
+    for part, size in zip(parts, sizes, strict=True):
+        if any(array.shape[:1] != (size,) for array in part.values()):
+            return {}
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+# -- what was compared ----------------------------------------------------------------------------
+
+
+def _computed(model: Model) -> str:
+    """Return the coarsest dtype of the floating weights."""
+    dtypes = {weight.dtype for weight in (model.weights() if model.weights is not None else ())}
+    known = dtypes & BOUNDS.keys()
+    return min(known, key=PRECISION.index) if known else ""
+
+
+def _distinct(feeds: Sequence[Feed]) -> int:
+    """Count distinct samples."""
+    seen = set()
+    for feed in feeds:
+        rows = first_axis(feed) or 1
+        whole = first_axis(feed) is None
+        for row in range(rows):
+            seen.add(tuple((array if whole else array[row]).tobytes() for array in feed.values()))
+    return len(seen)
+
+
+def _blind(calls: Sequence[tuple[CheckCall, Feed]]) -> Iterator[str]:
+    """Note outputs that are the same for every sample, which say little of a model."""
+    call, outputs = max(calls, key=lambda pair: pair[0].batch or 0)
+    for name, array in outputs.items():
+        rows = call.batch or 1
+        if rows > 1 and array.shape[:1] == (rows,) and bool((array == array[:1]).all()):
+            yield f"the output '{name}' is the same for every sample; give other inputs"
+
+
+def _in_order(inputs: Sequence[InputSpec], example: Feed) -> tuple[InputSpec, ...]:
+    declared = {spec.name: spec for spec in inputs}
+    return tuple(
+        replace(declared[name], dtype=declared[name].dtype or str(array.dtype))
+        if name in declared
+        else InputSpec(name=name, shape=array.shape, dtype=str(array.dtype))
+        for name, array in example.items()
+    )
+
+
+def _dtype(array: ndarray) -> str:
+    return "string" if array.dtype.kind in "OU" else str(array.dtype)
+
+
+def _write(folder: Path, number: int, call: CheckCall, outputs: Feed, unsteady: Feed) -> ReferenceCall:
+    file = f"call-{number}.npz"
+    arrays = {f"{_INPUT}{n}": a for n, a in call.feed.items()} | {
+        f"{_OUTPUT}{n}": a for n, a in outputs.items()
+    }
+    _write_arrays(folder / file, arrays | {f"{_UNSTEADY}{name}": array for name, array in unsteady.items()})
+    return ReferenceCall(file=file, words=call.words, batch=call.batch)
+
+
+def _write_arrays(path: Path, arrays: Feed) -> None:
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    plain = {name: array.astype(str) if array.dtype == object else array for name, array in arrays.items()}
+    with path.open("wb") as file:
+        np.savez(file, **plain)  # type: ignore[arg-type]
+
+
+def _read_arrays(path: Path) -> Feed:
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    return {
+        name: array.astype(object) if array.dtype.kind == "U" and name.startswith(_INPUT) else array
+        for name, array in arrays.items()
+    }

@@ -1,0 +1,116 @@
+"""Writes the script beside a converted file that makes it again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from modeldyno.core.spec.input_spec import InputSpec
+    from modeldyno.core.spec.model_ref import ModelRef
+
+NAME = "reproduce.py"
+
+_SCRIPT = '''"""Makes {file} again, in one process, for the whole log or a debugger: python {name}
+
+It was made with {software}.
+It needs ModelDyno (pip install modeldyno), the packages above, and the model{data}.
+"""
+
+import sys
+from pathlib import Path
+
+import modeldyno
+
+HERE = Path(__file__).resolve().parent
+
+if __name__ == "__main__":
+    conversion = modeldyno.convert(
+        {model},
+        to={recipe!r},
+        output=HERE / "again",
+        opset={opset!r},
+        inputs={inputs},
+        seed={seed},
+        trust={trust},
+        inline=True,
+    )
+    for made in conversion.converted:
+        print(made.recipe, made.verdict, made.path)
+        print(made.agreement.sentence if made.agreement else "")
+        print(f"{{made.failure.message}}\\n{{made.failure.log}}" if made.failure else "")
+    sys.exit(0 if conversion.usable else 1)
+'''
+
+
+def write_script(  # noqa: PLR0913 - all that a conversion depends on
+    folder: Path,
+    file: str,
+    ref: ModelRef,
+    *,
+    recipe: str,
+    opset: int | None,
+    inputs: tuple[InputSpec, ...],
+    seed: int,
+    trust: bool,
+    software: Mapping[str, object],
+) -> Path:
+    """Write the script into the folder of a recipe; files are named relative to it."""
+    versions = ", ".join(f"{name} {version}" for name, version in software.items()) or "unknown versions"
+    script = _SCRIPT.format(
+        file=file,
+        name=NAME,
+        software=versions,
+        data=" and the data" if any(spec.source for spec in inputs) else "",
+        model=_reference(ref, folder),
+        recipe=recipe,
+        opset=opset,
+        inputs=f"({''.join(f'{_input(spec, folder)}, ' for spec in inputs).strip()})",
+        seed=seed,
+        trust=trust,
+    )
+    path = folder / NAME
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(script, encoding="utf-8")
+    return path
+
+
+def _reference(ref: ModelRef, folder: Path) -> str:
+    """Return an expression for the reference; a path in it is relative to the script."""
+    path, mark, rest = _split(ref.locator)
+    if not Path(path).exists():
+        return repr(str(ref))
+    scheme = f"{ref.scheme}:" if ref.scheme else ""
+    return f'f"{scheme}{{HERE / {_relative(path, folder)!r}}}{mark}{rest}"'
+
+
+def _split(locator: str) -> tuple[str, str, str]:
+    """Split the path of a locator from what follows it: ``file.py:name`` or ``folder#part``."""
+    if Path(locator).exists():
+        return locator, "", ""
+    for mark in (":", "#"):
+        path, found, rest = locator.rpartition(mark)
+        if found and Path(path).exists():
+            return path, mark, rest
+    return locator, "", ""
+
+
+def _relative(path: str, folder: Path) -> str:
+    return os.path.relpath(Path(path).absolute(), folder.absolute())
+
+
+def _input(spec: InputSpec, folder: Path) -> str:
+    named = f"{spec.name}=" if spec.name else ""
+    if spec.source:
+        return f'f"{named}{{HERE / {_relative(spec.source, folder)!r}}}"'
+    shape = "scalar" if spec.shape == () else "x".join(map(str, spec.shape or ()))
+    dtype = f":{spec.dtype}" if spec.dtype else ""
+    span = (
+        ""
+        if spec.low is None
+        else f":{spec.low:.10g}..{spec.high if spec.high is not None else spec.low:.10g}"
+    )
+    return repr(f"{named}{shape}{dtype}{span}")

@@ -1,0 +1,97 @@
+"""What a user asks to be converted, checked before anything is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.core.spec.input_spec import InputSpec, parse_input
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.profiling.resolve_model import resolve_reference
+
+if TYPE_CHECKING:
+    from modeldyno.core.spec.model_ref import ModelRef
+
+ALL = "all"
+"""Stands for every form that the source can become here."""
+INT8 = "-int8"
+"""Ending of a recipe that quantises weights."""
+ELSEWHERE = {
+    "tensorrt": "TensorRT builds its engine for one GPU, where the model runs: convert to onnx, and set "
+    "device=tensorrt of the backend onnxruntime, which builds it there",
+}
+"""Forms that are no file, and what to do instead."""
+TIMEOUT = 600.0
+"""Seconds that one recipe may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversionRequest:
+    """What a user asked for, as text and values."""
+
+    model: str
+    to: tuple[str, ...] = ("onnx",)
+    """Recipes, or ``all``."""
+    int8: bool = False
+    """Whether to add the int8 recipe of each form that has one."""
+    output: str | Path | None = None
+    """The folder; None for one beside the caller that is named for the model."""
+    opset: int | None = None
+    inputs: tuple[str | InputSpec, ...] = ()
+    data: str | Path | None = None
+    """A file of real samples (.npz, .npy, .jsonl)."""
+    timeout: float = TIMEOUT
+    """Seconds that one recipe may take."""
+    seed: int = 0
+    name: str | None = None
+    trust: bool = False
+
+    def reference(self) -> ModelRef:
+        """Resolve the model, and check the recipes and the file of samples.
+
+        Raises:
+            RequestError: something is wrong with them.
+        """
+        if not self.to:
+            raise RequestError("Nothing to convert to; name a form, such as onnx.")
+        known = (*plugins.names("converter"), *ELSEWHERE, ALL)
+        for recipe in self.to:
+            if recipe not in known:
+                raise UnknownName.among("form to convert to", recipe, known)
+        if self.data is not None and not Path(self.data).expanduser().is_file():
+            raise RequestError(f"There is no data file {self.data}; check the path given to --data.")
+        if self.timeout <= 0:
+            raise RequestError("A recipe needs a time limit above 0 s.")
+        return resolve_reference(self.model)
+
+    def requested_inputs(self) -> tuple[InputSpec, ...]:
+        """Parse the inputs, and add the file of samples."""
+        inputs = tuple(parse_input(item) if isinstance(item, str) else item for item in self.inputs)
+        data = () if self.data is None else (InputSpec(source=str(Path(self.data).expanduser().absolute())),)
+        return (*inputs, *data)
+
+    def recipes(self, kind: str) -> tuple[str, ...]:
+        """Return the recipes for a source of this kind, each once.
+
+        ``all`` leaves out those that are not for this kind, or whose packages are not installed.
+        """
+        names = plugins.names("converter")
+        chosen: list[str] = []
+        for asked in self.to:
+            if asked != ALL:
+                chosen.append(asked)
+                continue
+            chosen += [name for name in names if not name.endswith(INT8) and _is_possible(name, kind)]
+        if self.int8:
+            quantised = [f"{name}{INT8}" for name in chosen if f"{name}{INT8}" in names]
+            if ALL in self.to or kind == "onnx":
+                quantised += [n for n in names if n.endswith(INT8) and _is_possible(n, kind)]
+            chosen += quantised
+        return tuple(dict.fromkeys(chosen))
+
+
+def _is_possible(name: str, kind: str) -> bool:
+    converter = plugins.converter(name)
+    return kind in converter.sources and not plugins.missing(converter.sources[kind])

@@ -1,0 +1,167 @@
+"""Convert a model by several recipes, each in a process of its own, and judge what each made of it."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.conversion.child import run_order
+from modeldyno.conversion.failures import failure
+from modeldyno.conversion.recipe import UNCHECKED, ConversionOrder, OrderAnswer, carry_out
+from modeldyno.conversion.reproduce import write_script
+from modeldyno.conversion.request import ELSEWHERE, ConversionRequest
+from modeldyno.core.agreement.conversion import Conversion, Converted
+from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
+from modeldyno.environment import machine
+from modeldyno.errors import RequestError
+from modeldyno.identity import new_identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from modeldyno.conversion.reference import Reference
+    from modeldyno.core.spec.model_ref import ModelIdentity
+
+_FRAMEWORKS = ("numpy", "torch", "onnx", "onnxscript", "onnxruntime", "openvino", "transformers", "keras",
+               "tensorflow", "scikit-learn", "xgboost", "lightgbm", "skl2onnx", "onnxmltools")  # fmt: skip
+"""Packages whose versions a conversion records."""
+
+
+def convert(
+    request: ConversionRequest,
+    *,
+    in_process: bool = False,
+    watch: Callable[[str, str], None] = lambda _recipe, _stage: None,
+) -> Conversion:
+    """Convert a model, and compare every file with the source.
+
+    Each recipe has a process of its own; what goes wrong in it is its `failure`, and the others go on. A file
+    whose outputs differ is kept under another name.
+
+    Args:
+        request: the model, the recipes, and where the files go.
+        in_process: run everything in this process: for a live object, or a debugger. There is no time limit.
+        watch: called with the recipe (empty for the source) and what it does.
+
+    Raises:
+        RequestError: the request is wrong, so that nothing was converted.
+        MissingExtra: the source needs a package that is not installed.
+    """
+    ref, inputs = request.reference(), request.requested_inputs()
+    plugins.require(plugins.loader(ref.scheme).requires, f"model {ref}")
+
+    def run(order: ConversionOrder) -> OrderAnswer:
+        def tell(stage: str) -> None:
+            watch(order.recipe, stage)
+
+        if in_process:
+            return carry_out(order, tell)
+        return run_order(order, timeout=request.timeout, watch=tell)
+
+    identity = new_identity()
+    with tempfile.TemporaryDirectory(prefix="modeldyno-convert-") as scratch:
+        order = ConversionOrder(
+            model=ref, inputs=inputs, seed=request.seed, trust=request.trust, reference=scratch
+        )
+        first = run(order)
+        if first.refusal:
+            raise RequestError(first.refusal)
+        reference = first.reference
+        document = Conversion(
+            **identity,
+            source=str(ref),
+            model=None if reference is None else _identity(request, reference),
+            inputs=inputs if reference is None else reference.inputs,
+            seed=request.seed,
+            software=machine.software(_FRAMEWORKS),
+        )
+        if reference is None:
+            return replace(document, converted=_all_failed(request, first))
+        folder = Path(request.output or f"{_folder_name(request, reference)}-converted")
+        recipes = request.recipes(reference.kind)
+        if not recipes:
+            raise RequestError(
+                f"Nothing here converts a model of {reference.kind}; see `modeldyno plugins converters`."
+            )
+        made = tuple(
+            _one(
+                recipe,
+                replace(order, recipe=recipe, folder=str(folder / recipe), opset=request.opset),
+                reference,
+                run,
+                document,
+            )
+            for recipe in recipes
+        )
+    return replace(document, converted=made)
+
+
+def _one(
+    recipe: str,
+    order: ConversionOrder,
+    reference: Reference,
+    run: Callable[[ConversionOrder], OrderAnswer],
+    document: Conversion,
+) -> Converted:
+    """Carry out one recipe."""
+    options = {} if order.opset is None else {"opset": order.opset}
+    blank = Converted(recipe=recipe, options=dict(options))
+    if recipe in ELSEWHERE:
+        return replace(blank, failure=failure(Kind.UNSUPPORTED_SOURCE, ELSEWHERE[recipe]))
+    converter = plugins.converter(recipe)
+    if reference.kind not in converter.sources:
+        known = ", ".join(converter.sources)
+        message = f"nothing converts a model of {reference.kind} to {recipe}, only one of {known}"
+        return replace(blank, failure=failure(Kind.UNSUPPORTED_SOURCE, message))
+    if lacking := plugins.missing(converter.sources[reference.kind]):
+        message = f"converting {reference.kind} to {recipe} needs {', '.join(lacking)}"
+        advice = f"run {plugins.install_command(lacking)}"
+        return replace(blank, failure=failure(Kind.MISSING_EXTRA, message, advice=advice))
+    folder = Path(order.folder)
+    script = ""
+    if order.model.scheme != "object":
+        script = str(_script(order, converter.file, document))
+    answer = run(order)
+    if answer.converted is not None:
+        return replace(answer.converted, reproduce=script)
+    left = folder / converter.file
+    if left.exists() and answer.failure is not None:  # written, and then it crashed or hung
+        left.rename(left.with_name(left.name + UNCHECKED))
+        blank = replace(blank, path=str(left) + UNCHECKED)
+    return replace(
+        blank,
+        failure=answer.failure or failure(Kind.ERROR, answer.refusal or "it gave no answer"),
+        reproduce=script,
+    )
+
+
+def _script(order: ConversionOrder, file: str, document: Conversion) -> Path:
+    return write_script(
+        Path(order.folder),
+        file,
+        order.model,
+        recipe=order.recipe,
+        opset=order.opset,
+        inputs=order.inputs,
+        seed=order.seed,
+        trust=order.trust,
+        software=document.software,
+    )
+
+
+def _all_failed(request: ConversionRequest, answer: OrderAnswer) -> tuple[Converted, ...]:
+    """Return the failure of the source for every recipe that was asked for."""
+    return tuple(Converted(recipe=recipe, failure=answer.failure) for recipe in request.to)
+
+
+def _identity(request: ConversionRequest, reference: Reference) -> ModelIdentity:
+    return replace(reference.model, name=request.name) if request.name else reference.model
+
+
+def _folder_name(request: ConversionRequest, reference: Reference) -> str:
+    name = request.name or reference.model.name
+    return re.sub(r"[^\w.-]+", "_", name).strip("_.") or "model"

@@ -1,0 +1,3 @@
+"""Conversions as blocks."""
+
+from __future__ import annotations
