@@ -45,6 +45,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return IdentifiedModel(
             identity=ModelIdentity(name="net", digest=digest, framework="onnx"),
             inputs=(InputSpec(name="x", shape=("batch", 4), dtype="float32"),),
+            kind="onnx",
             backend="onnxruntime",
             files=(str(Path(ref.locator)),),
         )

@@ -132,8 +132,8 @@ class Registry(Protocol):
         What was to be done with a version that has been removed is left out.
         """
 
-    def claim(self, worker: Worker) -> Task | None:
-        """Lease the first task for this worker."""
+    def claim(self, worker: Worker, *, leave: Sequence[int] = ()) -> Task | None:
+        """Lease the first task for this worker, but none of those to leave."""
 
     def renew(self, task: Task) -> bool:
         """Prolong a lease; return False if it was lost."""

@@ -2,29 +2,112 @@
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modeldyno import plugins
+from modeldyno.codec import conversion as conversion_codec
+from modeldyno.conversion.request import ConversionRequest
+from modeldyno.conversion.run import convert
+from modeldyno.core.agreement.conversion import ConversionFailureKind
+from modeldyno.core.agreement.rule import Sameness
 from modeldyno.core.registry.records import Variant, VariantState
 from modeldyno.profiling.resolve_model import resolve_reference
+from modeldyno.registry import weights
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from modeldyno.core.agreement.conversion import Converted
     from modeldyno.core.registry.records import Version
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
 
+_UNSUPPORTED = frozenset(
+    {
+        ConversionFailureKind.UNSUPPORTED_OPERATOR,
+        ConversionFailureKind.UNSUPPORTED_SOURCE,
+        ConversionFailureKind.MISSING_EXTRA,
+    }
+)
+_STATES = {
+    Sameness.AGREES: VariantState.AGREES,
+    Sameness.CLOSE: VariantState.CLOSE,
+    Sameness.DIFFERS: VariantState.DIFFERS,
+}
 
-def convert_version(version: Version, ref: ModelRef, recipe: str, registry: Registry) -> Variant:
-    """Convert a version by a recipe, and check whether it is still the model."""
-    del ref, registry
-    return Variant(
-        model=version.model,
-        number=version.number,
-        recipe=recipe,
-        state=VariantState.UNSUPPORTED,
-        why="conversions are not installed",
+
+def takes(recipe: str, kind: str) -> bool:
+    """Return whether a recipe converts models of a kind; UnknownName if there is no such recipe."""
+    return kind in plugins.converter(recipe).sources
+
+
+def convert_version(
+    version: Version,
+    ref: ModelRef,
+    recipe: str,
+    registry: Registry,
+    watch: Callable[[str, str], None] = lambda _recipe, _stage: None,
+) -> Variant:
+    """Convert a version by a recipe, and check whether it is still the model.
+
+    Only what is still the model is kept, with the script that makes it again.
+    """
+    variant = Variant(
+        model=version.model, number=version.number, recipe=recipe, state=VariantState.CONVERTING
+    )
+    with tempfile.TemporaryDirectory(prefix="modeldyno-variant-") as folder:
+        request = ConversionRequest(
+            model=str(ref), to=(recipe,), output=folder, name=version.model, trust=version.trust
+        )
+        conversion = convert(request, watch=watch)
+        made = conversion[recipe]
+        variant = replace(
+            variant,
+            state=_state(made),
+            why=_why(made),
+            conversion=conversion_codec.encode(conversion).decode(),
+        )
+        if not variant.usable:
+            return variant
+        return _kept(variant, made, Path(folder) / recipe, weights.place(registry.weights))
+
+
+def located(variant: Variant, registry: Registry) -> ModelRef:
+    """Return the reference by which a variant is loaded on this machine.
+
+    Raises:
+        StoreError: its files are gone.
+    """
+    path = weights.fetch(variant, weights.place(registry.weights))
+    return resolve_reference(f"{variant.reference}:{path}")
+
+
+def _kept(variant: Variant, made: Converted, folder: Path, where: str) -> Variant:
+    """Keep the files of a variant."""
+    converter = plugins.converter(variant.recipe)
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    return replace(
+        variant,
+        reference=converter.loader,
+        backend=converter.backend,
+        digest=made.digest,
+        files=weights.keep(files, folder, where),
+        entry=str(Path(made.path).relative_to(folder)),
     )
 
 
-def located(variant: Variant) -> ModelRef:
-    """Return the reference by which a variant is loaded on this machine."""
-    return resolve_reference(variant.reference)
+def _state(made: Converted) -> VariantState:
+    if made.agreement is not None and made.verdict in set(_STATES):
+        return _STATES[Sameness(made.verdict)]
+    if made.failure is not None and made.failure.kind in _UNSUPPORTED:
+        return VariantState.UNSUPPORTED
+    return VariantState.FAILED
+
+
+def _why(made: Converted) -> str:
+    if made.agreement is not None:
+        return made.agreement.sentence
+    return "" if made.failure is None else f"{made.failure.kind}: {made.failure.message}"

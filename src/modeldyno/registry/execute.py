@@ -62,7 +62,9 @@ def measure(task: Task, registry: Registry, device: str, *, interrupts: Sized | 
     if variant is None or not variant.usable:
         return Outcome(state=TaskState.FAILED, why=f"{task.model}/{task.number} has no usable {task.recipe}")
     try:
-        ref = located(version, registry) if variant.recipe == SOURCE else conversions.located(variant)
+        ref = (
+            located(version, registry) if variant.recipe == SOURCE else conversions.located(variant, registry)
+        )
         judged = run_request(_request(version, variant, ref, task.measure, device), interrupts=interrupts)
     except ModelDynoError as error:
         return Outcome(state=TaskState.FAILED, why=str(error))

@@ -16,7 +16,7 @@ from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Versi
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.profiling.resolve_model import resolve_reference
-from modeldyno.registry import weights
+from modeldyno.registry import conversions, weights
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.targets import target_here
 from modeldyno.runtime.identify import identify_model
@@ -149,6 +149,7 @@ def register(request: Registration, registry: Registry) -> Registered:
         reference=str(_absolute(ref)),
         digest=identified.identity.digest,
         framework=identified.identity.framework,
+        kind=identified.kind,
         backend=identified.backend,
         inputs=identified.inputs,
         files=files,
@@ -210,7 +211,7 @@ def first_tasks(
         yield from (
             task
             for task in conversion_tasks(version, policy)
-            if task.recipe not in variants and task.recipe != version.framework
+            if task.recipe not in variants and conversions.takes(task.recipe, version.kind)
         )
 
 

@@ -114,12 +114,16 @@ def run_worker(
 
 def _work(registry: Registry, post: _Post, interrupts: Sized, done: Callable[[TaskDone], None]) -> None:
     checked = -math.inf
+    put_off: list[int] = []
+    """Tasks of `once` that were put off, and are not done twice in one run."""
     while not interrupts:
         if time.monotonic() - checked >= _STALE_CHECK:
             registry.enqueue(tuple(repeat_tasks(registry, post.target.id)))
             checked = time.monotonic()
-        task = registry.claim(post.worker)
+        task = registry.claim(post.worker, leave=put_off)
         if task is not None:
+            if post.options.once:
+                put_off.append(task.id)
             done(_do(task, registry, post, interrupts))
         elif post.options.once:
             return

@@ -20,6 +20,7 @@ from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.environment.process_tree import end_with_parent
 from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, TrustRequired
+from modeldyno.interfaces.converter import source_kind
 from modeldyno.interfaces.loader import Executes, ListsFiles
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class IdentifiedModel:
 
     identity: ModelIdentity
     inputs: tuple[InputSpec, ...]
+    kind: str
+    """What conversions start from, as `source_kind` gives it."""
     backend: str
     """The backend that runs it unless another is named."""
     files: tuple[str, ...]
@@ -89,6 +92,7 @@ def _identify(ref: ModelRef, *, trust: bool) -> IdentifiedModel:
     return IdentifiedModel(
         identity=model.identity,
         inputs=model.inputs,
+        kind=source_kind(model),
         backend=loader.backend,
         files=tuple(str(path.absolute()) for path in _files(loader, ref)),
     )

@@ -36,6 +36,7 @@ def a_version(model: str = "digits", number: int = 1, **changes: Any) -> Version
         reference="onnx:models/digits.onnx",
         digest="sha256:" + f"{number:02x}" * 32,
         framework="onnx",
+        kind="onnx",
         backend="onnxruntime",
         inputs=(InputSpec(name="image", shape=("batch", 64), dtype="float32", low=0.0, high=16.0),),
         metrics={"accuracy": 0.97},

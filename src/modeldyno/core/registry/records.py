@@ -40,6 +40,8 @@ class Version:
     digest: str
     """Digest of the model, as its Results have it."""
     framework: str
+    kind: str
+    """What conversions start from: ``onnx``, ``torch``, ``torchscript``, ``keras`` or a framework."""
     backend: str
     """The backend that runs it unless another is named."""
     inputs: tuple[InputSpec, ...] = ()
@@ -94,11 +96,19 @@ class Variant:
     why: str = ""
     """The agreement or the failure, in a sentence."""
     reference: str = ""
-    """What is loaded, as ``scheme:locator``; empty before it exists."""
+    """What is loaded, as ``scheme:locator``, or the scheme alone with `files`; empty before it exists."""
+    files: tuple[WeightFile, ...] = ()
+    entry: str = ""
+    """The file or folder of `files` that is loaded."""
     backend: str = ""
     digest: str = ""
     conversion: str = ""
     """The document of the conversion as JSON; empty for the source."""
+
+    @property
+    def name(self) -> str:
+        """Its version and recipe, such as ``digits/3 onnx``."""
+        return f"{self.model}/{self.number} {self.recipe}"
 
     @property
     def usable(self) -> bool:

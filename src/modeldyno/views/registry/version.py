@@ -21,7 +21,7 @@ _LATENCIES = ("p50", "p99")
 _RATES = ("throughput", "request_rate")
 _DIGEST = 19
 """Characters of a digest that are shown: twelve after its kind."""
-_WHY = 70
+_WHY = 120
 """Most characters of a reason in a table."""
 
 

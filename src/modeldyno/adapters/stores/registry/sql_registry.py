@@ -147,12 +147,12 @@ class SqlRegistry:
         with self._changing() as connection:
             return tasks.enqueue(connection, tasks_)
 
-    def claim(self, worker: Worker) -> Task | None:
+    def claim(self, worker: Worker, *, leave: Sequence[int] = ()) -> Task | None:
         with self._database.writing() as connection:
             for lost in tasks.fail_lost(connection):
                 versions.end_conversion(connection, lost, lost.why, lost.worker)
                 _record_task(connection, lost.worker, lost)
-            return tasks.claim(connection, worker, self._lease)
+            return tasks.claim(connection, worker, self._lease, leave)
 
     def renew(self, task: Task) -> bool:
         with self._database.writing() as connection:

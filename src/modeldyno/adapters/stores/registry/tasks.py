@@ -88,10 +88,10 @@ def fail_lost(connection: Connection) -> Sequence[Task]:
     return [_task(row, now) for row in connection.execute(failed).all()]
 
 
-def claim(connection: Connection, worker: Worker, lease: float) -> Task | None:
+def claim(connection: Connection, worker: Worker, lease: float, leave: Sequence[int] = ()) -> Task | None:
     """Lease the first task that this worker may do, for some seconds; None if there is none.
 
-    A task whose lease has run out is leased again, until it has been lost too often.
+    Tasks whose ids are in `leave` are left alone. One whose lease has run out is leased again, until it has been lost too often.
     """
     now = seconds, boot = clock.now(connection)
     over = clock.is_over(TASKS, seconds, boot)
@@ -99,7 +99,7 @@ def claim(connection: Connection, worker: Worker, lease: float) -> Task | None:
     claimable = or_(TASKS.c.state == TaskState.QUEUED, and_(TASKS.c.state == TaskState.DEFERRED, over), lost)
     first = (
         select(TASKS.c.id)
-        .where(claimable, TASKS.c.target.in_(["", worker.target]))
+        .where(claimable, TASKS.c.target.in_(["", worker.target]), TASKS.c.id.not_in(leave))
         .order_by(TASKS.c.priority, TASKS.c.id)
         .limit(1)
     )
