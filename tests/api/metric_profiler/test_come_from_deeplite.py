@@ -77,7 +77,7 @@ def test_the_listing_of_the_usage_runs(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_the_listing_of_the_example_runs_as_the_page_has_it(capsys: pytest.CaptureFixture[str]) -> None:
     """Loaders with a forward pass, names by a star import, and a metric of one's own after it."""
-    script, own = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    script, _, own = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     names = {"model": net(), "data_splits": splits()}
     exec(compile(script + own, str(PAGE), "exec"), names)
 

@@ -145,11 +145,11 @@ class DataLoader:
     """A loader with the forward pass that its batches need; it is iterated as the loader is.
 
     Args:
-        dl: the loader; it may have no length.
+        dl: the loader: an iterable, which may have no length, or a sequence of batches.
         fp: the forward pass; by default the model gets the first part of a batch, or its items but labels.
     """
 
-    def __init__(self, dl: Iterable[Any], fp: ForwardPass | None = None) -> None:
+    def __init__(self, dl: Any, fp: ForwardPass | None = None) -> None:
         self.native_dl, self.forward_pass = dl, fp or _FirstPart()
 
     def __iter__(self) -> Iterator[Any]:
@@ -158,7 +158,7 @@ class DataLoader:
         return (self.native_dl[index] for index in range(len(self)))  # such as a keras.utils.PyDataset
 
     def __len__(self) -> int:
-        return len(self.native_dl)  # type: ignore[arg-type]  # raises where the loader has none
+        return len(self.native_dl)
 
     def sample_forward(self, model: Any, device: Any = "cpu") -> Any:
         """Return what the model gives for the first batch."""

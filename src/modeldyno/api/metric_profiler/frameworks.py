@@ -16,6 +16,7 @@ from modeldyno.api.metric_profiler.status_metrics import InvalidStatus
 from modeldyno.api.profile import offered
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.interfaces.session import CanCall
 from modeldyno.profiling.resolve_model import resolve_reference
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Framework:
     """Return the outputs of a model for inputs: a tuple by position, or a mapping by name."""
     class_numbers: Callable[[Any, Any], Any]
     """Return labels as numbers of classes, given the outputs."""
-    settings: Callable[[Device], dict[str, str]]
+    settings: Callable[[Device], dict[str, Any]]
     """Return the knobs of the backend that choose a device."""
     buffer_bytes: Callable[[Any, Any], Callable[[str], float]]
     """Return a function from the path of a layer to the bytes of its buffers, given an example of inputs."""
@@ -77,7 +78,7 @@ def _class_name(model: Any, package: str, name: str) -> bool:
     )
 
 
-def _device_setting(device: Device) -> dict[str, str]:
+def _device_setting(device: Device) -> dict[str, Any]:
     return {"device": str(device)}
 
 
@@ -151,7 +152,7 @@ def _keras_class_numbers(labels: Any, outputs: Any) -> Any:
     return _numbers_only(labels[:, 0] if labels.shape[1:] == (1,) else labels, outputs)
 
 
-def _keras_settings(device: Device) -> dict[str, str]:
+def _keras_settings(device: Device) -> dict[str, Any]:
     import keras  # noqa: PLC0415 - optional, and heavy
 
     names = {"tensorflow": _tensorflow_name(device), "torch": str(device)}
@@ -202,6 +203,7 @@ def _opened_file(path: Any, device: Device) -> Iterator[Callable[..., Any]]:
     described = load_file(path)
     backend = plugins.backend(plugins.resolve("loader", resolve_reference(str(path)).scheme).backend)
     with backend.open(described, configure(backend.knobs, _file_settings(device))) as session:
+        assert isinstance(session, CanCall)
 
         def call(*given: Any, **named: Any) -> Any:
             names = (spec.name for spec in described.inputs)
@@ -219,7 +221,7 @@ def _file_call(path: Any, inputs: Any) -> Any:
         return _plain_call(call, inputs)
 
 
-def _file_settings(device: Device) -> dict[str, str]:
+def _file_settings(device: Device) -> dict[str, Any]:
     """Return no knob.
 
     Raises:
