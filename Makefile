@@ -10,7 +10,7 @@ TORCH  ?= torch==2.13.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test coverage test-slow fuzz engines test-engine test-tf test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static bench-real gate gate-live truth clean
+.PHONY: help setup run check test coverage test-slow test-pages fuzz engines test-engine test-tf test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static bench-real gate gate-live truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,7 +37,7 @@ run: $(VENV)/.run    ## profile the digit classifier of examples/ on real images
 	    --set batch_size=32 --json out/digits.json
 	@$(BIN)/python examples/digits/next_steps.py
 
-QUICK := not slow and not gpu and not engine and not browser
+QUICK := not slow and not pages and not gpu and not engine and not browser
 
 # Watching each branch makes a test twice as long: the core is watched, as every branch of it must be tested.
 # Threads that spin while they wait take the cores from the tests beside them.
@@ -57,6 +57,9 @@ coverage: setup      ## what the default suite reaches of everything
 
 test-slow: setup     ## wide sweeps: 10,000 simulated runs a source, 100 live noise runs
 	$(BIN)/python -m pytest -m slow --timeout 3600
+
+test-pages: setup    ## the commands and the Python of docs/howto and of the recipes, run as a reader would
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m pages
 
 fuzz: setup          ## 10,000 damaged files of each format are analysed or refused
 	MODELDYNO_FUZZ=10000 $(BIN)/python -m pytest -n 2 tests/test_fuzz.py --timeout 3600 -s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import re
 import shlex
@@ -14,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 import modeldyno
@@ -40,7 +42,7 @@ min_time = "0.02s"
 precision = "90%"
 
 [compare]
-run_time = "0.5s"
+run_time = "0.2s"
 min_time = "0.02s"
 precision = "90%"
 
@@ -66,8 +68,34 @@ def test_the_readme_is_short() -> None:
     assert len(re.findall(r"^\*\*.*\?\*\*", README, re.MULTILINE)) == 5
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_command_of_every_page_is_known(page: Path) -> None:
+    """Its words are read as those of the command; `make test-pages` runs them."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for line in re.findall(r"^\$ modeldyno (.*)$", text, re.MULTILINE):
+        command: click.Command | None = cli
+        words = shlex.split(re.split(r"&&|\s# ", line)[0])
+        context = click.Context(cli, info_name="modeldyno")
+        while isinstance(command, click.Group):
+            _, command, words = command.resolve_command(context, words)
+        assert command is not None
+        command.make_context("modeldyno", words, **cli.context_settings)
+
+
+def test_the_python_of_every_page_is_python() -> None:
+    """And what it imports from modeldyno is there; `make test-pages` runs it."""
+    for page in PAGES:
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            for node in ast.walk(ast.parse(block, str(page))):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "modeldyno":
+                    module = importlib.import_module(str(node.module))
+                    assert all(each.name == "*" or hasattr(module, each.name) for each in node.names), page
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", [README, RECIPES], ids=["readme", "recipes"])
+@pytest.mark.parametrize(
+    "page", [README, pytest.param(RECIPES, marks=pytest.mark.pages)], ids=["readme", "recipes"]
+)
 def test_every_command_of_a_page_works(page: str, checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """They are run one after the other, as a reader would; a busy machine may break a bound."""
     commands = [
@@ -78,6 +106,7 @@ def test_every_command_of_a_page_works(page: str, checkout: Path, capfd: pytest.
         words = shlex.split(command)[1:]
         if words[0] in {"engine", "load"}:  # the next test runs what needs no engine
             continue
+        words = ["2" if before == "--max-rounds" else word for before, word in pairwise(["", *words])]
         if words[0] == "run":  # it becomes the script's own process
             subprocess.run([sys.executable, "-m", "modeldyno", *words], check=True)
             continue
@@ -124,6 +153,7 @@ def test_the_python_of_the_readme_and_the_recipes_works(checkout: Path, block: s
     assert isinstance(names["result"], modeldyno.Result)
 
 
+@pytest.mark.pages
 def test_the_recipe_for_a_notebook_runs(checkout: Path) -> None:
     """The example of the Python API works as it stands."""
     pytest.importorskip("torch")

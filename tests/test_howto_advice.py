@@ -73,6 +73,7 @@ def test_every_finding_has_its_row() -> None:
     assert {code for row in rows for code in re.findall(r"`([a-z-]+)`", row)} == set(RULES)
 
 
+@pytest.mark.pages
 @pytest.mark.timeout(600)
 def test_a_model_is_advised(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -151,6 +152,7 @@ def url() -> Iterator[str]:
 SHORT = ("--max-time", "15s", "--min-time", "0.3s", "--precision", "30%", "--percentile", "p50")
 
 
+@pytest.mark.pages
 @pytest.mark.timeout(600)
 def test_a_curve_says_how_many_replicas(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the load that gives most and holds its bound, with what they cost."""

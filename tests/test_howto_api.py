@@ -70,6 +70,7 @@ def test_the_recipe_for_regions_runs(tmp_path: Path) -> None:
     assert (result["calls@load"], result["calls@digest"]) == (12, 240)
 
 
+@pytest.mark.pages
 @pytest.mark.usefixtures("quick")
 @pytest.mark.filterwarnings("ignore::modeldyno.errors.UncertifiedWarning")
 def test_the_page_on_the_model_profiler_runs() -> None:
@@ -85,6 +86,7 @@ def test_the_page_on_the_model_profiler_runs() -> None:
     assert Path("profile.csv").stat().st_size > 0
 
 
+@pytest.mark.pages
 @pytest.mark.usefixtures("quick")
 @pytest.mark.filterwarnings("ignore::modeldyno.errors.UncertifiedWarning")
 def test_the_recipe_for_the_model_profiler_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,8 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "howto" / "other-frameworks.md").read_text(encoding="utf-8")
 QUICK = '[profile]\nmax_time = "0.5s"\nmin_time = "0.02s"\nprecision = "90%"\n'
 
+pytestmark = pytest.mark.pages
+
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:

@@ -36,6 +36,8 @@ compared = modeldyno.compare(modeldyno.read("half.json"), result, metrics="spars
 print(result["sparsity"], compared.contrasts[0].changes[0].difference)
 """
 
+pytestmark = pytest.mark.pages
+
 
 class Site:
     """The package of the page, installed in a folder of its own, with or without its table of metrics."""

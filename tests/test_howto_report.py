@@ -39,6 +39,7 @@ def test_the_variable_is_the_one_that_is_read() -> None:
     assert f"`{pdf.BROWSER}`" in PAGE
 
 
+@pytest.mark.pages
 def test_what_is_done_from_python_works(here: Path) -> None:
     """The first example writes two pages, the second without pictures; the other one writes any documents.
 

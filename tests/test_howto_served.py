@@ -30,6 +30,8 @@ COMMANDS = [
     for command in re.findall(r"^\$ (modeldyno .*)$", block.replace("\\\n", " "), re.MULTILINE)
 ]
 
+pytestmark = pytest.mark.pages
+
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[str]:

@@ -49,7 +49,7 @@ def a_job(place: Path, name: str, text: str = SLEEPY, **plan: float) -> Job:
     """Return the Job of a callable that logs its name at each call."""
     source = place / f"{name}.py"
     source.write_text(text.format(log=str(place / "log"), name=name, pause=PAUSE))
-    care = replace(Plan(min_time=1.0, max_time=3.0, precision=0.5), **plan)  # type: ignore[arg-type]
+    care = replace(Plan(min_time=0.8, max_time=1.8, precision=0.5), **plan)  # type: ignore[arg-type]
     return Request(
         model=f"call:{source}:network",
         settings={},
@@ -93,7 +93,7 @@ def test_two_models_measure_in_slices(tmp_path: Path) -> None:
 
 def test_three_sides_share_as_well(tmp_path: Path) -> None:
     """The token goes round; the results come in the order of the jobs."""
-    jobs = [a_job(tmp_path, name, min_time=0.4) for name in "abc"]
+    jobs = [a_job(tmp_path, name, min_time=0.4, max_time=0.9) for name in "abc"]
     results, _ = run(*jobs)
 
     assert [result.job.model for result in results if isinstance(result, Result)] == [
@@ -189,7 +189,7 @@ def test_one_that_hangs_costs_the_other_nothing(tmp_path: Path, names: str) -> N
     """A side's timeout counts only the time in which it holds the token."""
     hanging = SLEEPY.replace("return 1.0", "time.sleep(999 * (CALLS > 40))\n    return 1.0")
     texts = {"a": SLEEPY, "b": hanging}
-    results, _ = run(*(a_job(tmp_path, name, texts[name], timeout=9.0) for name in names))
+    results, _ = run(*(a_job(tmp_path, name, texts[name], timeout=6.0) for name in names))
 
     whole, hung = (results[names.index(name)] for name in "ab")
     assert isinstance(whole, Result)
@@ -326,6 +326,6 @@ def test_threads_rest_before_the_other_has_its_turn(
 def test_progress_names_the_sides(tmp_path: Path) -> None:
     """Each side's progress reaches its own watcher."""
     seen: list[Event] = []
-    run(a_job(tmp_path, "a", min_time=0.2), a_job(tmp_path, "b", min_time=0.2), watch=seen)
+    run(*(a_job(tmp_path, name, min_time=0.2, max_time=0.6) for name in "ab"), watch=seen)
 
     assert any(isinstance(event, Progressed) and event.stage.startswith("side: latency") for event in seen)

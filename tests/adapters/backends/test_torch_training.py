@@ -138,7 +138,15 @@ def test_a_watched_step_ends_as_it_began(session: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["resnet18", "vit_b16", "bert_base_128", "gpt2_512", "llama3_8b", "t5_small"]
+    "name",
+    [
+        "resnet18",
+        "gpt2_512",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("vit_b16", "bert_base_128", "llama3_8b", "t5_small")
+        ),
+    ],
 )
 def test_the_peak_of_a_step_is_that_of_the_allocators_own_record(name: str) -> None:
     """For a step that is written out here, to the byte but for a few numbers."""

@@ -71,7 +71,7 @@ def one_line(error: BaseException) -> bool:
 class TestWriters:
     """Several processes that write at once."""
 
-    @pytest.mark.parametrize(("processes", "each"), [(6, 100), pytest.param(16, 240, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize(("processes", "each"), [(4, 30), pytest.param(16, 240, marks=pytest.mark.slow)])
     def test_at_once(self, tmp_path: Path, processes: int, each: int) -> None:
         """Of processes that put so many Results each, every one of all is acknowledged and there."""
         path = tmp_path / "store.db"
@@ -82,7 +82,7 @@ class TestWriters:
         assert len(acknowledged) == processes * each
         assert kept(path) == set(acknowledged)
 
-    @pytest.mark.parametrize("kills", [12, pytest.param(200, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.slow)])
     def test_killed(self, tmp_path: Path, kills: int) -> None:
         """Writers killed by kill -9 at random moments, two at a time, lose nothing that was acknowledged."""
         path = tmp_path / "store.db"
@@ -125,7 +125,7 @@ class TestFullDisk:
         source = random.Random(2)
         return a_result(id="f" * 12, samples=[source.random() for _ in range(30_000)])
 
-    @pytest.mark.parametrize("points", [40, pytest.param(200, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("points", [10, pytest.param(200, marks=pytest.mark.slow)])
     def test_put(self, old: tuple[Path, list[Result]], large: Result, tmp_path: Path, points: int) -> None:
         """At each of many write points of a put, it fails in one line; what was there stays readable."""
         path, results = old
@@ -144,13 +144,14 @@ class TestFullDisk:
             shutil.rmtree(copy.parent)
         assert failed == points
 
-    def test_trial(self, large: Result, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("points", [6, pytest.param(30, marks=pytest.mark.slow)])
+    def test_trial(self, large: Result, tmp_path: Path, points: int) -> None:
         """A trial that does not fit whole is not there, and its Result is not; what was before is."""
         path = tmp_path / "old" / "store.db"
         with sql.open(url_of(path)) as store:
             study = sweep_into(store, a_study())
         further, _ = add_sample_trial(study, large, TrialRequest(point={"batch_size": 2}))
-        for size in _points(_log_size(path, large, tmp_path / "whole"), 30):
+        for size in _points(_log_size(path, large, tmp_path / "whole"), points):
             copy = tmp_path / f"{size}" / "store.db"
             shutil.copytree(path.parent, copy.parent)
             with sql.open(url_of(copy)) as store:
@@ -165,10 +166,11 @@ class TestFullDisk:
                 assert store.get(large.id) == large
             shutil.rmtree(copy.parent)
 
-    def test_open(self, old: tuple[Path, list[Result]], large: Result, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("points", [10, pytest.param(50, marks=pytest.mark.slow)])
+    def test_open(self, old: tuple[Path, list[Result]], large: Result, tmp_path: Path, points: int) -> None:
         """A store that is opened on a full disk can be read, whatever still fits on it."""
         path, results = old
-        for size in _points(_log_size(path, large, tmp_path / "whole"), 50):
+        for size in _points(_log_size(path, large, tmp_path / "whole"), points):
             with largest_file(size), sql.open(url_of(path)) as store:
                 assert results == [store.get(result.id) for result in results]
                 with pytest.raises(StoreError) as caught:
@@ -177,9 +179,10 @@ class TestFullDisk:
                 assert one_line(caught.value)
             assert kept(path) == {result.id for result in results}
 
-    def test_make(self, tmp_path: Path, large: Result) -> None:
+    @pytest.mark.parametrize("step", [6007, pytest.param(1201, marks=pytest.mark.slow)])
+    def test_make(self, tmp_path: Path, large: Result, step: int) -> None:
         """A new store that did not fit fails in one line, and can be made once there is room."""
-        for size in range(0, 60_000, 1201):
+        for size in range(0, 60_000, step):
             path = tmp_path / f"{size}.db"
             with largest_file(size), pytest.raises(StoreError) as caught, sql.open(url_of(path)) as store:
                 store.put(large, headline="")
@@ -189,21 +192,23 @@ class TestFullDisk:
                 store.put(large, headline="")
                 assert large == store.get("f")
 
-    def test_no_space_left(self) -> None:
+    @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+    def test_no_space_left(self, step: int) -> None:
         """On a file system of its own that is full to the last page, it is the same."""
         allow = ["unshare", "--user", "--map-root-user", "--mount"]
         if shutil.which("unshare") is None or subprocess.run([*allow, "true"], check=False).returncode:
             pytest.skip("this system does not let users mount")
         ran = subprocess.run(
-            [*allow, sys.executable, "-W", "error", "-c", FULL], capture_output=True, text=True, check=False
-        )
+            [*allow, sys.executable, "-W", "error", "-c", FULL, str(step)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
 
         assert (ran.returncode, ran.stderr) == (0, "")
-        assert ran.stdout.split() == ["50"]
+        assert ran.stdout.split() == [str(50 // step)]
 
 
 FULL = """
-import os, pathlib, random, subprocess, tempfile
+import os, pathlib, random, subprocess, sys, tempfile
 from modeldyno.errors import StoreError
 from modeldyno.adapters.stores import sql
 from modeldyno.testing.sample_results import a_result
@@ -217,7 +222,7 @@ with tempfile.TemporaryDirectory() as place:
     large = a_result(id="f" * 12, samples=[source.random() for _ in range(30_000)])
     with sql.open(url) as store:
         results = fill_store(store, 5)
-    for free in range(50):
+    for free in range(0, 50, int(sys.argv[1])):
         with sql.open(url) as store:
             store.find()
             room = os.statvfs(place).f_bfree - free

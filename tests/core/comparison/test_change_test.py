@@ -123,7 +123,7 @@ def test_unequal_numbers_of_rounds_are_no_pairs() -> None:
     assert "paired" not in found.why
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=10)
 @given(TIMES, TIMES, st.booleans())
 def test_the_figures_agree_with_the_difference(before: list[float], after: list[float], paired: bool) -> None:
     """Whatever is compared: processes, rounds, or the fastest of them."""

@@ -3,7 +3,8 @@
 Calls take about 10 ms of a clock that only the calls move. Every run is drawn afresh, warmed up and
 stopped by `measure_until_stable` under PLAN, and then asked for its intervals: docs/explanation/measuring.md.
 The slow tests hold 10,000 runs to them exactly; the others make RUNS runs, and allow beyond the
-bounds what the binomial error of so few explains: SLACK standard errors, 5.5 points at 94 %.
+bounds what the binomial error of so few explains: SLACK standard errors, 7.8 points at 94 %. Sources whose
+runs are long, such as the most correlated ones, are simulated in the slow tests alone.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ PLAN = Plan(max_time=30.0)  # the rest by default: p50 to 2 %, 20 samples, 1 s
 TAILS = ("p90", "p95", "p99")
 CALL = 0.010
 LENGTH = 3700  # more calls than 30 s hold
-RUNS = 200
-DRIFTING_RUNS = 60
+RUNS = 100
+DRIFTING_RUNS = 30
 SLOW_RUNS = 10_000
 SLACK = 3.3
 
@@ -102,7 +103,8 @@ STATIONARY = (
     lognormal(0.1, rho=0.9),
     lognormal(0.3, rho=0.9),
 )
-QUICK_TAILS = (lognormal(0.1), bimodal(), exponential(), lognormal(0.1, rho=0.5))
+QUICK = (lognormal(0.1), bimodal(), exponential(), lognormal(0.1, rho=0.5), lognormal(0.1, rho=0.9))
+QUICK_TAILS = (lognormal(0.1), lognormal(0.1, rho=0.5))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -188,7 +190,7 @@ def many(sources: tuple[Source, ...], quick: tuple[Source, ...]) -> list[object]
     ]
 
 
-@pytest.mark.parametrize(("source", "runs"), many(STATIONARY, STATIONARY))
+@pytest.mark.parametrize(("source", "runs"), many(STATIONARY, QUICK))
 def test_a_steady_source_is_measured_as_it_is(source: Source, runs: int) -> None:
     """The intervals of mean and median cover the truth in 94 to 97 % of runs.
 

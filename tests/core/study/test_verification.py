@@ -581,8 +581,8 @@ def tallied(kind: Kind, noise: float, studies: int) -> Tally:
 @pytest.mark.no_cover
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_few_studies_are_honest(kind: Kind) -> None:
-    """Of twenty, hardly one that claims to be certain is wrong, and most intervals hold the truth."""
-    tally = tallied(kind, 0.03, 20)
+    """Of eight, hardly one that claims to be certain is wrong, and most intervals hold the truth."""
+    tally = tallied(kind, 0.03, 8)
 
     assert tally.claims >= 3
     assert tally.right >= tally.claims - 1
