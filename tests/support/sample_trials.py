@@ -49,6 +49,7 @@ def a_trial(
         doubts=doubts,
         failure="open: it failed" if failed else "",
         kind="error" if failed else "",
+        failed_stage="open" if failed else "",
     )
 
 

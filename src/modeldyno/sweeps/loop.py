@@ -275,8 +275,8 @@ def _check_start(study: Study, ask: TrialRequest) -> None:
 
 
 def _failed_to_start(trial: Trial) -> bool:
-    """Return whether the server failed to start: the failed stage precedes the message."""
-    return trial.state is TrialState.FAILED and trial.failure.partition(":")[0] == _START_STAGE
+    """Return whether the server failed to start."""
+    return trial.state is TrialState.FAILED and trial.failed_stage == _START_STAGE
 
 
 _START_STAGE = "open"

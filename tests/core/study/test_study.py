@@ -50,6 +50,7 @@ class TestTrial:
 
         assert trial.state is TrialState.FAILED
         assert trial.failure == "load: The child took 2 GiB."
+        assert trial.failed_stage == "load"
         assert trial.kind == "oom"
         assert trial.measured
 

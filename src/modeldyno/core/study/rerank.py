@@ -41,4 +41,11 @@ def _rejudge(trial: Trial, goal: Goal, result: Callable[[str], Result | None]) -
         return replace(trial, judgements=tuple(judgements))
     ask = TrialRequest(point=trial.point, stage=trial.stage, care=trial.care)
     rejudged = Trial.of(stored, goal, ask, number=trial.number, seconds=trial.seconds)
-    return replace(rejudged, state=trial.state, doubts=trial.doubts, failure=trial.failure, kind=trial.kind)
+    return replace(
+        rejudged,
+        state=trial.state,
+        doubts=trial.doubts,
+        failure=trial.failure,
+        kind=trial.kind,
+        failed_stage=trial.failed_stage,
+    )

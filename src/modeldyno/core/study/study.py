@@ -79,6 +79,8 @@ class Trial:
     """What failed, or why the point is invalid."""
     kind: str = ""
     """Kind of the failure, such as ``oom``."""
+    failed_stage: str = ""
+    """Stage of the run that failed, such as ``open``, in which a server starts."""
     result: str = ""
     """Id of the Result."""
     seconds: float = 0.0
@@ -105,6 +107,7 @@ class Trial:
             doubts=tuple(dict.fromkeys(doubt.code for doubt in result.doubts)),
             failure=f"{failed.where}: {failed.message}" if failed else "",
             kind=str(failed.kind) if failed else "",
+            failed_stage=failed.where if failed else "",
             result=result.id,
             seconds=seconds,
         )
