@@ -1,20 +1,23 @@
 """Copies of models' files: content-addressed, so that equal content is kept once and a name is never a path.
 
 The store of the copies is a folder or any place that fsspec reaches. A file is written under another name
-first and renamed, so that what is there is whole.
+first, in a folder to disk, and renamed, so that what is there is whole.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
 from modeldyno.core.registry.records import WeightFile
 from modeldyno.errors import RequestError, StoreError
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
 
 VARIABLE = "MODELDYNO_WEIGHTS"
 """Names the place of the copies; by default a folder beside the store."""
-_CHUNK = 1 << 20
+_DIGEST = re.compile("[0-9a-f]{64}")
+_ABANDONED = 3600.0
+"""Seconds after which a file that nobody writes to any more was left by a process that was killed."""
 
 
 def place(beside_store: Path) -> str:
@@ -35,7 +40,7 @@ def place(beside_store: Path) -> str:
 
 
 def keep(files: Sequence[Path], root: Path, where: str) -> tuple[WeightFile, ...]:
-    """Copy files; those whose content is there already are not copied again.
+    """Copy files; those whose content is there already are not copied again, unless it is damaged.
 
     Args:
         files: all below `root`.
@@ -46,15 +51,19 @@ def keep(files: Sequence[Path], root: Path, where: str) -> tuple[WeightFile, ...
         StoreError: they cannot be read or written.
     """
     system, base = _file_system(where)
+    if _is_local(system):
+        _sweep(Path(base))
     kept = []
     for file in files:
         try:
+            relative = PurePosixPath(*file.relative_to(root).parts)
             digest, size = _digest(file), file.stat().st_size
-            _put(system, file, _blob(base, digest))
-        except OSError as error:
-            raise StoreError(f"{file} cannot be copied to {where}: {error.strerror or error}.") from error
-        relative = PurePosixPath(*file.relative_to(root).parts)
-        kept.append(WeightFile(path=str(relative), digest=f"sha256:{digest}", size=size))
+            kept.append(WeightFile(path=str(relative), digest=f"sha256:{digest}", size=size))
+            _put(system, file, base, kept[-1])
+        except StoreError:
+            raise
+        except Exception as error:  # each system of fsspec raises errors of its own
+            raise StoreError(f"{file} cannot be copied to {where}: {_words(error)}.") from error
     return tuple(kept)
 
 
@@ -70,16 +79,20 @@ def fetch(version: Version | Variant, where: str) -> Path:
         target = folder / _inside(file.path)
         if target.is_file() and target.stat().st_size == file.size:
             continue
-        blob = _blob(base, file.digest.removeprefix("sha256:"))
+        blob = _blob(base, file)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             _get(system, blob, target, file.digest)
+        except StoreError:
+            raise
         except FileNotFoundError:
             raise StoreError(
                 f"The copy of {file.path} of {version.name} is not in {where} any more."
             ) from None
-        except OSError as error:
-            raise StoreError(f"{target} cannot be written: {error.strerror or error}.") from error
+        except Exception as error:  # each system of fsspec raises errors of its own
+            raise StoreError(
+                f"{file.path} of {version.name} cannot be fetched from {where}: {_words(error)}."
+            ) from error
     return folder if version.entry == "." else folder / _inside(version.entry)
 
 
@@ -95,13 +108,18 @@ def export(version: Version, where: str, target: Path) -> Path:
     source = fetch(version, where)
     root = source if version.entry == "." else source.parents[len(PurePosixPath(version.entry).parts) - 1]
     try:
-        shutil.copytree(root, target, dirs_exist_ok=True)
+        for file in version.files:
+            copy = target / _inside(file.path)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(root / _inside(file.path), copy)
     except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error}.") from error
+        raise StoreError(f"{target} cannot be written: {_words(error)}.") from error
     return target if version.entry == "." else target / version.entry
 
 
 def _file_system(where: str) -> tuple[Any, str]:
+    if "://" not in where:  # a folder, whatever its name: to fsspec, a colon may mean a chain of systems
+        return LocalFileSystem(), str(Path(where).absolute())
     try:
         system, base = fsspec.core.url_to_fs(where)
     except (ImportError, ValueError) as error:
@@ -109,18 +127,45 @@ def _file_system(where: str) -> tuple[Any, str]:
     return system, base
 
 
-def _put(system: Any, file: Path, blob: str) -> None:
-    if system.exists(blob):
+def _put(system: Any, file: Path, base: str, kept: WeightFile) -> None:
+    blob = _blob(base, kept)
+    if system.exists(blob) and _is_whole(system, blob, kept):
         return
     system.makedirs(str(PurePosixPath(blob).parent), exist_ok=True)
     unfinished = f"{blob}.{secrets.token_hex(4)}.part"
     try:
         system.put_file(str(file), unfinished)
-        system.mv(unfinished, blob)
+        if not _is_whole(system, unfinished, kept):
+            raise StoreError(f"{file} changed while it was copied; register it when it is finished.")
+        if _is_local(system):
+            _settle(Path(unfinished), Path(blob))
+        else:
+            system.mv(unfinished, blob)
     finally:
         with suppress(OSError):
             if system.exists(unfinished):
                 system.rm_file(unfinished)
+
+
+def _settle(unfinished: Path, blob: Path) -> None:
+    """Bring a file to disk, read-only, and give it its name: the registry's transaction relies on it."""
+    with unfinished.open("rb+") as stream:
+        os.fsync(stream.fileno())
+    unfinished.chmod(0o444)
+    unfinished.replace(blob)
+    folder = os.open(blob.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _sweep(base: Path) -> None:
+    """Delete what processes that were killed have left unfinished."""
+    for unfinished in base.glob("sha256/*/*.part"):
+        with suppress(OSError):
+            if time.time() - unfinished.stat().st_mtime > _ABANDONED:
+                unfinished.unlink()
 
 
 def _get(system: Any, blob: str, target: Path, digest: str) -> None:
@@ -132,7 +177,9 @@ def _get(system: Any, blob: str, target: Path, digest: str) -> None:
         if not unfinished.exists():
             system.get_file(blob, str(unfinished))
         if _digest(unfinished) != digest.removeprefix("sha256:"):
-            raise StoreError(f"The copy {blob} is damaged: its digest is wrong; register the model again.")
+            raise StoreError(
+                f"The copy {blob} is damaged: its digest is wrong; remove it, and register the model again."
+            )
         unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -151,16 +198,30 @@ def _is_local(system: Any) -> bool:
     return "file" in protocols
 
 
-def _blob(base: str, digest: str) -> str:
+def _blob(base: str, file: WeightFile) -> str:
+    digest = file.digest.removeprefix("sha256:")
+    if not _DIGEST.fullmatch(digest):
+        raise StoreError(f"The registry names the digest '{digest[:64]}' of {file.path}; it is damaged.")
     return f"{base}/sha256/{digest[:2]}/{digest}"
+
+
+def _words(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _inside(path: str) -> PurePosixPath:
     """Return a relative path, after a check that it leads nowhere else."""
     relative = PurePosixPath(path)
-    if relative.is_absolute() or ".." in relative.parts:
+    if relative.is_absolute() or ".." in relative.parts or "\0" in path or not relative.parts:
         raise StoreError(f"The registry names the file '{path}', which is outside its model; it is damaged.")
     return relative
+
+
+def _is_whole(system: Any, path: str, file: WeightFile) -> bool:
+    """Return whether a copy has its content; elsewhere, where that would mean to fetch it, its size."""
+    if _is_local(system):
+        return _digest(Path(path)) == file.digest.removeprefix("sha256:")
+    return bool(system.size(path) == file.size)
 
 
 def _digest(file: Path) -> str:
