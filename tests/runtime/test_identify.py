@@ -1,0 +1,182 @@
+"""What a model is, and which files it has, is found out in a child process."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.support import tiny_onnx
+
+from modeldyno import plugins
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.errors import MissingExtra, RequestError, TrustRequired
+from modeldyno.profiling.resolve_model import resolve_reference
+from modeldyno.runtime import identify
+from modeldyno.runtime.identify import identify_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from modeldyno.runtime.identify import IdentifiedModel
+
+
+def identified(model: object, *, trust: bool = False) -> IdentifiedModel:
+    """Identify what a user names."""
+    return identify_model(resolve_reference(str(model)), trust=trust)
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Callable[[str], str]:
+    """Give a function that names a callable of a module with a body."""
+
+    def named(body: str) -> str:
+        path = tmp_path / "net.py"
+        path.write_text(f"import ctypes, os, signal, sys\n\n{body}\n\ndef double(x):\n    return 2 * x\n")
+        return f"call:{path}:double"
+
+    return named
+
+
+class TestData:
+    def test_an_onnx_model_is_its_file(self, tmp_path: Path) -> None:
+        """With its inputs, the digest that its Results have, and the backend that runs it."""
+        path = tiny_onnx.mlp(tmp_path)
+        found = identified(path)
+        model = plugins.loader("onnx").load(resolve_reference(str(path)), seed=0, trust=False)
+
+        assert found.files == (str(path),)
+        assert (found.identity, found.inputs) == (model.identity, model.inputs)
+        assert (found.backend, found.identity.framework) == ("onnxruntime", "onnx")
+
+    def test_the_files_of_external_data_belong_to_it(self, tmp_path: Path) -> None:
+        """Those that the graph names, and no others that lie beside it."""
+        onnx = pytest.importorskip("onnx")
+        path = tiny_onnx.mlp(tmp_path, hidden=600)
+        model = onnx.load(str(path))
+        onnx.save_model(
+            model, str(path), save_as_external_data=True, location="weights.bin", size_threshold=100
+        )
+        (tmp_path / "notes.txt").touch()
+
+        assert set(identified(path).files) == {str(path), str(tmp_path / "weights.bin")}
+
+    def test_a_folder_is_all_its_files_but_hidden_ones(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As a Hugging Face model is kept."""
+        for name in ("config.json", "onnx/model.onnx", ".git/HEAD", "onnx/.lock"):
+            (tmp_path / "m" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "m" / name).touch()
+        loader = plugins.loader("hf")
+        files = identify._files(loader, ModelRef(scheme="hf", locator=str(tmp_path / "m")))
+        monkeypatch.chdir(tmp_path)
+        here = identify._files(loader, ModelRef(scheme="hf", locator="m"))
+
+        assert [str(file.relative_to(tmp_path / "m")) for file in files] == ["config.json", "onnx/model.onnx"]
+        assert [file.absolute() for file in here] == files
+
+    def test_a_relative_path_gives_absolute_files(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The registry may be asked from another folder."""
+        path = tiny_onnx.mlp(tmp_path)
+        monkeypatch.chdir(tmp_path)
+        assert identified(path.name).files == (str(path),)
+
+
+class TestCode:
+    def test_what_code_prints_is_not_the_answer(self, code: Callable[[str], str]) -> None:
+        """Neither by Python, nor by the system, nor by a library."""
+        body = "print('{}')\nos.write(1, b'{\"native\": 1}')\nctypes.CDLL(None).puts(b'{}')"
+        assert identified(code(body)).backend == "python"
+
+    def test_a_factory_has_no_files(self, tmp_path: Path) -> None:
+        """Its code may import others, and stays where it is."""
+        pytest.importorskip("torch")
+        path = tmp_path / "net.py"
+        path.write_text("import torch\n\ndef make():\n    return torch.nn.Linear(4, 2)\n")
+        found = identified(f"torch:{path}:make")
+
+        assert found.files == ()
+        assert (found.identity.framework, found.backend) == ("torch", "torch")
+        assert found.identity.digest
+
+    @pytest.mark.parametrize(
+        ("body", "told"),
+        [
+            ("raise ValueError('no weights')", "with ValueError: no weights"),
+            ("os.kill(os.getpid(), signal.SIGSEGV)", "it crashed (SIGSEGV)"),
+            ("ctypes.string_at(0)", "it crashed (SIGSEGV)"),
+            ("os._exit(3)", "it ended the process with exit code 3"),
+            ("os._exit(0)", "it ended the process with exit code 0"),
+            ("sys.exit(7)", "with SystemExit: 7"),
+            ("os.kill(os.getpid(), signal.SIGKILL)", "(SIGKILL)"),
+            ("print('out of luck', file=sys.stderr, flush=True)\nos._exit(1)", "it said: out of luck"),
+            ("os.write(1, b'nonsense')\nos.close(1)\nos._exit(1)", "it said: nonsense"),
+        ],
+    )
+    def test_a_crash_of_its_code_is_told_in_a_sentence(
+        self, code: Callable[[str], str], body: str, told: str
+    ) -> None:
+        """By the exception, the signal or the exit code, and what it said last; we live on."""
+        with pytest.raises(RequestError) as caught:
+            identified(code(body))
+        assert told in str(caught.value)
+        assert "net.py" in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 1000
+
+    def test_an_error_of_a_factory_is_told_in_a_sentence(self, tmp_path: Path) -> None:
+        """Also one of several lines."""
+        pytest.importorskip("torch")
+        path = tmp_path / "net.py"
+        path.write_text("def make():\n    raise ValueError('no\\nsuch weights')\n")
+        with pytest.raises(RequestError) as caught:
+            identified(f"torch:{path}:make")
+        assert "ValueError: no" in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    def test_a_process_that_its_code_leaves_behind_is_not_waited_for(
+        self, code: Callable[[str], str]
+    ) -> None:
+        """As a server for data may be."""
+        begin = time.monotonic()
+        body = "if os.fork() == 0:\n    import time\n    time.sleep(120)\n    os._exit(0)"
+        identified(code(body))
+        assert time.monotonic() - begin < 100
+
+
+class TestRefused:
+    def test_a_pickle_needs_trust(self, tmp_path: Path) -> None:
+        """With it, it is loaded."""
+        joblib = pytest.importorskip("joblib")
+        linear = pytest.importorskip("sklearn.linear_model")
+        path = tmp_path / "model.joblib"
+        joblib.dump(linear.LinearRegression().fit(np.eye(3), [1.0, 2.0, 3.0]), path)
+        with pytest.raises(TrustRequired):
+            identified(path)
+        assert identified(path, trust=True).files == (str(path),)
+
+    def test_what_is_no_model_is_refused(self, tmp_path: Path) -> None:
+        """In the loader's own sentence."""
+        path = tmp_path / "model.onnx"
+        path.write_bytes(b"\x08\x07\x12garbage")
+        with pytest.raises(RequestError) as caught:
+            identified(f"onnx:{path}")
+        assert "\n" not in str(caught.value)
+
+    def test_a_missing_package_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With how to install it."""
+        hook = tmp_path / "hook"
+        hook.mkdir()
+        (hook / "sitecustomize.py").write_text(
+            "import importlib.util as u\nreal = u.find_spec\n"
+            "u.find_spec = lambda name, *a: None if name == 'onnx' else real(name, *a)\n"
+        )
+        monkeypatch.setenv("PYTHONPATH", f"{hook}:{os.environ.get('PYTHONPATH', '')}")
+        with pytest.raises(MissingExtra, match="pip install"):
+            identified(tiny_onnx.mlp(tmp_path))
