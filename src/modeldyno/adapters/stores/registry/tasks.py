@@ -91,7 +91,8 @@ def fail_lost(connection: Connection) -> Sequence[Task]:
 def claim(connection: Connection, worker: Worker, lease: float, leave: Sequence[int] = ()) -> Task | None:
     """Lease the first task that this worker may do, for some seconds; None if there is none.
 
-    Tasks whose ids are in `leave` are left alone. One whose lease has run out is leased again, until it has been lost too often.
+    Tasks whose ids are in `leave` are left alone. One whose lease has run out is leased again, until it has
+    been lost too often.
     """
     now = seconds, boot = clock.now(connection)
     over = clock.is_over(TASKS, seconds, boot)
