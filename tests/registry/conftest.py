@@ -12,7 +12,7 @@ from modeldyno import plugins
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.profiling.run import JudgedResult
-from modeldyno.registry import execute
+from modeldyno.registry import canary, execute
 from modeldyno.registry import register as registering
 from modeldyno.runtime.identify import IdentifiedModel
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(canary, "is_due", lambda _store, _target: False)
     with plugins.store() as store:
         yield store.registry
 

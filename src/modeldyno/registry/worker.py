@@ -19,7 +19,7 @@ from modeldyno.environment.idle import IdleRule, why_busy
 from modeldyno.errors import ModelDynoError
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.registry import Outcome
-from modeldyno.registry import execute
+from modeldyno.registry import canary, execute
 from modeldyno.registry.figures import repeat_tasks
 from modeldyno.registry.targets import CPU, software_here, target_here
 from modeldyno.runtime.interrupts import counted_interrupts
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sized
 
     from modeldyno.interfaces.registry import Registry
+    from modeldyno.interfaces.store import Store
 
 DEFERRALS = (60.0, 300.0, 1800.0)
 """Seconds by which a task is put off when its device is in use: at first, then, and from then on."""
@@ -70,6 +71,7 @@ class _Post:
     target: HardwareTarget
     options: WorkerOptions
     begin: Callable[[Task], None]
+    tell: Callable[[str], None]
 
     def announce(self, registry: Registry, state: str) -> None:
         registry.announce(replace(self.worker, state=state), self.target)
@@ -80,6 +82,7 @@ def run_worker(
     *,
     begin: Callable[[Task], None] = lambda _task: None,
     done: Callable[[TaskDone], None] = lambda _done: None,
+    tell: Callable[[str], None] = lambda _sentence: None,
 ) -> None:
     """Work until interrupted, or with `once` until nothing is left that could be done now.
 
@@ -89,6 +92,7 @@ def run_worker(
         options: where and how.
         begin: called with each task when it begins.
         done: called with each task that ended, was deferred, or was lost.
+        tell: called with what has changed of this machine.
 
     Raises:
         StoreError: the store cannot be read or written.
@@ -101,23 +105,25 @@ def run_worker(
         pid=os.getpid(),
         software=software_here(),
     )
-    post = _Post(worker=worker, target=target, options=options, begin=begin)
+    post = _Post(worker=worker, target=target, options=options, begin=begin, tell=tell)
     with plugins.store() as store, counted_interrupts() as interrupts:
         registry = store.registry
         post.announce(registry, _WAITING)
         try:
-            _work(registry, post, interrupts, done)
+            _work(store, post, interrupts, done)
         finally:
             with suppress(ModelDynoError):
                 registry.leave(worker.id)
 
 
-def _work(registry: Registry, post: _Post, interrupts: Sized, done: Callable[[TaskDone], None]) -> None:
+def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone], None]) -> None:
+    registry = store.registry
     checked = -math.inf
     put_off: list[int] = []
     """Tasks of `once` that were put off, and are not done twice in one run."""
     while not interrupts:
         if time.monotonic() - checked >= _STALE_CHECK:
+            _check_machine(store, post, interrupts)
             registry.enqueue(tuple(repeat_tasks(registry, post.target.id)))
             checked = time.monotonic()
         task = registry.claim(post.worker, leave=put_off)
@@ -130,6 +136,18 @@ def _work(registry: Registry, post: _Post, interrupts: Sized, done: Callable[[Ta
         else:
             post.announce(registry, _WAITING)
             _pause(post.options.poll, interrupts)
+
+
+def _check_machine(store: Store, post: _Post, interrupts: Sized) -> None:
+    """Take the daily reading of the reference model, if the processor is idle now."""
+    device = post.options.device
+    if device != CPU or not canary.is_due(store, post.target.id) or why_busy(device, post.options.idle):
+        return
+    with device_lock(device, "modeldyno worker: reference model") as holder:
+        if holder is None:
+            post.announce(store.registry, "reference model")
+            if change := canary.check_machine(store, post.target.id, interrupts):
+                post.tell(change)
 
 
 def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> TaskDone:

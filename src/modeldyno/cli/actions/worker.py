@@ -44,7 +44,9 @@ def run(given: Mapping[str, Any]) -> None:
 
 def work(options: WorkerOptions) -> None:
     """Do tasks, a line for each when it begins and when it has ended."""
-    run_worker(options, begin=_print_beginning, done=_print_outcome)
+    run_worker(
+        options, begin=_print_beginning, done=_print_outcome, tell=lambda text: click.echo(clean(text))
+    )
 
 
 def _print_beginning(task: Task) -> None:
