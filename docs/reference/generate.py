@@ -71,6 +71,7 @@ _DIALECTS = {
     "aten": "PyTorch. Variants in place (`add_`) are listed only where they cost something else.",
     "onnx": "ONNX.",
     "tf": "TensorFlow.",
+    "tflite": "TensorFlow Lite.",
     "com.microsoft": "ONNX Runtime.",
 }
 

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
+from modeldyno.adapters.loaders.operator_memory import OperatorMemory, scopes
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.flops import Formula, count_op
 from modeldyno.core.static.flops.registry import formulas
-from modeldyno.core.static.graph import Graph, Op, Role, Storage, Tensor
+from modeldyno.core.static.graph import Graph, Op, Role, Tensor
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from modeldyno.interfaces.loader import Tracing
 
@@ -72,20 +73,14 @@ def trace_function(
         for tensor in graph.inputs
     ]
     outputs = walk.run(graph, values, graph.outputs)
+    returned = {value.storage for value in outputs if isinstance(value, Tensor)}
     return Graph(
         ops=tuple(walk.ops),
-        storages=tuple(walk.lifetimes({value.storage for value in outputs if isinstance(value, Tensor)})),
+        storages=tuple(walk.memory.lifetimes(walk.ops, returned)),
         sizes=dict(tracing.sizes),
-        modules=modules or _scopes(walk.ops),
+        modules=modules or scopes(walk.ops),
         assumptions=tuple(dict.fromkeys(walk.notes)),
     )
-
-
-@dataclass(slots=True, kw_only=True)
-class _Memory:
-    bytes: int
-    role: Role
-    scope: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +102,7 @@ class _Walk:
     formulas: Mapping[str, Formula]
     scope_of: Callable[[str], str]
     ops: list[Op] = field(default_factory=list)
-    memory: list[_Memory] = field(default_factory=list)
+    memory: OperatorMemory = field(default_factory=OperatorMemory)
     weights: dict[int, int] = field(default_factory=dict)
     """Identity of a variable to its storage."""
     notes: list[str] = field(default_factory=list)
@@ -127,38 +122,15 @@ class _Walk:
     def new_tensor(self, tensor: Any, role: Role, scope: str = "") -> Tensor:
         """Return a tensor with memory of its own."""
         shape, dtype = _shape(tensor), tensor.dtype.base_dtype.name
-        value = Tensor(shape or (), dtype, len(self.memory))
-        known = shape is not None and dtype not in _HANDLES
-        self.memory.append(_Memory(bytes=value.bytes if known else 0, role=role, scope=scope))
-        return value
+        if shape is not None and dtype not in _HANDLES:
+            return self.memory.new_tensor(shape, dtype, role, scope)
+        return Tensor(shape or (), dtype, self.memory.add(0, role, scope))
 
     def captured(self, variable: Any, inner: Any) -> Any:
         """Return a variable that a function captured, or the tensor of a constant."""
         if variable is not None or inner.dtype.base_dtype.name in _HANDLES:
             return variable
         return self.new_tensor(inner, Role.WEIGHT)
-
-    def lifetimes(self, returned: set[int]) -> Iterator[Storage]:
-        """Yield the storages: each is held from the operator that makes it to the last that uses it."""
-        born: dict[int, int] = {}
-        last: dict[int, int] = {}
-        users: dict[int, str] = {}
-        for index, op in enumerate(self.ops):
-            for tensor in (*op.tensors(), *op.outputs):
-                born.setdefault(tensor.storage, index)
-                last[tensor.storage] = index
-                users.setdefault(tensor.storage, op.scope)
-        for index, memory in enumerate(self.memory):
-            kept, output = memory.role is not Role.ACTIVATION, index in returned
-            begin = born.get(index, 0)
-            yield Storage(
-                memory.bytes if kept or index in born else 0,
-                memory.role,
-                -1 if kept else begin,
-                None if kept or output else last.get(index, begin) + 1,
-                users.get(index, memory.scope) if memory.role is Role.WEIGHT else memory.scope,
-                output,
-            )
 
     def _at_sizes(
         self, graph: Any, values: Sequence[Any], outputs: Sequence[Any]
@@ -220,14 +192,8 @@ class _Walk:
         if value is None:
             return self.new_tensor(output, Role.WEIGHT)
         if id(value) not in self.weights:
-            self.weights[id(value)] = len(self.memory)
-            self.memory.append(
-                _Memory(
-                    bytes=Tensor(tuple(value.shape), value.dtype.base_dtype.name).bytes,
-                    role=Role.WEIGHT,
-                    scope="",
-                )
-            )
+            size = Tensor(tuple(value.shape), value.dtype.base_dtype.name).bytes
+            self.weights[id(value)] = self.memory.add(size, Role.WEIGHT)
         return Tensor(tuple(value.shape), dtype, self.weights[id(value)])
 
     def _record(self, op: Any, values: list[Any]) -> list[Any]:
@@ -345,12 +311,3 @@ def _arguments(op: Any, values: list[Any]) -> dict[str, Any]:
     if isinstance(weights := arguments.get("filter"), Tensor):
         arguments["kernel_size"] = weights.shape[:-2]
     return arguments
-
-
-def _scopes(ops: Sequence[Op]) -> dict[str, str]:
-    """Return the scopes of operators, and their parents, whose classes are not known."""
-    modules = {"": ""}
-    for scope in dict.fromkeys(op.scope for op in ops):
-        parts = scope.split(".") if scope else []
-        modules |= {".".join(parts[: depth + 1]): "" for depth in range(len(parts))}
-    return modules

@@ -1,17 +1,17 @@
-"""``tflite:m.tflite``: a model of TensorFlow Lite, read as data; its operators are not counted.
+"""``tflite:m.tflite``: a model of TensorFlow Lite, read as data.
 
-The file is a flatbuffer (schema.fbs of TensorFlow Lite, version 3), of which only tensors and signatures are
-read. A parameter is a stored tensor of floats, or of integers with a scale; shapes and indices are buffers.
+A parameter is a stored tensor of floats, or of integers with a scale; shapes and indices are buffers.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.loaders import digest
+from modeldyno.adapters.loaders.tflite_file import MARK, TFLiteFile, read_tflite
+from modeldyno.adapters.loaders.tflite_tracing import trace_tflite
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.static.graph import Tensor
@@ -25,25 +25,15 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.model_ref import ModelRef
 
-requires: tuple[str, ...] = ()
+requires: tuple[str, ...] = ("ai_edge_litert",)
 tools: tuple[str, ...] = ()
 executes = Executes.NOTHING
 backend = "tflite"
 
-_MARK = b"TFL3"
-_DTYPES = (
-    "float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8",
-    "float64", "complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16",
-)  # fmt: skip
-"""By the number of TensorType."""
 _RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
 _ANY_INTEGER = (0, 9)
-
-_SUBGRAPHS, _BUFFERS, _SIGNATURES = 2, 4, 7  # fields of Model
-_TENSORS, _INPUTS = 0, 1  # of SubGraph
-_SHAPE, _TYPE, _BUFFER, _NAME, _QUANTIZATION, _SIGNATURE_SHAPE = 0, 1, 2, 3, 4, 7  # of Tensor
-_SCALE = 2  # of QuantizationParameters
-_DATA, _OUTSIDE_SIZE = 0, 2  # of Buffer
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError, struct.error)
+"""Errors of reading a damaged file."""
 
 
 def claims(path: Path) -> bool:
@@ -52,7 +42,7 @@ def claims(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as file:
-            return file.read(8)[4:] == _MARK
+            return file.read(8)[4:] == MARK
     except OSError:
         return False
 
@@ -70,9 +60,9 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         raise RequestError(f"There is no file '{path}'; give the path of a .tflite file.")
     data = path.read_bytes()
     try:
-        root = _root(data)
-        inputs, weights = tuple(_inputs(root)), tuple(_weights(root))
-    except (ValueError, LookupError, struct.error) as error:
+        file = read_tflite(data)
+        inputs, weights = tuple(_inputs(file)), tuple(_weights(file))
+    except _DAMAGE as error:
         raise RequestError(
             f"'{path}' is no model of TensorFlow Lite, or is damaged; convert it again."
         ) from error
@@ -84,6 +74,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         value=path,
         inputs=inputs,
         weights=lambda: weights,
+        graph=lambda tracing: trace_tflite(file, path, tracing),
         file_bytes=len(data),
     )
 
@@ -92,112 +83,31 @@ look = load
 """The file is read once, whatever it is for."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A table of a flatbuffer: fields by number, each with a place in `data`."""
-
-    data: bytes
-    start: int
-
-    def at(self, place: int) -> _Table:
-        """Return the table to which the offset at a place leads."""
-        return _Table(self.data, place + self._number("<I", place))
-
-    def field(self, number: int) -> int | None:
-        """Return the place of a field; None if it was left out."""
-        layout = self.start - self._number("<i", self.start)
-        if 4 + 2 * number >= self._number("<H", layout):
-            return None
-        offset = self._number("<H", layout + 4 + 2 * number)
-        return self.start + offset if offset else None
-
-    def scalar(self, number: int, form: str, default: int = 0) -> int:
-        """Return a number that is a field, in a format of `struct`."""
-        place = self.field(number)
-        return default if place is None else self._number(form, place)
-
-    def vector(self, number: int) -> tuple[int, int]:
-        """Return the place of the first element of a vector, and its length.
-
-        Raises:
-            ValueError: it would be longer than the file.
-        """
-        place = self.field(number)
-        if place is None:
-            return 0, 0
-        begin = place + self._number("<I", place)
-        length = self._number("<I", begin)
-        if length > len(self.data):
-            raise ValueError(length)
-        return begin + 4, length
-
-    def integers(self, number: int) -> tuple[int, ...]:
-        """Return a vector of 32-bit integers."""
-        begin, length = self.vector(number)
-        return struct.unpack_from(f"<{length}i", self.data, begin)
-
-    def tables(self, number: int) -> list[_Table]:
-        """Return a vector of tables."""
-        begin, length = self.vector(number)
-        return [self.at(begin + 4 * index) for index in range(length)]
-
-    def text(self, number: int) -> str:
-        """Return a string."""
-        begin, length = self.vector(number)
-        return self.data[begin : begin + length].decode()
-
-    def _number(self, form: str, place: int) -> int:
-        if place < 0:
-            raise ValueError(place)
-        return int(struct.unpack_from(form, self.data, place)[0])
-
-
-def _root(data: bytes) -> _Table:
-    """Return the table of the model; raise ValueError for a file of another format."""
-    if data[4:8] != _MARK:
-        raise ValueError(_MARK)
-    return _Table(data, 0).at(0)
-
-
-def _dtype(tensor: _Table) -> str:
-    return _DTYPES[tensor.scalar(_TYPE, "<b")]
-
-
-def _inputs(root: _Table) -> Iterator[InputSpec]:
+def _inputs(file: TFLiteFile) -> Iterator[InputSpec]:
     """Yield the inputs of the first subgraph, under the names of its signature if it has one."""
-    graph, *_ = root.tables(_SUBGRAPHS)
-    tensors = graph.tables(_TENSORS)
-    signatures = [each for each in root.tables(_SIGNATURES) if each.scalar(4, "<I") == 0]
-    named = {entry.scalar(1, "<I"): entry.text(0) for each in signatures[:1] for entry in each.tables(0)}
-    for index in graph.integers(_INPUTS):
-        tensor = tensors[index]
-        name, dtype = named.get(index) or tensor.text(_NAME), _dtype(tensor)
+    graph = file.subgraphs[0]
+    for index in graph.inputs:
+        tensor = graph.tensors[index]
+        name = file.input_names.get(index) or tensor.name
         shape = tuple(
             size if size > 0 else f"{name}_dim{axis}" if axis else BATCH
-            for axis, size in enumerate(tensor.integers(_SIGNATURE_SHAPE) or tensor.integers(_SHAPE))
+            for axis, size in enumerate(tensor.signature or tensor.shape)
         )
-        low, high = _RANGES.get(dtype, _ANY_INTEGER) if "int" in dtype else (None, None)
-        yield InputSpec(name=name, shape=shape, dtype=dtype, low=low, high=high)
+        low, high = _RANGES.get(tensor.dtype, _ANY_INTEGER) if "int" in tensor.dtype else (None, None)
+        yield InputSpec(name=name, shape=shape, dtype=tensor.dtype, low=low, high=high)
 
 
-def _weights(root: _Table) -> Iterator[Weight]:
-    buffers = root.tables(_BUFFERS)
-    for number, graph in enumerate(root.tables(_SUBGRAPHS)):
-        for index, tensor in enumerate(graph.tables(_TENSORS)):
-            place = tensor.scalar(_BUFFER, "<I")
-            stored = buffers[place].vector(_DATA)[1] or buffers[place].scalar(_OUTSIDE_SIZE, "<Q")
-            if not stored:
-                continue
-            quantization, dtype = tensor.field(_QUANTIZATION), _dtype(tensor)
-            scaled = quantization is not None and tensor.at(quantization).vector(_SCALE)[1] > 0
-            shape = tensor.integers(_SHAPE)
-            name = tensor.text(_NAME).replace(".", "_").replace("/", ".")
-            yield Weight(
-                name=name or f"tensor_{number}_{index}",
-                shape=shape,
-                dtype=dtype,
-                size=Tensor(shape, dtype).size,
-                bytes=stored,
-                storage=f"buffer {place}",
-                parameter="float" in dtype or scaled,
-            )
+def _weights(file: TFLiteFile) -> Iterator[Weight]:
+    for number, graph in enumerate(file.subgraphs):
+        for index, tensor in enumerate(graph.tensors):
+            if tensor.stored:
+                name = tensor.name.replace(".", "_").replace("/", ".")
+                yield Weight(
+                    name=name or f"tensor_{number}_{index}",
+                    shape=tensor.shape,
+                    dtype=tensor.dtype,
+                    size=Tensor(tensor.shape, tensor.dtype).size,
+                    bytes=tensor.stored,
+                    storage=f"buffer {tensor.buffer}",
+                    parameter="float" in tensor.dtype or tensor.scaled,
+                )

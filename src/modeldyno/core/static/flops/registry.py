@@ -1,4 +1,4 @@
-"""The registry of all formulas: PyTorch, ONNX, TensorFlow, and the user's own."""
+"""The registry of all formulas: PyTorch, ONNX, TensorFlow, TensorFlow Lite, and the user's own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.static.flops.aten import ATEN
 from modeldyno.core.static.flops.onnx import ONNX
 from modeldyno.core.static.flops.tensorflow import TENSORFLOW
+from modeldyno.core.static.flops.tflite import TFLITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ _NONE: Mapping[str, Formula] = MappingProxyType({})
 
 def formulas(extra: Mapping[str, Formula] = _NONE) -> Mapping[str, Formula]:
     """Return the formulas of all dialects; `extra` overrides them."""
-    return MappingProxyType({**ATEN, **ONNX, **TENSORFLOW, **extra})
+    return MappingProxyType({**ATEN, **ONNX, **TENSORFLOW, **TFLITE, **extra})
 
 
 def describe_formula(formula: Formula) -> str:
