@@ -117,3 +117,23 @@ def test_a_metric_that_does_not_fit_leaves_the_others(tmp_path: Path) -> None:
     assert doubt.seen.startswith("mean_absolute_error was not computed: The targets have the shape (20,)")
     with pytest.raises(RequestError, match="one target for each output"):
         evaluated(evaluate="mae", data=tmp_path / "few.npz", batch_size=8)
+
+
+def test_labels_that_are_not_there_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    """By a name that the file lacks, in another number than the samples, or where nothing has labels."""
+    arrays = np.load(DIGITS / "test.npz")
+    np.savez(tmp_path / "short.npz", image=arrays["image"], label=arrays["label"][:-1], other=np.ones(3))
+    np.savez(tmp_path / "bare.npz", image=arrays["image"])
+    np.savez(tmp_path / "one.npz", image=arrays["image"], y=1)
+    seen: list[Any] = []
+    for options, says in (
+        ({"data": f"{DIGITS}/test.npz:nothing"}, r"test\.npz has no labels under nothing"),
+        (
+            {"data": tmp_path / "short.npz"},
+            r"has 359 labels, but another number of samples \(image 360, other 3\)",
+        ),
+        ({"inputs": str(tmp_path / "bare.npz")}, r"bare\.npz has no labels under label, labels, y"),
+    ):
+        with pytest.raises(RequestError, match=says):
+            evaluated(**options, watch=seen.append)
+    assert seen == []

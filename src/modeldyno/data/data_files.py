@@ -10,7 +10,7 @@ import json
 import zipfile
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from modeldyno.errors import RequestError
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from modeldyno.interfaces.loader import Feed
+
+T = TypeVar("T")
 
 _MAX_BYTES = 2 * 2**30
 """Maximum unpacked bytes that are read into memory."""
@@ -57,6 +59,31 @@ def read_data_file(
             return _texts(path, limit)
     _check_complete(path, arrays, names, optional)
     return {name: _first_samples(path, name, arrays[name], limit) for name in names if name in arrays}
+
+
+def row_counts(path: Path) -> dict[str, int]:
+    """Return the rows of each array of a .npz file by name, from their heads; {} for another file."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    if path.suffix.lower() != ".npz":
+        return {}
+
+    def load() -> dict[str, int]:
+        rows = {}
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.namelist():
+                with archive.open(member) as file:
+                    version = np.lib.format.read_magic(file)
+                    read = (
+                        np.lib.format.read_array_header_1_0
+                        if version == (1, 0)
+                        else np.lib.format.read_array_header_2_0
+                    )
+                    shape = read(file)[0]
+                    rows[member.removesuffix(".npy")] = shape[0] if shape else 0
+        return rows
+
+    return _load_checked(path, load)
 
 
 def _check_complete(path: Path, arrays: Feed, names: Sequence[str], optional: Collection[str]) -> None:
@@ -121,7 +148,7 @@ def _npy(path: Path, names: Sequence[str], limit: int) -> Feed:
     return _load_checked(path, load)
 
 
-def _load_checked(path: Path, load: Callable[[], Feed]) -> Feed:
+def _load_checked(path: Path, load: Callable[[], T]) -> T:
     try:
         return load()
     except RequestError:

@@ -31,6 +31,7 @@ from modeldyno.core.spec.probe_options import (
 )
 from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_vary
 from modeldyno.core.stats.units import BYTES, parse_quantity
+from modeldyno.data.labelled_samples import read_labels
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.backend import ServesSeveral
 from modeldyno.profiling.resolve_model import resolve_reference
@@ -201,7 +202,7 @@ class Request:
         return tuple(dict.fromkeys((*named, *bounded)))
 
     def _check_evaluation(self) -> None:
-        """Refuse to evaluate what is unknown, or data that nothing evaluates."""
+        """Refuse to evaluate what is unknown, and data that nothing evaluates or that have no labels."""
         for name in self.observation.evaluate:
             if name not in EVALUATIONS:
                 raise UnknownName.among("evaluation", name, EVALUATIONS)
@@ -210,6 +211,9 @@ class Request:
         data = self.observation.data
         if data and not any(Path(text).expanduser().is_file() for text in (data, data.rpartition(":")[0])):
             raise RequestError(f"There are no labelled samples at {data}; check the path given to `data`.")
+        sources = (spec.source for spec in map(_input, self.inputs) if spec.source)
+        if self.observation.evaluate and (source := data or next(sources, None)):
+            read_labels(source)
 
     def _check_mode(self) -> None:
         """Refuse probes that watch calls in training mode, whose costs are those of training steps."""

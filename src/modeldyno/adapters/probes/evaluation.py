@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval, Measurement, SampleScores, pack
-from modeldyno.data import data_files
+from modeldyno.data import data_files, labelled_samples
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.probe import Pass
 from modeldyno.interfaces.session import CanCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from numpy import ndarray
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 needs = CanCall
 pass_ = Pass.SECOND
-_LABELS = ("label", "labels", "y")
-_MOST = 10**9
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
@@ -71,16 +69,7 @@ def _labels(subject: Subject) -> tuple[Path, ndarray]:
     source = subject.observation.data or next(iter(given), None)
     if source is None:
         raise RequestError("To evaluate a model, name labelled samples with `data`, such as test.npz.")
-    text, _, name = source.rpartition(":")
-    path, names = (Path(text), (name,)) if text and not Path(source).exists() else (Path(source), _LABELS)
-    path = path.expanduser()
-    arrays = data_files.read_data_file(path, names, _MOST, optional=names)
-    present = [name for name in names if not isinstance(arrays, list) and name in arrays]
-    if isinstance(arrays, list) or not present:
-        raise RequestError(
-            f"{path} has no labels under {', '.join(names)}; save them so, or write {path.name}:NAME."
-        )
-    return path, arrays[present[0]]
+    return labelled_samples.read_labels(source)
 
 
 def _outputs(subject: Subject, path: Path, n: int) -> ndarray:
@@ -89,7 +78,7 @@ def _outputs(subject: Subject, path: Path, n: int) -> ndarray:
 
     session, like = subject.session, subject.feeds[0]
     assert isinstance(session, CanCall)
-    data = data_files.read_data_file(path, tuple(like), _MOST)
+    data = data_files.read_data_file(path, tuple(like), labelled_samples.EVERY)
     if isinstance(data, list) or any(len(array) != n for array in data.values()):
         raise RequestError(f"{path} has {n} labels, but another number of samples; give one label for each.")
     parts = []
