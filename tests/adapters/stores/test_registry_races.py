@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 KILLS = ROOT / "bench" / "queue_kills.py"
+LISTS = ROOT / "bench" / "registry_lists.py"
 
 BEGIN = """
 import sys
@@ -189,3 +190,12 @@ class TestKills:
 
         assert (figures["lost"], figures["finished twice"], figures["stuck past lease + 10 s"]) == (0, 0, 0)
         assert (figures["killed"], figures["stopped"]) == (60, 30)
+
+
+@pytest.mark.slow
+def test_pages_of_a_large_registry_are_quick(url: str) -> None:
+    """Of 10,000 models, one with 100,000 versions: each page within 200 ms, each look-up within 100 ms."""
+    done = subprocess.run(
+        [sys.executable, str(LISTS), "--store", url], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

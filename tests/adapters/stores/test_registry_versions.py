@@ -216,6 +216,20 @@ class TestLists:
         assert found(task="embedding") == {"bert"}
         assert found(task="nothing") == set()
 
+    def test_the_filters_follow_the_newest_version(self, registry: SqlRegistry) -> None:
+        """That is there: also when it is added, changed or removed."""
+        add(registry, content=1, framework="onnx", task="a")
+        two = add(registry, content=2, framework="torch", task="b")
+        assert (len(registry.models(framework="torch")), len(registry.models(framework="onnx"))) == (1, 0)
+        registry.change_version(two, "ada", task="c")
+        assert (len(registry.models(task="c")), len(registry.models(task="b"))) == (1, 0)
+        registry.remove_version(two, "ada")
+        (entry,) = registry.models(framework="onnx", task="a")
+        assert entry.newest.number == 1
+        registry.add_version(a_version(number=3, framework="keras"), number=9)
+        registry.add_version(a_version(number=4, framework="jax"), number=5)
+        assert [entry.newest.number for entry in registry.models(framework="keras")] == [9]
+
     def test_versions_are_listed_newest_first_by_pages(self, registry: SqlRegistry) -> None:
         """Each page continues below the last number of the page before."""
         for content in range(1, 8):

@@ -124,6 +124,9 @@ MODELS = Table(
     Column("created", BYTEWISE, nullable=False),
     Column("newest", Integer, nullable=False),  # the last number that was given to a version
     Column("versions", Integer, nullable=False),
+    Column("latest", Integer, nullable=False),  # the largest number that is there, with what lists filter by
+    Column("framework", String, nullable=False),
+    Column("task", Text, nullable=False),
     Column("touched", BYTEWISE, nullable=False),
     Index("models_touched", "touched", "name"),
 )
@@ -140,7 +143,7 @@ VERSIONS = Table(
     Column("dataset", Text, nullable=False),
     Column("parent", String, nullable=False),
     Column("document", LargeBinary, nullable=False),
-    Index("versions_digest", "digest"),
+    Index("versions_digest", "digest", "model", "number"),
     Index("versions_created", "created"),
 )
 
@@ -259,9 +262,11 @@ EVENTS = Table(
     Column("at", BYTEWISE, nullable=False),
     Column("actor", Text, nullable=False),
     Column("kind", String, nullable=False),
+    Column("model", BYTEWISE, nullable=False),  # of the subject, before the first slash
     Column("subject", BYTEWISE, nullable=False),
     Column("detail", Text, nullable=False),
     Column("before", String, nullable=False),
     Column("hash", String, nullable=False),
+    Index("events_model", "model", "id"),
     Index("events_subject", "subject", "id"),
 )

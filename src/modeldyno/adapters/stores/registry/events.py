@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _LOCK = 0x6D646576656E7473
 """Key of PostgreSQL's advisory lock: of two changes at once, the second waits for the hash of the first."""
 _PAGE = 1000
+_TOLD = [column for column in EVENTS.c if column.name in RegistryEvent.__dataclass_fields__]
 
 
 def utc_now() -> str:
@@ -51,6 +52,7 @@ def record(connection: Connection, actor: str, kind: str, subject: str, **detail
             at=at,
             actor=who,
             kind=kind,
+            model=what.partition("/")[0],
             subject=what,
             detail=json.dumps(words),
             before=before,
@@ -61,9 +63,11 @@ def record(connection: Connection, actor: str, kind: str, subject: str, **detail
 
 def read(connection: Connection, *, subject: str | None, newest: int) -> list[RegistryEvent]:
     """Return the newest events, the oldest of them first: all, or those of a subject and what is below it."""
-    query = select(EVENTS).order_by(EVENTS.c.id.desc()).limit(newest)
-    if subject is not None:
-        # All texts that begin with "digits/" are before "digits0", as "0" follows "/".
+    query = select(*_TOLD).order_by(EVENTS.c.id.desc()).limit(newest)
+    if subject is not None and "/" not in subject:
+        query = query.where(EVENTS.c.model == subject)
+    elif subject is not None:
+        # All texts that begin with "digits/3/" are before "digits/30", as "0" follows "/".
         below = and_(EVENTS.c.subject > f"{subject}/", EVENTS.c.subject < f"{subject}0")
         query = query.where(or_(EVENTS.c.subject == subject, below))
     return [_event(row) for row in reversed(connection.execute(query).all())]
@@ -73,7 +77,7 @@ def read_all(connection: Connection) -> Iterator[RegistryEvent]:
     """Yield every event, the oldest first."""
     last = 0
     while rows := connection.execute(
-        select(EVENTS).where(EVENTS.c.id > last).order_by(EVENTS.c.id).limit(_PAGE)
+        select(*_TOLD).where(EVENTS.c.id > last).order_by(EVENTS.c.id).limit(_PAGE)
     ).all():
         yield from map(_event, rows)
         last = rows[-1].id

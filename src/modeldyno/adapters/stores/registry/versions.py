@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 CHANGEABLE = frozenset({"task", "dataset", "metrics", "labels", "policy"})
 """What may change of a version: what its maker says of it."""
 _SUGGESTED = 1000
+_NO_VERSIONS = {"newest": 0, "versions": 0, "latest": 0, "framework": "", "task": ""}
 
 
 def add(connection: Connection, draft: Version, number: int | None) -> tuple[Version, bool]:
@@ -62,7 +63,7 @@ def add(connection: Connection, draft: Version, number: int | None) -> tuple[Ver
     """
     _check(draft, number)
     at = events.utc_now()
-    row = {"name": draft.model, "created": at, "newest": 0, "versions": 0, "touched": at}
+    row = {"name": draft.model, "created": at, "touched": at, **_NO_VERSIONS}
     connection.execute(insert(connection, MODELS).values(row).on_conflict_do_nothing())
     alike = select(VERSIONS.c.document).where(
         VERSIONS.c.model == draft.model, VERSIONS.c.digest == draft.digest
@@ -93,6 +94,7 @@ def add(connection: Connection, draft: Version, number: int | None) -> tuple[Ver
         .where(MODELS.c.name == draft.model)
         .values(newest=max(newest, chosen), versions=MODELS.c.versions + 1, touched=at)
     )
+    _describe_latest(connection, draft.model)
     events.record(
         connection,
         draft.creator,
@@ -155,25 +157,18 @@ def find_models(
     connection: Connection, *, text: str, framework: str, task: str, limit: int, before: str
 ) -> Sequence[ModelEntry]:
     """List models, the last touched first, with their newest version."""
-    # A removed version leaves its number: the newest that is there need not be the last that was given.
-    newest = (
-        select(func.max(VERSIONS.c.number))
-        .where(VERSIONS.c.model == MODELS.c.name)
-        .correlate(MODELS)
-        .scalar_subquery()
-    )
     query = (
         select(MODELS.c.name, MODELS.c.versions, MODELS.c.touched, VERSIONS.c.document)
-        .join(VERSIONS, (VERSIONS.c.model == MODELS.c.name) & (VERSIONS.c.number == newest))
+        .join(VERSIONS, (VERSIONS.c.model == MODELS.c.name) & (VERSIONS.c.number == MODELS.c.latest))
         .order_by(MODELS.c.touched.desc(), MODELS.c.name)
         .limit(limit)
     )
     if text:
         query = query.where(func.lower(MODELS.c.name).contains(text.lower(), autoescape=True))
     if framework:
-        query = query.where(VERSIONS.c.framework == framework)
+        query = query.where(MODELS.c.framework == storable_text(framework))
     if task:
-        query = query.where(VERSIONS.c.task == storable_text(task))
+        query = query.where(MODELS.c.task == storable_text(task))
     if before:
         # Of several models that were touched in the same millisecond, none is left out between two pages.
         touched, _, name = before.partition("/")
@@ -228,6 +223,7 @@ def rewrite(connection: Connection, version: Version, actor: str, changes: dict[
     _check(changed, None)
     condition = (VERSIONS.c.model == version.model) & (VERSIONS.c.number == version.number)
     connection.execute(update(VERSIONS).where(condition).values(_row(changed)))
+    _describe_latest(connection, version.model)
     events.record(connection, actor, "version.changed", version.name, **changes)
     return changed
 
@@ -249,6 +245,15 @@ def remove(connection: Connection, version: Version, actor: str) -> None:
     connection.execute(
         update(MODELS).where(MODELS.c.name == version.model).values(versions=MODELS.c.versions - 1)
     )
+    _describe_latest(connection, version.model)
+
+
+def _describe_latest(connection: Connection, model: str) -> None:
+    """Write into the row of a model which version is its latest; a removed one leaves its number."""
+    columns = (VERSIONS.c.number.label("latest"), VERSIONS.c.framework, VERSIONS.c.task)
+    latest = select(*columns).where(VERSIONS.c.model == model).order_by(VERSIONS.c.number.desc()).limit(1)
+    row = connection.execute(latest).mappings().first() or {"latest": 0, "framework": "", "task": ""}
+    connection.execute(update(MODELS).where(MODELS.c.name == model).values(**row))
 
 
 def put_variant(connection: Connection, variant: Variant, actor: str) -> None:

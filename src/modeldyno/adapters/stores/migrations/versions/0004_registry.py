@@ -41,7 +41,8 @@ def upgrade() -> None:
     op.create_table(
         "models",
         sa.Column("name", bytewise, primary_key=True),
-        sorted_word("created"), number("newest"), number("versions"), sorted_word("touched"),
+        sorted_word("created"), number("newest"), number("versions"), number("latest"), word("framework"),
+        text("task"), sorted_word("touched"),
     )  # fmt: skip
     op.create_index("models_touched", "models", ["touched", "name"])
     op.create_table(
@@ -51,7 +52,7 @@ def upgrade() -> None:
         word("digest"), sorted_word("created"), word("framework"), text("task"), text("dataset"),
         word("parent"), document(),
     )  # fmt: skip
-    op.create_index("versions_digest", "versions", ["digest"])
+    op.create_index("versions_digest", "versions", ["digest", "model", "number"])
     op.create_index("versions_created", "versions", ["created"])
     op.create_table(
         "variants",
@@ -107,9 +108,10 @@ def upgrade() -> None:
     op.create_table(
         "events",
         sa.Column("id", sa.Integer, primary_key=True),
-        sorted_word("at"), text("actor"), word("kind"), sorted_word("subject"), text("detail"),
-        word("before"), word("hash"),
+        sorted_word("at"), text("actor"), word("kind"), sorted_word("model"), sorted_word("subject"),
+        text("detail"), word("before"), word("hash"),
     )  # fmt: skip
+    op.create_index("events_model", "events", ["model", "id"])
     op.create_index("events_subject", "events", ["subject", "id"])
     op.create_index("results_digest", "results", ["digest", "created"])
     op.create_index("studies_digest", "studies", ["digest", "created"])
