@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
+from modeldyno.api.convert import convert as convert_model
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple
 from modeldyno.core.registry.names import VersionName
 from modeldyno.environment.idle import IdleRule
-from modeldyno.errors import StoreError
+from modeldyno.errors import RequestError, StoreError
 from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.registry import answer as answering
 from modeldyno.registry import changes
@@ -30,13 +32,16 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import AliasMove, RegistryEvent, Task, Version
     from modeldyno.interfaces.registry import ModelEntry
 
+_FORMS = ("exported", "torchscript", "onnx")
+"""Forms in which a live object is saved, the most faithful first."""
 _MOST = 10_000
 """Versions that `retrieve` looks through of one model."""
 
 
 @reword_errors
 def register(  # noqa: PLR0913 - one parameter per option
-    model: str | Path,
+    model: Any,
+    example: Any = None,
     *,
     name: str | None = None,
     version: int | None = None,
@@ -55,7 +60,10 @@ def register(  # noqa: PLR0913 - one parameter per option
     """Register a model, as ``modeldyno registry add`` does.
 
     Args:
-        model: a path or a reference, such as ``"model.onnx"`` or ``"torch:file.py:factory"``.
+        model: a path or a reference, such as ``"model.onnx"`` or ``"torch:file.py:factory"``; or a live
+            ``torch.nn.Module``, Keras model or estimator, which is saved in the first form that is still the
+            model: exported (.pt2), torchscript, onnx.
+        example: inputs of a live object: an array, a tuple of them, or a dict by name.
         name: by default that of its file.
         version: its number; by default the next one.
         task: what it does, such as ``"image classification"``.
@@ -78,6 +86,15 @@ def register(  # noqa: PLR0913 - one parameter per option
         TrustRequired: its file runs code, and `trust` was not given.
         StoreError: the store cannot be written.
     """
+    if not isinstance(model, str | Path):
+        with tempfile.TemporaryDirectory(prefix="modeldyno-register-") as folder:
+            words: dict[str, Any] = {
+                "version": version, "task": task, "dataset": dataset, "metrics": metrics, "labels": labels,
+                "parent": parent, "policy": policy, "convert": convert, "profile": profile, "wait": wait,
+                "trust": True,  # it was written here
+            }  # fmt: skip
+            path = _save_live_object(model, example, Path(folder))
+            return register(path, name=name or type(model).__name__, **words)
     request = Registration(
         model=str(model),
         name=name,
@@ -98,6 +115,25 @@ def register(  # noqa: PLR0913 - one parameter per option
     if wait:
         work(once=True, idle=IdleRule(looks=0))
     return registered.version
+
+
+def _save_live_object(model: Any, example: Any, folder: Path) -> Path:
+    """Save a live object in the first form that is still the model.
+
+    Raises:
+        RequestError: there is no such form; it says why the last one is none.
+    """
+    reasons = []
+    for form in _FORMS:
+        made = convert_model(model, example, to=form, output=folder)[form]
+        if made.usable:
+            return Path(made.path)
+        if made.failure is not None:
+            reasons.append(f"as {form}: {made.failure.message}")
+    raise RequestError(
+        f"{type(model).__name__} cannot be saved ({'; '.join(reasons)}); save it yourself, "
+        "and register its file."
+    )
 
 
 @reword_errors

@@ -43,3 +43,19 @@ def test_a_task_is_told_with_its_version_and_recipe() -> None:
     """A measurement by what is measured, a conversion as one."""
     assert a_task(a_version("digits", 3), batch=8).label == "digits/3 source: batch 8"
     assert a_conversion(a_version("digits", 3), "openvino").label == "digits/3 openvino: convert"
+
+
+@pytest.mark.parametrize(
+    ("why", "sentence"),
+    [
+        ("agrees (36 samples)", "agrees (36 samples)"),
+        ("the registered model itself", "agrees: the registered model itself"),
+        ("", "agrees"),
+    ],
+)
+def test_a_variant_says_its_state_once(why: str, sentence: str) -> None:
+    """Whether its reason begins with the state or not."""
+    variant = a_variant(a_version(), state=VariantState.AGREES, why=why)
+
+    assert variant.sentence == sentence
+    assert variant.name == f"{variant.model}/{variant.number} {variant.recipe}"

@@ -62,7 +62,7 @@ def _print_outcome(done: TaskDone) -> None:
         again = f"; again in {format_rough_duration(outcome.again_in)}" if outcome.again_in else ""
         text = f"put off: {outcome.why}{again}"
     elif outcome.variant is not None:
-        text = f"{outcome.variant.state}: {outcome.why}"
+        text = outcome.variant.sentence
     elif outcome.state is TaskState.FAILED:
         text = f"failed: {outcome.why}"
     else:

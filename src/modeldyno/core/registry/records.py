@@ -111,6 +111,12 @@ class Variant:
         return f"{self.model}/{self.number} {self.recipe}"
 
     @property
+    def sentence(self) -> str:
+        """Its state and why, with each word once."""
+        state = str(self.state)
+        return self.why if self.why.startswith(state) else f"{state}: {self.why}" if self.why else state
+
+    @property
     def usable(self) -> bool:
         """Whether it is still the model."""
         return self.state in USABLE

@@ -91,7 +91,7 @@ def _variants(overview: VersionOverview) -> Table:
             variant.recipe,
             _MARKS.get(variant.state, str(variant.state)),
             variant.backend,
-            shorten(variant.why, _WHY),
+            shorten(variant.why.removeprefix(f"{variant.state} "), _WHY),
         )
         for variant in overview.variants
     )
