@@ -1,0 +1,194 @@
+"""The commands of the registry as a user types them, and their functions of the Python API."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+import modeldyno
+from modeldyno.cli import main
+from modeldyno.core.registry.answer import AnswerState
+from modeldyno.core.registry.records import TaskState
+from modeldyno.environment.idle import IdleRule
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def type_(registry: object, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Give a function that runs ``modeldyno registry`` with words."""
+    del registry
+
+    def run(*words: str) -> Said:
+        with pytest.raises(SystemExit) as left:
+            main(words)
+        out, err = capfd.readouterr()
+        assert isinstance(left.value.code, int)
+        return Said(code=left.value.code, out=out, err=err)
+
+    return run
+
+
+@pytest.fixture
+def net(type_: Callable[..., Said], model: Path, measured: object) -> Callable[..., Said]:
+    """Give the same, with a model that is registered and measured."""
+    del measured
+    assert (
+        type_("registry", "add", str(model), "--no-convert", "--metric", "accuracy=76%", "--wait").code == 0
+    )
+    return type_
+
+
+def test_an_empty_registry_says_how_to_begin(type_: Callable[..., Said]) -> None:
+    said = type_("registry", "list")
+
+    assert said.code == 0
+    assert "modeldyno registry add MODEL" in said.out
+
+
+def test_without_a_worker_add_says_how_to_start_one(type_: Callable[..., Said], model: Path) -> None:
+    said = type_("registry", "add", str(model), "--no-convert")
+
+    assert "net/1 is registered: onnx" in said.out
+    assert "3 tasks queued, and no worker is running: start one with modeldyno worker" in said.out
+
+
+def test_add_with_wait_shows_the_figures(type_: Callable[..., Said], model: Path, measured: object) -> None:
+    del measured
+    said = type_("registry", "add", str(model), "--no-convert", "--wait")
+
+    assert "1 usable variant and 3 fresh figures" in " ".join(said.out.split())
+    assert "batch 32" in said.out
+
+
+def test_list_has_what_was_registered(net: Callable[..., Said]) -> None:
+    said = net("registry", "list", "NE")
+
+    assert "net" in said.out
+    assert "onnx" in said.out
+    assert "No registered model is like that" in net("registry", "list", "resnet").out
+
+
+def test_a_json_document_has_everything(net: Callable[..., Said]) -> None:
+    shown = json.loads(net("registry", "show", "net", "--json", "-").out)
+
+    assert shown["version"]["metrics"] == {"accuracy": 0.76}
+    assert [figure["figure"]["state"] for figure in shown["figures"]] == ["fresh"] * 3
+
+
+def test_an_answer_names_variant_replicas_and_cost(net: Callable[..., Said]) -> None:
+    said = net("registry", "answer", "net", "--require", "latency.p50 <= 20ms", "--demand", "1/s")
+
+    words = " ".join(said.out.split())
+    assert said.code == 0
+    assert "Run net/1 as source, batch 1" in words or "Run net/1 as source, batch 8" in words
+    assert "1 replica for 1.00/s" in words
+
+
+@pytest.mark.parametrize(
+    ("bound", "code", "words"),
+    [
+        ("latency.p50 <= 1us", 1, "each surely breaks a bound"),
+        ("accuracy >= 0.5", 5, "Unknown: no fresh figure of net surely holds"),
+    ],
+)
+def test_the_exit_code_tells_what_is_known(
+    net: Callable[..., Said], bound: str, code: int, words: str
+) -> None:
+    said = net("registry", "answer", "net", "--require", bound)
+
+    assert said.code == code
+    assert words in " ".join(said.out.split())
+
+
+def test_an_alias_moves_and_comes_back(net: Callable[..., Said]) -> None:
+    assert "net@champion names net/1" in net("registry", "alias", "net/1", "champion").out
+    assert "names nothing now" in net("registry", "alias", "net", "champion", "--remove").out
+    assert "names net/1" in net("registry", "alias", "net", "champion", "--rollback").out
+    assert "net@champion names net/1" in net("registry", "alias", "net").out
+
+
+def test_the_history_is_whole_until_somebody_changes_it(net: Callable[..., Said], tmp_path: Path) -> None:
+    import sqlite3
+
+    assert "No event was changed" in net("registry", "history", "--verify").out
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        connection.execute("UPDATE events SET actor = 'somebody else' WHERE id = 2")
+    connection.close()
+
+    said = net("registry", "history", "net", "--verify")
+    assert said.code == 1
+    assert "Event 2 was changed" in said.err
+
+
+def test_tasks_are_listed_cancelled_and_queued_again(type_: Callable[..., Said], model: Path) -> None:
+    type_("registry", "add", str(model), "--no-convert")
+
+    assert "1 task cancelled" in type_("registry", "tasks", "--cancel", "1").out
+    assert "1 task queued" in type_("registry", "tasks", "--retry", "1").out
+    assert "net/1 source: batch 8" in type_("registry", "tasks", "net").out
+
+
+def test_files_come_out_again(net: Callable[..., Said], tmp_path: Path) -> None:
+    said = net("registry", "get", "net", str(tmp_path / "copy"))
+
+    assert said.code == 0
+    assert (tmp_path / "copy" / "net.onnx").read_bytes() == b"weights"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("add",), "Name the model to register"),
+        (("show", "nothing"), "There is no registered model 'nothing'; known: net."),
+        (("show", "net@prod"), "There is no alias of net 'prod'"),
+        (("show", "net/7"), "net has no version 7"),
+        (("show", "../etc/passwd"), "names no registered model"),
+        (("rm", "net"), "name the one to remove, such as net/1"),
+        (("update", "net", "--metric", "accuracy=good"), "--metric accuracy=good is no number"),
+        (("update", "net", "--policy", "x"), "There is no policy 'x'"),
+        (("answer", "net", "--on", "moon"), "There is no target 'moon'"),
+        (("policy", "-f", "missing.yaml"), "Cannot read missing.yaml"),
+    ],
+)
+def test_a_mistake_is_one_sentence(net: Callable[..., Said], words: tuple[str, ...], sentence: str) -> None:
+    said = net("registry", *words)
+
+    assert said.code == 2
+    assert sentence in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.usefixtures("measured", "registry")
+def test_the_same_from_python(model: Path, tmp_path: Path) -> None:
+    version = modeldyno.register(model, metrics={"accuracy": 0.76}, convert=False)
+    modeldyno.work(once=True, idle=IdleRule(looks=0))
+    modeldyno.move_alias("net/1", "champion")
+
+    assert modeldyno.retrieve("net") == (version,)
+    assert modeldyno.retrieve(framework="torch") == ()
+    assert modeldyno.retrieve("other") == ()
+    assert [entry.name for entry in modeldyno.list_models()] == ["net"]
+    assert modeldyno.answer("net@champion", "latency.p50 <= 20ms").state is AnswerState.FOUND
+    assert len(modeldyno.show_model("net").figures) == 3
+    assert {task.state for task in modeldyno.registry_tasks(ended=True)} == {TaskState.DONE}
+    assert modeldyno.get_model("net", tmp_path / "copy").name == "net.onnx"
+    assert modeldyno.registry_history("net", verify=True)
+    assert modeldyno.registry_policy().name == "default"
+    assert modeldyno.update("net", task="detection").task == "detection"
+    modeldyno.unregister("net/1")
+    with pytest.raises(RequestError, match="has no version"):
+        modeldyno.show_model("net")
