@@ -7,7 +7,7 @@ import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -79,6 +79,16 @@ def test_the_commands_of_the_page_on_the_registry_work(
     monkeypatch.setattr(modeldyno, "work", lambda **_: None)
     (python,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(python, {})
+
+
+def test_the_script_of_the_page_on_evaluation_works() -> None:
+    """It evaluates a live model by a name and a function."""
+    pytest.importorskip("torch")
+    page = (ROOT / "docs" / "howto" / "evaluate.md").read_text(encoding="utf-8")
+    (script,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(script, names)
+    assert 1 / 3 <= names["result"]["confidence"] <= 1
 
 
 def test_the_commands_for_openvino_work(run: Callable[[str], None]) -> None:

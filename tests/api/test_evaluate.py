@@ -1,3 +1,4 @@
+# ruff: noqa: ARG001 - evaluations take the model and the loader, whether they use them or not
 """A profile evaluates a model on labelled samples."""
 
 from __future__ import annotations
@@ -137,3 +138,85 @@ def test_labels_that_are_not_there_are_refused_before_anything_runs(tmp_path: Pa
         with pytest.raises(RequestError, match=says):
             evaluated(**options, watch=seen.append)
     assert seen == []
+
+
+def three() -> Any:
+    """Return the identity of torch, two of three samples of which are right, in batches of unlike size."""
+    torch = pytest.importorskip("torch")
+    rows, labels = torch.eye(3), torch.tensor([0, 1, 0])
+    return torch.nn.Linear(3, 3, bias=False), rows, [(rows[:2], labels[:2]), (rows[2:], labels[2:])]
+
+
+def profiled(**options: Any) -> modeldyno.Result:
+    """Profile that identity without timing it."""
+    model, rows, batches = three()
+    model.weight.data = rows.clone()
+    result = modeldyno.profile(
+        model, rows, **{"data": batches, "probes": "static", "store": False, **options}
+    )
+    assert model.training
+    return result
+
+
+def test_a_live_model_is_evaluated_on_a_loader() -> None:
+    """Named metrics are over samples and have their intervals, and bounds on them are judged."""
+    result = profiled(evaluate="accuracy,misclassification")
+    assert result["accuracy"] == pytest.approx(2 / 3)
+    assert result["misclassification"] == pytest.approx(1 / 3)
+    assert result["evaluated_samples"] == 3
+    interval = result.ask("accuracy").interval
+    assert interval is not None
+    assert interval.low == pytest.approx(0.2077, abs=1e-4)
+    with pytest.raises(modeldyno.BoundBroken, match="accuracy"):
+        profiled(evaluate="accuracy", require="accuracy >= 0.99")
+
+
+def test_functions_evaluate_a_live_model(tmp_path: Path) -> None:
+    """A number is bare, scores of samples have an interval, and names become those of metrics."""
+
+    def weight_sum(model: Any, loader: Any) -> float:
+        return float(model.weight.detach().sum())
+
+    def losses(model: Any, loader: Any, device: str) -> Any:
+        assert device == "cpu"
+        return [1.0, 2.0, 3.0]
+
+    def several(model: Any, loader: Any) -> dict[str, float]:
+        return {"top-1": sum(len(labels) for _, labels in loader), "3rd": 4.0}
+
+    def broken(model: Any, loader: Any) -> float:
+        raise KeyError("no such thing")
+
+    result = profiled(evaluate=[weight_sum, losses, several, broken, "accuracy"])
+    assert "broken was not computed: KeyError" in next(
+        doubt.seen for doubt in result.doubts if doubt.code == "not-evaluated"
+    )
+    assert [result[name] for name in ("weight_sum", "losses", "top_1", "evaluation_3rd")] == [3, 2, 3, 4]
+    bare, scored = result.find("weight_sum"), result.find("losses")
+    assert bare is not None
+    assert scored is not None
+    assert scored.interval is not None
+    assert bare.interval is None
+    assert scored.interval.low == pytest.approx(2 - 4.3027 / 3**0.5, abs=1e-3)  # Student's t of 2 degrees
+    result.save(tmp_path / "result.json")
+    assert modeldyno.read(tmp_path / "result.json")["losses"] == 2
+    assert "weight_sum" in str(result)
+
+
+def test_functions_and_loaders_that_cannot_be_used_are_refused() -> None:
+    """Before anything runs, in a sentence."""
+
+    def ones(model: Any, loader: Any) -> Any:
+        return np.ones((2, 2))
+
+    for options, says in (
+        ({"evaluate": ones, "data": "test.npz"}, "give data= an iterable of batches"),
+        ({"evaluate": ones}, "returned an array of shape"),
+        ({"evaluate": "acuracy"}, "accuracy"),
+        ({"evaluate": ()}, "no effect without"),
+        ({"evaluate": "accuracy", "data": []}, "no batches"),
+    ):
+        with pytest.raises(RequestError, match=says):
+            profiled(**options)
+    with pytest.raises(RequestError, match="of a reference, give evaluate= names"):
+        modeldyno.profile(DIGITS / "digits.onnx", evaluate=ones, data=[])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import codec, plugins
 from modeldyno.api.arrays import with_batches
 from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.live_evaluation import LiveEvaluation
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.input_spec import InputSpec
@@ -45,8 +46,8 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     generate: int | str | Sequence[int] = 32,
     trace: str | Path | None = None,
     outputs: str | Path | None = None,
-    evaluate: str | Sequence[str] = (),
-    data: str | Path | None = None,
+    evaluate: str | Callable[..., Any] | Sequence[str | Callable[..., Any]] = (),
+    data: Any = None,
     require: str | Sequence[str] = (),
     percentiles: str | Sequence[str] = (),
     plan: Plan | None = None,
@@ -83,8 +84,12 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         trace: a file for a Perfetto trace of a few calls, for the probe ``ops``.
         outputs: a file (.npz) for the outputs of one call.
         evaluate: metrics of labelled samples: accuracy, top_5, misclassification, f1, evaluation_loss,
-            mean_absolute_error.
+            mean_absolute_error; or functions ``f(model, loader)``, perhaps with ``device``, of a live object.
+            A function returns a number, a dict of numbers, or an array with a score for each sample, whose
+            mean then has a 95 % interval.
         data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels; by default `inputs`.
+            Of a live object also an iterable of batches (inputs, labels), such as a DataLoader or a
+            ``tf.data.Dataset``; it is evaluated after the measurement.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
         percentiles: percentiles to measure until certified, such as ``"p99"``.
         plan: time and precision of the measurement.
@@ -113,13 +118,15 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     plan, settings = split_plan(plan, settings)
     example, settings = with_batches(model, example, settings, mode)
     inspection_options = make_inspection(mode=mode, optimizer=optimizer, modules=False)
+    bounds = as_tuple(require, "require")
+    live = LiveEvaluation.of(model, evaluate, data, bounds)
     request = Request(
         model="",
         backend=backend,
         settings=settings,
         inputs=as_tuple(inputs, "inputs"),
         probes=() if probes is None else _parse_names(probes, "probes"),
-        require=as_tuple(require, "require"),
+        require=tuple(text for text in bounds if live is None or text not in live.bounds),
         percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan,
         inspection=inspection_options,
@@ -129,7 +136,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
             generated=_parse_token_counts(generate, "generate"),
             trace=None if trace is None else str(Path(trace).absolute()),
             outputs=None if outputs is None else str(Path(outputs).absolute()),
-            **parse_evaluation(evaluate, data),
+            **({} if live else parse_evaluation(evaluate, data)),  # type: ignore[arg-type]  # names, if not live
         ),
         name=name,
         trust=trust,
@@ -137,6 +144,8 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     )
     with showing_progress(watch, progress=progress) as on_event:
         outcome = measure_request(request, model, example, inline=inline, watch=on_event)
+        if live:
+            outcome = live.judge(outcome, model, settings.get("device"))
     store_if(outcome.result, wanted=store, tags=tags)
     return result_or_raise(outcome)
 

@@ -91,7 +91,7 @@ class EvalLossFunction(EvaluationFunction):
     def __call__(self, model: Any, loader: Iterable[Any], device: Any = Device.CPU) -> float:
         """Compute them."""
         total, count = 0.0, 0
-        for outputs, labels in _predictions(model, loader, device):
+        for outputs, labels in predictions(model, loader, device):
             if "float" in str(labels.dtype) and tuple(labels.shape) != tuple(outputs.shape):
                 raise InvalidStatus(
                     f"Labels of shape {tuple(labels.shape)} do not fit outputs of shape "
@@ -179,7 +179,7 @@ def get_topk(
 
     hits, count = dict.fromkeys(topk, 0), 0
     class_numbers = framework_of(model).class_numbers
-    for native_outputs, native_labels in _predictions(model, loader, device):
+    for native_outputs, native_labels in predictions(model, loader, device):
         outputs, labels = to_array(native_outputs), to_array(native_labels)
         numbers = class_numbers(labels, outputs)
         for k in topk:
@@ -193,7 +193,7 @@ def get_topk(
     }
 
 
-def _predictions(model: Any, loader: Iterable[Any], device: Any) -> Iterator[tuple[Any, Any]]:
+def predictions(model: Any, loader: Iterable[Any], device: Any) -> Iterator[tuple[Any, Any]]:
     """Yield outputs and labels of every batch (inputs, labels) on the device."""
     place = Device(device)
     wrapped = loader if isinstance(loader, DataLoader) else DataLoader(loader)

@@ -13,9 +13,7 @@ from modeldyno import plugins
 from modeldyno.api.arrays import to_array
 from modeldyno.api.metric_profiler.device_name import Device
 from modeldyno.api.metric_profiler.status_metrics import InvalidStatus
-from modeldyno.api.profile import offered
 from modeldyno.core.spec.knob import configure
-from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.interfaces.session import CanCall
 from modeldyno.profiling.resolve_model import resolve_reference
 
@@ -165,8 +163,12 @@ def _tensorflow_name(device: Device) -> str:
 
 
 def _keras_buffers(model: Any, example: Any) -> Callable[[str], float]:
-    with offered(model, None, example) as (ref, _):
-        described = plugins.resolve("loader", "object").load(ModelRef.parse(ref), seed=0, trust=False)
+    objects = plugins.objects()
+    ref = objects.offer(model, example=example)
+    try:
+        described = plugins.resolve("loader", ref.scheme).load(ref, seed=0, trust=False)
+    finally:
+        objects.withdraw(ref)
     return _described_buffers(described)
 
 
