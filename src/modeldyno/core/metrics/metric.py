@@ -74,6 +74,8 @@ class MetricRow:
     """Name that metrics share which move together: a comparison counts them as one; empty if it has none."""
     circumstance: bool = False
     """Whether it is of the run or the machine, not of the model: compared only on request."""
+    minor: bool = False
+    """Whether it follows from others: a comparison names its change, without a row in the table."""
     computed: bool = False
     """Whether it is computed from the model, which need not run for it."""
     section: ReportSection = ReportSection.RESULTS
@@ -240,7 +242,7 @@ METRICS = MetricTable((
          "Samples per second, calls made back to back; under load, those that were answered well.",
          kin="speed", under_load=(), main=5),
     _row("batch_rate", RATE, _HIGH, "Calls (batches) per second, made back to back.",
-         kin="speed", section=ReportSection.DETAILS, in_trial=()),
+         minor=True, kin="speed", section=ReportSection.DETAILS, in_trial=()),
     _row("request_rate", RATE, _HIGH, "Requests per second that were answered well.",
          kin="speed", section=ReportSection.DETAILS, under_load=(), main=6),
     _row("offered_rate", RATE, _NEITHER, "Requests per second that were due, in an open loop.",
@@ -301,25 +303,28 @@ METRICS = MetricTable((
     _row("time_per_context_token", SECONDS, _LOW, "Time that each token of context adds to a generated one.",
          section=ReportSection.GENERATION),
     _row("macs", COUNT, _LOW, "Multiply-accumulates of matrix products in one call; 1 MAC is 2 FLOPs.",
-         computed=True, section=ReportSection.DETAILS, label="multiply-accumulates; 1 MAC is 2 FLOPs",
-         main=12, judged=3),
+         minor=True, computed=True, section=ReportSection.DETAILS,
+         label="multiply-accumulates; 1 MAC is 2 FLOPs", main=12, judged=3),
     _row("causal_macs", COUNT, _LOW, "MACs if causal attention skips the masked part.",
          computed=True, section=ReportSection.ANALYSIS, label="if attention skips masked positions"),
     _row("dense_macs", COUNT, _LOW, "MACs if every expert takes every token.",
          computed=True, section=ReportSection.ANALYSIS, label="if every expert processed every token"),
     _row("elementwise", COUNT, _LOW, "Elementary operations outside of matrix products in one call.",
-         computed=True, section=ReportSection.ANALYSIS, label="elementwise operations, in addition"),
+         minor=True, computed=True, section=ReportSection.ANALYSIS,
+         label="elementwise operations, in addition"),
     _row("flops", COUNT, _LOW, "Operations in one call: 2 x macs + elementwise.",
          computed=True, section=ReportSection.DETAILS, label="2 x macs + elementwise"),
     _row("coverage", FRACTION, _HIGH, "Share of the operators called that have a formula.",
          circumstance=True, computed=True, section=ReportSection.DETAILS,
          label="of the operators called have a formula"),
     _row("bytes_read", BYTES, _LOW, "Bytes that the operators of one call read, each on its own.",
-         computed=True, section=ReportSection.ANALYSIS, label="summed over operators, without fusion"),
+         minor=True, computed=True, section=ReportSection.ANALYSIS,
+         label="summed over operators, without fusion"),
     _row("bytes_written", BYTES, _LOW, "Bytes that the operators of one call write, each on its own.",
-         computed=True, section=ReportSection.ANALYSIS, label="summed over operators, without fusion"),
+         minor=True, computed=True, section=ReportSection.ANALYSIS,
+         label="summed over operators, without fusion"),
     _row("arithmetic_intensity", COUNT, _HIGH, "Operations for each byte that is read or written.",
-         computed=True, section=ReportSection.ANALYSIS, label="FLOPs per byte read or written"),
+         minor=True, computed=True, section=ReportSection.ANALYSIS, label="FLOPs per byte read or written"),
     _row("input_bytes", BYTES, _LOW, "Bytes of the inputs of one call.",
          computed=True, section=ReportSection.ANALYSIS, label="of the inputs of one call"),
     _row("output_bytes", BYTES, _LOW, "Bytes that one call returns.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.default_metrics import metric_family
-from modeldyno.core.metrics.metric import Query
+from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import (
     FARTHEST,
@@ -202,10 +202,6 @@ def _bound_text(ratio: float, change: Change) -> str:
     return f"{format_percent(abs(ratio))} {'higher' if ratio > 0 else 'lower'}"
 
 
-_MINOR = {"macs", "elementwise", "bytes_read", "bytes_written", "arithmetic_intensity", "batch_rate"}
-"""Metrics that follow from others; their changes are named, without a table row."""
-
-
 # --- tables of changes -------------------------------------------------------------------------------
 
 
@@ -262,7 +258,7 @@ def _has_own_row(change: Change, contrast: CandidateComparison) -> bool:
     """Whether a change has its own row when not everything is shown."""
     if change in contrast.verdicts:
         return change.outcome is not ChangeVerdict.SAME
-    return _surely_changed(change) and change.query.metric not in _MINOR
+    return _surely_changed(change) and not METRICS[change.query.metric].minor
 
 
 def _row(change: Change) -> tuple[str, ...]:
