@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.registry.answer import choose, judge_figure
 from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import FigureState, TaskState
+from modeldyno.core.registry.records import FigureState, TaskState, VariantState
 from modeldyno.errors import UnknownName
 from modeldyno.registry.figures import current_figures
 
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.registry.answer import RegistryAnswer
-    from modeldyno.core.registry.records import Task
+    from modeldyno.core.registry.records import Task, Variant, Version
     from modeldyno.interfaces.registry import Registry
     from modeldyno.loadtest.replicas import CostOptions
 
 _SECONDS_PER_TASK = 40.0
 """Seconds that a measurement takes with its process, for an estimate of when something is known."""
+_VERSIONS = 10
+"""Newest versions whose conversions are told."""
 _WAITING = (TaskState.QUEUED, TaskState.LEASED, TaskState.DEFERRED)
 
 
@@ -76,9 +78,17 @@ def answer(
         bounds=bounds,
         demand=cost.demand,
         price=cost.price,
+        unusable=_unusable(registry, newest, number),
         waiting=len(waiting),
         seconds=_seconds(waiting, registry) if waiting else None,
     )
+
+
+def _unusable(registry: Registry, newest: Version, number: int | None) -> tuple[Variant, ...]:
+    """Return the variants that cannot answer: of one version, or of the newest ones of a model."""
+    versions = [newest] if number is not None else registry.versions(newest.model, limit=_VERSIONS)
+    ended = {VariantState.DIFFERS, VariantState.FAILED, VariantState.UNSUPPORTED}
+    return tuple(v for version in versions for v in registry.variants(version) if v.state in ended)
 
 
 def _seconds(waiting: Sequence[Task], registry: Registry) -> float | None:

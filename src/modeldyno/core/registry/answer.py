@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.registry.records import FigureState, HardwareTarget, VariantFigure
+from modeldyno.core.registry.records import FigureState, HardwareTarget, Variant, VariantFigure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,6 +73,8 @@ class RegistryAnswer:
     """Other answers, the best first."""
     fell_out: tuple[AnswerCandidate, ...]
     """What does not answer, each with its reason."""
+    unusable: tuple[Variant, ...]
+    """Variants that are not the model any more, or do not exist, each with its reason."""
     waiting: int
     """Figures that are queued or being measured."""
     seconds: float | None
@@ -136,6 +138,7 @@ def choose(  # noqa: PLR0913 - the parts of a question
     bounds: Sequence[Constraint] = (),
     demand: float | None = None,
     price: Price | None = None,
+    unusable: Sequence[Variant] = (),
     waiting: int = 0,
     seconds: float | None = None,
 ) -> RegistryAnswer:
@@ -163,6 +166,7 @@ def choose(  # noqa: PLR0913 - the parts of a question
         best=holding[0] if holding else None,
         others=tuple(holding[1:]),
         fell_out=fell_out,
+        unusable=tuple(unusable),
         waiting=waiting,
         seconds=seconds,
     )

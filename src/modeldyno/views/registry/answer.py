@@ -33,7 +33,7 @@ def blocks(answer: RegistryAnswer) -> Iterator[Block]:
             yield Notice(severity=Severity.HELD, text=judgement.sentence())
     if answer.others:
         yield _ranking(answer)
-    if answer.fell_out:
+    if answer.fell_out or answer.unusable:
         yield _fell_out(answer)
 
 
@@ -103,6 +103,7 @@ def _ranking(answer: RegistryAnswer) -> Table:
 def _fell_out(answer: RegistryAnswer) -> Table:
     shown = answer.fell_out[:_SHOWN]
     rows = [(describe(candidate), shorten(candidate.out, _OUT)) for candidate in shown]
+    rows += [(f"{v.model}/{v.number} as {v.recipe}", shorten(v.sentence, _OUT)) for v in answer.unusable]
     if len(answer.fell_out) > len(shown):
         rows.append((f"and {len(answer.fell_out) - len(shown)} more", ""))
     return Table(title="", columns=(Column(title="fell out"), Column(title="because")), rows=tuple(rows))
