@@ -82,6 +82,25 @@ def test_a_change_is_told_with_its_figures() -> None:
     assert describe_change(replace(WORSE, interval=None, why="a count")).endswith("+20.0%: worse (a count)")
 
 
+def test_a_share_changes_in_points() -> None:
+    """One in a hundred of 99 % is 1 point, not 1.01 %; without an interval it is bare."""
+    share = replace(
+        WORSE, query=Query.parse("accuracy"), baseline=0.99, candidate=0.98, difference=-0.01 / 0.99,
+        interval=Interval(low=-0.017 / 0.99, high=-0.003 / 0.99),
+    )  # fmt: skip
+    assert describe_change(share) == "99.00% -> 98.00%, -1.0 points (-1.7 to -0.3): worse"
+    exact = replace(share, interval=None, why="a count")
+    assert describe_change(exact) == "99.00% -> 98.00%, -1.0 points: worse (a count)"
+    equal = replace(
+        share,
+        candidate=0.99,
+        difference=0.0,
+        interval=Interval(low=0.0, high=0.0),
+        outcome=ChangeVerdict.SAME,
+    )
+    assert describe_change(equal) == "99.00% -> 99.00%, 0 points: same"
+
+
 def test_notes_are_added_in_order() -> None:
     """Empty ones are left out."""
     assert GateReport(result=RESULT, notes=("a",)).with_notes("", "b").notes == ("a", "b")

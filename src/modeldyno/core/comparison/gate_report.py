@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.comparison.gate_rule import GateDecision, shown_to_hold
+from modeldyno.core.comparison.points import difference_in_points, in_points
 from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import Result
@@ -106,8 +107,10 @@ def describe_change(change: Change, *, confirmed: bool = True) -> str:
     )
     if change.difference is None:
         return f"{values}: {outcome} ({change.why})"
+    why = f" ({change.why})" if change.interval is None else ""
+    if in_points(change):
+        return f"{values}, {difference_in_points(change)}: {outcome}{why}"
     span = ""
     if change.interval is not None and change.interval.low != change.interval.high:
         span = f" ({format_changes(change.interval.low, change.interval.high)})"
-    why = f" ({change.why})" if change.interval is None else ""
     return f"{values}, {format_change(change.difference)}{span}: {outcome}{why}"

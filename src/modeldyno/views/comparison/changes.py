@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.default_metrics import metric_family
+from modeldyno.core.comparison.points import difference_in_points, in_points, points, signed_points
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import (
     FARTHEST,
-    FRACTION,
     NOT_BOUNDED,
     RATE,
     SECONDS,
@@ -95,7 +95,7 @@ def describe_change(change: Change) -> str:
     if ratio is None:
         before, after = figures(change)
         return f"{change.query} {after} instead of {before}"
-    if _in_points(change):
+    if in_points(change):
         return f"{change.query} {_bound_text(ratio, change)}{_points_interval(change)}"
     if factor := _factor(ratio):
         ends = () if span is None else (_factor(span.low), _factor(span.high))
@@ -113,29 +113,15 @@ def describe_change(change: Change) -> str:
     return f"{change.query} {size} {word} ({format_percent(low)} to {format_percent(high)})"
 
 
-def _in_points(change: Change) -> bool:
-    """Return whether a change is shown in points: that of a share, which is itself in percent."""
-    return change.query.unit == FRACTION and bool(change.baseline)
-
-
-def _points(ratio: float, change: Change) -> str:
-    """Format a relative change of a share in percentage points, without its sign."""
-    return format_percent(abs(ratio) * (change.baseline or 0.0)).removesuffix("%")
-
-
-def _signed_points(ratio: float, change: Change) -> str:
-    return f"{'+' if ratio > 0 else '-' if ratio else ''}{_points(ratio, change)}"
-
-
 def _points_interval(change: Change) -> str:
     """Format the interval of a change in points, unsigned where the words before it say the direction."""
     span = change.interval
     if span is None or span.low == span.high:
         return ""
     if span.low * span.high <= 0:
-        return f" ({_signed_points(span.low, change)} to {_signed_points(span.high, change)})"
+        return f" ({signed_points(span.low, change)} to {signed_points(span.high, change)})"
     low, high = sorted((span.low, span.high), key=abs)
-    return f" ({_points(low, change)} to {_points(high, change)})"
+    return f" ({points(low, change)} to {points(high, change)})"
 
 
 def _factor(ratio: float) -> float | None:
@@ -194,8 +180,8 @@ def _undecided_clause(change: Change) -> str:
 def _bound_text(ratio: float, change: Change) -> str:
     if not ratio:
         return "unchanged"
-    if _in_points(change):
-        return f"{_points(ratio, change)} points {'higher' if ratio > 0 else 'lower'}"
+    if in_points(change):
+        return f"{points(ratio, change)} points {'higher' if ratio > 0 else 'lower'}"
     if factor := _factor(ratio):
         times = f"over {FARTHEST:,}" if factor > FARTHEST else f"{factor:,.0f}"
         return f"{times} times {'as much' if ratio > 0 else 'less'}"
@@ -289,10 +275,8 @@ def format_relative_change(change: Change) -> str:
     if change.difference is None:
         return "new" if change.baseline == 0 else "—"
     span = change.interval
-    if _in_points(change):
-        size = f"{_signed_points(change.difference, change)} points"
-        signed = [_signed_points(end, change) for end in (span.low, span.high)] if span else []
-        return f"{size} ({' to '.join(signed)})" if len(set(signed)) > 1 else size
+    if in_points(change):
+        return difference_in_points(change)
     size = format_change(change.difference)
     if span is None or span.low == span.high:
         return size
