@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         RegistryEvent,
         Worker,
     )
+    from modeldyno.core.registry.webhooks import Delivery, Webhook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +184,24 @@ class Registry(Protocol):
 
     def policies(self) -> Sequence[Policy]:
         """Return the stored policies."""
+
+    def add_webhook(self, webhook: Webhook, actor: str) -> Webhook:
+        """Store an address that is told of events from now on; raise RequestError if it is none."""
+
+    def remove_webhook(self, identifier: int, actor: str) -> None:
+        """Remove a webhook, and what it was still to be sent; raise RequestError if there is none."""
+
+    def webhooks(self) -> Sequence[Webhook]:
+        """Return the webhooks."""
+
+    def deliveries(self) -> dict[tuple[int, str], int]:
+        """Return the number of messages by webhook and state: ``waiting``, ``done`` or ``failed``."""
+
+    def claim_delivery(self) -> Delivery | None:
+        """Lease the first message that is due."""
+
+    def finish_delivery(self, delivery: Delivery, why: str) -> bool:
+        """Write that a message has arrived, or why not; return False if its lease was lost."""
 
     def events(self, *, subject: str | None = None, newest: int = 50) -> Sequence[RegistryEvent]:
         """Return the newest events, oldest first."""

@@ -270,3 +270,30 @@ EVENTS = Table(
     Index("events_model", "model", "id"),
     Index("events_subject", "subject", "id"),
 )
+
+WEBHOOKS = Table(
+    "webhooks",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("secret", Text, nullable=False),
+    Column("kinds", Text, nullable=False),
+    Column("model", Text, nullable=False),
+)
+
+DELIVERIES = Table(
+    "deliveries",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("webhook", Integer, ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
+    Column("event", Integer, ForeignKey("events.id", ondelete="CASCADE"), nullable=False),
+    Column("state", String, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("token", Integer, nullable=False),
+    Column("until", Float, nullable=False),  # of the lease, or of the pause before the next attempt
+    Column("boot", String, nullable=False),
+    Column("why", Text, nullable=False),
+    Index("deliveries_due", "state", "until", "id"),
+    Index("deliveries_webhook", "webhook"),
+    Index("deliveries_event", "event"),
+)

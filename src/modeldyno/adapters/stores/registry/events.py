@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, func, insert, or_, select
 
+from modeldyno.adapters.stores.registry import webhooks
 from modeldyno.adapters.stores.rows import storable_text
 from modeldyno.adapters.stores.schema import EVENTS
 from modeldyno.core.registry.events import event_hash
@@ -43,22 +44,23 @@ def take_turn(connection: Connection) -> None:
 
 
 def record(connection: Connection, actor: str, kind: str, subject: str, **detail: object) -> None:
-    """Append an event, in a transaction that has its turn."""
+    """Append an event, and the messages about it, in a transaction that has its turn."""
     before = connection.scalar(select(EVENTS.c.hash).order_by(EVENTS.c.id.desc()).limit(1)) or ""
     at, who, what = utc_now(), storable_text(actor), storable_text(subject)
     words = {name: storable_text(str(value)) for name, value in detail.items()}
-    connection.execute(
-        insert(EVENTS).values(
-            at=at,
-            actor=who,
-            kind=kind,
-            model=what.partition("/")[0],
-            subject=what,
-            detail=json.dumps(words),
-            before=before,
-            hash=event_hash(before, at, who, kind, what, words),
-        )
-    )
+    model = what.partition("/")[0]
+    row = {
+        "at": at,
+        "actor": who,
+        "kind": kind,
+        "model": model,
+        "subject": what,
+        "detail": json.dumps(words),
+        "before": before,
+        "hash": event_hash(before, at, who, kind, what, words),
+    }
+    number = connection.scalar(insert(EVENTS).values(row).returning(EVENTS.c.id))
+    webhooks.address(connection, int(number or 0), kind, model)
 
 
 def read(connection: Connection, *, subject: str | None, newest: int) -> list[RegistryEvent]:

@@ -10,11 +10,12 @@ from sqlalchemy import select
 
 from modeldyno import codec
 from modeldyno.adapters.stores import results
-from modeldyno.adapters.stores.registry import events, figures, tasks, versions
+from modeldyno.adapters.stores.registry import events, figures, tasks, versions, webhooks
 from modeldyno.adapters.stores.rows import verified_document
 from modeldyno.adapters.stores.schema import RESULTS
 from modeldyno.core.registry.events import first_broken
 from modeldyno.core.registry.records import TaskState
+from modeldyno.core.registry.webhooks import check_webhook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         Version,
         Worker,
     )
+    from modeldyno.core.registry.webhooks import Delivery, Webhook
     from modeldyno.core.result.result import Result
     from modeldyno.interfaces.registry import ModelEntry, Outcome
 
@@ -245,6 +247,36 @@ class SqlRegistry:
     def policies(self) -> Sequence[Policy]:
         with self._database.reading() as connection:
             return figures.policies(connection)
+
+    # --- webhooks ----------------------------------------------------------------------------------
+
+    def add_webhook(self, webhook: Webhook, actor: str) -> Webhook:
+        check_webhook(webhook)
+        with self._changing() as connection:
+            stored = replace(webhook, id=webhooks.put(connection, webhook))
+            events.record(connection, actor, "webhook.added", f"webhook:{stored.id}", url=webhook.url)
+        return stored
+
+    def remove_webhook(self, identifier: int, actor: str) -> None:
+        with self._changing() as connection:
+            webhooks.remove(connection, identifier)
+            events.record(connection, actor, "webhook.removed", f"webhook:{identifier}")
+
+    def webhooks(self) -> Sequence[Webhook]:
+        with self._database.reading() as connection:
+            return webhooks.find(connection)
+
+    def deliveries(self) -> dict[tuple[int, str], int]:
+        with self._database.reading() as connection:
+            return webhooks.count(connection)
+
+    def claim_delivery(self) -> Delivery | None:
+        with self._database.writing() as connection:
+            return webhooks.claim(connection, self._lease)
+
+    def finish_delivery(self, delivery: Delivery, why: str) -> bool:
+        with self._database.writing() as connection:
+            return webhooks.finish(connection, delivery, why)
 
     # --- events ------------------------------------------------------------------------------------
 

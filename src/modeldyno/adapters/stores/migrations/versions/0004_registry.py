@@ -113,5 +113,21 @@ def upgrade() -> None:
     )  # fmt: skip
     op.create_index("events_model", "events", ["model", "id"])
     op.create_index("events_subject", "events", ["subject", "id"])
+    op.create_table(
+        "webhooks",
+        sa.Column("id", sa.Integer, primary_key=True),
+        text("url"), text("secret"), text("kinds"), text("model"),
+    )  # fmt: skip
+    op.create_table(
+        "deliveries",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("webhook", sa.Integer, sa.ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
+        sa.Column("event", sa.Integer, sa.ForeignKey("events.id", ondelete="CASCADE"), nullable=False),
+        word("state"), number("attempts"), number("token"), sa.Column("until", sa.Float, nullable=False),
+        word("boot"), text("why"),
+    )  # fmt: skip
+    op.create_index("deliveries_due", "deliveries", ["state", "until", "id"])
+    op.create_index("deliveries_webhook", "deliveries", ["webhook"])
+    op.create_index("deliveries_event", "deliveries", ["event"])
     op.create_index("results_digest", "results", ["digest", "created"])
     op.create_index("studies_digest", "studies", ["digest", "created"])

@@ -1,0 +1,81 @@
+"""Webhooks: who is told of which events, how a message is signed, and when it is sent again."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
+
+from modeldyno.core.registry.records import RegistryEvent
+from modeldyno.errors import RequestError
+
+MOST_ATTEMPTS = 12
+"""Times that a message is sent, over about two days, before it is given up."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 6 * 3600.0
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """An address that is told of events."""
+
+    id: int = 0
+    """0 before it is stored."""
+    url: str
+    secret: str = ""
+    """What messages are signed with; empty for no signature."""
+    kinds: tuple[str, ...] = ("*",)
+    """Kinds of events, also as patterns such as ``variant.*``."""
+    model: str = ""
+    """Only events of this model; empty for all."""
+
+    def wants(self, kind: str, model: str) -> bool:
+        """Return whether it is told of an event of this kind and model."""
+        return self.model in {"", model} and any(fnmatchcase(kind, pattern) for pattern in self.kinds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A message about an event that a webhook is still to be sent, leased to who sends it."""
+
+    id: int
+    webhook: Webhook
+    event: RegistryEvent
+    attempts: int
+    """Times that it has been sent, this one included."""
+    token: int
+    """Grows with each lease; what is told with an older one is refused."""
+
+
+def check_webhook(webhook: Webhook) -> Webhook:
+    """Return a webhook, unchanged.
+
+    Raises:
+        RequestError: its address is none of HTTP, or it wants no events.
+    """
+    parts = urlsplit(webhook.url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not webhook.url.isprintable():
+        raise RequestError(f"'{webhook.url[:_SHOWN]}' is no address of a webhook; write https://host/path.")
+    if parts.username or parts.password:
+        raise RequestError("The address of a webhook holds no password; messages are signed with a secret.")
+    if not webhook.kinds:
+        raise RequestError("A webhook needs at least one kind of event, such as 'alias.moved' or '*'.")
+    return webhook
+
+
+def message(event: RegistryEvent) -> bytes:
+    """Return what is sent about an event, as JSON."""
+    return json.dumps(asdict(event), sort_keys=True).encode()
+
+
+def signature(secret: str, body: bytes) -> str:
+    """Return ``sha256=`` and the HMAC-SHA256 (RFC 2104) of a message in hexadecimal digits."""
+    return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
+
+
+def pause_after(attempts: int) -> float:
+    """Return the seconds until a message is sent again: 10 s, and twice as long each time, up to 6 h."""
+    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** (attempts - 1))

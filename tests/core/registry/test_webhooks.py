@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from modeldyno.core.registry.records import RegistryEvent
+from modeldyno.core.registry.webhooks import (
+    MOST_ATTEMPTS,
+    Webhook,
+    check_webhook,
+    message,
+    pause_after,
+    signature,
+)
+from modeldyno.errors import RequestError
+
+EVENT = RegistryEvent(
+    id=7,
+    at="now",
+    actor="ada",
+    kind="alias.moved",
+    subject="digits",
+    detail={"after": "2"},
+    before="",
+    hash="ab",
+)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "model", "wanted"),
+    [
+        (("*",), "", True),
+        (("alias.moved",), "digits", True),
+        (("variant.*", "alias.*"), "", True),
+        (("variant.*",), "", False),
+        (("Alias.moved",), "", False),
+        (("*",), "digit", False),
+    ],
+)
+def test_a_webhook_wants_kinds_and_a_model(kinds: tuple[str, ...], model: str, wanted: bool) -> None:
+    """Kinds by name or pattern; without a model, those of all."""
+    assert Webhook(url="https://a", kinds=kinds, model=model).wants("alias.moved", "digits") == wanted
+
+
+@pytest.mark.parametrize("url", ["https://host/path?x=1", "http://127.0.0.1:8080"])
+def test_an_address_of_http_is_good(url: str) -> None:
+    """It is returned unchanged."""
+    assert check_webhook(Webhook(url=url)).url == url
+
+
+@pytest.mark.parametrize(
+    ("webhook", "told"),
+    [
+        (Webhook(url=""), "is no address of a webhook; write https://host/path"),
+        (Webhook(url="file:///etc/passwd"), "is no address"),
+        (Webhook(url="https:///path"), "is no address"),
+        (Webhook(url="https://host/\r\nX: y"), "is no address"),
+        (Webhook(url="https://me:secret@host"), "holds no password"),
+        (Webhook(url="https://host", kinds=()), "at least one kind of event"),
+    ],
+)
+def test_any_other_is_refused(webhook: Webhook, told: str) -> None:
+    """In one sentence, without the secret."""
+    with pytest.raises(RequestError, match=told) as caught:
+        check_webhook(webhook)
+    assert "secret@" not in str(caught.value)
+
+
+def test_a_message_is_the_event() -> None:
+    """With its place in the chain."""
+    assert json.loads(message(EVENT)) == {
+        "id": 7, "at": "now", "actor": "ada", "kind": "alias.moved", "subject": "digits",
+        "detail": {"after": "2"}, "before": "", "hash": "ab",
+    }  # fmt: skip
+
+
+def test_a_signature_is_that_of_the_rfc() -> None:
+    """The second test case of RFC 4231."""
+    assert signature("Jefe", b"what do ya want for nothing?") == (
+        "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+    )
+
+
+def test_pauses_grow_to_six_hours() -> None:
+    """Twice as long each time; all attempts take a day or two."""
+    assert [pause_after(n) for n in (1, 2, 3)] == [10.0, 20.0, 40.0]
+    assert pause_after(40) == 6 * 3600.0
+    assert 3600 * 5 < sum(pause_after(n) for n in range(1, MOST_ATTEMPTS)) < 48 * 3600

@@ -1,0 +1,232 @@
+"""Webhooks: told of each event that they want, signed, again where nobody answers, whoever dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.adapters.stores import sql
+from modeldyno.core.registry.webhooks import MOST_ATTEMPTS, Webhook, signature
+from modeldyno.errors import RequestError
+from modeldyno.registry.webhooks import post_message, send_due
+from modeldyno.testing.sample_registry import a_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from modeldyno.adapters.stores.sql import SqlStore
+
+
+class Receiver:
+    """A server that keeps what it was told, and answers as it is asked to."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.headers: list[dict[str, str]] = []
+        self.status: Callable[[], int] = lambda: 204
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                status = receiver.status()
+                if status < 300:
+                    receiver.bodies.append(body)
+                    receiver.headers.append(dict(self.headers))
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook?x=1"
+
+    @property
+    def subjects(self) -> list[str]:
+        """Of what it was told."""
+        return [json.loads(body)["subject"] for body in self.bodies]
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """Give a receiver that listens."""
+    receiver = Receiver()
+    thread = threading.Thread(target=receiver.server.serve_forever, daemon=True)
+    thread.start()
+    yield receiver
+    receiver.server.shutdown()
+    receiver.server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlStore]:
+    """Give an empty store."""
+    with sql.open(f"sqlite:///{tmp_path}/store.db") as opened:
+        yield opened
+
+
+def test_it_is_told_of_what_it_wants_from_then_on(store: SqlStore, receiver: Receiver) -> None:
+    """Signed, once, in order, and not of other kinds or models."""
+    registry = store.registry
+    registry.add_version(a_version("before"))
+    hook = registry.add_webhook(Webhook(url=receiver.url, secret="s", kinds=("version.*",)), "ada")
+    registry.add_webhook(Webhook(url=receiver.url, model="other"), "ada")
+    for model in ("digits", "other"):
+        registry.add_version(a_version(model))
+    registry.move_alias("digits", "champion", 1, "ada")
+
+    assert registry.webhooks()[0] == hook
+    assert send_due(registry) == (3, 0)
+    assert send_due(registry) == (0, 0)
+    assert receiver.subjects == ["digits/1", "other/1", "other/1"]
+    assert receiver.headers[0]["X-ModelDyno-Signature"] == signature("s", receiver.bodies[0])
+    assert "X-ModelDyno-Signature" not in receiver.headers[2]
+    assert receiver.headers[0]["X-ModelDyno-Event"] == "version.added"
+    assert registry.deliveries() == {(1, "done"): 2, (2, "done"): 1}
+
+
+def test_a_change_that_fails_tells_nobody(store: SqlStore, receiver: Receiver) -> None:
+    """The message is in the event's own transaction."""
+    registry = store.registry
+    registry.add_webhook(Webhook(url=receiver.url, kinds=("version.*",)), "ada")
+    registry.add_version(a_version())
+    with pytest.raises(RequestError):
+        registry.add_version(a_version(number=2), number=1)
+    assert registry.deliveries() == {(1, "waiting"): 1}
+
+
+def test_it_is_told_again_later(store: SqlStore, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After pauses that grow, until it answers well."""
+    from modeldyno.adapters.stores.registry import clock
+
+    passed = [0.0]
+    monkeypatch.setattr(clock, "now", lambda _connection: (1000.0 + passed[0], "boot"))
+    registry = store.registry
+    registry.add_webhook(Webhook(url=receiver.url, kinds=("version.*",)), "ada")
+    registry.add_version(a_version())
+    answers = [503, 302, 404, 200]
+    receiver.status = lambda: answers.pop(0)
+    for pause in (9.0, 19.0, 39.0):
+        assert send_due(registry) == (0, 1)
+        passed[0] += pause
+        assert send_due(registry) == (0, 0)
+        passed[0] += 2.0
+    assert send_due(registry) == (1, 0)
+    assert receiver.subjects == ["digits/1"]
+
+
+def test_it_is_given_up_at_last(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is told in the count."""
+    from modeldyno.adapters.stores.registry import clock
+
+    passed = [0.0]
+    monkeypatch.setattr(clock, "now", lambda _connection: (1000.0 + passed[0], "boot"))
+    registry = store.registry
+    registry.add_webhook(Webhook(url="https://a.example", kinds=("version.*",)), "ada")
+    registry.add_version(a_version())
+    for _ in range(MOST_ATTEMPTS):
+        assert send_due(registry, post=lambda _delivery: "no") == (0, 1)
+        passed[0] += 7 * 3600.0
+    assert send_due(registry, post=lambda _delivery: "no") == (0, 0)
+    assert registry.deliveries() == {(1, "failed"): 1}
+
+
+def test_a_receiver_that_is_not_there_is_told_in_a_line(store: SqlStore) -> None:
+    """Nothing is raised."""
+    registry = store.registry
+    registry.add_webhook(Webhook(url="http://127.0.0.1:1/x", kinds=("version.*",)), "ada")
+    registry.add_version(a_version())
+    delivery = registry.claim_delivery()
+    assert delivery is not None
+    why = post_message(delivery)
+    assert why.startswith("http://127.0.0.1:1/x does not answer: ")
+    assert registry.finish_delivery(delivery, why)
+    assert registry.claim_delivery() is None
+
+
+def test_a_removed_webhook_is_told_nothing(store: SqlStore, receiver: Receiver) -> None:
+    """Not even what was waiting; removing it twice is refused."""
+    registry = store.registry
+    hook = registry.add_webhook(Webhook(url=receiver.url), "ada")
+    registry.add_version(a_version())
+    registry.remove_webhook(hook.id, "ada")
+    assert send_due(registry) == (0, 0)
+    with pytest.raises(RequestError, match="There is no webhook 1"):
+        registry.remove_webhook(hook.id, "ada")
+    assert [event.kind for event in registry.events()] == [
+        "webhook.added",
+        "version.added",
+        "webhook.removed",
+    ]
+    assert registry.first_broken_event() is None
+
+
+def test_a_bad_address_is_refused(store: SqlStore) -> None:
+    """Before anything is stored."""
+    with pytest.raises(RequestError, match="is no address of a webhook"):
+        store.registry.add_webhook(Webhook(url="ftp://host"), "ada")
+    assert store.registry.webhooks() == []
+
+
+SEND = """
+import sys, time
+from pathlib import Path
+from modeldyno.adapters.stores import database
+from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
+from modeldyno.registry.webhooks import send_due
+registry = SqlRegistry(database.connect(sys.argv[1])[0], Path("."), lease=0.3)
+print(flush=True)
+while True:
+    send_due(registry)
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.slow)])
+def test_senders_that_are_killed_lose_nothing(tmp_path: Path, receiver: Receiver, kills: int) -> None:
+    """Each event arrives at least once, and is told apart by its delivery."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    chance = random.Random(1)
+
+    def slowly() -> int:
+        time.sleep(0.005)
+        return 204
+
+    receiver.status = slowly
+    with sql.open(url) as store:
+        store.registry.add_webhook(Webhook(url=receiver.url, kinds=("version.*",)), "ada")
+        added = 0
+        for _ in range(kills):
+            for _ in range(20):
+                added += 1
+                store.registry.add_version(a_version(digest=f"sha256:{added}"))
+            sender = subprocess.Popen([sys.executable, "-c", SEND, url], stdout=subprocess.PIPE)
+            assert sender.stdout is not None
+            sender.stdout.readline()
+            time.sleep(chance.uniform(0.0, 0.3))
+            os.kill(sender.pid, signal.SIGKILL)
+            sender.communicate()
+        sender = subprocess.Popen([sys.executable, "-c", SEND, url], stdout=subprocess.PIPE)
+        end = time.monotonic() + 120
+        while (1, "waiting") in store.registry.deliveries() and time.monotonic() < end:
+            time.sleep(0.1)
+        sender.kill()
+        sender.communicate()
+        told = {headers["X-ModelDyno-Delivery"] for headers in receiver.headers}
+        print(f"{kills} kills, {added} events, {len(receiver.bodies)} messages, {added - len(told)} lost")
+        assert len(told) == added == len(set(receiver.subjects))
+        assert store.registry.deliveries() == {(1, "done"): added}
