@@ -62,6 +62,7 @@ FUNCTIONS: dict[str, str | Nowhere] = {
     "registry answer": "answer",
     "registry policy": "registry_policy",
     "registry tasks": "registry_tasks",
+    "registry webhook": "registry_webhook",
 }
 """Commands whose function has another name, or that have none."""
 

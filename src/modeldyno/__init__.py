@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         registry_history,
         registry_policy,
         registry_tasks,
+        registry_webhook,
         retrieve,
         show_model,
         unregister,
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from modeldyno.loadtest.replicas import CostAnswer
 
 _HOMES = {
+    "registry_webhook": "modeldyno.api.registry",
     "registry_history": "modeldyno.api.registry",
     "registry_policy": "modeldyno.api.registry",
     "registry_tasks": "modeldyno.api.registry",
@@ -246,6 +248,7 @@ __all__ = [
     "registry_history",
     "registry_policy",
     "registry_tasks",
+    "registry_webhook",
     "replicas",
     "report",
     "rerank",

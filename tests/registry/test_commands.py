@@ -192,3 +192,15 @@ def test_the_same_from_python(model: Path, tmp_path: Path) -> None:
     modeldyno.unregister("net/1")
     with pytest.raises(RequestError, match="has no version"):
         modeldyno.show_model("net")
+
+
+def test_a_webhook_is_added_listed_and_removed(net: Callable[..., Said]) -> None:
+    added = net("registry", "webhook", "https://example.org/hook", "--kind", "alias.*", "--model", "net")
+    assert "Webhook 1 is told of alias.*" in added.out
+    net("registry", "alias", "net/1", "champion")
+
+    listed = net("registry", "webhook")
+    assert "https://example.org" in listed.out
+    assert [hook.kinds for hook in modeldyno.registry_webhook()] == [("alias.*",)]
+    assert "Webhook 1 is removed" in net("registry", "webhook", "--remove", "1").out
+    assert net("registry", "webhook", "ftp://example.org").code == 2

@@ -15,7 +15,7 @@ from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.registry import answer as answering
-from modeldyno.registry import changes
+from modeldyno.registry import changes, webhooks
 from modeldyno.registry.changes import change_and_list_tasks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.overview import VersionOverview
     from modeldyno.core.registry.policy import Policy
     from modeldyno.core.registry.records import AliasMove, RegistryEvent, Task, Version
+    from modeldyno.core.registry.webhooks import Webhook
     from modeldyno.interfaces.registry import ModelEntry
 
 _FORMS = ("exported", "torchscript", "onnx")
@@ -426,3 +427,43 @@ def registry_history(
         if broken is not None:
             raise StoreError(f"Event {broken} was changed, or one before it is missing.")
         return tuple(store.registry.events(subject=name, newest=limit))
+
+
+@reword_errors
+def registry_webhook(
+    url: str | None = None,
+    *,
+    secret: str = "",
+    kinds: str | Sequence[str] = (),
+    model: str = "",
+    remove: int | None = None,
+    send: bool = False,
+) -> tuple[Webhook, ...]:
+    """Tell an address of events, as ``modeldyno registry webhook`` does.
+
+    Each message is a POST of the event as JSON. It is written in the transaction of its event, and sent by a
+    worker, again and again for about two days where nobody answers.
+
+    Args:
+        url: the address; None only lists, removes or sends.
+        secret: messages are signed with it: ``X-ModelDyno-Signature`` is ``sha256=`` and their HMAC-SHA256.
+        kinds: kinds of events, also patterns such as ``"alias.*"``; all by default.
+        model: only events of this model.
+        remove: id of a webhook to remove.
+        send: send now what is due.
+
+    Returns:
+        The webhooks that there are now.
+
+    Raises:
+        RequestError: it is no address, or there is no such webhook or model.
+    """
+    with plugins.store() as store:
+        if url is not None:
+            named = as_tuple(kinds, "kinds")
+            changes.add_webhook(store.registry, url, secret=secret, kinds=named, model=model)
+        if remove is not None:
+            store.registry.remove_webhook(remove, actor())
+        if send:
+            webhooks.send_due(store.registry)
+        return tuple(store.registry.webhooks())

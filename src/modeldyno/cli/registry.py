@@ -140,3 +140,21 @@ def _tasks(
 ) -> None:
     """List what is to be done, with NAME or with all models, and the workers."""
     actions.registry.tasks(name, ended=ended, cancel=cancel, retry=retry, limit=limit)
+
+
+@command.command(name="webhook")
+@click.argument("url", required=False)
+@click.option("--secret", default="", help="Sign messages with this text (HMAC-SHA256).")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="PATTERN",
+    help="Kinds of events, such as 'alias.*'.  [default: all]",
+)
+@click.option("--model", default="", metavar="NAME", help="Only events of this model.")
+@click.option("--remove", type=int, metavar="ID", help="Remove a webhook.")
+@click.option("--send", is_flag=True, help="Send now what is due; a worker does it by itself.")
+def _webhook(**given: object) -> None:
+    """Tell URL of events; without URL, list the webhooks and what they are still to be told."""
+    actions.registry.webhook(given)

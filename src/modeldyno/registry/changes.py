@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.registry.names import VersionName, check_alias
+from modeldyno.core.registry.names import VersionName, check_alias, check_model_name
 from modeldyno.core.registry.records import OPEN, TaskState
+from modeldyno.core.registry.webhooks import Webhook, check_webhook
 from modeldyno.errors import RequestError
 from modeldyno.registry import weights
 from modeldyno.registry.policies import find_policy
@@ -91,6 +92,20 @@ def change_alias(
             f"'{name}' may be any version; name the one that {alias} shall be: {version.name}."
         )
     return registry.move_alias(version.model, alias, version.number, actor())
+
+
+def add_webhook(
+    registry: Registry, url: str, *, secret: str = "", kinds: Sequence[str] = (), model: str = ""
+) -> Webhook:
+    """Let an address be told of events from now on.
+
+    Raises:
+        RequestError: it is no address, or there is no such model.
+    """
+    if model:
+        registry.versions(check_model_name(model), limit=1)
+    webhook = check_webhook(Webhook(url=url, secret=secret, kinds=tuple(kinds) or ("*",), model=model))
+    return registry.add_webhook(webhook, actor())
 
 
 def copy_files(registry: Registry, name: str, folder: Path) -> tuple[Version, Path]:

@@ -19,7 +19,7 @@ from modeldyno.environment.idle import IdleRule, why_busy
 from modeldyno.errors import ModelDynoError
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.registry import Outcome
-from modeldyno.registry import canary, execute
+from modeldyno.registry import canary, execute, webhooks
 from modeldyno.registry.figures import repeat_tasks
 from modeldyno.registry.targets import CPU, software_here, target_here
 from modeldyno.runtime.interrupts import counted_interrupts
@@ -123,6 +123,7 @@ def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone
     """Tasks of `once` that were put off, and are not done twice in one run."""
     while not interrupts:
         if time.monotonic() - checked >= _STALE_CHECK:
+            webhooks.send_due(registry)
             _check_machine(store, post, interrupts)
             registry.enqueue(tuple(repeat_tasks(registry, post.target.id)))
             checked = time.monotonic()
@@ -131,6 +132,7 @@ def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone
             if post.options.once:
                 put_off.append(task.id)
             done(_do(task, registry, post, interrupts))
+            webhooks.send_due(registry)
         elif post.options.once:
             return
         else:

@@ -19,7 +19,7 @@ from modeldyno.errors import RequestError
 from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.profiling.run import BROKEN, OK, UNDECIDED
 from modeldyno.registry import answer as answering
-from modeldyno.registry import changes
+from modeldyno.registry import changes, webhooks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
 from modeldyno.registry.register import Registration, actor, read_registration, register
@@ -166,6 +166,32 @@ def policy(name: str | None, file: str | None) -> None:
             else [stored.pop(DEFAULT.name, DEFAULT), *stored.values()]
         )
     print_blocks(*(lists.policy(one) for one in named))
+
+
+def webhook(given: Mapping[str, Any]) -> None:
+    """Add or remove a webhook, send what is due, or list webhooks."""
+    with plugins.store() as store:
+        registry = store.registry
+        if given["url"]:
+            added = changes.add_webhook(
+                registry,
+                given["url"],
+                secret=given["secret"],
+                kinds=given["kinds"],
+                model=given["model"],
+            )
+            click.echo(clean(f"Webhook {added.id} is told of {', '.join(added.kinds)}"))
+        if given["remove"] is not None:
+            registry.remove_webhook(given["remove"], actor())
+            click.echo(f"Webhook {given['remove']} is removed")
+        if given["send"]:
+            arrived, missed = webhooks.send_due(registry)
+            click.echo(f"{count(arrived, 'message')} arrived, {missed} did not")
+        found, waiting = registry.webhooks(), registry.deliveries()
+    if found:
+        print_blocks(lists.webhooks(found, waiting))
+    elif not given["url"] and given["remove"] is None:
+        click.echo("There is no webhook; modeldyno registry webhook https://host/path adds one.")
 
 
 def tasks(name: str | None, *, ended: bool, cancel: Sequence[int], retry: Sequence[int], limit: int) -> None:

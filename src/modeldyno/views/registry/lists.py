@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Version,
         Worker,
     )
+    from modeldyno.core.registry.webhooks import Webhook
     from modeldyno.interfaces.registry import ModelEntry
 
 _WHY = 60
@@ -89,6 +90,23 @@ def workers(found: Sequence[Worker], targets: Mapping[str, HardwareTarget]) -> T
         for worker in found
     )
     return _table("Workers", ("worker", "target", "process", "does", "seen"), rows)
+
+
+def webhooks(found: Sequence[Webhook], deliveries: Mapping[tuple[int, str], int]) -> Table:
+    """List webhooks, with how many messages wait, have arrived, or were given up."""
+    rows = tuple(
+        (
+            str(webhook.id),
+            webhook.url,
+            ", ".join(webhook.kinds),
+            webhook.model or "all",
+            "yes" if webhook.secret else "no",
+            *(str(deliveries.get((webhook.id, state), 0)) for state in ("waiting", "done", "failed")),
+        )
+        for webhook in found
+    )
+    titles = ("id", "url", "events", "models", "signed", "waiting", "arrived", "given up")
+    return _table("Webhooks", titles, rows, numbers=frozenset({"id", "waiting", "arrived", "given up"}))
 
 
 def alias_moves(moves: Sequence[AliasMove]) -> Table:
