@@ -12,7 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 import modeldyno
-from modeldyno.core.metrics.metric import Query
+from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.errors import RequestError
 from modeldyno.views.comparison.changes import sentence
 
@@ -138,6 +138,22 @@ def test_labels_that_are_not_there_are_refused_before_anything_runs(tmp_path: Pa
         with pytest.raises(RequestError, match=says):
             evaluated(**options, watch=seen.append)
     assert seen == []
+
+
+def test_the_label_may_be_among_any_number_of_outputs() -> None:
+    """However it is spelt; a bound on it evaluates, and all ten of ten classes are refused."""
+    options = {"data": DIGITS / "test.npz", "batch_size": 32}
+    result = evaluated(evaluate="top3,top-2,top_1", require="top_4 >= 90%", **options)
+    found = [result[name] or 0.0 for name in ("accuracy", "top_2", "top_3", "top_4")]
+    assert found == sorted(found)
+    assert found[0] == 357 / 360
+    assert "top_3" in str(result)
+    assert METRICS["top_3"].sentence.endswith("in the 3 largest outputs.")
+    assert "top_0" not in METRICS
+    with pytest.raises(RequestError, match=r"10 classes, all of which are in the top 10; take fewer than 10"):
+        evaluated(evaluate="top10", **options)
+    with pytest.raises(RequestError, match="'top_0'"):
+        evaluated(evaluate="top_0", **options)
 
 
 def three() -> Any:

@@ -15,7 +15,7 @@ from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval, Measurement
 from modeldyno.core.metrics.metric import METRICS, Better, MetricRow
-from modeldyno.core.spec.probe_options import EVALUATION_ALIASES, EVALUATIONS
+from modeldyno.core.spec.probe_options import EVALUATIONS, evaluation_name, is_evaluation
 from modeldyno.core.stats.units import COUNT
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.profiling.run import JudgedResult, judge_result
@@ -56,9 +56,9 @@ class LiveEvaluation:
                 "DataLoader or a tf.data.Dataset."
             )
         texts = (text.strip() for each in given if not callable(each) for text in str(each).split(","))
-        names = [EVALUATION_ALIASES.get(text, text) for text in texts if text]
+        names = [evaluation_name(text) for text in texts if text]
         for name in names:
-            if name not in EVALUATIONS:
+            if not is_evaluation(name):
                 raise UnknownName.among("evaluation", name, EVALUATIONS)
         if not (names or functions):
             raise RequestError("`data` has no effect without `evaluate`; add that, such as accuracy.")

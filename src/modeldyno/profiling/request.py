@@ -24,10 +24,11 @@ from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.probe_options import (
     EVALUATION,
-    EVALUATION_ALIASES,
     EVALUATIONS,
     RECORD_FORMATS,
     Observation,
+    evaluation_name,
+    is_evaluation,
 )
 from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_vary
 from modeldyno.core.stats.units import BYTES, parse_quantity
@@ -197,14 +198,14 @@ class Request:
 
     def _evaluated_metrics(self) -> tuple[str, ...]:
         """Return the metrics that are evaluated, by their own names: those asked for and those bounded."""
-        named = (EVALUATION_ALIASES.get(name, name) for name in self.observation.evaluate)
-        bounded = (bound.query.metric for bound in self.constraints() if bound.query.metric in EVALUATIONS)
+        named = (evaluation_name(name) for name in self.observation.evaluate)
+        bounded = (bound.query.metric for bound in self.constraints() if is_evaluation(bound.query.metric))
         return tuple(dict.fromkeys((*named, *bounded)))
 
     def _check_evaluation(self) -> None:
         """Refuse to evaluate what is unknown, and data that nothing evaluates or that have no labels."""
         for name in self.observation.evaluate:
-            if name not in EVALUATIONS:
+            if not is_evaluation(name):
                 raise UnknownName.among("evaluation", name, EVALUATIONS)
         if self.observation.data and not self.observation.evaluate:
             raise RequestError("`data` has no effect without `evaluate`; add that, such as accuracy.")

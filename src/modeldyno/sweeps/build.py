@@ -20,7 +20,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
-from modeldyno.core.spec.probe_options import EVALUATIONS, Observation
+from modeldyno.core.spec.probe_options import Observation, is_evaluation
 from modeldyno.core.stats.units import RATE, SECONDS, parse_bound
 from modeldyno.core.study.goal import Goal, Objective, Rank, goal_of_each_model
 from modeldyno.core.study.search_space import Axis, Space
@@ -292,7 +292,7 @@ def _read_evaluation(words: SweepConfig, goal: Goal) -> Observation:
     """Return what is evaluated on labelled samples: what is named, and what the goal needs."""
     data = value_parsers.as_text(words.tree.get("data"))
     requested = _read_names(words, "evaluate")
-    needed = [query.metric for query in goal.queries if query.metric in EVALUATIONS]
+    needed = [query.metric for query in goal.queries if is_evaluation(query.metric)]
     return Observation(
         evaluate=tuple(dict.fromkeys((*requested, *needed))),
         data=None if data is None else str(Path(data).absolute()),

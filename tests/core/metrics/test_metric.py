@@ -225,3 +225,14 @@ def test_a_query_may_name_a_metric_of_its_document() -> None:
 def test_what_stands_for_a_metric() -> None:
     """The median of a distribution, the most of memory, and a number itself."""
     assert [METRICS[name].statistic for name in ("latency", "process_memory", "macs")] == ["p50", "max", None]
+
+
+def test_there_is_a_top_metric_for_every_number() -> None:
+    """One is listed; the others have its row, and one output or none is no metric."""
+    assert METRICS["top_12"].unit == METRICS["top_5"].unit
+    assert "12 largest outputs" in METRICS["top_12"].sentence
+    assert "top_12" not in list(METRICS)
+    assert [name in METRICS for name in ("top_2", "top_12", "top_1", "top_0", "top_x")] == [
+        True, True, False, False, False,
+    ]  # fmt: skip
+    assert Query.parse("top_3").metric == "top_3"

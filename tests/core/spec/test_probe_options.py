@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from modeldyno.core.spec.probe_options import Observation
+from modeldyno.core.spec.probe_options import Observation, evaluation_name, is_evaluation
 
 
 def test_names_that_no_module_has_are_found() -> None:
@@ -11,3 +11,14 @@ def test_names_that_no_module_has_are_found() -> None:
     assert Observation().unmatched([]) == ()
     assert asked.named("encoder.attention", "Block")
     assert not asked.named("norm", "LayerNorm")
+
+
+def test_the_label_may_be_looked_for_among_any_number_of_outputs() -> None:
+    """However it is spelt; the top one is the accuracy, and there is no top 0."""
+    spelt = ("top3", "top-3", "top_3", "top1", "mae", "accuracy", "top_0")
+    assert [evaluation_name(text) for text in spelt] == [
+        "top_3", "top_3", "top_3", "accuracy", "mean_absolute_error", "accuracy", "top_0",
+    ]  # fmt: skip
+    assert [is_evaluation(name) for name in ("top_3", "top_5", "f1", "top_1", "top_0", "top_x")] == [
+        True, True, True, False, False, False,
+    ]  # fmt: skip

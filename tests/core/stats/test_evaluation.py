@@ -125,8 +125,12 @@ def test_a_metric_is_evaluated_with_its_interval_and_its_scores() -> None:
     assert results["misclassification"].value == pytest.approx((targets != LABELS).mean())
     for name, result in results.items():
         assert name == "f1" if result.scores is None else result.scores.mean() == pytest.approx(result.value)
-    with pytest.raises(RequestError, match="no top 5"):
-        evaluation.evaluate("top_5", LOGITS, LABELS)
+    assert (
+        evaluation.evaluate("top_2", LOGITS, LABELS).value
+        == evaluation.correct_within(LOGITS, LABELS, 2).mean()
+    )
+    with pytest.raises(RequestError, match=r"3 classes, all of which are in the top 3; take fewer than 3\."):
+        evaluation.evaluate("top_3", LOGITS, LABELS)
 
 
 def test_values_from_different_samples_raise_few_false_alarms() -> None:

@@ -118,7 +118,8 @@ class MetricTable(dict[str, MetricRow]):
     """Metrics by name: the built-in ones, those of plugins, which are looked up once, and those of a user.
 
     A document may hold a metric that is not installed here. It is not in the table, so no request may name
-    it; but ``table[name]`` gives the row that the document brought, or a bare one without a unit.
+    it; but ``table[name]`` gives the row that the document brought, or a bare one without a unit. There is
+    a ``top_<k>`` for every k, of which `top_5` is listed.
     """
 
     def __init__(self, rows: Iterable[tuple[str, MetricRow]]) -> None:
@@ -183,16 +184,25 @@ class MetricTable(dict[str, MetricRow]):
     def __missing__(self, name: str) -> MetricRow:
         """Return a metric of a plugin, or the row for one that is not installed here."""
         self.complete()
+        if _TOP.fullmatch(name):
+            k = name.removeprefix("top_")
+            return replace(
+                self["top_5"],
+                name=name,
+                sentence=f"Share of the labelled samples whose label is in the {k} largest outputs.",
+            )
         bare = MetricRow(name=name, unit=COUNT, better=Better.NEITHER, sentence="Not installed here.")
         return self.get(name) or self._foreign.get(name, bare)
 
     def __contains__(self, name: object) -> bool:
         if not super().__contains__(name):
             self.complete()
-        return super().__contains__(name)
+        return super().__contains__(name) or (isinstance(name, str) and _TOP.fullmatch(name) is not None)
 
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_TOP = re.compile(r"top_(?:[2-9]|[1-9]\d+)")
+"""Shares of labels among the k largest outputs: a metric for every k, of which the table lists one."""
 
 
 def _row(name: str, unit: str, better: Better, sentence: str, **more: Any) -> tuple[str, MetricRow]:

@@ -54,10 +54,28 @@ EVALUATIONS = ("accuracy", "top_5", "misclassification", "f1", "evaluation_loss"
 EVALUATION_ALIASES = {
     "loss": "evaluation_loss",
     "mae": "mean_absolute_error",
-    "top5": "top_5",
     "error": "misclassification",
 }
 """Other names of them."""
+_TOP = re.compile(r"top[-_]?(\d+)")
+
+
+def evaluation_name(text: str) -> str:
+    """Return the name of a metric of labelled samples: that of ``top3`` and ``top-3`` is ``top_3``.
+
+    The label with the largest output, ``top1``, is `accuracy`.
+    """
+    if (match := _TOP.fullmatch(text)) and int(match[1]):
+        return f"top_{int(match[1])}" if int(match[1]) > 1 else "accuracy"
+    return EVALUATION_ALIASES.get(text, text)
+
+
+def is_evaluation(name: str) -> bool:
+    """Return whether a metric is evaluated on labelled samples: one of `EVALUATIONS`, or top_<k>."""
+    top = re.fullmatch(r"top_([1-9]\d*)", name)
+    return name in EVALUATIONS or (top is not None and int(top[1]) > 1)
+
+
 RECORD_FORMATS = (".csv", ".jsonl", ".npz")
 """Suffixes of a file with all requests of a load."""
 MOST_TOKENS = 1_048_576

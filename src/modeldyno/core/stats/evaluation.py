@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
-SHARES = frozenset({"accuracy", "top_5", "misclassification"})
-"""Metrics whose scores are 0 or 1."""
+_SHARES = frozenset({"accuracy", "misclassification"})
+_TOP = "top_"
 RESAMPLES = 2000
 """Resamples of a bootstrap: its 2.5 % ends then vary by a few percent of its width."""
 
@@ -53,6 +53,26 @@ def correct_within(outputs: ndarray, labels: ndarray, k: int = 1) -> ndarray:
     beaten_by = ((scores > own) | ((scores == own) & earlier)).sum(axis=1)
     correct: ndarray = ((beaten_by < k) & ~np.isnan(scores).any(axis=1)).astype(float)
     return correct
+
+
+def is_share(metric: str) -> bool:
+    """Return whether the scores of a metric are 0 or 1."""
+    return metric in _SHARES or metric.startswith(_TOP)
+
+
+def _within_top(outputs: ndarray, labels: ndarray, k: int) -> ndarray:
+    """Return the scores of ``top_<k>``.
+
+    Raises:
+        RequestError: k is not less than the number of classes, so every label would be right.
+    """
+    correct_within(outputs, labels)  # refuses what does not fit
+    classes = _class_scores(outputs).shape[1]
+    if k >= classes:
+        raise RequestError(
+            f"The model has {classes} classes, all of which are in the top {k}; take fewer than {classes}."
+        )
+    return correct_within(outputs, labels, k)
 
 
 def cross_entropy(logits: ndarray, labels: ndarray) -> ndarray:
@@ -120,7 +140,7 @@ class Evaluation:
 
 
 def evaluate(metric: str, outputs: ndarray, labels: ndarray) -> Evaluation:
-    """Evaluate a metric of `EVALUATIONS` over samples.
+    """Evaluate a metric of `EVALUATIONS`, or ``top_<k>``, over samples.
 
     Args:
         metric: its name.
@@ -135,9 +155,13 @@ def evaluate(metric: str, outputs: ndarray, labels: ndarray) -> Evaluation:
         scores = _class_scores(outputs)
         predicted, classes = scores.argmax(axis=1), _class_labels(scores, labels)
         return Evaluation(macro_f1(predicted, classes), *macro_f1_interval(predicted, classes))
-    scores = _SCORES[metric](outputs, labels)
+    scores = (
+        _within_top(outputs, labels, int(metric.removeprefix(_TOP)))
+        if metric.startswith(_TOP)
+        else _SCORES[metric](outputs, labels)
+    )
     value = float(scores.mean())
-    if metric in SHARES:
+    if is_share(metric):
         return Evaluation(value, *share_interval(int(scores.sum()), len(scores)), scores)
     return Evaluation(value, *mean_interval(scores, len(scores)), scores)
 
@@ -158,7 +182,7 @@ def paired_difference(
     metric: str, before: ndarray, after: ndarray, level: float
 ) -> tuple[float, float, float]:
     """Return after - before of the mean scores of the same samples, and the ends of its interval."""
-    if metric in SHARES:
+    if is_share(metric):
         return paired_share_difference(before, after, level)
     return paired_mean_difference(before, after, level)
 
@@ -250,7 +274,6 @@ def _macro_f1_of_counts(counts: ndarray) -> ndarray:
 
 _SCORES: dict[str, Callable[[ndarray, ndarray], ndarray]] = {
     "accuracy": correct_within,
-    "top_5": lambda outputs, labels: correct_within(outputs, labels, 5),
     "misclassification": lambda outputs, labels: 1 - correct_within(outputs, labels),
     "evaluation_loss": cross_entropy,
     "mean_absolute_error": absolute_errors,
