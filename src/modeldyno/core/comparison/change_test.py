@@ -20,6 +20,7 @@ from statistics import fmean, median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from modeldyno.core.comparison.change_verdict import TestedChange, judge_direction, judge_interval
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, Change, ChangeVerdict
 from modeldyno.core.comparison.default_metrics import (
     SMALLEST,
@@ -27,12 +28,13 @@ from modeldyno.core.comparison.default_metrics import (
     headline_queries,
     smallest_effect,
 )
+from modeldyno.core.comparison.evaluation_test import compare_evaluations
 from modeldyno.core.comparison.history_noise import Scatter
 from modeldyno.core.metrics.constraints import Answer
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.metrics.metric import METRICS, Better, Query, fraction_of
 from modeldyno.core.stats import quiet_runs_test, student_t
-from modeldyno.core.stats.statistics import Z, quantile, unpack_samples
+from modeldyno.core.stats.statistics import Z, quantile
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import PRIOR, PRIOR_DEGREES
 
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
-    from modeldyno.core.stats.evaluation import Evaluation
 
 LEVEL = 0.95
 FEWEST = 3
@@ -123,9 +124,9 @@ def judge_change(  # noqa: PLR0913 - two measurements, and all that a verdict on
     """
     before, after = Answer.to(query, (baseline,)), Answer.to(query, (candidate,))
     if before.value is None or after.value is None:
-        result = _TestResult(outcome=ChangeVerdict.UNDECIDED, why=before.why or after.why)
+        result = TestedChange(outcome=ChangeVerdict.UNDECIDED, why=before.why or after.why)
     elif baseline.is_evaluation and candidate.is_evaluation:
-        result = _test_evaluations(query, baseline, candidate, smallest, level)
+        result = compare_evaluations(query, baseline, candidate, smallest, level)
     elif before.exact and after.exact:
         result = _test_counts(query, before, after, smallest)
     else:
@@ -155,18 +156,8 @@ def judge_numbers(
     return _to_change(query, median(before), median(after), result, smallest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TestResult:
-    outcome: ChangeVerdict
-    why: str
-    difference: float | None = None
-    interval: Interval | None = None
-    figures: tuple[float, float] | None = None
-    """Of both sides, if what is compared differs from what their Results report."""
-
-
 def _to_change(
-    query: Query, before: float | None, after: float | None, result: _TestResult, smallest: float
+    query: Query, before: float | None, after: float | None, result: TestedChange, smallest: float
 ) -> Change:
     baseline, candidate = result.figures or (before, after)
     return Change(
@@ -210,7 +201,7 @@ class _TestOptions:
 
 def _test_numbers(
     query: Query, before: Sequence[float], after: Sequence[float], options: _TestOptions
-) -> _TestResult:
+) -> TestedChange:
     """Test two sets of numbers, one for each process; those within an allocator's step are the same."""
     result, step = _test_ratio(query, before, after, options), METRICS[query.metric].step
     if not 0 < max(*before, *after) - min(*before, *after) <= step:
@@ -221,7 +212,7 @@ def _test_numbers(
 
 def _test_ratio(
     query: Query, before: Sequence[float], after: Sequence[float], options: _TestOptions
-) -> _TestResult:
+) -> TestedChange:
     smallest, level, paired = options.smallest, options.level, options.paired
     if min(*before, *after) <= 0:
         return _test_by_rank(query, before, after, level)
@@ -246,14 +237,14 @@ def _test_ratio(
         _relative_change(ratio),
         Interval(low=_relative_change(ratio - reach), high=_relative_change(ratio + reach)),
     )
-    outcome = _outcome_of(query, difference, interval, smallest)
+    outcome = judge_interval(query, difference, interval, smallest)
     why = (
         how
         if outcome is not ChangeVerdict.UNDECIDED
-        else f"{_why_undecided(query, interval, smallest)}; {how}"
+        else f"{_explain_undecided(query, interval, smallest)}; {how}"
     )
     figures = math.exp(reference), math.exp(reference + ratio)
-    return _TestResult(outcome=outcome, why=why, difference=difference, interval=interval, figures=figures)
+    return TestedChange(outcome=outcome, why=why, difference=difference, interval=interval, figures=figures)
 
 
 def _reference_log(before: Sequence[float], after: Sequence[float]) -> float:
@@ -348,27 +339,7 @@ def _relative_change(ratio: float) -> float:
 # --- verdicts ---------------------------------------------------------------------------------------
 
 
-def _outcome_of(query: Query, difference: float, interval: Interval, smallest: float) -> ChangeVerdict:
-    """Judge the interval against no change, and the estimate against what matters.
-
-    What matters is symmetric: a factor of 1 + smallest either way.
-    """
-    least, most = 1 / (1 + smallest) - 1, smallest
-    if least <= interval.low and interval.high <= most:
-        return ChangeVerdict.SAME
-    if (interval.low > 0 and difference > most) or (interval.high < 0 and difference < least):
-        return _direction(query, difference)
-    return ChangeVerdict.UNDECIDED
-
-
-def _direction(query: Query, difference: float) -> ChangeVerdict:
-    better = METRICS[query.metric].better
-    if better is Better.NEITHER:
-        return ChangeVerdict.UNDECIDED
-    return ChangeVerdict.BETTER if (difference < 0) is (better is Better.LOWER) else ChangeVerdict.WORSE
-
-
-def _why_undecided(query: Query, interval: Interval, smallest: float) -> str:
+def _explain_undecided(query: Query, interval: Interval, smallest: float) -> str:
     if METRICS[query.metric].better is Better.NEITHER:
         return "it has no better direction"
     if interval.low > 0 or interval.high < 0:
@@ -376,7 +347,7 @@ def _why_undecided(query: Query, interval: Interval, smallest: float) -> str:
     return "further processes are needed"
 
 
-def _test_counts(query: Query, before: Answer, after: Answer, smallest: float) -> _TestResult:
+def _test_counts(query: Query, before: Answer, after: Answer, smallest: float) -> TestedChange:
     """Compare counts, which do not vary; operators without a formula leave a range."""
     assert before.value is not None
     assert after.value is not None
@@ -391,62 +362,20 @@ def _test_counts(query: Query, before: Answer, after: Answer, smallest: float) -
     elif difference is not None and 1 / (1 + smallest) - 1 <= difference <= smallest:
         outcome, why = ChangeVerdict.SAME, "a count"
     else:
-        outcome, why = _direction(query, after.value - before.value), "a count"
-    return _TestResult(outcome=outcome, why=why, difference=difference, interval=interval)
+        outcome, why = judge_direction(query, after.value - before.value), "a count"
+    return TestedChange(outcome=outcome, why=why, difference=difference, interval=interval)
 
 
-def _test_evaluations(
-    query: Query, baseline: Measurement, candidate: Measurement, smallest: float, level: float
-) -> _TestResult:
-    """Compare two evaluations: sample by sample if both answered the same samples.
-
-    More processes would answer alike, so the samples are what is uncertain.
-    """
-    from modeldyno.core.stats.evaluation import (  # noqa: PLC0415 - numpy is slow to import
-        independent_difference,
-        paired_difference,
-    )
-
-    before, after = _to_evaluation(baseline), _to_evaluation(candidate)
-    identical = False
-    if baseline.scores and candidate.scores and baseline.scores.data == candidate.scores.data:
-        one, other = unpack_samples(baseline.scores.values), unpack_samples(candidate.scores.values)
-        why, identical = f"the same {len(one):,} samples", bool((one == other).all())
-        ends = paired_difference(query.metric, one, other, level)
-    else:
-        why, ends = "not paired by sample", independent_difference(before, after, level)
-    ratio, low, high = (end / (before.value or 1.0) for end in ends)
-    interval = Interval(low=low, high=high)
-    if identical:
-        outcome, why = ChangeVerdict.SAME, f"no score of {why} differs"
-    elif before.value:
-        outcome = _outcome_of(query, ratio, interval, smallest)
-    else:
-        outcome = _direction(query, ratio) if low > 0 or high < 0 else ChangeVerdict.UNDECIDED
-    if outcome is ChangeVerdict.UNDECIDED:
-        why = f"more labelled samples are needed; {why}"
-    if not before.value:
-        return _TestResult(outcome=outcome, why=why)
-    return _TestResult(outcome=outcome, why=why, difference=ratio, interval=interval)
-
-
-def _to_evaluation(measurement: Measurement) -> Evaluation:
-    from modeldyno.core.stats.evaluation import Evaluation  # noqa: PLC0415 - numpy is slow to import
-
-    value, interval = measurement.value, measurement.interval
-    assert interval is not None
-    assert not isinstance(value, Distribution)
-    return Evaluation(float(value), interval.low, interval.high)
-
-
-def _test_by_rank(query: Query, before: Sequence[float], after: Sequence[float], level: float) -> _TestResult:
+def _test_by_rank(
+    query: Query, before: Sequence[float], after: Sequence[float], level: float
+) -> TestedChange:
     """Judge numbers without a ratio, because some are not positive: whether one side lies above the other.
 
     By chance this happens in 2 of C(n + m, n) cases (the extreme case of the exact Mann-Whitney test).
     """
     if len({*before, *after}) == 1:
         no_change = Interval(low=0.0, high=0.0)
-        return _TestResult(
+        return TestedChange(
             outcome=ChangeVerdict.SAME,
             why="the same number in all processes",
             difference=0.0,
@@ -455,9 +384,9 @@ def _test_by_rank(query: Query, before: Sequence[float], after: Sequence[float],
     separated = min(after) > max(before) or max(after) < min(before)
     if separated and 2 / math.comb(len(before) + len(after), len(before)) <= 1 - level:
         why = "no ratio, as some numbers are not positive; all processes agree"
-        return _TestResult(outcome=_direction(query, after[0] - before[0]), why=why)
+        return TestedChange(outcome=judge_direction(query, after[0] - before[0]), why=why)
     why = "no ratio, as some numbers are not positive, and too few processes to decide without one"
-    return _TestResult(outcome=ChangeVerdict.UNDECIDED, why=why)
+    return TestedChange(outcome=ChangeVerdict.UNDECIDED, why=why)
 
 
 # --- what is there ----------------------------------------------------------------------------------
