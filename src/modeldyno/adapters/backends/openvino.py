@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.spec.knob import BATCH_SIZE, Knob
+from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form
 
@@ -32,22 +32,14 @@ knobs = (
         default="cpu",
         sentence="Where to run: cpu, gpu, gpu.1, npu or auto.",
     ),
-    Knob(
-        name="threads",
-        kind=int,
-        default=None,
-        low=1,
-        high=1024,
-        sentence="Threads of all streams together; OpenVINO's default is one per core.",
+    count_knob(
+        "threads",
+        "Threads of all streams together; OpenVINO's default is one per core.",
         aliases=("inference_num_threads", "intra_threads"),
     ),
-    Knob(
-        name="streams",
-        kind=int,
-        default=None,
-        low=1,
-        high=1024,
-        sentence="Requests that run at once, which share the threads; a single caller uses one of them.",
+    count_knob(
+        "streams",
+        "Requests that run at once, which share the threads; a single caller uses one of them.",
         aliases=("num_streams",),
         usual=1,
     ),

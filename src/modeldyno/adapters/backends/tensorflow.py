@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.output_leaves import leaves
-from modeldyno.core.spec.knob import BATCH_SIZE, Knob
+from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form
 
@@ -30,22 +30,14 @@ knobs: tuple[Knob, ...] = (
         default=None,
         sentence="Where to run: cpu, gpu or gpu:1; TensorFlow's default is the first GPU, if there is one.",
     ),
-    Knob(
-        name="threads",
-        kind=int,
-        default=None,
-        low=1,
-        high=1024,
-        sentence="Threads within an operator; TensorFlow's default is one per core.",
+    count_knob(
+        "threads",
+        "Threads within an operator; TensorFlow's default is one per core.",
         aliases=("intra_threads", "intra_op_parallelism_threads"),
     ),
-    Knob(
-        name="inter_threads",
-        kind=int,
-        default=None,
-        low=1,
-        high=1024,
-        sentence="Operators that run at once; TensorFlow's default is one per core.",
+    count_knob(
+        "inter_threads",
+        "Operators that run at once; TensorFlow's default is one per core.",
         aliases=("inter_op_parallelism_threads",),
     ),
     Knob(

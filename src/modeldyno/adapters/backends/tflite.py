@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.spec.knob import BATCH_SIZE, Knob
+from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form
 
@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ("ai_edge_litert",)
 accepts = frozenset({Form.TFLITE})
 knobs: tuple[Knob, ...] = (
-    Knob(
-        name="threads",
-        kind=int,
-        default=None,
-        low=1,
-        high=1024,
-        sentence="Threads of the interpreter; its default is one.",
+    count_knob(
+        "threads",
+        "Threads of the interpreter; its default is one.",
         aliases=("num_threads",),
     ),
     BATCH_SIZE,

@@ -92,6 +92,30 @@ BATCH_SIZE = Knob(
 )
 
 
+_MOST_WORKERS = 1024
+
+
+def count_knob(
+    name: str,
+    sentence: str,
+    *,
+    aliases: tuple[str, ...] = (),
+    default: int | None = None,
+    usual: int | None = None,
+) -> Knob:
+    """Return a knob that counts what works at the same time: threads, streams, processes; from 1 to 1,024."""
+    return Knob(
+        name=name,
+        kind=int,
+        default=default,
+        low=1,
+        high=_MOST_WORKERS,
+        sentence=sentence,
+        aliases=aliases,
+        usual=usual,
+    )
+
+
 def configure(knobs: Iterable[Knob], settings: Mapping[str, KnobValue]) -> dict[str, KnobValue]:
     """Check settings against the knobs that a backend declares, and add the defaults.
 

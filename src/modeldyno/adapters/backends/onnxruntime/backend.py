@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.adapters.backends.onnxruntime import layers as onnxruntime_layers
 from modeldyno.adapters.backends.onnxruntime import operators as onnxruntime_operators
 from modeldyno.adapters.backends.onnxruntime.layers import SessionStarter
-from modeldyno.core.spec.knob import BATCH_SIZE, Knob
+from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.loader import Form
 
@@ -43,22 +43,14 @@ knobs = (
         sentence="Where to run: cpu, cuda, cuda:1, tensorrt, openvino ..., or an execution provider.",
         aliases=("provider",),
     ),
-    Knob(
-        name="intra_threads",
-        kind=int,
-        default=None,
-        low=1,
-        high=1024,
-        sentence="Intra-operator threads; ONNX Runtime's default is one per physical core.",
+    count_knob(
+        "intra_threads",
+        "Intra-operator threads; ONNX Runtime's default is one per physical core.",
         aliases=("intra_op_num_threads", "threads"),
     ),
-    Knob(
-        name="inter_threads",
-        kind=int,
-        default=None,
-        low=1,
-        high=1024,
-        sentence="Inter-operator threads; used with parallel=true only.",
+    count_knob(
+        "inter_threads",
+        "Inter-operator threads; used with parallel=true only.",
         aliases=("inter_op_num_threads",),
     ),
     Knob(

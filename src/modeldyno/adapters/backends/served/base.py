@@ -13,7 +13,7 @@ from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.input_spec import format_shape
-from modeldyno.core.spec.knob import BATCH_SIZE, Knob
+from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.client import Client, CountsPrompts
 from modeldyno.interfaces.loader import Form
@@ -40,14 +40,11 @@ _KNOBS = {
             choices=("http-json", "grpc"),
             sentence="Protocol of requests: tensors as JSON over HTTP, or gRPC.",
         ),
-        Knob(
-            name="workers",
-            kind=int,
-            default=1,
-            low=1,
-            high=1024,
-            sentence="Processes that run the model.",
+        count_knob(
+            "workers",
+            "Processes that run the model.",
             aliases=("instances",),
+            default=1,
         ),
         Knob(
             name="max_batch",
@@ -72,13 +69,9 @@ _KNOBS = {
             default="cpu",
             sentence="Where the server runs the model: cpu, cuda or cuda:1.",
         ),
-        Knob(
-            name="threads",
-            kind=int,
-            default=None,
-            low=1,
-            high=1024,
-            sentence="Intra-operator threads of each instance; the runtime's default if not set.",
+        count_knob(
+            "threads",
+            "Intra-operator threads of each instance; the runtime's default if not set.",
             aliases=("intra_threads", "intra_op_num_threads"),
         ),
         Knob(name="config", kind=str, default=None, family=True, sentence="Any setting of the server."),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.adapters.backends.served import base
 from modeldyno.core.load.request_target import Endpoint
-from modeldyno.core.spec.knob import Knob
+from modeldyno.core.spec.knob import Knob, count_knob
 from modeldyno.errors import RequestError
 from modeldyno.servers import admin_client, tcp_ports, triton, triton_config, triton_repository_writer
 
@@ -26,15 +26,11 @@ knobs = (
         choices=("http-binary", "http-json", "grpc"),
         sentence="Protocol of requests: tensors as bytes or as JSON over HTTP, or gRPC.",
     ),
-    Knob(
-        name="instances",
-        kind=int,
-        default=None,
-        low=1,
-        high=1024,
-        sentence="Model instances that run in parallel; Triton's default is one.",
-        usual=1,
+    count_knob(
+        "instances",
+        "Model instances that run in parallel; Triton's default is one.",
         aliases=("instance_count",),
+        usual=1,
     ),
     base.knob(
         "max_batch",
