@@ -24,6 +24,7 @@ from modeldyno.errors import RequestError
 from modeldyno.runtime.events import RunStage
 from modeldyno.runtime.output_checks import check_outputs
 from modeldyno.runtime.session_setup import first_call
+from modeldyno.servers.tcp_ports import LOOPBACK
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.server import serve_in_subprocess
 
@@ -256,6 +257,27 @@ def test_of_200_secrets_none_is_kept(
         assert secret not in said
         assert secret.encode() not in kept
         assert [name for name, content in files.items() if secret.encode() in content] == []
+
+
+# --- what listens -----------------------------------------------------------------------------------------
+
+LISTENING = re.compile(r"\.bind\(|\bcreate_server\(|\bstart_server\(|HTTPServer\(|\bsocketserver\b")
+
+
+def test_nothing_that_ships_waits_for_requests() -> None:
+    """There is no page and no job to be sent from elsewhere: only a look for free ports, and tests."""
+    source = ROOT / "src" / "modeldyno"
+    lines = {
+        str(path.relative_to(source)): [line.strip() for line in text.splitlines() if LISTENING.search(line)]
+        for path in sorted(source.rglob("*.py"))
+        if LISTENING.search(text := path.read_text(encoding="utf-8"))
+    }
+
+    assert lines == {
+        "servers/tcp_ports.py": ["probe.bind((LOOPBACK, port))"],
+        "testing/server.py": ["listening = await loop.create_server("],
+    }
+    assert LOOPBACK == "127.0.0.1"
 
 
 # --- the page that lists them -----------------------------------------------------------------------------
