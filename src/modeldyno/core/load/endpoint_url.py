@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from modeldyno.core.load.request_target import Endpoint, Tls, Transport
+from modeldyno.core.spec.knob import BOOLEANS
 from modeldyno.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
@@ -33,16 +34,6 @@ _MOST_LISTED = 8
 _SETTING = re.compile(r"(?P<name>[a-z]+)=(?P<value>.*)", re.DOTALL)
 _TLS = ("verify", "authority", "certificate", "key", "name")
 _SETTINGS = ("protocol", *_TLS)
-_BOOLEANS = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
 
 
 def parse_endpoint(url: str) -> tuple[Endpoint, Transport]:
@@ -131,7 +122,7 @@ def _parse_tls(url: str, settings: Mapping[str, str], *, encrypted: bool) -> Tls
         if names:
             raise RequestError(f"{names[0]}= in '{url}' has no effect without TLS; write https or grpcs.")
         return None
-    verify = _BOOLEANS.get(settings.get("verify", "true").lower())
+    verify = BOOLEANS.get(settings.get("verify", "true").lower())
     if verify is None:
         raise RequestError(f"verify={settings['verify']} in '{url}' must be true or false.")
     return Tls(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 KnobValue = bool | int | float | str
-_BOOLEANS = {
+BOOLEANS = {
     "true": True,
     "yes": True,
     "on": True,
@@ -21,6 +21,7 @@ _BOOLEANS = {
     "off": False,
     "0": False,
 }
+"""What a yes or no is written as."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ class Knob:
         text = str(value).strip()
         try:
             if self.kind is bool:
-                return _BOOLEANS[text.lower()]
+                return BOOLEANS[text.lower()]
             return self.kind(text)
         except (KeyError, ValueError):
             raise RequestError(f"The knob {self.name} takes {self.span()}, not '{value}'.") from None
