@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from modeldyno.core.registry.records import HardwareTarget, Task, Variant, VariantFigure, Version
+from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, Variant, VariantFigure, Version
 from modeldyno.core.result.result import Result
 
 
@@ -37,3 +37,13 @@ class VersionOverview:
     """Ids of further Results of the same model, newest first."""
     studies: tuple[str, ...]
     """Ids of its studies, newest first."""
+
+    @property
+    def usable(self) -> int:
+        """Number of variants that are still the model."""
+        return sum(variant.usable for variant in self.variants)
+
+    @property
+    def fresh(self) -> int:
+        """Number of figures that may answer."""
+        return sum(measured.figure.state is FigureState.FRESH for measured in self.figures)

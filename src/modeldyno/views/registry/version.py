@@ -43,12 +43,10 @@ def blocks(overview: VersionOverview) -> Iterator[Block]:
 def headline(overview: VersionOverview) -> str:
     """Say what it is and how far it is, in one sentence."""
     version = overview.version
-    usable = sum(variant.usable for variant in overview.variants)
-    fresh = sum(m.figure.state is FigureState.FRESH for m in overview.figures)
     named = f" ({', '.join('@' + alias for alias in overview.aliases)})" if overview.aliases else ""
     return (
-        f"{version.name}{named} is a model of {version.framework} with {count(usable, 'usable variant')} and "
-        f"{count(fresh, 'fresh figure')}"
+        f"{version.name}{named} is a model of {version.framework} with {count(overview.usable, 'usable variant')} and "
+        f"{count(overview.fresh, 'fresh figure')}"
     )
 
 
