@@ -10,7 +10,7 @@ from modeldyno.testing.sample_registry import a_figure, a_task, a_variant, a_ver
 def test_an_overview_counts_what_may_answer() -> None:
     """Variants that are still the model, and figures that are fresh."""
     version = a_version()
-    fresh = a_figure(a_task())
+    fresh = a_figure(a_task(version))
     figures = (fresh, replace(fresh, state=FigureState.STALE), replace(fresh, state=FigureState.FRESH))
     overview = VersionOverview(
         version=version,

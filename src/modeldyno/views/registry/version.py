@@ -45,8 +45,8 @@ def headline(overview: VersionOverview) -> str:
     version = overview.version
     named = f" ({', '.join('@' + alias for alias in overview.aliases)})" if overview.aliases else ""
     return (
-        f"{version.name}{named} is a model of {version.framework} with {count(overview.usable, 'usable variant')} and "
-        f"{count(overview.fresh, 'fresh figure')}"
+        f"{version.name}{named} is a model of {version.framework} with "
+        f"{count(overview.usable, 'usable variant')} and {count(overview.fresh, 'fresh figure')}"
     )
 
 
