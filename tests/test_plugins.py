@@ -59,6 +59,9 @@ def test_a_missing_extra_says_what_to_install() -> None:
         plugins.require(("json", "no_such_module"), "model x")
 
     assert plugins.missing_message(("onnx",), "model x").endswith("pip install onnx onnxruntime")
+    assert plugins.missing_message(("keras", "tensorflow"), "model x").endswith(
+        "pip install keras tensorflow, or: pip install 'modeldyno[tf]'"
+    )
     assert plugins.missing_message(("psycopg",), "store").endswith("pip install 'psycopg[binary]'")
 
 
