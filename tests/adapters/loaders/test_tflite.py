@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -260,6 +262,32 @@ def test_control_flow_is_counted_and_named(tmp_path: Path) -> None:
         "of a condition (IF) the branch with more MACs",
         "a loop (WHILE)",
     ]
+
+
+# TensorFlow and Keras warn of each other's and of NumPy's old names.
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_fused_belongs_to_the_layer_of_its_product(tmp_path: Path) -> None:
+    """MACs, weights and biases of a convolution with its activation stand in one row."""
+    layers = pytest.importorskip("keras").layers
+    network = pytest.importorskip("keras").Sequential(
+        [
+            layers.Input((8, 8, 3)),
+            layers.Conv2D(4, 3, name="conv"),
+            layers.ReLU(name="bent"),
+            layers.Flatten(),
+            layers.Dense(2, name="out"),
+        ],
+        name="net",
+    )
+    model = convert(network, tmp_path / "m.tflite")
+    graph, _ = analysed(model)
+    assert model.weights is not None
+    products = [op for op in graph.ops if op.kind in {"tflite.CONV_2D", "tflite.FULLY_CONNECTED"}]
+    assert [re.sub(r"_\d+", "", op.scope) for op in products] == ["net.conv", "net.out"]
+    weights: Counter[str | None] = Counter()
+    for weight in model.weights():
+        weights[weight.scope] += weight.size * weight.parameter
+    assert [weights[op.scope] for op in products] == [27 * 4 + 4, 144 * 2 + 2]
 
 
 def test_training_is_refused() -> None:

@@ -99,6 +99,7 @@ def _inputs(file: TFLiteFile) -> Iterator[InputSpec]:
 
 def _weights(file: TFLiteFile) -> Iterator[Weight]:
     for number, graph in enumerate(file.subgraphs):
+        scopes = graph.scopes_of_buffers()
         for index, tensor in enumerate(graph.tensors):
             if tensor.stored:
                 name = tensor.name.replace(".", "_").replace("/", ".")
@@ -110,4 +111,5 @@ def _weights(file: TFLiteFile) -> Iterator[Weight]:
                     bytes=tensor.stored,
                     storage=f"buffer {tensor.buffer}",
                     parameter="float" in tensor.dtype or tensor.scaled,
+                    scope=scopes.get(tensor.buffer, tensor.scope),
                 )

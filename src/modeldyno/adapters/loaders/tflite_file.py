@@ -9,6 +9,7 @@ from typing import Any
 
 MARK = b"TFL3"
 """What follows the first four bytes of a file."""
+_PRODUCT = re.compile(r"/(?:convolution|depthwise|conv\w*|matmul|einsum)[^/]*$", re.IGNORECASE)
 _PREFIXES = re.compile(r"^(?:Stateful)?PartitionedCall[^/]*/")
 
 
@@ -27,11 +28,8 @@ class TensorForm:
     """Bytes in the file; 0 for what is computed."""
     scaled: bool
     """Whether it holds integers with a scale."""
-
-    @property
-    def scope(self) -> str:
-        """Return the layer that made it as a path with dots; empty if its name says none."""
-        return ".".join(self.name.replace(".", "_").split("/")[:-1])
+    scope: str
+    """The layer that made it, as a path with dots; empty if its name says none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +51,21 @@ class Subgraph:
     operators: tuple[FileOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+    def scope_of(self, operator: FileOperator) -> str:
+        """Return the layer of an operator: that of its output, or else of one of its weights."""
+        own = (self.tensors[index].scope for index in operator.outputs)
+        weights = (self.tensors[index] for index in operator.inputs if index >= 0)
+        return next(filter(None, (*own, *(tensor.scope for tensor in weights if tensor.stored))), "")
+
+    def scopes_of_buffers(self) -> dict[int, str]:
+        """Return the layer of the first operator that reads a buffer, by its number."""
+        scopes: dict[int, str] = {}
+        for operator in self.operators:
+            for index in operator.inputs:
+                if index >= 0 and self.tensors[index].stored:
+                    scopes.setdefault(self.tensors[index].buffer, self.scope_of(operator))
+        return scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +118,23 @@ def _subgraph(graph: Any, kinds: list[str], buffers: Any) -> Subgraph:
 def _tensor(tensor: Any, buffers: Any) -> TensorForm:
     buffer, scale = buffers[tensor.buffer], getattr(tensor.quantization, "scale", None)
     dtype = _members("TensorType")[tensor.type].lower()
-    name = _PREFIXES.sub("", tensor.name.decode().partition(";")[0]) if tensor.name else ""
+    names = [_PREFIXES.sub("", part) for part in tensor.name.decode().split(";")] if tensor.name else [""]
     return TensorForm(
-        name=name,
+        name=names[0],
         shape=_numbers(tensor.shape),
         signature=_numbers(tensor.shapeSignature),
         dtype=dtype,
         buffer=tensor.buffer,
         stored=len(buffer.data) if buffer.data is not None else int(buffer.size or 0),
         scaled="int" in dtype and scale is not None and len(scale) > 0,
+        scope=_layer(names),
     )
+
+
+def _layer(names: list[str]) -> str:
+    """Return the layer of a tensor that operators of those names made, fused: that of their product."""
+    chosen = next((name for name in names if _PRODUCT.search(name)), names[0])
+    return ".".join(chosen.replace(".", "_").split("/")[:-1])
 
 
 def _kind(code: Any) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from modeldyno.adapters.loaders.tflite_file import FileOperator, Subgraph, TensorForm
+    from modeldyno.adapters.loaders.tflite_file import FileOperator, TensorForm
     from modeldyno.interfaces.loader import Tracing
 
 Shapes = list[list[tuple[int, ...]]]
@@ -161,7 +161,7 @@ class _Walk:
 
     def _record(self, number: int, operator: FileOperator, operands: list[Tensor | None]) -> list[Tensor]:
         graph = self.file.subgraphs[number]
-        scope = _scope(graph, operator)
+        scope = graph.scope_of(operator)
         outputs = [self.computed(number, index, Role.ACTIVATION, scope) for index in operator.outputs]
         forms = [graph.tensors[index] for index in operator.outputs]
         arguments = _arguments(operator, operands) | {"quantized": any(form.scaled for form in forms)}
@@ -181,13 +181,6 @@ def _arguments(operator: FileOperator, operands: list[Tensor | None]) -> dict[st
         for place, tensor in enumerate(operands)
     }
     return arguments | operator.options
-
-
-def _scope(graph: Subgraph, operator: FileOperator) -> str:
-    """Return the layer that an operator belongs to: that of its output, or else of one of its weights."""
-    own = (graph.tensors[index].scope for index in operator.outputs)
-    weights = (graph.tensors[index] for index in operator.inputs if index >= 0)
-    return next(filter(None, (*own, *(tensor.scope for tensor in weights if tensor.stored))), "")
 
 
 # -- shapes at other sizes ----------------------------------------------------------------------------------
