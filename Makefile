@@ -37,6 +37,8 @@ run: $(VENV)/.run    ## profile the digit classifier of examples/ on real images
 	    --set batch_size=32 --json out/digits.json
 	@$(BIN)/python examples/digits/next_steps.py
 
+# More workers than cores, as tests wait for processes and servers half of their time.
+WORKERS ?= 3
 QUICK := not slow and not pages and not gpu and not engine and not browser
 
 # Watching each branch makes a test twice as long: the core is watched, as every branch of it must be tested.
@@ -45,21 +47,22 @@ test: export OMP_WAIT_POLICY ?= PASSIVE
 test: setup          ## the default suite, as CI runs it
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' tests/core \
 	    --cov=modeldyno.core --cov-report=term:skip-covered --cov-fail-under=100
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' --ignore=tests/core
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m '$(QUICK)' --ignore=tests/core
 
 check: export OMP_WAIT_POLICY ?= PASSIVE
-check: lint          ## the daily loop: lint, types, contracts, and the tests that need no process of their own
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m '$(QUICK)' tests/core tests/views tests/codec tests/data \
-	    tests/documents tests/test_house.py tests/test_parity.py tests/test_plugins.py --no-cov
+check: lint          ## the daily loop: lint, types, contracts, and the tests that need neither processes nor simulations
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m '$(QUICK) and not no_cover' tests/core tests/views tests/codec \
+	    tests/data/test_batches.py tests/data/test_outputs.py tests/documents tests/test_house.py tests/test_parity.py \
+	    tests/test_plugins.py --no-cov
 
 coverage: setup      ## what the default suite reaches of everything
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' --cov --cov-report=term:skip-covered
 
-test-slow: setup     ## wide sweeps: 10,000 simulated runs a source, 100 live noise runs
+test-slow: setup     ## wide sweeps: 10,000 simulated runs a source, 100 live noise runs, every architecture
 	$(BIN)/python -m pytest -m slow --timeout 3600
 
 test-pages: setup    ## the commands and the Python of docs/howto and of the recipes, run as a reader would
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m pages
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m pages
 
 fuzz: setup          ## 10,000 damaged files of each format are analysed or refused
 	MODELDYNO_FUZZ=10000 $(BIN)/python -m pytest -n 2 tests/test_fuzz.py --timeout 3600 -s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,12 @@ def _store_of_these_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path_factory.mktemp('store')}/store.db")
         yield
+
+
+@pytest.fixture(autouse=True)
+def _imports_are_no_garbage() -> None:
+    """Let no collection of a test search what earlier tests imported: with torch, half a second each."""
+    gc.freeze()
 
 
 @pytest.fixture

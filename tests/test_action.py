@@ -93,15 +93,16 @@ def test_no_script_holds_an_input() -> None:
             assert name[2] in ACTION["inputs" if name[1] == "inputs" else "outputs"]
 
 
-def test_a_gate_that_fails_comments_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The verdict is the header of the comment; the step that runs the model has no token."""
+def test_a_gate_that_fails_annotates_and_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The annotation says which bound; the comment has the verdict; what runs the model has no token."""
     monkeypatch.setenv("GITHUB_REPOSITORY", "us/nets")
     inputs = {"model": MODEL, "install": "", "arguments": QUICK, "token": TOKEN, "pull-request": "7"}
     with serve_forge() as server:
         monkeypatch.setenv("GITHUB_API_URL", server.url)
-        code, said, _ = run(tmp_path, **inputs, require="latency.max <= 1ns")
-        assert code == 1, said
+        code, said, outputs = run(tmp_path, **inputs, require="latency.max <= 1ns")
+        assert (code, outputs["exit-code"]) == (1, "1"), said
         mark, header = server.comments[0]["body"].splitlines()[:2]
+    assert "title=sample_network.network%3A latency.max <= 1 ns" in said
     assert mark == "<!-- modeldyno: sample_network.network -->"
     assert header.startswith("**❌ sample_network.network fails")
     gate = next(step for step in ACTION["runs"]["steps"] if step.get("id") == "gate")
@@ -170,14 +171,6 @@ def test_the_steps_measure_and_write_the_reports(tmp_path: Path) -> None:
     }
     assert json.loads((reports / "results.sarif").read_text())["version"] == "2.1.0"
     assert (tmp_path / "summary.md").read_text() == (reports / "comment.md").read_text()
-
-
-def test_a_broken_bound_fails_the_job(tmp_path: Path) -> None:
-    """With an annotation that says which."""
-    bound = "latency.max <= 1ns"
-    code, said, outputs = run(tmp_path, model=MODEL, install="", arguments=QUICK, require=bound)
-    assert (code, outputs["exit-code"]) == (1, "1")
-    assert "title=sample_network.network%3A latency.max <= 1 ns" in said
 
 
 @pytest.mark.parametrize("model", ['x"; touch pwned; "', "$(touch pwned)", "--trust", "`touch pwned`.onnx"])

@@ -106,7 +106,7 @@ def paths(count: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
-def test_of_1000_paths_none_leads_elsewhere(
+def test_of_many_paths_none_leads_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """A location of external data is refused in one sentence; no file outside of the directory is opened."""

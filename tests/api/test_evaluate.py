@@ -95,7 +95,7 @@ def test_a_sweep_evaluates_what_its_goal_needs() -> None:
         require="accuracy >= 0.9",
         inputs=[str(DIGITS / "test.npz")],
         max_trials=2,
-        plan=modeldyno.Plan(max_time=0.3, min_time=0.1),
+        plan=modeldyno.Plan(max_time=0.3, min_time=0.1, precision=0.5),
         store=False,
         threads=1,
     )

@@ -137,7 +137,7 @@ def test_other_versions_of_the_model_are_no_noise(tmp_path: Path, monkeypatch: p
 
 def test_a_gate_measures_from_python() -> None:
     """A model that is far slower than its baseline is broken; its Result is in the report."""
-    plan = Plan(max_time=0.4, min_time=0.05)
+    plan = Plan(max_time=0.4, min_time=0.05, precision=0.5)
     report = gate(
         "call:modeldyno.testing.known_latency:steady", taken(1e-6), probes=["latency"], plan=plan, force=True,
         require=["latency.min <= 1ns"], budget=1e6, metrics=["latency.min"],

@@ -269,7 +269,7 @@ def test_a_wrong_request_is_told(make: Any, says: str) -> None:
 
 def test_the_path_of_the_model_stands_for_its_own_inputs() -> None:
     """`profile(model_path)` measures the profiler's own model with random inputs."""
-    results = ModelProfiler(STEADY).profile(STEADY, num_runs=12)
+    results = ModelProfiler(STEADY, max_time=0.5).profile(STEADY, num_runs=12)
 
     assert results["latency"]["runs"] == 12
     assert results.result is not None
@@ -278,14 +278,14 @@ def test_the_path_of_the_model_stands_for_its_own_inputs() -> None:
 
 def test_several_processes_are_fresh_ones_and_each_has_its_calls() -> None:
     """The number is that of the profiler or of the call; layers always take one process."""
-    profiler = ModelProfiler(STEADY, processes=2)
+    profiler = ModelProfiler(STEADY, processes=2, max_time=0.5)
     (found,) = profiler.benchmark([{}], num_runs=12)
-    several = profiler.profile(num_runs=12, processes=3)
+    several = profiler.profile(num_runs=12, processes=1)
 
     assert found.result is not None
     assert several.result is not None
-    assert (found.result.processes, several.result.processes) == (2, 3)
-    assert several["latency"]["runs"] == 36
+    assert (found.result.processes, several.result.processes) == (2, 1)
+    assert (found["latency"]["runs"], several["latency"]["runs"]) == (24, 12)
 
 
 REGRESSIONS = """
@@ -308,11 +308,11 @@ def test_the_regression_check_of_the_source_system_runs(
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text("import time\ndef call():\n    time.sleep(0.002)\n", encoding="utf-8")
-    first = ModelProfiler("call:net.py:call", processes=3)
+    first = ModelProfiler("call:net.py:call", processes=3, max_time=1.5)
     first.profile(num_runs=20)
     first.export_json("baseline_profiling.json")
     (tmp_path / "net.py").write_text("import time\ndef call():\n    time.sleep(0.010)\n", encoding="utf-8")
-    second = ModelProfiler("call:net.py:call", processes=3)
+    second = ModelProfiler("call:net.py:call", processes=3, max_time=1.5)
     capsys.readouterr()
     exec(REGRESSIONS, {"profiler": second, "model_path": "call:net.py:call"})
 
@@ -380,7 +380,7 @@ def test_a_live_module_has_layers_and_memory() -> None:
     torch = pytest.importorskip("torch")
     net = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2))
     profiler = ModelProfiler(net, device="cpu", precision="fp32")
-    figures = profiler.profile_layers(torch.zeros(4, 8), layer_names=["linear"], num_runs=12)
+    figures = profiler.profile_layers(torch.zeros(4, 8), layer_names=["linear"], num_runs=5)
 
     assert set(figures["layers"]) == {"0", "2"}
     assert figures["layers"]["0"]["parameters"] == 8 * 64 + 64
@@ -415,10 +415,14 @@ def test_arrays_reach_a_model_of_another_process(tmp_path: Path) -> None:
         "def make():\n"
         "    return Net(), (torch.ones(1, 4), torch.ones(1, 4))\n"
     )
-    profiler = ModelProfiler(f"torch:{tmp_path}/net.py:make")
+    (tmp_path / "code.py").write_text("def add(left, right):\n    return left + right\n")
     left, right = np.ones((6, 4), "float32"), np.zeros((6, 4), "float32")
-    for given in ((left, right), {"right": right, "left": left}):
-        results = profiler.profile(given, num_runs=12)
+    for model, given in (
+        (f"torch:{tmp_path}/net.py:make", {"right": right, "left": left}),
+        (f"call:{tmp_path}/code.py:add", (left, right)),
+        (f"call:{tmp_path}/code.py:add", {"right": right, "left": left}),
+    ):
+        results = ModelProfiler(model, max_time=1.0).profile(given, num_runs=12)
 
         assert results.failure is None
         assert results.result is not None
@@ -452,7 +456,8 @@ def test_the_names_of_the_inputs_are_read_without_a_measurement(tmp_path: Path) 
 def test_an_array_reaches_a_function_of_another_process(tmp_path: Path) -> None:
     """Its inputs are known by its parameters, before it runs."""
     (tmp_path / "code.py").write_text("def double(x):\n    return 2 * x\n")
-    results = ModelProfiler(f"call:{tmp_path}/code.py:double").profile(np.ones((4, 2)), num_runs=12)
+    profiler = ModelProfiler(f"call:{tmp_path}/code.py:double", max_time=0.5)
+    results = profiler.profile(np.ones((4, 2)), num_runs=12)
 
     assert results.failure is None
     assert results.result is not None
@@ -620,7 +625,7 @@ def test_a_benchmark_names_the_best_and_prints_as_a_table(session: ModelProfiler
 
 def test_arrays_leave_no_name_of_a_file_that_is_gone(tmp_path: Path) -> None:
     """The command on a page has inputs of the same shape."""
-    profiler = ModelProfiler("call:numpy:negative")
+    profiler = ModelProfiler("call:numpy:negative", max_time=0.5)
     result = profiler.profile({"x": np.ones((4, 3), np.float32)}, num_runs=5).result
     assert result is not None
     profiler.generate_html_report(tmp_path / "r.html")

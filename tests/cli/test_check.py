@@ -205,12 +205,12 @@ def test_the_doctor_judges_this_machine(
     modeldyno: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reports how often a gate would be wrong here, and stores its runs for the gate."""
-    monkeypatch.setattr("modeldyno.comparison.calibrate.FEWEST_PROCESSES", 8)
+    monkeypatch.setattr("modeldyno.comparison.calibrate.FEWEST_PROCESSES", 6)
     monkeypatch.setattr("modeldyno.comparison.calibrate.REHEARSALS", 100)
     result = modeldyno("doctor", "--budget", "1ms")
     assert result.code == 0, result.err
     assert result.err.startswith("Running it against itself for 0 s (--budget), in at least ")
     text = " ".join(result.out.split())
-    assert text.startswith("sample_network.network against itself, 8 processes: ")
+    assert text.startswith("sample_network.network against itself, 6 processes: ")
     assert "false alarms in 100 rehearsals" in text
     assert "doctor" in modeldyno("list", "--tag", "doctor").out

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import CommandResult
 
-SHORT = ("--input", "x=1x4", "--max-time", "1.5s", "--min-time", "0.3s", "--precision", "30%")
+SHORT = ("--input", "x=1x4", "--max-time", "1.5s", "--min-time", "0.3s", "--precision", "50%")
 SURE = (*SHORT, "--max-time", "60s", "--percentile", "p50")
 """Until the median is certified, which takes long on a busy machine."""
 
@@ -124,16 +124,6 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_the_largest_load_is_found(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The search answers in a sentence, and its exit code says that something holds."""
-    words = ("--find-load", "--require", "latency.p50 <= 1s", "--most", "2")
-    assert run(url, *words, *SURE) == 0
-    result = capsys.readouterr().out
-
-    assert result.startswith("At most 10 loads, about 80 min; --measurements and --max-time shorten it.\n")
-    assert "Concurrency 2 holds latency.p50 <= 1 s" in result
-
-
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize(
     ("again", "code", "said"),
@@ -211,7 +201,7 @@ def test_a_load_needs_a_model(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_killed_ladder_goes_on(url: str, tmp_path: Path, modeldyno: Callable[..., CommandResult]) -> None:
     """After kill -9 only the load that was being measured is measured again."""
-    words = ("load", url, "-c", "1,2,4", *SHORT, "--duration", "1s")
+    words = ("load", url, "-c", "1,2,4", *SHORT, "--duration", "0.5s")
     environment = {**os.environ, "MODELDYNO_STORE": f"sqlite:///{tmp_path}/store.db"}
     process = subprocess.Popen(
         [sys.executable, "-m", "modeldyno", *words], env=environment, stdout=subprocess.DEVNULL
@@ -260,6 +250,8 @@ def test_a_ladder_is_judged_by_other_bounds(url: str, modeldyno: Callable[..., C
         "load", "--resume", entry.id, "--find-load", "--most", "2", "--require", "latency.p50 <= 60s"
     )
     assert found.code == 0
+    assert found.out.startswith("At most ")
+    assert "Concurrency 2 holds latency.p50 <= 60 s" in plain(found.out)
     assert "another measurement confirms it" in plain(found.out)
     search, _ = list_documents().conclusions
     ended = modeldyno("load", "--resume", search.id, "--header", "A: b")

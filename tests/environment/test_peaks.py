@@ -156,7 +156,7 @@ class TestHere:
     def test_what_was_reached_once_can_be_reached(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """After ten minutes it is measured again, though still busy: the best operations and bytes count."""
+        """Measured again after ten minutes while still busy: the best operations and the best bytes count."""
         measurements = iter([(5e11, 1e10), (4e11, 3e10), (2e11, 2e10)])
         monkeypatch.setattr(os, "getloadavg", lambda: (1e3, 0.0, 0.0))
         for _ in range(3):

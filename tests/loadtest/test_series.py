@@ -23,7 +23,7 @@ from modeldyno.testing.server import serve_in_subprocess
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PLAN = Plan(max_time=1.5, min_time=0.3, precision=0.3)
+PLAN = Plan(max_time=1.5, min_time=0.3, precision=0.5)
 BOUND = Constraint.parse("latency.p50 <= 45ms")
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces.loader import Model
 
-QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0)
+QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0, precision=0.5)
 
 
 def job(locator: str, **changes: object) -> Job:
@@ -310,7 +310,7 @@ def test_replication_ends_with_the_first_failure() -> None:
         del watch
         return run_inline(next(jobs))
 
-    plan = Plan(min_time=0.05, min_runs=5, max_time=2.0, processes=3)
+    plan = Plan(min_time=0.05, min_runs=5, max_time=2.0, precision=0.5, processes=3)
     result = run_replicated(execute, job("x:y", plan=plan), watch=lambda _e: None)  # type: ignore[arg-type]
 
     assert len(result.failures) == 1

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
 
-QUICK = Plan(min_time=0.02, min_runs=5, max_time=0.5)
+QUICK = Plan(min_time=0.02, min_runs=5, max_time=0.5, precision=0.5)
 
 
 def looked_at(draw: Callable[[int], Any], calls: int = LOOKS) -> OutputChecks:

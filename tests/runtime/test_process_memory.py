@@ -55,7 +55,7 @@ def test_what_a_model_holds_is_told(model: str) -> None:
     """A model that holds 256 MiB is measured as 256 MiB, for any number of calls and probes."""
     with subprocess_executor() as executor:
         few = most(measured(executor, model, "latency", seconds=0.1))
-        many = most(measured(executor, model, "latency", "throughput", seconds=3.0))
+        many = most(measured(executor, model, "latency", "throughput", seconds=1.5))
 
     assert few == pytest.approx(HELD, rel=0.04)
     assert many == pytest.approx(HELD, rel=0.04)

@@ -24,7 +24,7 @@ from modeldyno.runtime.warm_worker import warm_executor
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
-QUICK = Plan(min_time=0.02, min_runs=5, max_time=2.0)
+QUICK = Plan(min_time=0.02, min_runs=5, max_time=2.0, precision=0.5)
 LONG = Plan(min_time=30.0, max_time=60.0)
 SOURCE = """
 import os, pathlib

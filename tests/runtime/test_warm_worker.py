@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.loader import Model
     from modeldyno.interfaces.probe import Subject
 
-QUICK = Plan(min_time=0.02, min_runs=5, max_time=2.0)
+QUICK = Plan(min_time=0.02, min_runs=5, max_time=2.0, precision=0.5)
 SOURCE = '''
 import os, pathlib
 here = pathlib.Path(__file__).parent

@@ -71,8 +71,7 @@ def kill_the_starter(engines: Path) -> None:
 
 def test_nothing_is_left_when_the_starter_is_killed(engines: Path) -> None:
     """After kill -9 of the starter no process of the server is left, nor its directory."""
-    for _ in range(3):
-        kill_the_starter(engines)
+    kill_the_starter(engines)
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "derivations.md").r
 PRODUCTS = ("mm", "matmul", "mv", "dot", "conv", "linear", "attention", "einsum", "rnn", "lstm", "gru")
 ON_META = sorted(name for name, case in MODELS.items() if case.meta)
 LONG = {"mamba_130m"}
-"""Scanned step by step in Python: watched once by default, in other ways by `make test-slow`."""
+"""Scanned step by step in Python: its small sibling is watched by default, itself by `make test-slow`."""
 OTHERS = [
     pytest.param(name, attention, dtype, marks=pytest.mark.slow if name in LONG else ())
     for name in ON_META
@@ -173,7 +173,9 @@ def test_all_experts_cost_more_than_the_chosen_by_their_number() -> None:
     assert sizes.dense().forward - sizes.cost().forward == (sizes.experts - sizes.chosen) * share
 
 
-@pytest.mark.parametrize("name", ON_META)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in ON_META]
+)
 def test_a_witness_counts_the_same_on_the_meta_device(name: str) -> None:
     """Forward and backward of the model in its published size, without any of its memory."""
     case = MODELS[name]

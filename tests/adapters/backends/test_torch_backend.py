@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.interfaces.backend import Backend
     from modeldyno.interfaces.loader import Feed, Model
 
 
@@ -92,6 +94,11 @@ class TestInt8(Eager):
 class TestCompiled(Eager):
     settings = {"compile": "default"}  # noqa: RUF012 - as the suite says
     tolerance = 1e-5
+
+    @pytest.mark.slow  # it compiles anew, for whole ranges of sizes
+    def test_other_batch_sizes(self, backend: Backend, model: Model, config: dict[str, KnobValue]) -> None:
+        """A dynamic model takes another batch size in the same session."""
+        super().test_other_batch_sizes(backend, model, config)
 
 
 class TestCalls:

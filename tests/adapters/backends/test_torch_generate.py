@@ -381,7 +381,7 @@ def test_a_run_measures_generation(tmp_path: Path) -> None:
         backend="torch",
         config=configure(backend.knobs, {"device": "cpu", "threads": 1, "batch_size": 2}),
         probes=("generate",),
-        plan=Plan(max_time=2.0, min_time=0.01, min_runs=5),
+        plan=Plan(max_time=2.0, min_time=0.01, min_runs=5, precision=0.5),
         observation=Observation(prompts=(4, 40), generated=(3,)),
     )
     result = run(job)

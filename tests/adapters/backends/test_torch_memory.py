@@ -210,7 +210,13 @@ def test_circles_of_references_are_no_leak() -> None:
     assert (found.bytes, found.steady) == (0, False)
 
 
-@pytest.mark.parametrize("name", models.SMALL)
+OFTEN = ("resnet18_cifar", "bert_base_128", "gpt2_512", "mixtral", "t5_small")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in models.SMALL],
+)
 def test_the_peak_is_that_of_the_allocators_own_record(name: str) -> None:
     """For networks of every kind, to the byte."""
     torch.manual_seed(0)

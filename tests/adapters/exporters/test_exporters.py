@@ -123,18 +123,25 @@ def client(folder: Path) -> Any:
     return mlflow.MlflowClient(tracking_uri=f"sqlite:///{folder}/mlflow.db")
 
 
+@pytest.fixture(scope="module")
+def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of runs; that MLflow makes its tables takes seconds."""
+    return tmp_path_factory.mktemp("mlflow")
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_mlflow_reads_what_was_logged(tmp_path: Path) -> None:
+def test_mlflow_reads_what_was_logged(runs_folder: Path) -> None:
     """Parameters, metrics with units, doubts and the document are in the store; twice is once."""
     pytest.importorskip("mlflow")
     result = replace(
         full_result(), failures=(Failure(where="probe", kind=FailureKind.OOM, message="too much"),)
     )
     for _ in range(2):
-        assert "run " in documents_export.export(result, f"mlflow:{tmp_path}", none)
-    reader = client(tmp_path)
+        assert "run " in documents_export.export(result, f"mlflow:{runs_folder}", none)
+    reader = client(runs_folder)
     experiment = reader.get_experiment_by_name(to_mlflow.EXPERIMENT)
-    (run,) = reader.search_runs([experiment.experiment_id])
+    runs = reader.search_runs([experiment.experiment_id])
+    (run,) = [run for run in runs if run.data.tags["modeldyno.id"] == result.id]
 
     assert run.data.metrics["latency.p50"] == result["latency.p50"]
     assert run.data.metrics["latency.p50.low"] < run.data.metrics["latency.p50"]
@@ -143,19 +150,19 @@ def test_mlflow_reads_what_was_logged(tmp_path: Path) -> None:
     assert run.data.tags["modeldyno.id"] == result.id
     assert all(f"modeldyno.doubt.{each.code}" in run.data.tags for each in result.doubts)
     assert run.info.status == "FAILED"
-    local = next((tmp_path / "artifacts").rglob("result.json"))
+    local = next((runs_folder / "artifacts" / run.info.run_id).rglob("result.json"))
     assert codec.decode(local.read_bytes()) == result
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_trials_of_a_study_are_runs_within_a_run(
-    tmp_path: Path, study: tuple[Study, dict[str, Result]]
+    runs_folder: Path, study: tuple[Study, dict[str, Result]]
 ) -> None:
     """The parent has the study, each child its trial."""
     pytest.importorskip("mlflow")
     made, results = study
-    documents_export.export(made, f"mlflow:{tmp_path}", results.get)
-    reader = client(tmp_path)
+    documents_export.export(made, f"mlflow:{runs_folder}", results.get)
+    reader = client(runs_folder)
     experiment = reader.get_experiment_by_name(to_mlflow.EXPERIMENT)
     runs = reader.search_runs([experiment.experiment_id])
     (parent,) = [run for run in runs if run.data.tags["modeldyno.id"] == made.id]

@@ -193,7 +193,17 @@ CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
 """Model class to the type of its configuration, and a small one."""
 
 
-@pytest.mark.parametrize("name", CLASSES)
+OFTEN = {
+    "LlamaForCausalLM", "MixtralForCausalLM", "MambaForCausalLM", "BertForMaskedLM",
+    "T5ForConditionalGeneration", "ViTForImageClassification", "DetrForObjectDetection",
+    "WhisperForConditionalGeneration", "VitsModel", "PatchTSTForPrediction", "CLIPModel",
+}  # fmt: skip
+"""Of each kind one; the others are behind `slow`."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in CLASSES]
+)
 def test_each_class_is_analysed_on_its_declared_inputs(name: str, tmp_path: Path) -> None:
     """The analysis without weights counts what torch's own counter counts in the real call."""
     kind, values = CLASSES[name]

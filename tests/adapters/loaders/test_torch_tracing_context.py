@@ -257,7 +257,10 @@ def with_text():
 """
 
 
-@pytest.mark.parametrize("name", ["with_numpy", "with_pickle", "with_text"])
+@pytest.mark.parametrize(
+    "name",
+    ["with_numpy", *(pytest.param(each, marks=pytest.mark.slow) for each in ("with_pickle", "with_text"))],
+)
 def test_what_a_factory_writes_is_true(tmp_path: Path, name: str) -> None:
     """A factory that keeps its weights in a file is called for real, so that the file is real."""
     (tmp_path / "made.py").write_text(FACTORY)

@@ -115,7 +115,17 @@ def truth(case: Case, attention: str, dtype: torch.dtype) -> None:
     assert parameters == case.parameters
 
 
-@pytest.mark.parametrize("name", sorted(MODELS.keys() - {"mamba_130m"}))
+OFTEN = ("resnet18", "bert_base_128", "gpt2_512", "t5_small")
+"""The others are behind `slow` in their published sizes; the small ones below are of every architecture."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow)
+        for name in sorted(MODELS.keys() - {"mamba_130m"})
+    ],
+)
 def test_an_architecture_costs_what_was_derived(name: str) -> None:
     """MACs of a call and a training step, and parameters, equal the reference; all operators are counted."""
     case = MODELS[name]
@@ -310,7 +320,13 @@ def step(module: nn.Module, args: list[Tensor], kwargs: dict[str, Tensor]) -> tu
     return torch.autograd.grad(loss, list(module.parameters()), allow_unused=True)
 
 
-@pytest.mark.parametrize("name", PEAKS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in {"resnet18", "bert", "llama", "mlp"} else pytest.mark.slow)
+        for name in PEAKS
+    ],
+)
 def test_the_peak_is_that_of_the_allocator(name: str) -> None:
     """The peak of a call and of a training step is within 1 % of what torch's allocator records."""
     torch.manual_seed(0)

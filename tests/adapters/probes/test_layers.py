@@ -93,7 +93,7 @@ def a_subject(session: Watchable, **changes: Any) -> Subject:
     return replace(subject, **changes)
 
 
-PLAN = Plan(min_time=0.02, min_runs=5, max_time=2.0)
+PLAN = Plan(min_time=0.02, min_runs=5, max_time=2.0, precision=0.5)
 
 
 def seen(

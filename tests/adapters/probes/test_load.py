@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Event, Result
 
-PLAN = Plan(max_time=2.0, min_time=0.4, precision=0.3)
+PLAN = Plan(max_time=2.0, min_time=0.3, precision=0.5)
 """Short, and content with little: what is asserted is no matter of speed."""
-LONGER = replace(PLAN, min_time=1.5, max_time=6.0)
+LONGER = replace(PLAN, min_time=1.2, max_time=6.0)
 """Long enough for two looks at the server's counters within the window, however busy the machine."""
 
 
@@ -75,7 +75,7 @@ def codes(result: Result) -> set[str]:
 
 
 def test_a_closed_loop_gives_every_number_of_a_load(steady: str) -> None:
-    """Latency, rates, errors, and the stages of the server's own account come of one closed loop."""
+    """Latency, rates, errors, and the stages of the server's own account, which sum to the service time."""
     result = loaded(steady, Load(concurrency=2), plan=LONGER)
     assert not result.failures
     assert spread(result, "latency").statistic("min") >= 0.004
@@ -85,11 +85,6 @@ def test_a_closed_loop_gives_every_number_of_a_load(steady: str) -> None:
     # A busy machine wakes the server late.
     assert 0.0039 < (result["compute_time"] or 0) < spread(result, "service_time").statistic("max")
     assert "no-account" not in codes(result)
-
-
-def test_the_parts_of_a_request_sum_to_its_service_time(steady: str) -> None:
-    """What the server tells of a request and the rest of it are the whole."""
-    result = loaded(steady, Load(concurrency=2), plan=LONGER)
     parts = ("queue_time", "compute_input_time", "compute_time", "compute_output_time", "network_time")
     assert sum(result[part] or 0 for part in parts) == pytest.approx(
         spread(result, "service_time").statistic("mean"),
@@ -120,22 +115,15 @@ def test_errors_are_counted_by_their_kind() -> None:
     assert not result.failures
 
 
-def test_a_server_that_answers_nothing_well_is_a_failure() -> None:
-    """Where no request succeeds there is no latency, and the run failed."""
-    with server("--fault", "500=1") as url:
-        result = loaded(url, Load(concurrency=1, timeout=1))
-    assert {failure.kind for failure in result.failures} == {"server"}
-    assert result.find("latency") is None
-    assert "the first request failed" in " ".join(d.seen for d in result.doubts)
-
-
 def test_a_server_that_never_answered_well_is_given_up() -> None:
-    """Neither the time of the plan nor the patience with a silent server is spent on it."""
+    """Where no request succeeds there is no latency; neither the plan's time nor patience is spent on it."""
     with server("--fault", "500=1") as url:
         begin = perf_counter()
         result = loaded(url, Load(concurrency=1, timeout=60), plan=replace(PLAN, max_time=90))
         assert perf_counter() - begin < 45
     assert {failure.kind for failure in result.failures} == {"server"}
+    assert result.find("latency") is None
+    assert "the first request failed" in " ".join(d.seen for d in result.doubts)
 
 
 def test_so_many_requests_are_measured_as_were_asked_for(steady: str) -> None:
@@ -206,7 +194,9 @@ def test_a_goodput_counts_what_is_within_the_bound(steady: str) -> None:
     assert result["goodput"] == result["request_rate"]
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".npz"])
+@pytest.mark.parametrize(
+    "suffix", [".npz", *(pytest.param(each, marks=pytest.mark.slow) for each in (".csv", ".jsonl"))]
+)
 def test_every_request_can_be_had(steady: str, tmp_path: Path, suffix: str) -> None:
     """Records are written in the format of their suffix, all of them."""
     path = tmp_path / f"records{suffix}"
@@ -367,7 +357,7 @@ def test_the_time_that_was_allowed_ends_a_load_of_which_all_fails(steady: str) -
     assert (result["requests@server-error"] or 0) < 1000
 
 
-@pytest.mark.parametrize("count", [1, 30])
+@pytest.mark.parametrize("count", [30, pytest.param(1, marks=pytest.mark.slow)])
 def test_exactly_so_many_requests_are_measured(steady: str, count: int) -> None:
     """Those that failed count, and no others that were on their way."""
     result = loaded(steady, Load(requests=count, concurrency=4), plan=replace(PLAN, max_time=30.0))
