@@ -23,6 +23,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -218,7 +219,11 @@ def _busy() -> bool:
 def _is_due(path: Path | None) -> bool:
     """Whether peaks of a busy machine should be measured again: it is idle now, or they are old."""
     with suppress(OSError):
-        return path is None or not _busy() or time.time() - path.stat().st_mtime > _BUSY_AGE
+        return (
+            path is None
+            or not _busy()
+            or abs(datetime.now(UTC).timestamp() - path.stat().st_mtime) > _BUSY_AGE
+        )
     return True
 
 
