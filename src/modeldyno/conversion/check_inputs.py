@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno import data
-from modeldyno.core.spec.input_spec import BATCH, DEFAULT_LENGTH, InputSpec
+from modeldyno.core.spec.input_spec import BATCH, InputSpec, is_sequence
 from modeldyno.interfaces.loader import Feed, Model
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ class CheckPlan:
             model = replace(model, inputs=varied, example=None)
         assumed = data.assume_sizes(model, requested, batch_size=None, sizes={}, prove=False)
         resolved = data.resolve_inputs(assumed, requested, batch_size=None, sizes={})
-        given = {d for r in requested for d in r.shape or () if isinstance(d, int)}
+        known = {*assumed.assumed, *(size for spec in requested for size in spec.shape or ())}
         usual = {
-            name: _USUAL_LENGTH if size == DEFAULT_LENGTH and size not in given else size
+            name: min(size, _USUAL_LENGTH) if is_sequence(name) and not {name, size} & known else size
             for name, size in resolved.bound.items()
             if name != BATCH
         }

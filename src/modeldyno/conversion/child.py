@@ -52,6 +52,9 @@ def run_order(order: ConversionOrder, *, timeout: float, watch: Callable[[str], 
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
         code = child.wait()
+        for pipe in (child.stdout, child.stderr):
+            assert pipe is not None
+            pipe.close()
     text = log.decode(errors="replace")
     if late:
         message = f"it was still {late} after {timeout:g} s"

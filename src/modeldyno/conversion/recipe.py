@@ -9,7 +9,7 @@ from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.conversion.failures import failure, failure_of
@@ -175,7 +175,7 @@ def _checked(
     model = loader.load(ModelRef(scheme=converter.loader, locator=str(path)), seed=order.seed, trust=True)
     made = replace(made, digest=model.identity.digest)
     rule = AgreementRule(lossy=converter.lossy, narrows=written.narrows, computed=reference.computed)
-    tallies, refused = _compare(model, converter.backend, reference, Path(order.reference), rule)
+    tallies, refused = compare_model(model, converter.backend, reference, Path(order.reference), rule)
     if refused:
         if not tallies and (error := _example_error(model, converter.backend, reference, order)) is not None:
             return _unchecked(replace(made, failure=failure_of(error)), path)
@@ -209,13 +209,25 @@ def _unchecked(made: Converted, path: Path) -> Converted:
     return replace(made, path=str(kept))
 
 
-def _compare(
-    model: Model, backend: str, reference: Reference, folder: Path, rule: AgreementRule
+def compare_model(
+    model: Model, backend: str, reference: Reference, folder: Path, rule: AgreementRule, **settings: Any
 ) -> tuple[list[CallTally], dict[str, str]]:
-    """Compare every call; return the comparisons, and the calls that the converted model refuses."""
+    """Call a converted model as the source was called, and compare.
+
+    Args:
+        model: the converted model.
+        backend: what runs it.
+        reference: what `run_reference` returned.
+        folder: where it wrote the arrays.
+        rule: what is asked of the converted model.
+        settings: knobs of the backend.
+
+    Returns:
+        The comparison of each output of each call, and the calls that the converted model refuses, with why.
+    """
     tallies: list[CallTally] = []
     refused: dict[str, str] = {}
-    with opened(model, backend) as run:
+    with opened(model, backend, **settings) as run:
         for call in reference.calls:
             inputs, expected, unsteady = read_call(folder, call)
             try:

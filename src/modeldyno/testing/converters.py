@@ -1,0 +1,123 @@
+"""Test suite that every converter must pass.
+
+Inherit, name the recipe, and provide the fixture; pytest does the rest::
+
+    from modeldyno.testing.converters import ConverterSuite
+
+    class TestMyForm(ConverterSuite):
+        recipe = "myform"
+
+        @pytest.fixture
+        def source(self, tmp_path: Path) -> ModelRef:
+            return ModelRef(scheme="onnx", locator=str(save_a_model(tmp_path)))
+
+The source is converted as `modeldyno convert` does it, and must agree with what the converter wrote. It
+should have a free batch, and weights that matter.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from modeldyno import plugins
+from modeldyno.conversion.recipe import ConversionOrder, carry_out
+from modeldyno.conversion.reference import read_reference
+from modeldyno.testing.loaders import imported_frameworks
+
+if TYPE_CHECKING:
+    from modeldyno.conversion.reference import Reference
+    from modeldyno.core.agreement.conversion import Converted
+    from modeldyno.core.spec.model_ref import ModelRef
+    from modeldyno.interfaces.converter import Converter
+
+
+class ConverterSuite:
+    """Inherit, set `recipe`, and provide the fixture `source`."""
+
+    recipe: ClassVar[str]
+    """The name of the converter's entry point."""
+
+    @pytest.fixture
+    def source(self) -> ModelRef:
+        """Return a reference to a small model of a kind that it converts."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def converter(self) -> Converter:
+        """Return the plugin, by its entry point."""
+        return plugins.converter(self.recipe)
+
+    @pytest.fixture
+    def reference(self, source: ModelRef, tmp_path: Path) -> Reference:
+        """Return what the source returned."""
+        folder = tmp_path / "reference"
+        folder.mkdir()
+        answer = carry_out(ConversionOrder(model=source, trust=True, reference=str(folder)), _ignore)
+        assert answer.reference is not None, answer
+        return answer.reference
+
+    @pytest.fixture
+    def made(self, source: ModelRef, reference: Reference, tmp_path: Path) -> Converted:
+        """Return what the recipe made of it."""
+        order = ConversionOrder(
+            model=source,
+            trust=True,
+            reference=str(tmp_path / "reference"),
+            recipe=self.recipe,
+            folder=str(tmp_path / self.recipe),
+        )
+        assert read_reference(Path(order.reference)) == reference
+        answer = carry_out(order, _ignore)
+        assert answer.converted is not None, answer
+        return answer.converted
+
+    def test_says_what_it_converts_and_writes(self, converter: Converter) -> None:
+        """It names its sources with what they need, its file, and the loader and backend that exist for it."""
+        assert converter.sources
+        assert all(isinstance(name, str) for needed in converter.sources.values() for name in needed)
+        assert converter.file == Path(converter.file).name
+        assert converter.loader in plugins.names("loader")
+        assert converter.backend in plugins.names("backend")
+        assert isinstance(converter.lossy, bool)
+
+    def test_importing_it_is_cheap(self) -> None:
+        """Importing the plugin imports no framework."""
+        assert imported_frameworks("converter", self.recipe) == []
+
+    def test_what_it_writes_is_the_model(self, made: Converted, converter: Converter) -> None:
+        """Its loader reads the file, which agrees with the source, or is close if the recipe is lossy."""
+        assert made.failure is None, made.failure
+        assert made.agreement is not None
+        assert made.verdict in ({"agrees", "close"} if converter.lossy else {"agrees"})
+        assert made.digest.startswith("sha256:")
+        assert Path(made.path).exists()
+        assert made.size > 0
+        assert made.converter
+
+    def test_the_batch_stays_free(self, made: Converted) -> None:
+        """It was called with batches of 1, 3 and 32."""
+        assert made.agreement is not None
+        assert {call.split()[0] for call in made.agreement.calls} == {"batch=32", "batch=3", "batch=1"}
+
+    def test_converting_twice_replaces_the_file(
+        self, made: Converted, source: ModelRef, tmp_path: Path
+    ) -> None:
+        """As after a change of the model."""
+        order = ConversionOrder(
+            model=source,
+            trust=True,
+            reference=str(tmp_path / "reference"),
+            recipe=self.recipe,
+            folder=str(tmp_path / self.recipe),
+        )
+        again = carry_out(order, _ignore).converted
+
+        assert again is not None
+        assert (again.path, again.verdict) == (made.path, made.verdict)
+
+
+def _ignore(_stage: str) -> None:
+    pass

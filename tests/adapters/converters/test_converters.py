@@ -1,0 +1,201 @@
+"""Every converter writes files that are still the model."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from modeldyno import plugins
+from modeldyno.conversion.recipe import ConversionOrder, carry_out
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.testing.converters import ConverterSuite
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modeldyno.core.agreement.conversion import Converted
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # exporters warn of each other's old names
+
+
+class TestTorchscript(ConverterSuite):
+    recipe = "torchscript"
+
+    @pytest.fixture
+    def source(self, network: ModelRef) -> ModelRef:
+        """A torch module."""
+        return network
+
+
+class TestExported(ConverterSuite):
+    recipe = "exported"
+
+    @pytest.fixture
+    def source(self, network: ModelRef) -> ModelRef:
+        """A torch module."""
+        return network
+
+
+class TestOnnx(ConverterSuite):
+    recipe = "onnx"
+
+    @pytest.fixture
+    def source(self, network: ModelRef) -> ModelRef:
+        """A torch module."""
+        pytest.importorskip("onnxscript")
+        return network
+
+    def test_it_keeps_the_names_and_free_dimensions(self, made: Converted) -> None:
+        """Those of the module's inputs and outputs."""
+        model = plugins.loader("onnx").load(ModelRef(scheme="onnx", locator=made.path), seed=0, trust=False)
+
+        assert [(spec.name, spec.shape) for spec in model.inputs] == [
+            ("image", ("batch", 8)),
+            ("weight", ("batch", 1)),
+        ]
+        assert made.agreement is not None
+        assert [figures.output for figures in made.agreement.outputs] == ["scores", "label"]
+
+
+class TestOpenvino(ConverterSuite):
+    recipe = "openvino"
+
+    @pytest.fixture
+    def source(self, network: ModelRef) -> ModelRef:
+        """A torch module."""
+        pytest.importorskip("openvino")
+        return network
+
+
+class TestOpenvinoOfOnnx(ConverterSuite):
+    recipe = "openvino"
+
+    @pytest.fixture
+    def source(self, digits: ModelRef) -> ModelRef:
+        """An ONNX file."""
+        pytest.importorskip("openvino")
+        return digits
+
+
+class TestOnnxInt8(ConverterSuite):
+    recipe = "onnx-int8"
+
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> ModelRef:
+        """One wide matrix product, whose errors average out."""
+        onnx = pytest.importorskip("onnx")
+        generator = np.random.default_rng(0)
+        weights = generator.normal(0, 1, (64, 8)).astype(np.float32)
+        weights[:, 0] *= 8  # the first class wins or loses clearly
+        graph = onnx.helper.make_graph(
+            [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
+            "product",
+            [onnx.helper.make_tensor_value_info("x", 1, ["batch", 64])],
+            [onnx.helper.make_tensor_value_info("y", 1, ["batch", 8])],
+            [onnx.numpy_helper.from_array(weights, "w")],
+        )
+        opset = [onnx.helper.make_opsetid("", 17)]
+        onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "product.onnx")
+        return ModelRef(scheme="onnx", locator=str(tmp_path / "product.onnx"))
+
+
+def estimators() -> dict[str, Any]:
+    """Fit a few estimators on the digits, and on targets; by the method that is called."""
+    from sklearn import datasets, ensemble, linear_model, pipeline, preprocessing
+
+    x, y = datasets.load_digits(return_X_y=True)
+    x, y = x[:400], y[:400]
+    scaled = pipeline.make_pipeline(preprocessing.StandardScaler(), linear_model.LogisticRegression())
+    return {
+        "logistic#predict": scaled.fit(x, y),
+        "logistic#predict_proba": scaled,
+        "texts#predict": linear_model.LogisticRegression().fit(x, [f"digit {label}" for label in y]),
+        "binary#decision_function": linear_model.LogisticRegression(max_iter=500).fit(x, y > 4),
+        "forest#predict_proba": ensemble.RandomForestClassifier(5, random_state=0).fit(x, y),
+        "boosted#predict": ensemble.GradientBoostingRegressor(n_estimators=5).fit(x, y),
+        "scaler#transform": preprocessing.StandardScaler().fit(x),
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "logistic#predict", "logistic#predict_proba", "texts#predict", "binary#decision_function",
+        "forest#predict_proba", "boosted#predict", "scaler#transform",
+    ],
+)  # fmt: skip
+def test_an_estimator_becomes_onnx(name: str, tmp_path: Path) -> None:
+    """With the one output that its method returns, in its shape."""
+    pytest.importorskip("sklearn")
+    pytest.importorskip("skl2onnx")
+    path = tmp_path / "estimator.pkl"
+    path.write_bytes(pickle.dumps(estimators()[name]))
+
+    made = converted(ModelRef(scheme="sklearn", locator=f"{path}#{name.partition('#')[2]}"), tmp_path)
+
+    assert made.verdict == "agrees", made
+    assert made.agreement is not None
+    assert len(made.agreement.outputs) == 1
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+@pytest.mark.parametrize("framework", ["xgboost", "lightgbm"])
+def test_a_booster_becomes_onnx(framework: str, classes: int, tmp_path: Path) -> None:
+    """Of two classes it returns the probability of one, of more that of each."""
+    pytest.importorskip("onnxmltools")
+    from sklearn import datasets
+
+    x, y = datasets.load_digits(return_X_y=True)
+    y = y % classes
+    path = tmp_path / {"xgboost": "model.json", "lightgbm": "model.txt"}[framework]
+    if framework == "xgboost":
+        xgboost = pytest.importorskip("xgboost")
+        xgboost.XGBClassifier(n_estimators=4).fit(x, y).save_model(path)
+    else:
+        lightgbm = pytest.importorskip("lightgbm")
+        lightgbm.LGBMClassifier(n_estimators=4, verbose=-1).fit(x, y).booster_.save_model(path)
+
+    made = converted(ModelRef(scheme=framework, locator=str(path)), tmp_path)
+
+    assert made.verdict == "agrees", made
+
+
+def converted(source: ModelRef, tmp_path: Path, recipe: str = "onnx") -> Converted:
+    """Convert a model in this process."""
+    folder = tmp_path / "reference"
+    folder.mkdir()
+    order = ConversionOrder(model=source, trust=True, reference=str(folder))
+    assert carry_out(order, print).reference is not None
+    further = ConversionOrder(
+        model=source, trust=True, reference=str(folder), recipe=recipe, folder=str(tmp_path / recipe)
+    )
+    answer = carry_out(further, print).converted
+    assert answer is not None
+    return answer
+
+
+KERAS = """
+import keras
+
+
+def make():
+    layers = [keras.Input((8,)), keras.layers.Dense(16, "relu"), keras.layers.Dense(4, "softmax")]
+    return keras.Sequential(layers)
+"""
+
+
+@pytest.mark.parametrize("recipe", ["savedmodel", "tflite", "tflite-int8"])
+def test_a_keras_model_becomes_a_form_of_tensorflow(recipe: str, tmp_path: Path) -> None:
+    """Which agrees, or with int8 weights is judged as lossy."""
+    pytest.importorskip("tensorflow")
+    pytest.importorskip("ai_edge_litert")
+    path = tmp_path / "network.py"
+    path.write_text(KERAS)
+
+    made = converted(ModelRef(scheme="keras", locator=f"{path}:make"), tmp_path, recipe)
+
+    assert made.agreement is not None, made
+    assert made.verdict == "agrees" or recipe == "tflite-int8"

@@ -1,0 +1,317 @@
+"""Converting: each form in a process of its own, judged against the source, with typed failures."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import modeldyno
+from modeldyno import plugins
+from modeldyno.conversion import ConversionRequest, convert
+from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
+from modeldyno.errors import MissingExtra, RequestError, UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+torch = pytest.importorskip("torch")
+
+SOURCE = '''
+import os
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+LOADS = Path(__file__).with_name("loads")
+
+
+def linear():
+    return nn.Linear(6, 3), torch.randn(2, 6)
+
+
+class Nan(nn.Module):
+    def forward(self, x):
+        return torch.log(x - 1e9)
+
+
+def nan():
+    return Nan(), torch.randn(2, 6)
+
+
+class Frozen(nn.Module):
+    def forward(self, x):
+        return x * float(x.shape[0])
+
+
+def frozen():
+    return Frozen(), torch.randn(2, 6)
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        return x * 2 if x.sum() > 0 else x * 3
+
+
+def branch():
+    return Branch(), torch.ones(2, 6)
+
+
+def loaded():
+    """Count how often the model was loaded: the source first, then each recipe."""
+    number = int(LOADS.read_text()) if LOADS.exists() else 0
+    LOADS.write_text(str(number + 1))
+    return number
+
+
+def crashing():
+    if loaded() == 1:
+        os.abort()
+    return linear()
+
+
+def slow():
+    if loaded():
+        time.sleep(60)
+    return linear()
+
+
+def greedy():
+    if loaded():
+        raise MemoryError
+    return linear()
+'''
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Callable[[str], str]:
+    """Return the reference of a factory."""
+    path = tmp_path / "source.py"
+    path.write_text(SOURCE)
+    return lambda name: f"torch:{path}:{name}"
+
+
+def request_of(model: str, tmp_path: Path, *to: str, **options: object) -> ConversionRequest:
+    return ConversionRequest(model=model, to=to, output=tmp_path / "made", **options)  # type: ignore[arg-type]
+
+
+def test_each_form_is_converted_and_judged(source: Callable[[str], str], tmp_path: Path) -> None:
+    """The document has the file, its digest and size, the agreement, and the script that makes it again."""
+    stages: list[tuple[str, str]] = []
+    found = convert(
+        request_of(source("linear"), tmp_path, "torchscript", "exported"),
+        watch=lambda recipe, stage: stages.append((recipe, stage)),
+    )
+
+    assert [made.verdict for made in found.converted] == ["agrees", "agrees"]
+    assert found.usable
+    assert found.model is not None
+    assert found.model.name == "source.linear"
+    assert ("torchscript", "converting") in stages
+    made = found["torchscript"]
+    assert made.path == str(tmp_path / "made" / "torchscript" / "model.pt")
+    loader = plugins.loader("torchscript")
+    ref = modeldyno.profiling.resolve_model.resolve_reference(made.path)
+    assert loader.load(ref, seed=0, trust=True).identity.digest == made.digest
+    assert made.size == Path(made.path).stat().st_size
+    assert made.converter.startswith("torch.jit ")
+    assert made.agreement is not None
+    assert made.agreement.samples == 36
+    assert "float64" in made.agreement.floors
+
+
+def test_the_script_beside_the_file_makes_it_again(source: Callable[[str], str], tmp_path: Path) -> None:
+    """Anyone can run it; it names the model relative to itself."""
+    made = convert(request_of(source("linear"), tmp_path, "torchscript"))["torchscript"]
+    script = Path(made.reproduce)
+
+    assert str(tmp_path) not in script.read_text()
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True, cwd="/", env=os.environ
+    )
+    assert "torchscript agrees" in done.stdout
+    assert (script.parent / "again" / "torchscript" / "model.pt").is_file()
+
+
+def test_a_file_that_differs_is_kept_under_another_name(source: Callable[[str], str], tmp_path: Path) -> None:
+    """So that nobody loads it by mistake."""
+    made = convert(request_of(source("frozen"), tmp_path, "torchscript"))["torchscript"]
+
+    assert made.verdict == "differs"
+    assert made.failure is not None
+    assert made.failure.kind is Kind.OUTPUT_DIFFERS
+    assert made.path.endswith("torchscript/model.pt.unchecked")
+    assert Path(made.path).is_file()
+    assert not Path(made.path.removesuffix(".unchecked")).exists()
+
+
+def test_a_branch_that_tracing_fixed_is_found(source: Callable[[str], str], tmp_path: Path) -> None:
+    """The exporter that refuses it says why."""
+    found = convert(request_of(source("branch"), tmp_path, "torchscript", "exported"))
+
+    assert found["torchscript"].verdict == "differs"
+    failure = found["exported"].failure
+    assert failure is not None
+    assert failure.kind is Kind.DYNAMIC_SHAPE
+    assert failure.log
+
+
+def test_a_batch_that_was_frozen_is_a_failure_of_sizes(source: Callable[[str], str], tmp_path: Path) -> None:
+    """The exported program refuses other sizes than that of its example."""
+    failure = convert(request_of(source("frozen"), tmp_path, "exported"))["exported"].failure
+
+    assert failure is not None
+    assert failure.kind is Kind.DYNAMIC_SHAPE
+    assert "batch=32" in failure.message
+
+
+def test_a_crash_does_not_stop_the_others(source: Callable[[str], str], tmp_path: Path) -> None:
+    """It is a failure with the end of the log."""
+    found = convert(request_of(source("crashing"), tmp_path, "torchscript", "exported"))
+    failure = found["torchscript"].failure
+
+    assert failure is not None
+    assert (failure.kind, failure.message) == (Kind.CRASHED, "it crashed (SIGABRT)")
+    assert "source.py" in failure.log
+    assert found["exported"].verdict == "agrees"
+
+
+def test_a_recipe_that_takes_too_long_is_ended(source: Callable[[str], str], tmp_path: Path) -> None:
+    """The failure says what it was doing."""
+    slow = request_of(source("slow"), tmp_path, "torchscript", timeout=15)
+    failure = convert(slow)["torchscript"].failure
+
+    assert failure is not None
+    assert (failure.kind, failure.message) == (
+        Kind.TIMED_OUT,
+        "it was still loading the source after 15 s",
+    )
+
+
+def test_memory_that_runs_out_is_its_own_failure(source: Callable[[str], str], tmp_path: Path) -> None:
+    """Whatever ran out of it."""
+    failure = convert(request_of(source("greedy"), tmp_path, "torchscript"))["torchscript"].failure
+
+    assert failure is not None
+    assert failure.kind is Kind.OUT_OF_MEMORY
+
+
+def test_nan_is_a_failure_of_the_source(source: Callable[[str], str], tmp_path: Path) -> None:
+    """Nothing is converted."""
+    found = convert(request_of(source("nan"), tmp_path, "torchscript", "exported"))
+
+    assert [made.verdict for made in found.converted] == ["source-invalid", "source-invalid"]
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_form_that_the_source_cannot_become_says_of_what_it_can(
+    source: Callable[[str], str], tmp_path: Path
+) -> None:
+    """And TensorRT says where it is built instead."""
+    found = convert(request_of(source("linear"), tmp_path, "tflite", "tensorrt"))
+
+    assert [made.verdict for made in found.converted] == ["unsupported-source", "unsupported-source"]
+    failures = [made.failure.message for made in found.converted if made.failure is not None]
+    assert failures[0] == "nothing converts a model of torch to tflite, only one of keras"
+    assert "device=tensorrt" in failures[1]
+
+
+def test_what_is_not_installed_is_a_failure_with_the_command(
+    source: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others go on."""
+    missing = plugins.missing
+    monkeypatch.setattr(
+        plugins, "missing", lambda modules: tuple(m for m in modules if m == "onnxscript") or missing(modules)
+    )
+    failure = convert(request_of(source("linear"), tmp_path, "onnx"))["onnx"].failure
+
+    assert failure is not None
+    assert failure.kind is Kind.MISSING_EXTRA
+    assert failure.advice == "run pip install onnxscript"
+
+
+def test_all_is_what_the_source_can_become_here(
+    source: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without lossy forms, unless they are asked for, and without forms whose packages are missing."""
+    everything = ConversionRequest(model=source("linear"), to=("all",))
+    monkeypatch.setattr(plugins, "missing", lambda modules: tuple(m for m in modules if m == "openvino"))
+
+    assert everything.recipes("torch") == ("exported", "onnx", "torchscript")
+    assert ConversionRequest(model="m", to=("all",), int8=True).recipes("onnx") == ("onnx-int8",)
+    assert ConversionRequest(model="m", to=("onnx",), int8=True).recipes("torch") == ("onnx", "onnx-int8")
+    assert ConversionRequest(model="m", to=("tflite",), int8=True).recipes("keras") == (
+        "tflite",
+        "tflite-int8",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"to": ("onx",)}, UnknownName, "did you mean 'onnx'"),
+        ({"to": ()}, RequestError, "name a form"),
+        ({"data": "absent.npz"}, RequestError, "--data"),
+        ({"timeout": 0}, RequestError, "time limit"),
+        ({"model": "torch:absent.py:make"}, RequestError, "no file"),
+        ({"inputs": ("other=2x6",)}, RequestError, "other"),
+    ],
+)
+def test_a_wrong_request_is_told_before_anything_is_converted(
+    options: dict[str, object],
+    error: type[Exception],
+    words: str,
+    source: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    """In one sentence."""
+    request = ConversionRequest(**{"model": source("linear"), "output": tmp_path / "made", **options})  # type: ignore[arg-type]
+
+    with pytest.raises(error, match=words):
+        convert(request)
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_loader_whose_package_is_missing_raises(
+    source: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no source to convert."""
+    monkeypatch.setattr(plugins, "missing", lambda modules: tuple(m for m in modules if m == "torch"))
+
+    with pytest.raises(MissingExtra, match="torch"):
+        convert(ConversionRequest(model=source("linear")))
+
+
+def test_a_live_module_is_converted_in_this_process(tmp_path: Path) -> None:
+    """It is as it was afterwards, and there is no script, because nobody else has it."""
+    module = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.Dropout(0.5))
+    found = modeldyno.convert(module, torch.randn(2, 6), to="torchscript", output=tmp_path, name="net")
+
+    assert found["torchscript"].verdict == "agrees"
+    assert found["torchscript"].reproduce == ""
+    assert module.training
+    assert found.model is not None
+    assert found.model.name == "net"
+
+
+def test_real_samples_are_compared(tmp_path: Path) -> None:
+    """All of a file, up to 256, and the document names it."""
+    pytest.importorskip("openvino")
+    root = Path(__file__).parents[2] / "examples" / "digits"
+    found = modeldyno.convert(
+        root / "digits.onnx", to="openvino", output=tmp_path, data=root / "test.npz", inline=True
+    )
+    agreement = found["openvino"].agreement
+
+    assert agreement is not None
+    assert found["openvino"].verdict == "agrees"
+    assert agreement.samples == 256
+    assert agreement.outputs[0].top is not None
+    assert agreement.outputs[0].top.low > 0.98

@@ -1,0 +1,78 @@
+"""What exporters and runtimes say, read as kinds of failure."""
+
+from __future__ import annotations
+
+import pytest
+
+from modeldyno.conversion.failures import failure_of
+from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
+from modeldyno.errors import MissingExtra, RequestError
+
+
+@pytest.mark.parametrize(
+    ("words", "operators"),
+    [
+        (
+            "No ONNX function found for <OpOverload(op='aten._linalg_eigh', overload='default')>.",
+            ("aten._linalg_eigh",),
+        ),
+        (
+            "Exporting the operator 'aten::fft_fft' to ONNX opset version 17 is not supported",
+            ("aten::fft_fft",),
+        ),
+        ("Unable to find a shape calculator for type '<class 'my.Estimator'>'.", ("my.Estimator",)),
+        ("NOT_IMPLEMENTED : Could not find an implementation for Bernoulli(15) node", ("Bernoulli",)),
+        ("Fatal error: com.me:Mine(-1) is not a registered function/op", ("com.me:Mine",)),
+        ("No conversion rule found for operations: aten::a, aten::b", ("aten::a", "aten::b")),
+        ("OpenVINO does not support the following ONNX operations: org.Mine", ("org.Mine",)),
+    ],
+)
+def test_unsupported_operators_are_named(words: str, operators: tuple[str, ...]) -> None:
+    """By every exporter in its own words."""
+    found = failure_of(RuntimeError(words))
+
+    assert (found.kind, found.operators) == (Kind.UNSUPPORTED_OPERATOR, operators)
+    assert found.message == f"{', '.join(operators)} is not supported"
+    assert found.advice
+
+
+def test_the_cause_counts() -> None:
+    """Exporters wrap what went wrong in an error of their own."""
+    try:
+        try:
+            raise ValueError(  # noqa: TRY301 - the cause
+                "No Op registered for Foo with domain_version of 9"
+            )
+        except ValueError as cause:
+            raise RuntimeError("export failed") from cause
+    except RuntimeError as error:
+        found = failure_of(error)
+
+    assert (found.kind, found.operators) == (Kind.UNSUPPORTED_OPERATOR, ("Foo",))
+    assert "export failed" in found.log
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (MemoryError(), Kind.OUT_OF_MEMORY, "memory ran out"),
+        (RuntimeError("bad_alloc"), Kind.OUT_OF_MEMORY, "memory ran out"),
+        (
+            ValueError("Constraints violated (batch)!"),
+            Kind.DYNAMIC_SHAPE,
+            "ValueError: Constraints violated (batch)!",
+        ),
+        (RequestError("It has no method x."), Kind.ERROR, "It has no method x"),
+        (KeyError("a\nb"), Kind.ERROR, "KeyError: 'a\\nb'"),
+        (
+            MissingExtra("It needs onnx; install it with: pip install onnx"),
+            Kind.MISSING_EXTRA,
+            "It needs onnx",
+        ),
+    ],
+)
+def test_other_errors_have_their_kinds(error: Exception, kind: Kind, message: str) -> None:
+    """And one line of the exporter's own words."""
+    found = failure_of(error)
+
+    assert (found.kind, found.message) == (kind, message)

@@ -1,0 +1,94 @@
+"""A conversion on a screen: a line for each form, and what to do about failures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from modeldyno import plugins
+from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.testing.sample_conversions import a_conversion
+from modeldyno.views import ViewOptions
+from modeldyno.views.conversion.blocks import blocks, headline, numbers, page
+
+
+def text(*, verbose: bool = False) -> str:
+    """Return what a terminal of 80 columns shows."""
+    return plugins.terminal().text(blocks(a_conversion(), ViewOptions(verbose=verbose)))
+
+
+def test_the_headline_counts_verdicts() -> None:
+    """Close is not agreeing, and a file that differs is not a failure of the exporter."""
+    found = a_conversion()
+
+    assert headline(found) == (
+        "net.make: 1 of 4 converted forms agrees with it, 1 is close, as declared, 1 differs, 1 failed."
+    )
+    assert headline(replace(found, converted=found.converted[:1])) == (
+        "net.make: 1 of 1 converted form agrees with it."
+    )
+    assert headline(replace(found, model=None, converted=())).startswith("torch:net.py:make: 0 of 0")
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_it_fits_80_columns(verbose: bool) -> None:
+    """Also with every output."""
+    assert max(map(len, text(verbose=verbose).splitlines())) <= 80
+
+
+def test_each_form_has_its_error_beside_its_bound() -> None:
+    """And its size, its time and its file in the common folder."""
+    shown = text()
+
+    assert "4.5e-07  1.0e-05" in shown
+    assert "61.5 KiB" in shown
+    assert "openvino/model.xml.unchecked" in shown
+    assert "in net-converted; reproduce.py beside each makes it again" in shown
+
+
+def test_failures_say_what_to_do() -> None:
+    """Their logs are shown on request."""
+    notices = [block for block in blocks(a_conversion()) if isinstance(block, Notice)]
+    failure = next(n for n in notices if n.code == "torchscript unsupported-operator")
+
+    assert (failure.severity, failure.advice, failure.log) == (Severity.FAILURE, "replace the operator", "")
+    assert "RuntimeError: aten.fold" in text(verbose=True)
+
+
+def test_real_samples_and_notes_are_named() -> None:
+    """What the check could not see is a doubt."""
+    found = a_conversion()
+    agreement = found.converted[0].agreement
+    assert agreement is not None
+    seen = replace(
+        found,
+        inputs=(replace(found.inputs[0], source="val.npz"),),
+        converted=(
+            replace(found.converted[0], agreement=replace(agreement, notes=("all alike",), floors=())),
+        ),
+    )
+    notices = [block for block in blocks(seen) if isinstance(block, Notice)]
+
+    assert notices[-2].text == "36 samples of val.npz at batch=32, batch=3, batch=1."
+    assert (notices[-1].severity, notices[-1].text) == (Severity.DOUBT, "all alike.")
+
+
+def test_numbers_are_those_of_every_output() -> None:
+    """Unrounded; a form without outputs has a row with its verdict."""
+    table = numbers(a_conversion())
+
+    assert [row[:3] for row in table.rows] == [
+        ("onnx", "scores", "agrees"),
+        ("onnx-int8", "scores", "close"),
+        ("openvino", "scores", "differs"),
+        ("torchscript", "", "unsupported-operator"),
+    ]
+    assert table.rows[0][3] == "4.5e-07"
+
+
+def test_a_page_has_the_details_once() -> None:
+    """Whether it is verbose or not."""
+    for verbose in (False, True):
+        tables = [b.title for b in page(a_conversion(), ViewOptions(verbose=verbose)) if isinstance(b, Table)]
+        assert tables.count("onnx, by torch.onnx 2.9.0") == 1
