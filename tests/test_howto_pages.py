@@ -91,6 +91,17 @@ def test_the_script_of_the_page_on_evaluation_works() -> None:
     assert 1 / 3 <= names["result"]["confidence"] <= 1
 
 
+def test_the_commands_of_the_page_on_conversion_work(run: Callable[[str], None], tmp_path: Path) -> None:
+    """Its commands convert the digits, which agree or are close; its Python does the same."""
+    pytest.importorskip("openvino")
+    page = (ROOT / "docs" / "howto" / "convert.md").read_text(encoding="utf-8")
+    run(page)
+
+    assert (tmp_path / "variants" / "openvino" / "model.xml").is_file()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(block, {})
+
+
 def test_the_commands_for_openvino_work(run: Callable[[str], None]) -> None:
     """The digits run on OpenVINO."""
     pytest.importorskip("openvino")

@@ -122,7 +122,7 @@ def test_each_form_is_converted_and_judged(source: Callable[[str], str], tmp_pat
     assert made.size == Path(made.path).stat().st_size
     assert made.converter.startswith("torch.jit ")
     assert made.agreement is not None
-    assert made.agreement.samples == 36
+    assert made.agreement.samples == 45
     assert "float64" in made.agreement.floors
 
 
@@ -313,5 +313,6 @@ def test_real_samples_are_compared(tmp_path: Path) -> None:
     assert agreement is not None
     assert found["openvino"].verdict == "agrees"
     assert agreement.samples == 256
+    assert found.inputs[0].source == str(root / "test.npz")
     assert agreement.outputs[0].top is not None
     assert agreement.outputs[0].top.low > 0.98

@@ -1,8 +1,8 @@
 """The calls by which a converted model is compared with its source: enough samples, sizes and magnitudes.
 
 At least 32 distinct samples are called, in batches of 1, 3 and 32, and every other free dimension at three
-sizes, so that a size that an exporter froze is found. Random numbers have several magnitudes: a changed
-epsilon shows in small ones, a changed activation in large ones.
+sizes, so that a size that an exporter froze is found. Random numbers are also called in other magnitudes: a
+changed epsilon shows in small ones, a changed activation in large ones.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 SAMPLES = 32
 """Distinct samples at least."""
-BATCHES = (SAMPLES, 3, 1)
+_FEW = 3
+BATCHES = (SAMPLES, _FEW, 1)
 EXPORTED = 2
 """Samples of the example for exporters: they would fix a size of 1."""
 _USUAL_LENGTH = 32
 """Length of a sequence that nobody gave: shorter than for measuring, because no times are compared."""
-_SCALES = (1.0, 1.0, 1.0, 0.01, 1.0, 10.0, 1.0, 0.1)
-"""Magnitudes of successive random samples."""
+_SCALES = (0.01, 0.1, 10.0)
+"""Magnitudes of further random numbers."""
 _MASK = "mask"
 _FRACTIONS = ((1, 2), (1, 4), (3, 4), (3, 2), (2, 1), (1, 8))
 """Sizes of a dimension to try, as fractions of its usual size."""
@@ -92,23 +93,34 @@ class CheckPlan:
         return self._feeds(EXPORTED, self.usual, seed)[0]
 
     def calls(self, seed: int, *, scaled: bool = True) -> Iterator[CheckCall]:
-        """Yield the calls at the usual sizes; `scaled` varies the magnitude of random numbers."""
+        """Yield the calls at the usual sizes; `scaled` adds some with random numbers of other magnitudes."""
         number = 0
         for batch in BATCHES if self.batched else (None,):
             feeds = self._feeds(batch, self.usual, seed + number)
-            per_call = batch or first_axis(feeds[0]) or 1
-            wanted = (
-                len(feeds) if self.files and number == 0 else max(1, SAMPLES // per_call) if not batch else 1
-            )
+            wanted = len(feeds) if self.files and not number else self._wanted(feeds[0], batch)
             while not (self.files or self.fixed) and len(feeds) < wanted:
                 feeds += self._feeds(batch, self.usual, seed + 1000 + len(feeds))[:1]
             for feed in feeds[:wanted]:
-                yield self._call(feed, self.usual, batch, number if scaled else None)
+                yield self._call(feed, self.usual, batch)
                 number += 1
+        if not scaled or self.files or self.fixed:
+            return
+        batch = _FEW if self.batched else None
+        for scale in _SCALES:  # a call each: int8 scales by the largest number of a call
+            number += 1
+            feed = self._feeds(batch, self.usual, seed + number)[0]
+            if (other := self._scaled(feed, scale)) is not None:
+                call = self._call(other, self.usual, batch)
+                yield replace(call, words=f"{call.words} (x {scale:g})")
+
+    @staticmethod
+    def _wanted(feed: Feed, batch: int | None) -> int:
+        """Return how many calls of one batch size are made."""
+        return 1 if batch else max(1, -(-SAMPLES // (first_axis(feed) or 1)))
 
     def other_sizes(self, seed: int) -> Iterator[tuple[str, list[CheckCall]]]:
         """Yield each free dimension with calls at other sizes of it, the likeliest first."""
-        batch = 3 if self.batched else None
+        batch = _FEW if self.batched else None
         for name, size in self.usual.items():
             sizes = dict.fromkeys(max(1, size * top // bottom) for top, bottom in _FRACTIONS)
             if name in self.model.limits:
@@ -119,15 +131,13 @@ class CheckPlan:
                     continue
                 bound = {**self.usual, name: other}
                 feed = self._feeds(batch, bound, seed + other, random=True)[0]
-                calls.append(self._call(feed, bound, batch, None))
+                calls.append(self._call(feed, bound, batch))
             yield name, calls
 
-    def _call(self, feed: Feed, sizes: Mapping[str, int], batch: int | None, number: int | None) -> CheckCall:
+    def _call(self, feed: Feed, sizes: Mapping[str, int], batch: int | None) -> CheckCall:
         words = [f"{name}={size}" for name, size in ((BATCH, batch), *sizes.items()) if size]
         return CheckCall(
-            feed=feed if number is None or self.files else self._scaled(feed, number, batch),
-            batch=batch or first_axis(feed),
-            words=" ".join(words) or "its fixed sizes",
+            feed=feed, batch=batch or first_axis(feed), words=" ".join(words) or "its fixed sizes"
         )
 
     def _feeds(
@@ -160,22 +170,11 @@ class CheckPlan:
                 changed[name] = (np.arange(array.shape[1]) < lengths).astype(array.dtype)
         return changed
 
-    def _scaled(self, feed: Feed, number: int, batch: int | None) -> Feed:
-        """Give random numbers without a range several magnitudes, sample by sample."""
+    def _scaled(self, feed: Feed, scale: float) -> Feed | None:
+        """Return random numbers in another magnitude; None if all of them have a range, or are integers."""
         free = {spec.name for spec in self.model.inputs if spec.low is None and spec.high is None}
-        return {
-            name: _scale(array, number, batch) if name in free and array.dtype.kind == "f" else array
-            for name, array in feed.items()
-        }
-
-
-def _scale(array: ndarray, number: int, batch: int | None) -> ndarray:
-    import numpy as np  # noqa: PLC0415 - slow to import
-
-    if batch is None or array.shape[:1] != (batch,):
-        return np.asarray(array * array.dtype.type(_SCALES[number % len(_SCALES)]))
-    scales = np.resize(np.array(_SCALES, array.dtype), batch)
-    return np.asarray(array * scales.reshape(-1, *[1] * (array.ndim - 1)))
+        changed = {n: a * a.dtype.type(scale) for n, a in feed.items() if n in free and a.dtype.kind == "f"}
+        return {**feed, **changed} if changed else None
 
 
 def first_axis(feed: Feed) -> int | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from modeldyno.conversion.reference import Reference
+    from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.model_ref import ModelIdentity
 
 _FRAMEWORKS = ("numpy", "torch", "onnx", "onnxscript", "onnxruntime", "openvino", "transformers", "keras",
@@ -75,7 +76,7 @@ def convert(
             **identity,
             source=str(ref),
             model=None if reference is None else _identity(request, reference),
-            inputs=inputs if reference is None else reference.inputs,
+            inputs=inputs if reference is None else _with_file(reference.inputs, request),
             seed=request.seed,
             software=machine.software(_FRAMEWORKS),
         )
@@ -160,6 +161,12 @@ def _all_failed(request: ConversionRequest, answer: OrderAnswer) -> tuple[Conver
 
 def _identity(request: ConversionRequest, reference: Reference) -> ModelIdentity:
     return replace(reference.model, name=request.name) if request.name else reference.model
+
+
+def _with_file(inputs: tuple[InputSpec, ...], request: ConversionRequest) -> tuple[InputSpec, ...]:
+    """Name the file of real samples in the inputs."""
+    files = {spec.name: spec.source for spec in request.requested_inputs() if spec.source}
+    return tuple(replace(spec, source=files.get(spec.name, files.get(""))) for spec in inputs)
 
 
 def _folder_name(request: ConversionRequest, reference: Reference) -> str:

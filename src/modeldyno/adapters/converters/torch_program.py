@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ def flat_module(source: ConversionSource) -> Any:
     import torch  # noqa: PLC0415 - heavy
 
     inner, names = source.model.value, tuple(source.example)
+    if source.model.borrowed and any(part.training for part in inner.modules()):
+        inner = copy.deepcopy(inner).eval()  # the caller's own stays in training
     nested = next((name for name, array in source.example.items() if array.dtype == object), "")
     if nested:
         raise RequestError(
