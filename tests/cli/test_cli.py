@@ -13,7 +13,6 @@ import pytest
 
 from modeldyno import codec, plugins
 from modeldyno.cli import COMMANDS
-from modeldyno.cli.actions import output_options
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Progressed
 from modeldyno.errors import StoreError
@@ -388,7 +387,7 @@ def test_a_store_that_fails_at_the_end_costs_a_warning(
         if results:
             raise StoreError("The store x cannot be written, as its disk is full.")
 
-    monkeypatch.setattr(output_options, "keep_results", full)
+    monkeypatch.setattr("modeldyno.documents.lookup.store_results", full)
     plain, tagged = (modeldyno("profile", STEADY, *QUICK, "-q", *tag) for tag in ((), ("--tag", "mine")))
 
     assert (plain.code, tagged.code) == (0, 4)

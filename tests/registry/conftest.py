@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: tmp_path)
     monkeypatch.setattr(canary, "is_due", lambda _store, _target: False)
     with plugins.store() as store:
         yield store.registry

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Event, Located, Progressed
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import StaleStudy
-from modeldyno.runtime import trial_executor
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.interrupts import ForcedInterrupts, counted_interrupts
 from modeldyno.runtime.trial_executor import subprocess_executors
@@ -23,6 +23,7 @@ from modeldyno.runtime.warm_worker import warm_executor
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
+    from modeldyno.runtime import trial_executor
 
 QUICK = Plan(min_time=0.02, min_runs=5, max_time=2.0, precision=0.5)
 LONG = Plan(min_time=30.0, max_time=60.0)
@@ -77,7 +78,7 @@ def test_a_server_is_kept_until_a_fresh_one_is_asked_for(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Loads of one server share its start; a fresh trial has a start of its own."""
-    monkeypatch.setattr(trial_executor, "serves", lambda _backend: True)
+    monkeypatch.setattr(plugins, "serves", lambda _backend: True)
     with subprocess_executors(lambda: 0) as room:
         afresh = (False, False, True, True, False)
         results = [carried_out(room, job(model, n), fresh=fresh) for n, fresh in enumerate(afresh, 1)]
@@ -92,7 +93,7 @@ def test_a_server_is_kept_until_a_fresh_one_is_asked_for(
 def test_a_server_is_gone_before_a_process_is_measured(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model in a process has the machine for itself."""
     served = {True}
-    monkeypatch.setattr(trial_executor, "serves", lambda _backend: True in served)
+    monkeypatch.setattr(plugins, "serves", lambda _backend: True in served)
     with subprocess_executors(lambda: 0) as room:
         carried_out(room, job(model))
         (kept,) = processes(model)

@@ -190,12 +190,13 @@ def _run_command(words: Sequence[str]) -> Any:
 def _hold_device(command: str) -> Iterator[None]:
     """Hold the lock of this machine's processor, so that a worker waits; say it if a worker measures now."""
     from modeldyno.environment.device_lock import device_lock  # noqa: PLC0415 - only measuring needs it
+    from modeldyno.errors import RequestError  # noqa: PLC0415
 
     with ExitStack() as stack:
         if command in _HOLDING:
             try:
                 holder = stack.enter_context(device_lock("cpu", f"modeldyno {command}"))
-            except OSError:  # nowhere to put the lock: measure without it
+            except (OSError, RequestError):  # nowhere to put the lock: measure without it
                 holder = None
             if holder is not None and holder.startswith("modeldyno worker"):
                 click.echo(

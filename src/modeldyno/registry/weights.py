@@ -11,8 +11,8 @@ import os
 import re
 import secrets
 import shutil
-import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -162,9 +162,10 @@ def _settle(unfinished: Path, blob: Path) -> None:
 
 def _sweep(base: Path) -> None:
     """Delete what processes that were killed have left unfinished."""
+    oldest = datetime.now(UTC).timestamp() - _ABANDONED  # as the file system counts: its times are absolute
     for unfinished in base.glob("sha256/*/*.part"):
         with suppress(OSError):
-            if time.time() - unfinished.stat().st_mtime > _ABANDONED:
+            if unfinished.stat().st_mtime < oldest:
                 unfinished.unlink()
 
 

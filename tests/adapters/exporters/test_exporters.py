@@ -133,9 +133,8 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_mlflow_reads_what_was_logged(runs_folder: Path) -> None:
     """Parameters, metrics with units, doubts and the document are in the store; twice is once."""
     pytest.importorskip("mlflow")
-    result = replace(
-        full_result(), failures=(Failure(where="probe", kind=FailureKind.OOM, message="too much"),)
-    )
+    failure = Failure(where="probe", kind=FailureKind.OOM, message="too much")
+    result = replace(full_result(), id="a" * 12, failures=(failure,))  # others log to the same store
     for _ in range(2):
         assert "run " in documents_export.export(result, f"mlflow:{runs_folder}", none)
     reader = client(runs_folder)
