@@ -4,17 +4,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.registry import ONCE
+from tests.support.registry import DIGEST, ONCE
 
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.registry.records import FigureState, TaskState
+from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.policy import DEFAULT, profile_tasks
+from modeldyno.core.registry.records import FigureState, TaskState, Variant, VariantState
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule
 from modeldyno.registry import worker as worker_module
 from modeldyno.registry.figures import current_figures
 from modeldyno.registry.register import Registration, register
-from modeldyno.registry.targets import software_here
+from modeldyno.registry.targets import software_here, target_here
 from modeldyno.registry.worker import DEFERRALS, TaskDone, WorkerOptions, run_worker
 
 if TYPE_CHECKING:
@@ -169,6 +171,28 @@ def test_the_rule_of_the_options_is_asked(registered: Registry, monkeypatch: pyt
     work(WorkerOptions(once=True, idle=rule))
 
     assert set(asked) == {rule}
+
+
+def test_a_variant_is_trusted_as_it_was_written_here(registered: Registry, measured: list[Request]) -> None:
+    version = registered.version(VersionName.parse("net"))
+    variant = Variant(
+        model="net",
+        number=1,
+        recipe="torchscript",
+        state=VariantState.AGREES,
+        reference="torchscript",
+        backend="torch",
+        digest=DIGEST,
+        files=version.files,
+        entry=version.entry,
+    )
+    registered.put_variant(variant, "me")
+    registered.enqueue(tuple(profile_tasks(variant, DEFAULT, target_here().id)))
+
+    work()
+
+    trusted = {request.model.partition(":")[0]: request.trust for request in measured}
+    assert trusted == {"onnx": False, "torchscript": True}
 
 
 @pytest.mark.usefixtures("measured")

@@ -26,7 +26,11 @@ def a_measurement(request: Request, milliseconds: float = 2.0) -> Result:
     batch = int(request.settings.get("batch_size", 1))
     result = a_result(samples=[milliseconds * 1e-3 * batch] * 3000, **new_identity())
     assert result.model is not None
-    software = {**result.environment.software, "onnxruntime": software_here()["onnxruntime"]}
+    software = {
+        **result.environment.software,
+        "safetensors": "0.8.0",
+        "onnxruntime": software_here()["onnxruntime"],
+    }
     return replace(
         result,
         model=replace(result.model, digest=DIGEST),

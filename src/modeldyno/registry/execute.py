@@ -94,7 +94,7 @@ def _request(version: Version, variant: Variant, ref: ModelRef, what: Measure, d
         require=what.require,
         plan=Plan(max_time=what.max_time),
         name=version.model,
-        trust=version.trust,
+        trust=version.trust or variant.recipe != SOURCE,  # a variant was written here
     )
 
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import Fact
 
 CPU = "cpu"
-_NO_RUNTIME = frozenset({"python", "system", "modeldyno", "numpy", "onnx", "transformers"})
-"""Software that no backend names: a change of it alone makes no figure stale."""
+_DRIVERS = ("nvidia_driver",)
 
 
 def target_here(device: str = CPU, name: str | None = None) -> HardwareTarget:
@@ -49,11 +48,6 @@ def software_here() -> dict[str, Fact]:
 
 
 def decisive(software: dict[str, Fact], backend: str) -> dict[str, Fact]:
-    """Return the versions whose change makes a figure stale: what the backend names, drivers and engines."""
-    named = plugins.backend(backend)
-    known = {package for name in plugins.names("backend") for package in plugins.backend(name).requires}
-    return {
-        name: version
-        for name, version in software.items()
-        if name in named.requires or name not in _NO_RUNTIME | known
-    }
+    """Return the versions whose change makes a figure stale: what its backend names, and the driver."""
+    deciding = {*plugins.backend(backend).requires, *_DRIVERS}
+    return {name: version for name, version in software.items() if name in deciding}
