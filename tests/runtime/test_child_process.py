@@ -316,7 +316,7 @@ def test_what_a_model_does_at_the_end_of_its_process_is_done(tmp_path: Path) -> 
 
 
 def test_the_parent_sleeps_while_it_waits() -> None:
-    """While a child hangs for seconds, the parent uses less than 1 % of a core."""
+    """While a child hangs for seconds, the parent uses less than 2 % of a core, though others are busy."""
     hung: list[tuple[float, float]] = []  # the start of a child costs more, and more on a busy machine
 
     def watch(event: Event) -> None:
@@ -328,7 +328,7 @@ def test_the_parent_sleeps_while_it_waits() -> None:
     spent, elapsed = time.thread_time() - hung[0][0], time.monotonic() - hung[0][1]
 
     assert FailureKind.TIMEOUT is result.failures[0].kind
-    assert spent < 0.01 * elapsed
+    assert spent < 0.02 * elapsed
 
 
 def test_a_wrong_request_found_by_the_child_raises_in_the_parent() -> None:
