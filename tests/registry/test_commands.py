@@ -194,6 +194,13 @@ def test_the_same_from_python(model: Path, tmp_path: Path) -> None:
         modeldyno.show_model("net")
 
 
+def test_a_device_that_is_not_here_is_refused(type_: Callable[..., Said]) -> None:
+    said = type_("worker", "--device", "gpu9", "--once")
+
+    assert said.code == 2
+    assert "There is no device 'gpu9'; known: cpu" in said.err
+
+
 def test_a_webhook_is_added_listed_and_removed(net: Callable[..., Said]) -> None:
     added = net("registry", "webhook", "https://example.org/hook", "--kind", "alias.*", "--model", "net")
     assert "Webhook 1 is told of alias.*" in added.out

@@ -230,9 +230,8 @@ def located(version: Version, registry: Registry) -> ModelRef:
     Raises:
         StoreError: its files are gone.
     """
-    ref = resolve_reference(version.reference) if not version.files else None
-    if ref is not None:
-        return ref
+    if not version.files:
+        return resolve_reference(version.reference)
     path = weights.fetch(version, weights.place(registry.weights))
     scheme = version.reference.partition(":")[0]
     return resolve_reference(f"{scheme}:{path}")
@@ -270,7 +269,7 @@ def _root_and_entry(ref: ModelRef, identified: IdentifiedModel) -> tuple[Path, s
     if outside:
         raise RequestError(
             f"{path} needs {outside[0]}, which is outside its folder; move it there, or register the model "
-            "with --no-copy, to use it where it is."
+            "without copying it, to use it where it is."
         )
     return path.parent, path.name
 

@@ -16,12 +16,12 @@ from modeldyno import plugins
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, TaskKind, TaskState, Worker
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule, why_busy
-from modeldyno.errors import ModelDynoError
+from modeldyno.errors import ModelDynoError, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.registry import canary, execute, webhooks
 from modeldyno.registry.figures import repeat_tasks
-from modeldyno.registry.targets import CPU, software_here, target_here
+from modeldyno.registry.targets import CPU, devices_here, software_here, target_here
 from modeldyno.runtime.interrupts import counted_interrupts
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ DEFERRALS = (60.0, 300.0, 1800.0)
 _RENEWAL = 20.0
 """Seconds between two renewals of a lease: a third of it."""
 _WAITING = "waiting"
+_MESSAGES = 5
+"""Messages of webhooks that are sent between two tasks: a receiver may take ten seconds for each."""
 _STALE_CHECK = 60.0
 """Seconds between two checks, by a worker without work, of what has become stale."""
 
@@ -95,8 +97,11 @@ def run_worker(
         tell: called with what has changed of this machine.
 
     Raises:
+        UnknownName: this machine has no such device.
         StoreError: the store cannot be read or written.
     """
+    if options.device not in devices_here():
+        raise UnknownName.among("device", options.device, devices_here())
     target = target_here(options.device, options.target_name)
     worker = Worker(
         id=new_identity()["id"],
@@ -119,20 +124,19 @@ def run_worker(
 def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone], None]) -> None:
     registry = store.registry
     checked = -math.inf
-    put_off: list[int] = []
-    """Tasks of `once` that were put off, and are not done twice in one run."""
+    tried: list[int] = []  # with `once`: a task that is put off must not come again in the same run
     while not interrupts:
         if time.monotonic() - checked >= _STALE_CHECK:
-            webhooks.send_due(registry)
+            webhooks.send_due(registry, most=_MESSAGES)
             _check_machine(store, post, interrupts)
             registry.enqueue(tuple(repeat_tasks(registry, post.target.id)))
             checked = time.monotonic()
-        task = registry.claim(post.worker, leave=put_off)
+        task = registry.claim(post.worker, leave=tried)
         if task is not None:
             if post.options.once:
-                put_off.append(task.id)
+                tried.append(task.id)
             done(_do(task, registry, post, interrupts))
-            webhooks.send_due(registry)
+            webhooks.send_due(registry, most=_MESSAGES)
         elif post.options.once:
             return
         else:
@@ -158,7 +162,8 @@ def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> TaskD
     begin = time.monotonic()
     with _renewing(task, post):
         outcome = _outcome(task, registry, post, interrupts)
-    if interrupts and (outcome.result is None or outcome.result.interrupted):
+    unfinished = outcome.result is None or outcome.result.interrupted
+    if interrupts and outcome.variant is None and unfinished:  # a conversion that is done is kept
         outcome = Outcome(state=TaskState.DEFERRED, why="its worker was stopped")
     elif outcome.figure is not None and outcome.figure.state is FigureState.DOUBTFUL:
         outcome = replace(outcome, state=TaskState.DEFERRED, again_in=_deferral(task))
