@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,18 @@ def _store_of_these_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path_factory.mktemp('store')}/store.db")
         yield
+
+
+@pytest.fixture(autouse=True)
+def _environment_as_it_was() -> Iterator[None]:
+    """A test that leaves a variable of ours behind fails, not one after it."""
+    before = _our_variables()
+    yield
+    assert _our_variables() == before
+
+
+def _our_variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("MODELDYNO_")}
 
 
 @pytest.fixture(autouse=True)

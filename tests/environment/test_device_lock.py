@@ -120,19 +120,28 @@ def test_children_that_outlive_the_holder_do_not_keep_it(tmp_path: Path, child: 
                 os.kill(pid, signal.SIGKILL)
 
 
+FORK_WITHIN_A_LOCK = """
+import os, pathlib, sys
+from modeldyno.environment import device_lock as locks
+folder = pathlib.Path(sys.argv[1])
+with locks.device_lock("cpu", "parent", folder=folder):
+    pid = os.fork()
+    if pid == 0:
+        with locks.device_lock("cuda:0", "child", folder=folder):
+            pass
+        locks._close(999)
+    else:
+        os.waitpid(pid, 0)
+        with locks.device_lock("cpu", "another", folder=folder) as holder:
+            print(holder == f"parent (pid {os.getpid()})")
+"""
+
+
 def test_a_forked_child_may_leave_the_block_as_well(tmp_path: Path) -> None:
     """The parent still holds the lock then, and its name stays."""
-    with device_lock("cpu", "parent", folder=tmp_path):
-        pid = os.fork()
-        if pid == 0:
-            try:
-                with device_lock("cuda:0", "child", folder=tmp_path):
-                    pass
-                device_locks._close(999)
-            finally:
-                os._exit(0)
-        os.waitpid(pid, 0)
-        assert holder_of(tmp_path) == f"parent (pid {os.getpid()})"
+    command = [sys.executable, "-c", FORK_WITHIN_A_LOCK, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.stdout, ended.stderr) == ("True\n", "")
 
 
 def test_who_is_patient_gets_it(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, result_or_raise, split_plan, store_conclusion_if, store_if
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE
 from modeldyno.core.load.load_curve import LoadCurve, parse_ladder
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.errors import RequestError, RunFailed
+from modeldyno.loadtest.headers import headers_in_environment
 from modeldyno.loadtest.resume import (
     check_changes,
     find_series,
@@ -354,8 +353,9 @@ def _find_series(series: str | Path | LoadCurve | Capacity) -> LoadCurve | Capac
 @contextmanager
 def _watched(given: Mapping[str, Any]) -> Iterator[Callable[[Event], None]]:
     """Send the headers and show progress within the block, as the arguments of a function say."""
+    headers = [f"{name}: {value}" for name, value in (given["headers"] or {}).items()]
     with (
-        _headers_in_environment(given["headers"] or {}),
+        headers_in_environment(headers),
         showing_progress(given["watch"], progress=given["progress"]) as on_event,
     ):
         yield on_event
@@ -397,20 +397,6 @@ def _check_reference(model: Any) -> str:
             f"a live {type(model).__name__} cannot be served."
         )
     return str(model)
-
-
-@contextmanager
-def _headers_in_environment(headers: Mapping[str, str]) -> Iterator[None]:
-    """Pass headers to the sending process through the environment within the block."""
-    before = os.environ.get(HEADERS_VARIABLE)
-    if headers:
-        os.environ[HEADERS_VARIABLE] = "\n".join(f"{key}: {value}" for key, value in headers.items())
-    try:
-        yield
-    finally:
-        os.environ.pop(HEADERS_VARIABLE, None)
-        if before is not None:
-            os.environ[HEADERS_VARIABLE] = before
 
 
 def _arrivals(rate: float | str | None, replay: str | Path | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from modeldyno.cli.actions.profile import print_outcome
 from modeldyno.cli.actions.progress import Progress
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_steps import SearchEnd
-from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE, parse_headers
+from modeldyno.core.load.endpoint_url import parse_headers
 from modeldyno.core.load.load_curve import LoadCurve, parse_ladder
 from modeldyno.core.load.series_steps import missing_loads, next_load
 from modeldyno.core.metrics.constraints import Verdict
@@ -29,6 +29,7 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
+from modeldyno.loadtest.headers import headers_in_environment
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
 from modeldyno.options import LOAD
 from modeldyno.profiling import request
@@ -46,6 +47,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     """Load-test a model at one load or several, and report it; exit with the code."""
     targets = OutputTargets.of(options)
     planned = CostOptions.parse(options["demand"], options["price"])
+    ctx.with_resource(headers_in_environment(_read_headers(options["headers"])))
     if options["resume"] is not None or options["rerank"] is not None:
         ctx.exit(_go_on(ctx, targets, planned, options))
     if options["model"] is None:
@@ -118,8 +120,6 @@ def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, opt
     stored = resume.find_series(options["resume"])
     search = options["find_load"] or isinstance(stored, Capacity)
     resume.check_changes(changes, search=search)
-    if options["headers"]:
-        _pass_headers(options["headers"])
     series: LoadCurve | Capacity = (
         resume.resume_search(stored, require=require, **given)
         if search
@@ -248,8 +248,6 @@ def _parse_concurrency(text: str | None) -> tuple[int, ...]:
 
 
 def _request(options: dict[str, Any], concurrency: int | None) -> request.Request:
-    if options["headers"]:
-        _pass_headers(options["headers"])
     return request.Request(
         model=options["model"],
         backend=options["backend"] or request.server_for(options["model"]),
@@ -286,8 +284,8 @@ def _load(options: dict[str, Any], concurrency: int | None) -> Load:
     )
 
 
-def _pass_headers(headers: tuple[str, ...]) -> None:
-    """Pass headers to the sending process through the environment, so that no document holds them."""
+def _read_headers(headers: tuple[str, ...]) -> list[str]:
+    """Return the headers with their environment variables replaced."""
     for header in headers:
         names = ["".join(match) for match in _VARIABLE.findall(header)]
         if not os.environ.keys() >= set(names):
@@ -298,4 +296,4 @@ def _pass_headers(headers: tuple[str, ...]) -> None:
         parse_headers("\n".join(lines))
     except RequestError:
         raise RequestError("--header takes 'Name: value', such as 'Authorization: Bearer $TOKEN'.") from None
-    os.environ[HEADERS_VARIABLE] = "\n".join(lines)
+    return lines
