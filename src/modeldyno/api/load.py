@@ -115,7 +115,7 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
     """
     given = locals().copy()
     request = _request(given)
-    with _watched(given) as on_event:
+    with _headers_and_progress(given) as on_event:
         outcome = run_request(request, watch=on_event)
     store_if(outcome.result, wanted=store, tags=tags)
     return result_or_raise(outcome)
@@ -200,7 +200,7 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
         else ",".join(map(str, concurrency))
     )
     if resume is not None:
-        stored = _resumed(load_curve, given, resume, search=False)
+        stored = _series_to_resume(load_curve, given, resume, search=False)
         curve = resume_curve(stored, concurrency=text, require=as_tuple(require, "require"))
     else:
         loads = parse_ladder(text or _LOADS)
@@ -290,7 +290,7 @@ def find_load(  # noqa: PLR0913 - one parameter per option
     """
     given = locals().copy()
     if resume is not None:
-        stored = _resumed(find_load, given, resume, search=True)
+        stored = _series_to_resume(find_load, given, resume, search=True)
         bounds = as_tuple(require, "require")
         search = resume_search(stored, most=most, measurements=measurements, require=bounds)
     else:
@@ -321,7 +321,7 @@ def _measure(series: AnySeries, given: Mapping[str, Any]) -> AnySeries:
     wanted, tags = given["store"], given["tags"]
     if series.rungs:
         store_conclusion_if(series, wanted=wanted)
-    with _watched(given) as on_event:
+    with _headers_and_progress(given) as on_event:
         for outcome, latest in measure_loads(series, watch=on_event, force=given["force"]):
             store_if(outcome.result, wanted=wanted, tags=tags)
             store_conclusion_if(latest, wanted=wanted)
@@ -331,7 +331,7 @@ def _measure(series: AnySeries, given: Mapping[str, Any]) -> AnySeries:
     return series
 
 
-def _resumed(
+def _series_to_resume(
     function: Callable[..., Any], given: Mapping[str, Any], resume: Any, *, search: bool
 ) -> LoadCurve | Capacity:
     """Return the series to resume, after refusing arguments that cannot change it."""
@@ -351,7 +351,7 @@ def _find_series(series: str | Path | LoadCurve | Capacity) -> LoadCurve | Capac
 
 
 @contextmanager
-def _watched(given: Mapping[str, Any]) -> Iterator[Callable[[Event], None]]:
+def _headers_and_progress(given: Mapping[str, Any]) -> Iterator[Callable[[Event], None]]:
     """Send the headers and show progress within the block, as the arguments of a function say."""
     headers = [f"{name}: {value}" for name, value in (given["headers"] or {}).items()]
     with (

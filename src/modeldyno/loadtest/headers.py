@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 @contextmanager
 def headers_in_environment(lines: Sequence[str]) -> Iterator[None]:
     """Pass ``Name: value`` lines to processes that start within the block; without any, change nothing."""
+    if not lines:
+        yield
+        return
     before = os.environ.get(HEADERS_VARIABLE)
-    if lines:
-        os.environ[HEADERS_VARIABLE] = "\n".join(lines)
+    os.environ[HEADERS_VARIABLE] = "\n".join(lines)
     try:
         yield
     finally:

@@ -285,7 +285,11 @@ def _load(options: dict[str, Any], concurrency: int | None) -> Load:
 
 
 def _read_headers(headers: tuple[str, ...]) -> list[str]:
-    """Return the headers with their environment variables replaced."""
+    """Return the headers with their environment variables replaced.
+
+    Raises:
+        RequestError: a variable is not set, or a header is not ``Name: value``.
+    """
     for header in headers:
         names = ["".join(match) for match in _VARIABLE.findall(header)]
         if not os.environ.keys() >= set(names):
