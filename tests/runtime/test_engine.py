@@ -139,7 +139,7 @@ def test_a_static_run_opens_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_analysis_of_what_ran_otherwise_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the backend converted the model, a static analysis in the same run is doubted, but no run alone."""
+    """If the backend converted the model, a static analysis beside it is doubted; an unasked one always."""
     backend = plugins.backend("python")
     real = backend.open
 
@@ -156,6 +156,7 @@ def test_an_analysis_of_what_ran_otherwise_is_doubted(monkeypatch: pytest.Monkey
     ]
 
     assert ["as-stored" in doubt_codes for doubt_codes in codes] == [True, False]
+    assert all("unasked-precision" in doubt_codes for doubt_codes in codes)
 
 
 def test_what_tells_nothing_is_not_looked_at() -> None:

@@ -269,8 +269,10 @@ def _prepare_calls(session: Session, payload: Payload, patience: float) -> Itera
 
 
 def conversion_doubts(job: Job, session: Session) -> Iterator[Event]:
-    """Doubt an analysis of the model as stored when the run used a converted model."""
+    """Doubt an unasked conversion, and an analysis of the model as stored beside a converted one."""
     converted = session.converted if isinstance(session, HasConverted) else ""
+    if converted and "precision" not in job.config:
+        yield Doubted(doubt=doubt.unasked_precision_doubt(converted))
     if converted and any(plugins.probe(name).needs is None for name in job.probes):
         yield Doubted(doubt=doubt.conversion_doubt(converted))
 

@@ -63,9 +63,11 @@ def test_outputs_are_those_of_onnx_runtime(tmp_path: Path, settings: dict[str, K
     path, feed = models.mlp(tmp_path), rows(3)
     with onnxruntime_backend.open(load(path), configure(onnxruntime_backend.knobs, {})) as session:
         expected = session.arrays(session.prepare(feed)())
-    given = outputs(path, feed, **settings)
+    with backend.open(load(path), configure(backend.knobs, settings)) as session:
+        given = session.arrays(session.prepare(feed)())
     assert given.keys() == expected.keys()
-    np.testing.assert_allclose(given["y"], expected["y"], rtol=1e-4, atol=1e-5)
+    error = 1e-2 * np.abs(expected["y"]).max() if session.converted else 1e-5  # some machines choose bf16
+    np.testing.assert_allclose(given["y"], expected["y"], rtol=1e-4, atol=error)
 
 
 def test_knobs_reach_the_runtime(tmp_path: Path) -> None:

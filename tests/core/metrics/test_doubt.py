@@ -143,6 +143,15 @@ def test_a_converted_model_is_not_the_one_that_was_analysed() -> None:
     assert found.seen.endswith("as the model is stored; what ran was bf16")
 
 
+def test_a_precision_that_nobody_asked_for_is_named() -> None:
+    """The doubt says which one the runtime chose, and how to have the model's own."""
+    found = doubt.unasked_precision_doubt("bf16")
+
+    assert found.code == "unasked-precision"
+    assert "computes in bf16" in found.seen
+    assert "f32" in found.advice
+
+
 def test_more_threads_than_cores_are_a_doubt() -> None:
     """The most that any knob asks for counts."""
     assert codes(doubt.thread_doubts([1, 8], 2)) == ["oversubscribed"]

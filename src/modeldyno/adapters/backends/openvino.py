@@ -157,10 +157,13 @@ def _properties(config: Mapping[str, KnobValue]) -> dict[str, Any]:
 
 def _floating_type(compiled: Any) -> str:
     """Return what floats are computed in, whatever was asked for; empty if it is not known."""
+    hint = "INFERENCE_PRECISION_HINT"
     try:
-        return str(compiled.get_property("INFERENCE_PRECISION_HINT").to_string())
-    except RuntimeError:  # of AUTO, which may turn to another device at any call
-        return ""
+        return str(compiled.get_property(hint).to_string())
+    except RuntimeError:  # of AUTO, which answers for each device that it may turn to
+        of_devices = compiled.get_property("DEVICE_PROPERTIES").values()
+        types = {of_device[hint].to_string() for of_device in of_devices if hint in of_device}
+        return types.pop() if len(types) == 1 else ""
 
 
 def _reason(error: Exception) -> str:

@@ -65,6 +65,7 @@ CODES: dict[str, str] = {
     "beyond-limit": "A size exceeds the limit that the model declares.",
     "busy-peaks": "The peaks of this machine were measured beside other work, and may be too low.",
     "as-stored": "The analysis is of the weights as stored; the model that ran was converted.",
+    "unasked-precision": "The runtime computed in another precision than the model's, of its own accord.",
     "not-analysed": "The model could not be analysed statically.",
     "no-such-layer": "Some requested layer names match no path and no class of a module.",
     "unseen-layers": "Modules could not be traced one by one.",
@@ -304,6 +305,15 @@ def conversion_doubt(dtype: str) -> Doubt:
         code="as-stored",
         seen=f"bytes, memory and operators were analysed as the model is stored; what ran was {dtype}",
         advice="read them as those of the stored model, or save it in that precision and profile that",
+    )
+
+
+def unasked_precision_doubt(dtype: str) -> Doubt:
+    """Return the doubt that a runtime chose `dtype` by itself."""
+    return Doubt(
+        code="unasked-precision",
+        seen=f"the runtime computes in {dtype} on this machine, although nothing asked for it",
+        advice=f"set the precision: f32 for the model as it is, or {dtype} to say that this is meant",
     )
 
 
