@@ -149,7 +149,7 @@ def url() -> Iterator[str]:
         yield f"127.0.0.1:{running.port}"
 
 
-SHORT = ("--max-time", "15s", "--min-time", "0.3s", "--precision", "30%", "--percentile", "p50")
+SHORT = ("--max-time", "6s", "--min-time", "0.3s", "--precision", "50%", "--percentile", "p50")
 
 
 @pytest.mark.pages

@@ -308,11 +308,11 @@ def test_the_regression_check_of_the_source_system_runs(
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text("import time\ndef call():\n    time.sleep(0.002)\n", encoding="utf-8")
-    first = ModelProfiler("call:net.py:call", processes=3, max_time=1.5)
+    first = ModelProfiler("call:net.py:call", processes=3, max_time=0.6)
     first.profile(num_runs=20)
     first.export_json("baseline_profiling.json")
     (tmp_path / "net.py").write_text("import time\ndef call():\n    time.sleep(0.010)\n", encoding="utf-8")
-    second = ModelProfiler("call:net.py:call", processes=3, max_time=1.5)
+    second = ModelProfiler("call:net.py:call", processes=3, max_time=0.6)
     capsys.readouterr()
     exec(REGRESSIONS, {"profiler": second, "model_path": "call:net.py:call"})
 
@@ -326,10 +326,10 @@ def test_the_warm_up_is_no_shorter_than_asked_for() -> None:
         time.sleep(0.004)
         return x
 
-    results = ModelProfiler(slow, max_time=10.0).profile(np.ones(2), num_runs=12, warmup_runs=90)
+    results = ModelProfiler(slow, max_time=10.0).profile(np.ones(2), num_runs=12, warmup_runs=60)
 
     assert results["latency"]["runs"] == 12
-    assert results["latency"]["warmup_runs"] >= 90
+    assert results["latency"]["warmup_runs"] >= 60
 
 
 def test_details_that_the_backend_cannot_give_are_left_out() -> None:
@@ -507,14 +507,16 @@ SHORT = SESSION.replace("(32, 128)", "(2, 16)").replace("num_runs=100", "num_run
 
 
 @pytest.mark.parametrize(
-    "session", [SHORT, pytest.param(SESSION, marks=pytest.mark.slow)], ids=("short", "full")
+    "session",
+    [pytest.param(SHORT, marks=pytest.mark.pages), pytest.param(SESSION, marks=pytest.mark.slow)],
+    ids=("short", "full"),
 )
 def test_the_session_of_the_source_system_runs(
     session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The documented example, except for the import and the device: a BERT on the CPU, with details.
 
-    In the default suite with fewer and smaller calls.
+    As a page with fewer and smaller calls.
     """
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

@@ -184,13 +184,13 @@ def test_a_crash_does_not_stop_the_others(source: Callable[[str], str], tmp_path
 
 def test_a_recipe_that_takes_too_long_is_ended(source: Callable[[str], str], tmp_path: Path) -> None:
     """The failure says what it was doing."""
-    slow = request_of(source("slow"), tmp_path, "torchscript", timeout=15)
+    slow = request_of(source("slow"), tmp_path, "torchscript", timeout=6)
     failure = convert(slow)["torchscript"].failure
 
     assert failure is not None
     assert (failure.kind, failure.message) == (
         Kind.TIMED_OUT,
-        "it was still loading the source after 15 s",
+        "it was still loading the source after 6 s",
     )
 
 

@@ -49,7 +49,7 @@ def a_job(place: Path, name: str, text: str = SLEEPY, **plan: float) -> Job:
     """Return the Job of a callable that logs its name at each call."""
     source = place / f"{name}.py"
     source.write_text(text.format(log=str(place / "log"), name=name, pause=PAUSE))
-    care = replace(Plan(min_time=0.8, max_time=1.8, precision=0.5), **plan)  # type: ignore[arg-type]
+    care = replace(Plan(min_time=0.5, max_time=1.0, precision=0.5), **plan)  # type: ignore[arg-type]
     return Request(
         model=f"call:{source}:network",
         settings={},
@@ -189,7 +189,7 @@ def test_one_that_hangs_costs_the_other_nothing(tmp_path: Path, names: str) -> N
     """A side's timeout counts only the time in which it holds the token."""
     hanging = SLEEPY.replace("return 1.0", "time.sleep(999 * (CALLS > 40))\n    return 1.0")
     texts = {"a": SLEEPY, "b": hanging}
-    results, _ = run(*(a_job(tmp_path, name, texts[name], timeout=6.0) for name in names))
+    results, _ = run(*(a_job(tmp_path, name, texts[name], timeout=3.0) for name in names))
 
     whole, hung = (results[names.index(name)] for name in "ab")
     assert isinstance(whole, Result)

@@ -95,6 +95,11 @@ class TestCompiled(Eager):
     settings = {"compile": "default"}  # noqa: RUF012 - as the suite says
     tolerance = 1e-5
 
+    @pytest.mark.slow  # it compiles anew
+    def test_opens_again(self, backend: Backend, model: Model, config: dict[str, KnobValue]) -> None:
+        """A model can be opened again, with the same answers."""
+        super().test_opens_again(backend, model, config)
+
     @pytest.mark.slow  # it compiles anew, for whole ranges of sizes
     def test_other_batch_sizes(self, backend: Backend, model: Model, config: dict[str, KnobValue]) -> None:
         """A dynamic model takes another batch size in the same session."""
