@@ -109,5 +109,5 @@ def _state(made: Converted) -> VariantState:
 
 def _why(made: Converted) -> str:
     if made.agreement is not None:
-        return made.agreement.sentence
+        return made.agreement.told
     return "" if made.failure is None else f"{made.failure.kind}: {made.failure.message}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from modeldyno.core.agreement.agreement import ModelAgreement, OutputFigures, worst_verdict
+from modeldyno.core.agreement.agreement import FirstDifference, ModelAgreement, OutputFigures, worst_verdict
 from modeldyno.core.agreement.compare import (
     CallTally,
     compare_call,
@@ -424,3 +425,12 @@ def test_a_conversion_knows_what_can_be_used() -> None:
     assert document["tflite"].failure == crash
     with pytest.raises(KeyError):
         document["tensorrt"]
+
+
+def test_what_is_told_names_the_first_layer_that_differs() -> None:
+    """If it is known."""
+    found = judged(values(SAMPLES, 2), values(SAMPLES, 2, seed=1))
+    located = replace(found, first=FirstDifference(sentence="first differs at b"))
+
+    assert found.told == found.sentence
+    assert located.told == f"{found.sentence}; first differs at b"

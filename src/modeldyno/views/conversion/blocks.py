@@ -76,7 +76,7 @@ def blocks(conversion: Conversion, options: ViewOptions = PLAIN) -> Iterator[Blo
             yield Notice(
                 severity=Severity.FAILURE,
                 code=f"{made.recipe} {made.failure.kind}",
-                text=f"{made.failure.message}.",
+                text=f"{made.failure.message}.{_place(made)}",
                 advice=made.failure.advice.strip(),
                 log=made.failure.log if options.verbose else "",
             )
@@ -86,6 +86,12 @@ def blocks(conversion: Conversion, options: ViewOptions = PLAIN) -> Iterator[Blo
     yield from _basis(conversion, folder)
     if options.verbose:
         yield from _details(conversion)
+
+
+def _place(made: Converted) -> str:
+    """Say where it first differs."""
+    first = None if made.agreement is None else made.agreement.first
+    return "" if first is None else f" {first.sentence[0].upper()}{first.sentence[1:]}."
 
 
 def page(conversion: Conversion, options: ViewOptions = PLAIN) -> Iterator[Block]:
