@@ -14,6 +14,7 @@ import modeldyno
 from modeldyno import plugins
 from modeldyno.conversion import ConversionRequest, convert
 from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
+from modeldyno.core.agreement.rule import Tolerance
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
 
 if TYPE_CHECKING:
@@ -57,6 +58,15 @@ def frozen():
 class Branch(nn.Module):
     def forward(self, x):
         return x * 2 if x.sum() > 0 else x * 3
+
+
+class Noisy(nn.Module):
+    def forward(self, x):
+        return x * (1 + 1e-3 * torch.jit.is_tracing())
+
+
+def noisy():
+    return Noisy(), torch.randn(2, 6)
 
 
 def branch():
@@ -149,6 +159,21 @@ def test_a_file_that_differs_is_kept_under_another_name(source: Callable[[str], 
     assert made.path.endswith("torchscript/model.pt.unchecked")
     assert Path(made.path).is_file()
     assert not Path(made.path.removesuffix(".unchecked")).exists()
+
+
+def test_a_wider_tolerance_is_recorded_with_who_asked_for_it(
+    source: Callable[[str], str], tmp_path: Path
+) -> None:
+    """In the document, beside the verdict, and in the script."""
+    asked = request_of(source("noisy"), tmp_path, "torchscript", tolerance=1e-2, tolerated_by="ada")
+    found = convert(asked)
+    made = found["torchscript"]
+
+    assert made.verdict == "agrees"
+    assert found.tolerance == Tolerance(relative=1e-2, by="ada")
+    assert made.agreement is not None
+    assert "within 0.01 as ada asked" in made.agreement.sentence
+    assert "tolerance=0.01" in Path(made.reproduce).read_text()
 
 
 def test_a_branch_that_tracing_fixed_is_found(source: Callable[[str], str], tmp_path: Path) -> None:
@@ -260,6 +285,7 @@ def test_all_is_what_the_source_can_become_here(
         ({"to": ()}, RequestError, "name a form"),
         ({"data": "absent.npz"}, RequestError, "--data"),
         ({"timeout": 0}, RequestError, "time limit"),
+        ({"tolerance": 1.0}, RequestError, "such as 1e-3"),
         ({"model": "torch:absent.py:make"}, RequestError, "no file"),
         ({"inputs": ("other=2x6",)}, RequestError, "other"),
     ],

@@ -15,7 +15,7 @@ from modeldyno.core.agreement.inner_values import End
 torch = pytest.importorskip("torch")
 
 
-class Twice(torch.nn.Module):  # type: ignore[misc]
+class Twice(torch.nn.Module):  # type: ignore[misc,name-defined]
     """Calls one layer once, and another twice."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore")  # exporters warn of each other's old names
 
 
-class Network(torch.nn.Module):  # type: ignore[misc]
+class Network(torch.nn.Module):  # type: ignore[misc,name-defined]
     """Two layers with code between them, in a layer of its own."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from modeldyno.conversion.reference import (
 )
 from modeldyno.core.agreement.compare import CallTally, compare_call, conclude
 from modeldyno.core.agreement.conversion import ConversionFailure, ConversionFailureKind, Converted
-from modeldyno.core.agreement.rule import AgreementRule, Sameness
+from modeldyno.core.agreement.rule import AgreementRule, Sameness, Tolerance
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import ModelDynoError, RequestError
@@ -56,6 +56,7 @@ class ConversionOrder:
     folder: str = ""
     """Where the recipe writes its file."""
     opset: int | None = None
+    tolerance: Tolerance | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,12 @@ def _convert(order: ConversionOrder, watch: Callable[[str], None]) -> Converted:
         gc.collect()
         made = replace(blank, converter=written.converter, size=_size(path))
         watch("checking")
-        rule = AgreementRule(lossy=converter.lossy, narrows=written.narrows, computed=reference.computed)
+        rule = AgreementRule(
+            lossy=converter.lossy,
+            narrows=written.narrows,
+            computed=reference.computed,
+            tolerance=order.tolerance,
+        )
         done = _checked(made, _Check(converter, reference, order, rule, watch), path)
     except Exception as error:  # noqa: BLE001 - exporters raise anything
         done = replace(blank, failure=failure_of(error), path="")

@@ -78,6 +78,7 @@ def convert(
             model=None if reference is None else _identity(request, reference),
             inputs=inputs if reference is None else _with_file(reference.inputs, request),
             seed=request.seed,
+            tolerance=request.wider(),
             software=machine.software(_FRAMEWORKS),
         )
         if reference is None:
@@ -91,7 +92,13 @@ def convert(
         made = tuple(
             _one(
                 recipe,
-                replace(order, recipe=recipe, folder=str(folder / recipe), opset=request.opset),
+                replace(
+                    order,
+                    recipe=recipe,
+                    folder=str(folder / recipe),
+                    opset=request.opset,
+                    tolerance=document.tolerance,
+                ),
                 reference,
                 run,
                 document,
@@ -150,6 +157,7 @@ def _script(order: ConversionOrder, file: str, document: Conversion) -> Path:
         inputs=order.inputs,
         seed=order.seed,
         trust=order.trust,
+        tolerance=None if order.tolerance is None else order.tolerance.relative,
         software=document.software,
     )
 

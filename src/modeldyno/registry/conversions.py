@@ -16,6 +16,7 @@ from modeldyno.core.agreement.rule import Sameness
 from modeldyno.core.registry.records import Variant, VariantState
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.registry import weights
+from modeldyno.registry.policies import find_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,8 +60,15 @@ def convert_version(
         model=version.model, number=version.number, recipe=recipe, state=VariantState.CONVERTING
     )
     with tempfile.TemporaryDirectory(prefix="modeldyno-variant-") as folder:
+        policy = find_policy(registry, version.policy)
         request = ConversionRequest(
-            model=str(ref), to=(recipe,), output=folder, name=version.model, trust=version.trust
+            model=str(ref),
+            to=(recipe,),
+            output=folder,
+            tolerance=policy.tolerance,
+            tolerated_by=policy.tolerated_by,
+            name=version.model,
+            trust=version.trust,
         )
         conversion = convert(request, watch=watch)
         made = conversion[recipe]

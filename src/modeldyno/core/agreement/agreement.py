@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modeldyno.core.agreement.inner_values import End
-from modeldyno.core.agreement.rule import Sameness
+from modeldyno.core.agreement.rule import Sameness, Tolerance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,8 @@ class OutputFigures:
     """Error where it is worst against its bound."""
     bound: float | None = None
     """The bound at that place."""
+    ruled: float | None = None
+    """The bound there by the rule alone, of an output that agrees only by a tolerance that was asked for."""
     floor: float | None = None
     """How far the source is from itself there: in float64, in another batch, with other threads."""
     cosine: float | None = None
@@ -99,6 +101,8 @@ class ModelAgreement:
     """How the noise floor was measured: ``float64``, ``another batch``."""
     notes: tuple[str, ...] = ()
     """What this check could not see."""
+    tolerance: Tolerance | None = None
+    """The wider bound that was asked for, and who did; None if the rule alone judged."""
     first: FirstDifference | None = None
     """Where it first differs, of one that does."""
 

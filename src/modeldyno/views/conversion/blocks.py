@@ -81,11 +81,17 @@ def blocks(conversion: Conversion, options: ViewOptions = PLAIN) -> Iterator[Blo
                 log=made.failure.log if options.verbose else "",
             )
     for made in conversion.converted:
-        if made.failure is None and made.agreement is not None and made.verdict == Sameness.CLOSE:
+        if made.failure is None and made.agreement is not None and _is_conditional(made.agreement):
             yield Notice(severity=Severity.NOTE, code=made.recipe, text=f"{made.agreement.sentence}.")
     yield from _basis(conversion, folder)
     if options.verbose:
         yield from _details(conversion)
+
+
+def _is_conditional(agreement: ModelAgreement) -> bool:
+    """Return whether a usable form needs a word: it is only close, or agrees by a tolerance."""
+    by_tolerance = any(figures.ruled is not None for figures in agreement.outputs)
+    return agreement.verdict == Sameness.CLOSE or by_tolerance
 
 
 def _place(made: Converted) -> str:
