@@ -80,6 +80,13 @@ def loaded():
     return number
 
 
+def counted():
+    """Note the process of each load."""
+    with LOADS.open("a") as file:
+        file.write(f"{os.getpid()} ")
+    return linear()
+
+
 def crashing():
     if loaded() == 1:
         os.abort()
@@ -147,6 +154,27 @@ def test_the_script_beside_the_file_makes_it_again(source: Callable[[str], str],
     )
     assert "torchscript agrees" in done.stdout
     assert (script.parent / "again" / "torchscript" / "model.pt").is_file()
+
+
+def test_the_first_form_is_made_in_the_process_of_the_source(
+    source: Callable[[str], str], tmp_path: Path
+) -> None:
+    """And each other in one of its own."""
+    convert(request_of(source("counted"), tmp_path, "torchscript", "exported"))
+    processes = (tmp_path / "loads").read_text().split()
+
+    assert len(processes) == 3
+    assert processes[0] == processes[1] != processes[2]
+
+
+def test_a_source_that_was_run_is_not_run_again(source: Callable[[str], str], tmp_path: Path) -> None:
+    """For another form, if the caller keeps what it returned."""
+    request = request_of(source("counted"), tmp_path, "torchscript")
+    kept = tmp_path / "kept" / "counted"
+    first, second = (convert(request, in_process=True, kept=kept) for _ in range(2))
+
+    assert len((tmp_path / "loads").read_text().split()) == 3
+    assert first["torchscript"].agreement == second["torchscript"].agreement
 
 
 def test_a_file_that_differs_is_kept_under_another_name(source: Callable[[str], str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from modeldyno.conversion.request import ConversionRequest
     from modeldyno.interfaces.registry import Registry
 
+KEPT: list[Path] = []
+"""The folder that each conversion was given for what its source returns."""
 REF = ModelRef(scheme="onnx", locator="net.onnx")
 
 
@@ -27,7 +30,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ConversionRequest]:
     """Answer every conversion at once; returns the requests."""
     requests: list[ConversionRequest] = []
 
-    def convert(request: ConversionRequest, **_options: Any) -> Any:
+    def convert(request: ConversionRequest, kept: Path, **_options: Any) -> Any:
+        kept.mkdir(exist_ok=True)
+        KEPT.append(kept)
         requests.append(request)
         return a_conversion()
 
@@ -47,6 +52,21 @@ def test_a_variant_that_differs_says_where_first(
     assert variant.why.endswith("; first differs at encoder.dense (Linear): cosine 0.41 (its inputs agree)")
     assert registry.events(newest=1)[0].detail["why"] == variant.why
     assert asked[0].tolerance is None
+
+
+def test_a_version_runs_once_for_all_its_conversions(
+    registry: Registry, model: Path, asked: list[ConversionRequest]
+) -> None:
+    """What it returned is kept until the conversions of another one begin."""
+    one = register(Registration(model=str(model)), registry).version
+    conversions.convert_version(one, REF, "openvino", registry)
+    conversions.convert_version(one, REF, "openvino", registry)
+    conversions.convert_version(replace(one, number=2), REF, "openvino", registry)
+    folders = KEPT[-3:]
+
+    assert folders[0] == folders[1] != folders[2]
+    assert not folders[0].exists()
+    assert len(asked) == 3
 
 
 def test_a_policy_hands_on_its_tolerance_and_who_gave_it(

@@ -132,6 +132,11 @@ def read_reference(folder: Path) -> Reference:
     return codec_conversion.decode_part(Reference, (folder / _RECORD).read_bytes())
 
 
+def stored_reference(folder: Path) -> Reference | None:
+    """Return what `run_reference` wrote whole into a folder; None if it did not."""
+    return read_reference(folder) if (folder / _RECORD).is_file() else None
+
+
 def read_call(folder: Path, call: ReferenceCall) -> tuple[Feed, Feed, Feed]:
     """Read a call: its inputs, the outputs of the source, and where integers of them are undecided."""
     arrays = _read_arrays(folder / call.file)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import tempfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +73,7 @@ def convert_version(
             name=version.model,
             trust=version.trust,
         )
-        conversion = convert(request, watch=watch)
+        conversion = convert(request, kept=_reference_folder(version), watch=watch)
         made = conversion[recipe]
         variant = replace(
             variant,
@@ -81,6 +84,25 @@ def convert_version(
         if not variant.usable:
             return variant
         return _kept(variant, made, Path(folder) / recipe, weights.place(registry.weights))
+
+
+def _reference_folder(version: Version) -> Path:
+    """Return where this process keeps what the version returned, of one version at a time.
+
+    The conversions of a version are queued in a row, so it runs once for all of them.
+    """
+    key = hashlib.sha256(f"{version.name} {version.digest}".encode()).hexdigest()[:16]
+    folder = Path(_references().name)
+    for other in folder.iterdir():
+        if other.name != key:
+            shutil.rmtree(other, ignore_errors=True)
+    return folder / key
+
+
+@cache
+def _references() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder that ends with this process."""
+    return tempfile.TemporaryDirectory(prefix="modeldyno-references-")
 
 
 def located(variant: Variant, registry: Registry) -> ModelRef:
