@@ -6,9 +6,10 @@ frozen, NaN, integers that overflow, operators in the meaning of another opset. 
 exporters and runtimes, every level of graph optimisation, other threads and memory layouts, folded batch
 normalisation, outputs with a mask of minus infinity on purpose, models of `transformers` with random weights.
 
-    python bench/broken_conversions.py [--only broken|right] [--every N]
+    python bench/broken_conversions.py [--only broken|right|places] [--every N]
 
-Goals: 100 found, at most 1 refused. It needs torch, onnx, onnxruntime, onnxscript, openvino and transformers.
+Goals: 100 found, at most 1 refused. `places` exports the broken networks to ONNX and as programs, and counts for
+how many the layer that is told first to differ is the one that was broken. It needs torch, onnx, onnxruntime, onnxscript, openvino and transformers.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,10 @@ from torch import nn
 from torch.nn import functional
 
 from modeldyno import plugins
+from modeldyno.conversion.locate import farthest_call, locate
 from modeldyno.conversion.recipe import compare_model
 from modeldyno.conversion.reference import Reference, conversion_source, run_reference
+from modeldyno.core.agreement.agreement import FirstDifference  # noqa: TC001 - as those beside it
 from modeldyno.core.agreement.compare import conclude
 from modeldyno.core.agreement.rule import AgreementRule, Sameness
 from modeldyno.core.spec.model_ref import ModelRef
@@ -403,6 +406,109 @@ TORCH: tuple[tuple[str, Callable[[], nn.Module], Change], ...] = (
 """What is broken, in which network, and how."""
 
 
+CODE_AFTER_C = frozenset({
+    "all outputs zero", "two classes swapped", "two classes swapped after a softmax", "classes rotated",
+    "samples of a batch swapped", "softmax left out", "log of the softmax", "softmax over the samples",
+    "NaN for negative sums", "infinity where it is large", "scores in float64",
+})  # fmt: skip
+PLACES = {
+    **dict.fromkeys(CODE_AFTER_C, "after c"),
+    "two layers swapped": "at q",
+    "value and output projections swapped": "at v",
+    "two norms swapped": "at n",
+    "two convolutions' kernels reversed": "at b",
+    "kernel flipped: a true convolution": "at b",
+    "kernel's height and width transposed": "at a",
+    "square weight transposed": "at b",
+    "query transposed": "at q",
+    "weights reversed": "at c",
+    "weights scaled by 1000": "at c",
+    "weights scaled by 1.01": "at b",
+    "weights scaled by 1.0001": "at a",
+    "sign flipped": "at b",
+    "weights zeroed": "at b",
+    "one weight zeroed": "at b",
+    "one kernel zeroed": "at b",
+    "one row of the embedding lost": "at places",
+    "stale weights: a step of training missing": "at b",
+    "weights rounded to float16, undeclared": "at a",
+    "weights rounded to bfloat16, undeclared": "at a",
+    "weights rounded to float16 in a transformer": "at words",
+    "weights quantised to 8 bits, undeclared": "at b",
+    "last bias dropped": "at c",
+    "first bias dropped": "at a",
+    "bias of a convolution dropped": "at a",
+    "bias of the norm dropped": "at n",
+    "bias of the query dropped": "at q",
+    "one bias of the LSTM dropped": "at lstm",
+    "bias added twice": "at c",
+    "rows of the last layer swapped, not of its bias": "at c",
+    "epsilon of a batch norm 1e-3 instead of 1e-5": "at n",
+    "epsilon of a batch norm 1e-4 instead of 1e-5": "at m",
+    "epsilon of a layer norm 1e-3 instead of 1e-5": "at n",
+    "epsilon of a layer norm 1e-12 instead of 1e-5": "at n",
+    "epsilon of a layer norm 1e-6 instead of 1e-5": "at n",
+    "attention scaled by the width, not its root": "before o",
+    "attention not scaled": "before o",
+    "positions off by one": "before places",
+    "relu instead of silu": "before b",
+    "hard swish instead of silu": "before b",
+    "leaky relu instead of relu": "before b",
+    "leaky relu with a slope of 0.001": "before b",
+    "relu6 instead of relu": "before b",
+    "gelu by tanh instead of erf": "before down",
+    "gelu by sigmoid instead of erf": "before down",
+    "no activation": "before b",
+    "batch statistics instead of running ones": "at n",
+    "running mean lost": "at n",
+    "running variance lost": "at m",
+    "weight of a norm scaled by 0.99": "at n",
+    "length in L1": "after b",
+    "not normalised": "after b",
+    "normalised over the samples": "after b",
+    "channels in another order": "before a",
+    "inputs shifted by 0.001": "before a",
+    "inputs divided by 255 again": "before a",
+    "inputs clipped to -4..4": "before a",
+    "inputs in float16": "before a",
+    "padding mask ignored": "before o",
+    "causal mask ignored": "before o",
+    "another class masked": "after boxes",
+    "mask of the least float instead of minus infinity": "after boxes",
+    "mask of -10000 instead of minus infinity": "after boxes",
+    "only the first sample is computed": "before a",
+    "padding without the average's count": "before head",
+    "largest instead of average pooling": "before head",
+    "length frozen: only eight words are read": "before o",
+    "ids overflow in int8": "before words",
+    "ids clipped at 255": "before words",
+    "labels overflow": "after boxes",
+    "labels in int32": "after boxes",
+    "an output is missing": "after boxes",
+    "two outputs swapped": "after boxes",
+    "an axis of one is kept": "after head",
+    "gates of the LSTM in ONNX's order": "at lstm",
+    "time runs backwards": "before lstm",
+    "corners aligned": "after a",
+    "nearest instead of bilinear": "after a",
+}
+"""Where each broken network first differs: at a layer, or in the code before a layer or after the last one.
+
+Those that refuse a batch differ nowhere."""
+SPANS = {
+    "at a": {"between the inputs and n"},
+    "at n": {"between the inputs and n"},
+    "at b": {"between n and m"},
+    "at m": {"between n and m"},
+    "before a": {"between the inputs and n"},
+    "before b": {"between n and m"},
+    "at places": {"between words and first"},
+    "before places": {"between words and first"},
+}
+"""Spans that contain a place and can be no narrower: the exporter of ONNX merges a convolution with its norm, and
+computes the constant embedding of the positions."""
+
+
 # -- broken ONNX files ----------------------------------------------------------------------------
 
 
@@ -573,6 +679,85 @@ def broken(every: int = 1) -> Iterator[tuple[str, bool, str]]:
         yield name, not taken, sentence
 
 
+# -- where they differ ----------------------------------------------------------------------------
+
+FOLLOWED = ("exported", "onnx")
+"""Forms whose layers can be compared."""
+
+
+def followed(source: Source, candidate: Model, recipe: str) -> FirstDifference | None:
+    """Convert a model, and find where it first differs from the source; None if it refuses a call.
+
+    Raises:
+        Exception: the exporter refuses it.
+    """
+    converter = plugins.converter(recipe)
+    path = Path(tempfile.mkdtemp(prefix="places-", dir=_SCRATCH.name)) / converter.file
+    given = conversion_source(source.model, source.reference, source.folder)
+    converter.convert(replace(given, model=candidate), path, opset=None)
+    made, rule = load(path, converter.loader), AgreementRule(computed=source.reference.computed)
+    tallies, refused = compare_model(made, converter.backend, source.reference, source.folder, rule)
+    if refused:
+        return None
+    call = farthest_call(tallies, source.reference)
+    return locate(lambda: (source.model, "torch"), made, converter.backend, call, source.folder, rule)
+
+
+def places(every: int = 1, recipes: tuple[str, ...] = FOLLOWED) -> Iterator[tuple[str, str, str, str]]:
+    """Yield for each broken export that was made: which, where it was broken, the place found, and the sentence.
+
+    Right exports come last: nothing was broken in them.
+    """
+    for name, kind, change in TORCH[::every]:
+        network = made(kind)
+        copied = copy.deepcopy(network)
+        other = change(copied)
+        changed = (copied if other is None else other).eval()
+        example = example_of(network)
+        with model_of(network, example) as model, model_of(changed, example) as candidate:
+            source = run(model, "torch")
+            for recipe in recipes:
+                with suppress(Exception):  # an exporter that cannot
+                    if (found := followed(source, candidate, recipe)) is not None:
+                        yield f"{name} ({recipe})", PLACES[name], found.place, found.sentence
+    for name, network, example in list(networks())[::every]:
+        with model_of(network.eval(), example) as model:
+            source = run(model, "torch")
+            for recipe in recipes:
+                with suppress(Exception):
+                    if (found := followed(source, model, recipe)) is not None:
+                        yield (
+                            f"{name} ({recipe})",
+                            "",
+                            "" if found.end is None else found.place,
+                            found.sentence,
+                        )
+
+
+def count_places(every: int, *, verbose: bool) -> int:
+    """Print how many places are named; return the exit code."""
+    code = 0
+    for recipe in FOLLOWED:
+        exact = spans = wrong = right = total = 0
+        for name, expected, found, sentence in places(every, (recipe,)):
+            within = found in SPANS.get(expected, ())
+            good = found == expected or within
+            if expected:
+                total, exact, spans = total + 1, exact + (found == expected), spans + within
+            else:
+                right += 1
+            wrong += not good
+            if verbose or not good:
+                print(f"  {'place' if good else f'wrong: not {expected}'}: {name}: {sentence}", flush=True)
+        print(
+            f"{recipe}: of {total} broken exports {exact} name the place, {spans} a span around it; "
+            f"of these and {right} right ones {wrong} are wrong (goal: 0)",
+            flush=True,
+        )
+        code |= wrong > 0
+    return code
+
+
 # -- right conversions ----------------------------------------------------------------------------
 
 
@@ -667,13 +852,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", choices=("broken", "right"))
+    parser.add_argument("--only", choices=("broken", "right", "places"))
     parser.add_argument("--every", type=int, default=1, help="only each N-th")
     parser.add_argument("--verbose", action="store_true", help="print every verdict")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     code = 0
+    if options.only in {None, "places"}:
+        code |= count_places(options.every, verbose=options.verbose)
     for kind, cases, wrong, limit in (("broken", broken, "missed", 0), ("right", right, "refused", 1)):
         if options.only not in {None, kind}:
             continue

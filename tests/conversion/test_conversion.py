@@ -14,6 +14,7 @@ import modeldyno
 from modeldyno import plugins
 from modeldyno.conversion import ConversionRequest, convert
 from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
+from modeldyno.core.agreement.rule import Tolerance
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
 
 if TYPE_CHECKING:
@@ -59,6 +60,15 @@ class Branch(nn.Module):
         return x * 2 if x.sum() > 0 else x * 3
 
 
+class Noisy(nn.Module):
+    def forward(self, x):
+        return x * (1 + 1e-3 * torch.jit.is_tracing())
+
+
+def noisy():
+    return Noisy(), torch.randn(2, 6)
+
+
 def branch():
     return Branch(), torch.ones(2, 6)
 
@@ -68,6 +78,13 @@ def loaded():
     number = int(LOADS.read_text()) if LOADS.exists() else 0
     LOADS.write_text(str(number + 1))
     return number
+
+
+def counted():
+    """Note the process of each load."""
+    with LOADS.open("a") as file:
+        file.write(f"{os.getpid()} ")
+    return linear()
 
 
 def crashing():
@@ -139,6 +156,27 @@ def test_the_script_beside_the_file_makes_it_again(source: Callable[[str], str],
     assert (script.parent / "again" / "torchscript" / "model.pt").is_file()
 
 
+def test_the_first_form_is_made_in_the_process_of_the_source(
+    source: Callable[[str], str], tmp_path: Path
+) -> None:
+    """And each other in one of its own."""
+    convert(request_of(source("counted"), tmp_path, "torchscript", "exported"))
+    processes = (tmp_path / "loads").read_text().split()
+
+    assert len(processes) == 3
+    assert processes[0] == processes[1] != processes[2]
+
+
+def test_a_source_that_was_run_is_not_run_again(source: Callable[[str], str], tmp_path: Path) -> None:
+    """For another form, if the caller keeps what it returned."""
+    request = request_of(source("counted"), tmp_path, "torchscript")
+    kept = tmp_path / "kept" / "counted"
+    first, second = (convert(request, in_process=True, kept=kept) for _ in range(2))
+
+    assert len((tmp_path / "loads").read_text().split()) == 3
+    assert first["torchscript"].agreement == second["torchscript"].agreement
+
+
 def test_a_file_that_differs_is_kept_under_another_name(source: Callable[[str], str], tmp_path: Path) -> None:
     """So that nobody loads it by mistake."""
     made = convert(request_of(source("frozen"), tmp_path, "torchscript"))["torchscript"]
@@ -149,6 +187,21 @@ def test_a_file_that_differs_is_kept_under_another_name(source: Callable[[str], 
     assert made.path.endswith("torchscript/model.pt.unchecked")
     assert Path(made.path).is_file()
     assert not Path(made.path.removesuffix(".unchecked")).exists()
+
+
+def test_a_wider_tolerance_is_recorded_with_who_asked_for_it(
+    source: Callable[[str], str], tmp_path: Path
+) -> None:
+    """In the document, beside the verdict, and in the script."""
+    asked = request_of(source("noisy"), tmp_path, "torchscript", tolerance=1e-2, tolerated_by="ada")
+    found = convert(asked)
+    made = found["torchscript"]
+
+    assert made.verdict == "agrees"
+    assert found.tolerance == Tolerance(relative=1e-2, by="ada")
+    assert made.agreement is not None
+    assert "within 0.01 as ada asked" in made.agreement.sentence
+    assert "tolerance=0.01" in Path(made.reproduce).read_text()
 
 
 def test_a_branch_that_tracing_fixed_is_found(source: Callable[[str], str], tmp_path: Path) -> None:
@@ -260,6 +313,7 @@ def test_all_is_what_the_source_can_become_here(
         ({"to": ()}, RequestError, "name a form"),
         ({"data": "absent.npz"}, RequestError, "--data"),
         ({"timeout": 0}, RequestError, "time limit"),
+        ({"tolerance": 1.0}, RequestError, "such as 1e-3"),
         ({"model": "torch:absent.py:make"}, RequestError, "no file"),
         ({"inputs": ("other=2x6",)}, RequestError, "other"),
     ],

@@ -9,6 +9,7 @@ from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.registry.names import VersionName
 from modeldyno.errors import RequestError, UnknownName
+from modeldyno.identity import actor
 from modeldyno.profiling.request import Request
 from modeldyno.registry import weights
 from modeldyno.registry.changes import change_alias, copy_files, remove_version, update_version
@@ -151,6 +152,15 @@ def test_what_a_file_leaves_out_is_as_in_the_built_in_policy(registry: Registry,
     assert policy.max_age == 7 * 86400
     assert policy.require == ("latency.p99 <= 20 ms",)
     assert policy.probes == find_policy(registry, "default").probes
+    assert policy.tolerance is None
+
+
+def test_a_tolerance_in_a_policy_is_kept_with_who_gave_it(tmp_path: Path) -> None:
+    file = tmp_path / "loose.yaml"
+    file.write_text("tolerance: 1e-3\n")
+
+    assert read_policy(file).tolerance == 1e-3
+    assert read_policy(file).tolerated_by == actor()
 
 
 @pytest.mark.parametrize(
@@ -158,6 +168,8 @@ def test_what_a_file_leaves_out_is_as_in_the_built_in_policy(registry: Registry,
     [
         ("batches: [1]", "line 1: There is no key of a policy 'batches'"),
         ("batch_sizes: [0]", "line 1: '.*' is no list of numbers of 1 or more"),
+        ("tolerance: 2", "line 1: A tolerance of 2 is none"),
+        ("tolerated_by: ada", "line 1: There is no key of a policy 'tolerated_by'"),
         ("serve: tritton", "line 1: There is no backend 'tritton'; did you mean 'triton'"),
         ("require: latency.p99 <= 20 apples", "line 1: "),
     ],

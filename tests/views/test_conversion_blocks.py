@@ -56,6 +56,19 @@ def test_failures_say_what_to_do() -> None:
     assert "RuntimeError: aten.fold" in text(verbose=True)
 
 
+def test_the_first_layer_that_differs_is_told_with_the_failure() -> None:
+    """As a sentence of its own."""
+    found = a_conversion()["openvino"]
+    notice = next(
+        block for block in blocks(a_conversion()) if isinstance(block, Notice) and "openvino" in block.code
+    )
+
+    assert found.agreement is not None
+    assert notice.text.endswith(
+        "off by 0.3. First differs at encoder.dense (Linear): cosine 0.41 (its inputs agree)."
+    )
+
+
 def test_real_samples_and_notes_are_named() -> None:
     """What the check could not see is a doubt."""
     found = a_conversion()

@@ -30,6 +30,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
     inputs: str | Sequence[str | InputSpec] = (),
     data: str | Path | None = None,
     timeout: float = TIMEOUT,
+    tolerance: float | None = None,
     seed: int = 0,
     name: str | None = None,
     trust: bool = False,
@@ -49,6 +50,8 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         inputs: shapes or files, as ``--input`` takes them.
         data: real samples (.npz, .npy, .jsonl), instead of random ones.
         timeout: seconds that each form may take.
+        tolerance: accept outputs that are off by this share of their largest value, such as 1e-3, where the
+            rule asks for less; the document records it with the user.
         seed: seed of random weights and samples.
         name: name of the model in the document and of the folder.
         trust: allow files that run code when loaded.
@@ -74,6 +77,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         "inputs": as_tuple(inputs, "inputs"),
         "data": data,
         "timeout": timeout,
+        "tolerance": tolerance,
         "seed": seed,
         "name": name,
         "trust": trust,

@@ -13,13 +13,14 @@ from modeldyno.api.profile import as_tuple
 from modeldyno.core.registry.names import VersionName
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError, StoreError
+from modeldyno.identity import actor
 from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.registry import answer as answering
 from modeldyno.registry import changes, webhooks
 from modeldyno.registry.changes import change_and_list_tasks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
-from modeldyno.registry.register import Registration, actor
+from modeldyno.registry.register import Registration
 from modeldyno.registry.register import register as register_model
 from modeldyno.registry.worker import WorkerOptions, run_worker
 

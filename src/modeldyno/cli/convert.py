@@ -32,6 +32,12 @@ from modeldyno.cli.output_options import JSON, QUIET
     callback=quantity_callback("s"),
     help="Time that each form may take.",
 )
+@click.option(
+    "--tolerance",
+    metavar="SHARE",
+    callback=quantity_callback("1", below=1),
+    help="Accept outputs that are off by this share of their largest value, such as 1e-3; it is recorded.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random weights and samples.")
 @cli_options.NAME
 @cli_options.TRUST

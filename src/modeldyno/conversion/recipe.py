@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.conversion.failures import failure, failure_of
+from modeldyno.conversion.locate import farthest_call, locate
 from modeldyno.conversion.reference import (
     Reference,
     SourceInvalidError,
     conversion_source,
+    fitted,
     opened,
     read_call,
     read_reference,
@@ -24,17 +27,16 @@ from modeldyno.conversion.reference import (
 )
 from modeldyno.core.agreement.compare import CallTally, compare_call, conclude
 from modeldyno.core.agreement.conversion import ConversionFailure, ConversionFailureKind, Converted
-from modeldyno.core.agreement.rule import AgreementRule, Sameness
+from modeldyno.core.agreement.rule import AgreementRule, Sameness, Tolerance
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.interfaces.converter import Converter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from modeldyno.core.agreement.agreement import ModelAgreement
-    from modeldyno.interfaces.converter import ConvertedFile, Converter
-    from modeldyno.interfaces.loader import Feed, Model
+    from modeldyno.interfaces.converter import ConvertedFile
+    from modeldyno.interfaces.loader import Model
 
 UNCHECKED = ".unchecked"
 """Suffix of a file whose outputs differ."""
@@ -54,6 +56,7 @@ class ConversionOrder:
     folder: str = ""
     """Where the recipe writes its file."""
     opset: int | None = None
+    tolerance: Tolerance | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +129,13 @@ def _convert(order: ConversionOrder, watch: Callable[[str], None]) -> Converted:
         gc.collect()
         made = replace(blank, converter=written.converter, size=_size(path))
         watch("checking")
-        done = _checked(made, converter, written, reference, order, path)
+        rule = AgreementRule(
+            lossy=converter.lossy,
+            narrows=written.narrows,
+            computed=reference.computed,
+            tolerance=order.tolerance,
+        )
+        done = _checked(made, _Check(converter, reference, order, rule, watch), path)
     except Exception as error:  # noqa: BLE001 - exporters raise anything
         done = replace(blank, failure=failure_of(error), path="")
     return replace(done, seconds=monotonic() - begin)
@@ -162,33 +171,51 @@ def _size(path: Path) -> int:
 # -- checking -------------------------------------------------------------------------------------
 
 
-def _checked(
-    made: Converted,
-    converter: Converter,
-    written: ConvertedFile,
-    reference: Reference,
-    order: ConversionOrder,
-    path: Path,
-) -> Converted:
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """What a file is compared with, and how."""
+
+    converter: Converter
+    reference: Reference
+    order: ConversionOrder
+    rule: AgreementRule
+    watch: Callable[[str], None]
+
+    @property
+    def folder(self) -> Path:
+        """Where the arrays of the source are."""
+        return Path(self.order.reference)
+
+    def load_source(self) -> tuple[Model, str]:
+        """Load the source again, and name its backend."""
+        model = _load(self.order)
+        return model, _backend(self.order, model)
+
+
+def _checked(made: Converted, check: _Check, path: Path) -> Converted:
     """Load the file, call it as the source was called, and judge it; a bad one gets another name."""
-    loader = plugins.loader(converter.loader)
-    model = loader.load(ModelRef(scheme=converter.loader, locator=str(path)), seed=order.seed, trust=True)
+    loader, backend = plugins.loader(check.converter.loader), check.converter.backend
+    ref = ModelRef(scheme=check.converter.loader, locator=str(path))
+    model = loader.load(ref, seed=check.order.seed, trust=True)
     made = replace(made, digest=model.identity.digest)
-    rule = AgreementRule(lossy=converter.lossy, narrows=written.narrows, computed=reference.computed)
-    tallies, refused = compare_model(model, converter.backend, reference, Path(order.reference), rule)
+    reference = check.reference
+    tallies, refused = compare_model(model, backend, reference, check.folder, check.rule)
     if refused:
-        if not tallies and (error := _example_error(model, converter.backend, reference, order)) is not None:
+        if not tallies and (error := _example_error(model, check)) is not None:
             return _unchecked(replace(made, failure=failure_of(error)), path)
         sizes = ", ".join(refused)
         fixed = f"it does not run at {sizes}, where the source does: {next(iter(refused.values()))}"
         return _unchecked(replace(made, failure=failure(ConversionFailureKind.DYNAMIC_SHAPE, fixed)), path)
     agreement = conclude(
-        tallies, rule, samples=reference.samples, floors=reference.floor_names, notes=reference.notes
+        tallies, check.rule, samples=reference.samples, floors=reference.floor_names, notes=reference.notes
     )
-    made = replace(made, agreement=agreement)
-    if agreement.verdict is Sameness.DIFFERS:
-        return _unchecked(replace(made, failure=_differs(agreement, reference, tallies)), path)
-    return made
+    if agreement.verdict is not Sameness.DIFFERS:
+        return replace(made, agreement=agreement)
+    check.watch("finding the first layer that differs")
+    call = farthest_call(tallies, reference)
+    first = locate(check.load_source, model, backend, call, check.folder, check.rule)
+    made = replace(made, agreement=replace(agreement, first=first))
+    return _unchecked(replace(made, failure=_differs(agreement, reference, tallies)), path)
 
 
 def _differs(agreement: ModelAgreement, reference: Reference, tallies: list[CallTally]) -> ConversionFailure:
@@ -231,7 +258,7 @@ def compare_model(
         for call in reference.calls:
             inputs, expected, unsteady = read_call(folder, call)
             try:
-                found = run(_fitted(inputs, model))
+                found = run(fitted(inputs, model))
             except Exception as error:  # noqa: BLE001 - a runtime may raise anything for a size it does not know
                 refused.setdefault(call.words, failure_of(error).message)
                 continue
@@ -247,30 +274,12 @@ def compare_model(
     return tallies, refused
 
 
-def _example_error(
-    model: Model, backend: str, reference: Reference, order: ConversionOrder
-) -> BaseException | None:
+def _example_error(model: Model, check: _Check) -> BaseException | None:
     """Call the converted model with the example of the export; return what it raises."""
-    source = conversion_source(model, reference, Path(order.reference))
+    source = conversion_source(model, check.reference, check.folder)
     try:
-        with opened(model, backend) as run:
-            run(_fitted(source.example, model))
+        with opened(model, check.converter.backend) as run:
+            run(fitted(source.example, model))
     except Exception as error:  # noqa: BLE001 - as above
         return error
     return None
-
-
-def _fitted(feed: Feed, model: Model) -> Feed:
-    """Give the inputs the names and dtypes of the converted model, which may leave out unused ones."""
-    declared = {spec.name: spec for spec in model.inputs}
-    named = {name: array for name, array in feed.items() if name in declared}
-    if len(named) != len(declared):
-        if len(declared) != len(feed):
-            return named or feed
-        named = dict(zip(declared, feed.values(), strict=True))
-    return {
-        name: array.astype(declared[name].dtype)
-        if declared[name].dtype in {"float32", "float64"} and array.dtype.kind == "f"
-        else array
-        for name, array in named.items()
-    }

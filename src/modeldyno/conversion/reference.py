@@ -132,6 +132,11 @@ def read_reference(folder: Path) -> Reference:
     return codec_conversion.decode_part(Reference, (folder / _RECORD).read_bytes())
 
 
+def stored_reference(folder: Path) -> Reference | None:
+    """Return what `run_reference` wrote whole into a folder; None if it did not."""
+    return read_reference(folder) if (folder / _RECORD).is_file() else None
+
+
 def read_call(folder: Path, call: ReferenceCall) -> tuple[Feed, Feed, Feed]:
     """Read a call: its inputs, the outputs of the source, and where integers of them are undecided."""
     arrays = _read_arrays(folder / call.file)
@@ -180,6 +185,22 @@ def opened(model: Model, backend: str, **settings: Any) -> Iterator[Run]:
             return {name: _own(array) for name, array in session.arrays(session.prepare(feed)()).items()}
 
         yield run
+
+
+def fitted(feed: Feed, model: Model) -> Feed:
+    """Give the inputs the names and dtypes of the converted model, which may leave out unused ones."""
+    declared = {spec.name: spec for spec in model.inputs}
+    named = {name: array for name, array in feed.items() if name in declared}
+    if len(named) != len(declared):
+        if len(declared) != len(feed):
+            return named or feed
+        named = dict(zip(declared, feed.values(), strict=True))
+    return {
+        name: array.astype(declared[name].dtype)
+        if declared[name].dtype in {"float32", "float64"} and array.dtype.kind == "f"
+        else array
+        for name, array in named.items()
+    }
 
 
 def _own(array: ndarray) -> ndarray:
@@ -241,7 +262,7 @@ def _ways(
     """Yield the ways of computing the same again, each as a function that opens it."""
     knobs = {name for knob in plugins.backend(backend).knobs for name in knob.names}
     if model.form == Form.TORCH and (wide := _in_float64(model)) is not None:
-        yield "float64", partial(_with_feeds, partial(opened, wide, backend), _wide)
+        yield "float64", partial(_with_feeds, partial(opened, wide, backend), widened)
     yield "another batch", lambda: nullcontext(partial(_in_parts, run))
     threads = next((name for name in ("intra_threads", "threads") if name in knobs), "")
     if threads and model.form != Form.TENSORFLOW:
@@ -267,7 +288,8 @@ def _in_float64(model: Model) -> Model | None:
     return None
 
 
-def _wide(feed: Feed) -> Feed:
+def widened(feed: Feed) -> Feed:
+    """Return inputs with their floats in float64."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
     return {

@@ -36,6 +36,7 @@ if __name__ == "__main__":
         inputs={inputs},
         seed={seed},
         trust={trust},
+        tolerance={tolerance!r},
         inline=True,
     )
     for made in conversion.converted:
@@ -56,6 +57,7 @@ def write_script(  # noqa: PLR0913 - all that a conversion depends on
     inputs: tuple[InputSpec, ...],
     seed: int,
     trust: bool,
+    tolerance: float | None,
     software: Mapping[str, object],
 ) -> Path:
     """Write the script into the folder of a recipe; files are named relative to it."""
@@ -71,6 +73,7 @@ def write_script(  # noqa: PLR0913 - all that a conversion depends on
         inputs=f"({''.join(f'{_input(spec, folder)}, ' for spec in inputs).strip()})",
         seed=seed,
         trust=trust,
+        tolerance=tolerance,
     )
     path = folder / NAME
     folder.mkdir(parents=True, exist_ok=True)

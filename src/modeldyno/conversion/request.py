@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.core.agreement.rule import Tolerance
 from modeldyno.core.spec.input_spec import InputSpec, parse_input
 from modeldyno.errors import RequestError, UnknownName
+from modeldyno.identity import actor
 from modeldyno.profiling.resolve_model import resolve_reference
 
 if TYPE_CHECKING:
@@ -44,6 +46,10 @@ class ConversionRequest:
     """A file of real samples (.npz, .npy, .jsonl)."""
     timeout: float = TIMEOUT
     """Seconds that one recipe may take."""
+    tolerance: float | None = None
+    """The share of a sample's largest value by which outputs may be off; None for what the rule allows."""
+    tolerated_by: str = ""
+    """Who asked for that tolerance; by default the user of this process."""
     seed: int = 0
     name: str | None = None
     trust: bool = False
@@ -64,7 +70,14 @@ class ConversionRequest:
             raise RequestError(f"There is no data file {self.data}; check the path given to --data.")
         if self.timeout <= 0:
             raise RequestError("A recipe needs a time limit above 0 s.")
+        check_tolerance(self.tolerance)
         return resolve_reference(self.model)
+
+    def wider(self) -> Tolerance | None:
+        """Return the tolerance that was asked for, and who did."""
+        if self.tolerance is None:
+            return None
+        return Tolerance(relative=self.tolerance, by=self.tolerated_by or actor())
 
     def requested_inputs(self) -> tuple[InputSpec, ...]:
         """Parse the inputs, and add the file of samples."""
@@ -90,6 +103,20 @@ class ConversionRequest:
                 quantised += [n for n in names if n.endswith(INT8) and _is_possible(n, kind)]
             chosen += quantised
         return tuple(dict.fromkeys(chosen))
+
+
+def check_tolerance(tolerance: float | None) -> float | None:
+    """Return a tolerance.
+
+    Raises:
+        RequestError: it is no share.
+    """
+    if tolerance is not None and not 0 < tolerance < 1:
+        raise RequestError(
+            f"A tolerance of {tolerance:g} is none: give the share of an output's largest value by which it "
+            "may be off, such as 1e-3."
+        )
+    return tolerance
 
 
 def _is_possible(name: str, kind: str) -> bool:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import tempfile
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.conversion.child import run_order
+from modeldyno.conversion.child import order_processes
 from modeldyno.conversion.failures import failure
 from modeldyno.conversion.recipe import UNCHECKED, ConversionOrder, OrderAnswer, carry_out
+from modeldyno.conversion.reference import stored_reference
 from modeldyno.conversion.reproduce import write_script
 from modeldyno.conversion.request import ELSEWHERE, ConversionRequest
 from modeldyno.core.agreement.conversion import Conversion, Converted
@@ -21,7 +23,8 @@ from modeldyno.errors import RequestError
 from modeldyno.identity import new_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from modeldyno.conversion.reference import Reference
     from modeldyno.core.spec.input_spec import InputSpec
@@ -36,16 +39,20 @@ def convert(
     request: ConversionRequest,
     *,
     in_process: bool = False,
+    kept: Path | None = None,
     watch: Callable[[str, str], None] = lambda _recipe, _stage: None,
 ) -> Conversion:
     """Convert a model, and compare every file with the source.
 
-    Each recipe has a process of its own; what goes wrong in it is its `failure`, and the others go on. A file
-    whose outputs differ is kept under another name.
+    The source runs once, whatever the number of recipes. Each recipe has a process of its own (the first goes
+    on in that of the source); what goes wrong in it is its `failure`, and the others go on. A file whose
+    outputs differ is kept under another name.
 
     Args:
         request: the model, the recipes, and where the files go.
         in_process: run everything in this process: for a live object, or a debugger. There is no time limit.
+        kept: the folder of what this source returned for these inputs, which is filled if it is empty:
+            another conversion need not run the source again. The caller names it for both.
         watch: called with the recipe (empty for the source) and what it does.
 
     Raises:
@@ -54,21 +61,13 @@ def convert(
     """
     ref, inputs = request.reference(), request.requested_inputs()
     plugins.require(plugins.loader(ref.scheme).requires, f"model {ref}")
-
-    def run(order: ConversionOrder) -> OrderAnswer:
-        def tell(stage: str) -> None:
-            watch(order.recipe, stage)
-
-        if in_process:
-            return carry_out(order, tell)
-        return run_order(order, timeout=request.timeout, watch=tell)
-
     identity = new_identity()
-    with tempfile.TemporaryDirectory(prefix="modeldyno-convert-") as scratch:
+    with _reference_folder(kept) as scratch, _runner(request, watch, in_process=in_process) as run:
         order = ConversionOrder(
             model=ref, inputs=inputs, seed=request.seed, trust=request.trust, reference=scratch
         )
-        first = run(order)
+        known = stored_reference(Path(scratch))
+        first = run(order) if known is None else OrderAnswer(reference=known)
         if first.refusal:
             raise RequestError(first.refusal)
         reference = first.reference
@@ -78,6 +77,7 @@ def convert(
             model=None if reference is None else _identity(request, reference),
             inputs=inputs if reference is None else _with_file(reference.inputs, request),
             seed=request.seed,
+            tolerance=request.wider(),
             software=machine.software(_FRAMEWORKS),
         )
         if reference is None:
@@ -91,7 +91,13 @@ def convert(
         made = tuple(
             _one(
                 recipe,
-                replace(order, recipe=recipe, folder=str(folder / recipe), opset=request.opset),
+                replace(
+                    order,
+                    recipe=recipe,
+                    folder=str(folder / recipe),
+                    opset=request.opset,
+                    tolerance=document.tolerance,
+                ),
                 reference,
                 run,
                 document,
@@ -99,6 +105,30 @@ def convert(
             for recipe in recipes
         )
     return replace(document, converted=made)
+
+
+def _reference_folder(kept: Path | None) -> AbstractContextManager[str]:
+    """Return the folder of what the source returns: that of the caller, or a temporary one."""
+    if kept is None:
+        return tempfile.TemporaryDirectory(prefix="modeldyno-convert-")
+    kept.mkdir(parents=True, exist_ok=True)
+    return nullcontext(str(kept))
+
+
+@contextmanager
+def _runner(
+    request: ConversionRequest, watch: Callable[[str, str], None], *, in_process: bool
+) -> Iterator[Callable[[ConversionOrder], OrderAnswer]]:
+    """Yield a function that carries out an order, here or in a process of its own."""
+
+    def told(order: ConversionOrder) -> Callable[[str], None]:
+        return lambda stage: watch(order.recipe, stage)
+
+    if in_process:
+        yield lambda order: carry_out(order, told(order))
+        return
+    with order_processes(request.timeout) as run:
+        yield lambda order: run(order, told(order))
 
 
 def _one(
@@ -150,6 +180,7 @@ def _script(order: ConversionOrder, file: str, document: Conversion) -> Path:
         inputs=order.inputs,
         seed=order.seed,
         trust=order.trust,
+        tolerance=None if order.tolerance is None else order.tolerance.relative,
         software=document.software,
     )
 

@@ -1,7 +1,8 @@
-"""Carries out one order of a conversion in a process of its own.
+"""Carries out orders of a conversion in a process of its own.
 
-``python -m modeldyno.conversion.worker``: the order comes as JSON on standard input; stages and the answer go
-as lines of JSON to the descriptor of standard output, while everything else that is printed goes to the log.
+``python -m modeldyno.conversion.worker``: orders come as lines of JSON on standard input, each after the
+answer to the one before. Stages and answers go as lines of JSON to the descriptor of standard output, while
+everything else that is printed goes to the log.
 """
 
 from __future__ import annotations
@@ -16,20 +17,22 @@ from modeldyno.environment.process_tree import end_with_parent
 
 
 def main() -> None:
-    """Carry out the order read from standard input."""
+    """Carry out the orders read from standard input."""
     end_with_parent()
-    order = codec_conversion.decode_part(ConversionOrder, sys.stdin.buffer.read())
+    orders = os.fdopen(os.dup(0), "rb")
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor
+        os.dup2(nothing.fileno(), 0)  # the source's own code may read
     lines = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # native code prints to the descriptor
 
     def tell(stage: str) -> None:
         lines.write(json.dumps({"stage": stage}).encode() + b"\n")
 
-    answer = carry_out(order, tell)
-    lines.write(codec_conversion.encode_part(answer) + b"\n")
-    lines.close()
-    sys.stderr.flush()
-    os._exit(0)  # runtimes may crash while they are torn down, which says nothing of the answer
+    for line in iter(orders.readline, b""):
+        answer = carry_out(codec_conversion.decode_part(ConversionOrder, line), tell)
+        sys.stderr.flush()
+        lines.write(codec_conversion.encode_part(answer) + b"\n")
+    os._exit(0)  # runtimes may crash while they are torn down, which says nothing of the answers
 
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@ from modeldyno.core.registry.names import VersionName, check_alias, check_model_
 from modeldyno.core.registry.records import OPEN, TaskState
 from modeldyno.core.registry.webhooks import Webhook, check_webhook
 from modeldyno.errors import RequestError
+from modeldyno.identity import actor
 from modeldyno.registry import weights
 from modeldyno.registry.policies import find_policy
-from modeldyno.registry.register import actor, first_tasks
+from modeldyno.registry.register import first_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

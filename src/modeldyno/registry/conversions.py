@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import tempfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,7 @@ from modeldyno.core.agreement.rule import Sameness
 from modeldyno.core.registry.records import Variant, VariantState
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.registry import weights
+from modeldyno.registry.policies import find_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,10 +63,17 @@ def convert_version(
         model=version.model, number=version.number, recipe=recipe, state=VariantState.CONVERTING
     )
     with tempfile.TemporaryDirectory(prefix="modeldyno-variant-") as folder:
+        policy = find_policy(registry, version.policy)
         request = ConversionRequest(
-            model=str(ref), to=(recipe,), output=folder, name=version.model, trust=version.trust
+            model=str(ref),
+            to=(recipe,),
+            output=folder,
+            tolerance=policy.tolerance,
+            tolerated_by=policy.tolerated_by,
+            name=version.model,
+            trust=version.trust,
         )
-        conversion = convert(request, watch=watch)
+        conversion = convert(request, kept=_reference_folder(version), watch=watch)
         made = conversion[recipe]
         variant = replace(
             variant,
@@ -73,6 +84,25 @@ def convert_version(
         if not variant.usable:
             return variant
         return _kept(variant, made, Path(folder) / recipe, weights.place(registry.weights))
+
+
+def _reference_folder(version: Version) -> Path:
+    """Return where this process keeps what the version returned, of one version at a time.
+
+    The conversions of a version are queued in a row, so it runs once for all of them.
+    """
+    key = hashlib.sha256(f"{version.name} {version.digest}".encode()).hexdigest()[:16]
+    folder = Path(_references().name)
+    for other in folder.iterdir():
+        if other.name != key:
+            shutil.rmtree(other, ignore_errors=True)
+    return folder / key
+
+
+@cache
+def _references() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder that ends with this process."""
+    return tempfile.TemporaryDirectory(prefix="modeldyno-references-")
 
 
 def located(variant: Variant, registry: Registry) -> ModelRef:
@@ -109,5 +139,5 @@ def _state(made: Converted) -> VariantState:
 
 def _why(made: Converted) -> str:
     if made.agreement is not None:
-        return made.agreement.sentence
+        return made.agreement.told
     return "" if made.failure is None else f"{made.failure.kind}: {made.failure.message}"

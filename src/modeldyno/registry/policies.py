@@ -6,11 +6,13 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
+from modeldyno.conversion.request import check_tolerance
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.registry.names import check_model_name
 from modeldyno.core.registry.policy import DEFAULT, Policy
 from modeldyno.core.stats.units import SECONDS, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
+from modeldyno.identity import actor
 from modeldyno.sweeps import yaml_file
 
 if TYPE_CHECKING:
@@ -41,13 +43,15 @@ def read_policy(path: Path) -> Policy:
         RequestError: the file cannot be read, or a key or value in it is wrong; it names the line.
     """
     config = yaml_file.read_sweep_file(path)
-    known = {field.name for field in fields(Policy)}
+    known = {field.name for field in fields(Policy)} - {"tolerated_by"}
     values: dict[str, Any] = {"name": path.stem}
     for key, value in config.tree.items():
         with config.at(key):
             if key not in known:
                 raise UnknownName.among("key of a policy", key, known)
             values[key] = _PARSERS[key](value)
+    if "tolerance" in values:
+        values["tolerated_by"] = actor()
     policy = replace(DEFAULT, **values)
     with config.at("convert"):
         for recipe in policy.convert:
@@ -88,6 +92,7 @@ def _age(value: Any) -> float:
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "name": lambda value: check_model_name(str(value)),
     "convert": _words,
+    "tolerance": lambda value: check_tolerance(parse_quantity(str(value), "1")),
     "batch_sizes": _numbers,
     "probes": _words,
     "serve": lambda value: str(value).strip(),

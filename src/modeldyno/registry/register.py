@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from modeldyno.core.registry.names import VersionName, check_model_name, name_fr
 from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
 from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.identity import new_identity
+from modeldyno.identity import actor, new_identity
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.registry import conversions, weights
 from modeldyno.registry.policies import find_policy
@@ -235,14 +233,6 @@ def located(version: Version, registry: Registry) -> ModelRef:
     path = weights.fetch(version, weights.place(registry.weights))
     scheme = version.reference.partition(":")[0]
     return resolve_reference(f"{scheme}:{path}")
-
-
-def actor() -> str:
-    """Return who acts, for the history."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name
-        return str(os.getuid())
 
 
 def _source(version: Version) -> Variant:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from modeldyno.core.agreement.agreement import ModelAgreement, OutputFigures, TopAgreement
+from dataclasses import replace
+
+from modeldyno.core.agreement.agreement import FirstDifference, ModelAgreement, OutputFigures, TopAgreement
 from modeldyno.core.agreement.conversion import (
     Conversion,
     ConversionFailure,
     ConversionFailureKind,
     Converted,
 )
+from modeldyno.core.agreement.inner_values import End
 from modeldyno.core.agreement.rule import Sameness
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
@@ -42,7 +45,21 @@ def an_agreement(verdict: Sameness = Sameness.AGREES, error: float = 4.5e-7) -> 
 
 def a_conversion() -> Conversion:
     """Return a conversion of a network into five forms."""
-    differs = an_agreement(Sameness.DIFFERS, 0.3)
+    place = FirstDifference(
+        sentence="first differs at encoder.dense (Linear): cosine 0.41 (its inputs agree)",
+        layer="encoder.dense",
+        kind="Linear",
+        end=End.OUTPUT,
+        after="encoder.query",
+        inputs_agree=True,
+        cosine=0.41,
+        error=0.8,
+        bound=1e-5,
+        compared=5,
+        layers=9,
+        call="batch=3",
+    )
+    differs = replace(an_agreement(Sameness.DIFFERS, 0.3), first=place)
     return Conversion(
         id="c0ffee000001",
         created="2026-01-02T03:04:05.678+00:00",

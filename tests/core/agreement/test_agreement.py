@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from modeldyno.core.agreement.agreement import ModelAgreement, OutputFigures, worst_verdict
+from modeldyno.core.agreement.agreement import FirstDifference, ModelAgreement, OutputFigures, worst_verdict
 from modeldyno.core.agreement.compare import (
     CallTally,
     compare_call,
@@ -25,7 +26,7 @@ from modeldyno.core.agreement.conversion import (
     ConversionFailureKind,
     Converted,
 )
-from modeldyno.core.agreement.rule import BOUNDS, AgreementRule, Sameness, bound_of
+from modeldyno.core.agreement.rule import BOUNDS, AgreementRule, Sameness, Tolerance, bound_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,6 +116,35 @@ def test_an_error_within_ten_times_the_noise_floor_agrees() -> None:
     assert verdict(y, noisy) is Sameness.DIFFERS
     assert verdict(y, noisy, floors={"y": 6e-6}) is Sameness.AGREES
     assert verdict(y, noisy, floors={"y": 4e-6}) is Sameness.DIFFERS
+
+
+def test_a_tolerance_that_was_asked_for_is_told_beside_the_rule() -> None:
+    """With who asked; where the rule alone agrees, nothing is added."""
+    y = values(SAMPLES, 8)
+    near, far = y * np.float32(1 + 5e-4), y * np.float32(1.01)
+    rule = AgreementRule(tolerance=Tolerance(relative=1e-3, by="ada"))
+    found = judged(y, near, rule=rule)
+
+    assert verdict(y, near) is Sameness.DIFFERS
+    assert found.verdict is Sameness.AGREES
+    assert found.sentence.startswith(
+        "agrees within 0.001 as ada asked (32 samples, 1 way of calling): error "
+    )
+    assert found.sentence.endswith("e-05 is the rule")
+    assert found.outputs[0].ruled is not None
+    assert judged(y, y.copy(), rule=rule).sentence == judged(y, y.copy()).sentence
+    assert judged(y, far, rule=rule).verdict is Sameness.DIFFERS
+    assert " is allowed as asked, at batch=32" in judged(y, far, rule=rule).sentence
+
+
+def test_no_tolerance_excuses_another_integer() -> None:
+    """It is for rounding."""
+    labels = np.arange(SAMPLES)
+    other = labels.copy()
+    other[0] = 1
+    rule = AgreementRule(tolerance=Tolerance(relative=0.5, by="ada"))
+
+    assert judged(labels, other, rule=rule).verdict is Sameness.DIFFERS
 
 
 def test_no_noise_excuses_more_than_half_the_digits() -> None:
@@ -424,3 +454,12 @@ def test_a_conversion_knows_what_can_be_used() -> None:
     assert document["tflite"].failure == crash
     with pytest.raises(KeyError):
         document["tensorrt"]
+
+
+def test_what_is_told_names_the_first_layer_that_differs() -> None:
+    """If it is known."""
+    found = judged(values(SAMPLES, 2), values(SAMPLES, 2, seed=1))
+    located = replace(found, first=FirstDifference(sentence="first differs at b"))
+
+    assert found.told == found.sentence
+    assert located.told == f"{found.sentence}; first differs at b"

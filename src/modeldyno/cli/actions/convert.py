@@ -36,6 +36,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         inputs=options["inputs"],
         data=options["data"],
         timeout=options["timeout"],
+        tolerance=options["tolerance"],
         seed=options["seed"],
         name=options["name"],
         trust=options["trust"],

@@ -16,13 +16,14 @@ from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.stats.sanitize import clean
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
+from modeldyno.identity import actor
 from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.profiling.run import BROKEN, OK, UNDECIDED
 from modeldyno.registry import answer as answering
 from modeldyno.registry import changes, webhooks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
-from modeldyno.registry.register import Registration, actor, read_registration, register
+from modeldyno.registry.register import Registration, read_registration, register
 from modeldyno.registry.worker import WorkerOptions
 from modeldyno.views.registry import answer as answer_view
 from modeldyno.views.registry import lists

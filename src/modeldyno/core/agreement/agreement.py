@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from modeldyno.core.agreement.rule import Sameness
+from modeldyno.core.agreement.inner_values import End
+from modeldyno.core.agreement.rule import Sameness, Tolerance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +37,52 @@ class OutputFigures:
     """Error where it is worst against its bound."""
     bound: float | None = None
     """The bound at that place."""
+    ruled: float | None = None
+    """The bound there by the rule alone, of an output that agrees only by a tolerance that was asked for."""
     floor: float | None = None
     """How far the source is from itself there: in float64, in another batch, with other threads."""
     cosine: float | None = None
     """Cosine of the angle between all its numbers and those of the reference; None for one that has none."""
     top: TopAgreement | None = None
     """Of outputs with classes or integers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstDifference:
+    """Where the outputs of a converted model first leave those of its source, in the source's order."""
+
+    sentence: str
+    layer: str = ""
+    """Path of the module; empty if no layer was found to differ."""
+    kind: str = ""
+    """Its class, such as ``Linear``."""
+    end: End | None = None
+    """What of it differs: its output, or what it is given by the code of the module around it."""
+    after: str = ""
+    """The last layer before it whose output agrees; empty if there is none."""
+    unseen: tuple[str, ...] = ()
+    """Layers after that one which could not be compared: an exporter may have merged them with others."""
+    inputs_agree: bool = False
+    """Whether its inputs were compared, too, and agree."""
+    cosine: float | None = None
+    error: float | None = None
+    bound: float | None = None
+    """The error where it is worst against its bound, and that bound."""
+    compared: int = 0
+    """Layers that were compared."""
+    layers: int = 0
+    """Layers of the source."""
+    call: str = ""
+    """The call that was followed, such as ``batch=3``: the one whose outputs are farthest off."""
+
+    @property
+    def place(self) -> str:
+        """In few words: ``at a.b``, ``before a.b``, ``between a and b``, ``after a``; empty if unknown."""
+        if self.unseen:
+            return f"between {self.after or 'the inputs'} and {self.layer}"
+        if self.end is not None:
+            return f"{'at' if self.end is End.OUTPUT else 'before'} {self.layer}"
+        return f"after {self.after}" if self.after else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +101,15 @@ class ModelAgreement:
     """How the noise floor was measured: ``float64``, ``another batch``."""
     notes: tuple[str, ...] = ()
     """What this check could not see."""
+    tolerance: Tolerance | None = None
+    """The wider bound that was asked for, and who did; None if the rule alone judged."""
+    first: FirstDifference | None = None
+    """Where it first differs, of one that does."""
+
+    @property
+    def told(self) -> str:
+        """The sentence, and where it first differs."""
+        return self.sentence if self.first is None else f"{self.sentence}; {self.first.sentence}"
 
     @property
     def worst(self) -> OutputFigures | None:

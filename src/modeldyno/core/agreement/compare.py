@@ -9,7 +9,7 @@ no noise, and excuses nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
@@ -41,8 +41,11 @@ class CallTally:
     """Largest error as a share of its bound; above 1 the output does not agree."""
     error: float = 0.0
     bound: float = 0.0
+    ruled: float = 0.0
     floor: float = 0.0
-    """The error, its bound and the noise floor at that place."""
+    """The error, its bound, that of the rule without a tolerance, and the noise floor at that place."""
+    unruled: float = 0.0
+    """Largest error as a share of its bound by the rule without a tolerance."""
     products: tuple[float, float, float] | None = None
     """Scalar product of both, and of each with itself; None for an output without an angle."""
     same: int = 0
@@ -170,7 +173,7 @@ def _compare(  # noqa: PLR0913 - the two arrays, and all that one output has of 
         return _compare_exact(name, reference, candidate, call, batch, undecided)
     if fault := _unlike_pattern(reference, candidate):
         return CallTally(output=name, call=call, values=reference.size, fault=fault)
-    return _compare_floats(name, reference, candidate, call, batch, _Allowed(bound, floor, rule.noise))
+    return _compare_floats(name, reference, candidate, call, batch, _Allowed(bound, floor, rule))
 
 
 def _unlike(reference: ndarray, candidate: ndarray, rule: AgreementRule) -> str:
@@ -235,12 +238,17 @@ def _compare_exact(
 class _Allowed:
     bound: DtypeBound
     floor: float
-    noise: float
+    rule: AgreementRule
 
     @property
     def share(self) -> float:
         """The share of a sample's largest value that the noise floor allows."""
-        return min(self.noise * self.floor, self.bound.digits)
+        return min(self.rule.noise * self.floor, self.bound.digits)
+
+    @property
+    def asked(self) -> float:
+        """The share of a sample's largest value that a person allows."""
+        return 0.0 if self.rule.tolerance is None else self.rule.tolerance.relative
 
 
 def _compare_floats(
@@ -254,9 +262,11 @@ def _compare_floats(
     errors = np.abs(first - second)
     scales = np.abs(first).max(axis=1, initial=0.0)[:, np.newaxis]
     dtype_bound = allowed.bound.relative * np.abs(first) + allowed.bound.absolute * np.minimum(1.0, scales)
-    bounds = np.maximum(dtype_bound, allowed.share * scales)
+    ruled = np.maximum(dtype_bound, allowed.share * scales)
+    bounds = np.maximum(ruled, allowed.asked * scales)
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.where(errors > 0, errors / bounds, 0.0)
+        unruled = np.where(errors > 0, errors / ruled, 0.0)
         relative = np.where(errors > 0, errors / scales, 0.0)
     place = int(shares.argmax()) if shares.size else None
     same, of = _same_top(reference, candidate, batch)
@@ -269,6 +279,8 @@ def _compare_floats(
         worst=0.0 if place is None else float(shares.flat[place]),
         error=0.0 if place is None else float(errors.flat[place]),
         bound=0.0 if place is None else float(bounds.flat[place]),
+        ruled=0.0 if place is None else float(ruled.flat[place]),
+        unruled=float(unruled.max(initial=0.0)),
         floor=0.0 if place is None else float(allowed.floor * scales[place // shares.shape[1], 0]),
         products=(float(np.vdot(first, second).real), _square(first), _square(second)),
         same=same,
@@ -340,16 +352,9 @@ def conclude(
         calls=calls,
         floors=floors,
         notes=notes,
+        tolerance=rule.tolerance,
     )
-    return ModelAgreement(
-        verdict=verdict,
-        sentence=_sentence(found),
-        outputs=outputs,
-        samples=samples,
-        calls=calls,
-        floors=floors,
-        notes=notes,
-    )
+    return replace(found, sentence=_sentence(found))
 
 
 def _figures(tallies: Sequence[CallTally], rule: AgreementRule) -> OutputFigures:
@@ -370,6 +375,7 @@ def _figures(tallies: Sequence[CallTally], rule: AgreementRule) -> OutputFigures
         relative=_finite(max(tally.relative for tally in tallies)),
         error=worst.error,
         bound=worst.bound,
+        ruled=worst.ruled if verdict is Sameness.AGREES and max(t.unruled for t in tallies) > 1 else None,
         floor=worst.floor,
         cosine=angle,
         top=top,
@@ -381,11 +387,12 @@ def _verdict(
 ) -> tuple[Sameness, str]:
     if worst.worst <= 1:
         return Sameness.AGREES, ""
+    asked = "" if rule.tolerance is None or worst.products is None else " as asked"
     if worst.products is None:
         assert top is not None
         off = f"{top.of - top.same} of {top.of} samples differ, first at {worst.call}"
     else:
-        off = f"it is off by {worst.error:.2g} where {worst.bound:.2g} is allowed, at {worst.call}"
+        off = f"it is off by {worst.error:.2g} where {worst.bound:.2g} is allowed{asked}, at {worst.call}"
     if not rule.lossy:
         return Sameness.DIFFERS, off
     if angle is not None and angle < rule.cosine:
@@ -433,6 +440,11 @@ def _sentence(found: ModelAgreement) -> str:
             angle = "" if worst.cosine is None else f"; cosine {worst.cosine:.5f}"
             top = "" if worst.top is None else f"; same largest element in {worst.top.same} of {worst.top.of}"
             return f"close, as declared ({how}): output '{worst.output}': {worst.reason}{angle}{top}"
+    loosest = max((f for f in found.outputs if f.ruled is not None), key=lambda f: f.error or 0, default=None)
+    if found.tolerance is not None and loosest is not None:
+        asked = f"within {found.tolerance.relative:g} as {found.tolerance.by} asked"
+        error = f"error {loosest.error:.2g} where {loosest.bound:.2g} is allowed"
+        return f"agrees {asked} ({how}): {error}; {loosest.ruled:.2g} is the rule"
     if not worst.error:
         return f"agrees exactly ({how})"
     return f"agrees ({how}): largest error {worst.error:.2g} where {worst.bound:.2g} is allowed"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from modeldyno.core.agreement.agreement import ModelAgreement
-from modeldyno.core.agreement.rule import Sameness
+from modeldyno.core.agreement.rule import Sameness, Tolerance
 from modeldyno.core.result.result import Fact
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
@@ -101,6 +101,8 @@ class Conversion:
     inputs: tuple[InputSpec, ...] = ()
     """The inputs that were compared, as the source declares them; ``source`` names a file of real data."""
     seed: int = 0
+    tolerance: Tolerance | None = None
+    """A wider bound that was asked for, and by whom."""
     software: dict[str, Fact] = field(default_factory=dict)
     converted: tuple[Converted, ...] = ()
     schema: int = SCHEMA

@@ -48,6 +48,16 @@ PRECISION = ("bfloat16", "float16", "float32", "complex64", "float64", "complex1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """A wider bound than the rule's, which a person answers for."""
+
+    relative: float
+    """The share of a sample's largest value by which an element may be off; below 1."""
+    by: str
+    """Who asked for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementRule:
     """What is asked of a converted model."""
 
@@ -62,6 +72,8 @@ class AgreementRule:
     """The error may be this many times the noise floor."""
     computed: str = ""
     """The coarsest dtype that the source computes in, if that is not the dtype of its outputs."""
+    tolerance: Tolerance | None = None
+    """A wider bound that was asked for; the verdict by the rule alone is told beside it."""
     narrows: bool = False
     """Whether the recipe computes in float32 what the source computes in float64, and says so."""
 

@@ -26,6 +26,11 @@ class Policy:
     name: str
     convert: tuple[str, ...] = ("onnx", "torchscript", "openvino")
     """Recipes; those that do not take the source are left out."""
+    tolerance: float | None = None
+    """The share of a sample's largest value by which outputs of a variant may be off, if somebody allows more
+    than the rule."""
+    tolerated_by: str = ""
+    """Who allows it: whoever stored the policy."""
     batch_sizes: tuple[int, ...] = (1, 8, 32)
     """Batch sizes at which each variant is called in a process."""
     probes: tuple[str, ...] = ("static", "latency", "throughput")

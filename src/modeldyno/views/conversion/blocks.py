@@ -76,16 +76,28 @@ def blocks(conversion: Conversion, options: ViewOptions = PLAIN) -> Iterator[Blo
             yield Notice(
                 severity=Severity.FAILURE,
                 code=f"{made.recipe} {made.failure.kind}",
-                text=f"{made.failure.message}.",
+                text=f"{made.failure.message}.{_place(made)}",
                 advice=made.failure.advice.strip(),
                 log=made.failure.log if options.verbose else "",
             )
     for made in conversion.converted:
-        if made.failure is None and made.agreement is not None and made.verdict == Sameness.CLOSE:
+        if made.failure is None and made.agreement is not None and _is_conditional(made.agreement):
             yield Notice(severity=Severity.NOTE, code=made.recipe, text=f"{made.agreement.sentence}.")
     yield from _basis(conversion, folder)
     if options.verbose:
         yield from _details(conversion)
+
+
+def _is_conditional(agreement: ModelAgreement) -> bool:
+    """Return whether a usable form needs a word: it is only close, or agrees by a tolerance."""
+    by_tolerance = any(figures.ruled is not None for figures in agreement.outputs)
+    return agreement.verdict == Sameness.CLOSE or by_tolerance
+
+
+def _place(made: Converted) -> str:
+    """Say where it first differs."""
+    first = None if made.agreement is None else made.agreement.first
+    return "" if first is None else f" {first.sentence[0].upper()}{first.sentence[1:]}."
 
 
 def page(conversion: Conversion, options: ViewOptions = PLAIN) -> Iterator[Block]:

@@ -172,6 +172,7 @@ def policy(shown: Policy) -> Table:
     """Show what a policy does."""
     rows = (
         ("convert to", ", ".join(shown.convert) or "nothing"),
+        *([("tolerance", f"{shown.tolerance:g}, by {shown.tolerated_by}")] if shown.tolerance else []),
         ("batch sizes", ", ".join(map(str, shown.batch_sizes))),
         ("measure", ", ".join(shown.probes)),
         ("serve", f"{shown.serve} at {', '.join(map(str, shown.concurrency))}" if shown.serve else "no"),

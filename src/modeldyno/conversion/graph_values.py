@@ -1,0 +1,145 @@
+"""Values within a converted graph: its steps with the modules that they came from, and what they compute.
+
+A graph of ONNX returns more of its values, a program of torch.export hands them over as it runs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.conversion.layer_values import arrays_of
+from modeldyno.conversion.reference import opened
+from modeldyno.core.agreement.inner_values import GraphStep, InnerValue
+from modeldyno.interfaces.loader import Feed, Form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy import ndarray
+
+    from modeldyno.interfaces.loader import Model
+
+Keep = Callable[["ndarray"], InnerValue]
+Record = Callable[[Sequence[str], Feed, Keep], dict[str, InnerValue]]
+"""Calls the model, and returns some of the values within it by name."""
+
+_SCOPES = "pkg.torch.onnx.name_scopes"
+"""Where torch's exporter writes the modules of a node, and its own name last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InnerGraph:
+    """A converted model as a graph whose values can be seen."""
+
+    steps: tuple[GraphStep, ...]
+    returned: frozenset[str]
+    record: Record
+
+
+def inner_graph(model: Model, backend: str) -> InnerGraph | None:
+    """Return the graph of a converted model; None if its form shows none."""
+    if model.form == Form.ONNX:
+        return _of_onnx(model, backend)
+    if model.form == Form.TORCH and type(model.value).__name__.startswith("GraphModule"):
+        return _of_program(model, backend)
+    return None
+
+
+# -- ONNX -----------------------------------------------------------------------------------------
+
+
+def _of_onnx(model: Model, backend: str) -> InnerGraph:
+    import onnx  # noqa: PLC0415 - optional, and heavy
+
+    path = Path(model.value)
+    proto = onnx.load(str(path), load_external_data=False)
+    constants = {tensor.name for tensor in proto.graph.initializer} | {""}
+    returned = frozenset(value.name for value in proto.graph.output)
+
+    def record(names: Sequence[str], feed: Feed, keep: Keep) -> dict[str, InnerValue]:
+        wider = onnx.ModelProto()
+        wider.CopyFrom(proto)
+        wider.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in returned)
+        written = path.with_name(f".{path.stem}-values.onnx")  # beside it: its weights may be in files there
+        try:
+            onnx.save(wider, str(written))
+            with opened(replace(model, value=written), backend) as run:
+                outputs = run(feed)
+        finally:
+            written.unlink(missing_ok=True)
+        return {name: keep(outputs[name]) for name in names if name in outputs}
+
+    return InnerGraph(
+        steps=tuple(_step_of_onnx(node, constants) for node in proto.graph.node),
+        returned=returned,
+        record=record,
+    )
+
+
+def _step_of_onnx(node: Any, constants: set[str]) -> GraphStep:
+    scopes = next((entry.value for entry in node.metadata_props if entry.key == _SCOPES), "[]")
+    return GraphStep(
+        inputs=tuple(name for name in _taken(node) if name not in constants),
+        outputs=tuple(name for name in node.output if name),
+        scopes=tuple(ast.literal_eval(scopes))[:-1],
+    )
+
+
+def _taken(node: Any) -> Iterator[str]:
+    """Yield what a node takes, also within its branches and loops."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+            for inner in graph.node:
+                yield from _taken(inner)
+
+
+# -- programs of torch.export ---------------------------------------------------------------------
+
+
+def _of_program(model: Model, backend: str) -> InnerGraph:
+    graph = model.value.graph
+    nodes = {node.name: node for node in graph.nodes}
+
+    def record(names: Sequence[str], feed: Feed, keep: Keep) -> dict[str, InnerValue]:
+        found: dict[str, InnerValue] = {}
+
+        def hand_over(name: str, value: Any) -> None:
+            arrays = list(arrays_of(value))
+            if len(arrays) == 1:
+                found[name] = keep(arrays[0])
+
+        added = []
+        for name in names:
+            with graph.inserting_after(nodes[name]):
+                added.append(graph.call_function(hand_over, (name, nodes[name])))
+        try:
+            model.value.recompile()
+            with opened(model, backend) as run:
+                run(feed)
+        finally:
+            for node in added:
+                graph.erase_node(node)
+            model.value.recompile()
+        return found
+
+    return InnerGraph(
+        steps=tuple(_step_of_program(node) for node in graph.nodes if node.op == "call_function"),
+        returned=frozenset(
+            node.name for last in graph.nodes if last.op == "output" for node in last.all_input_nodes
+        ),
+        record=record,
+    )
+
+
+def _step_of_program(node: Any) -> GraphStep:
+    stack: Mapping[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
+    return GraphStep(
+        inputs=tuple(part.name for part in node.all_input_nodes if part.op != "get_attr"),
+        outputs=(node.name,),
+        scopes=tuple(dict.fromkeys(path for path, _ in stack.values())),
+    )

@@ -1,0 +1,80 @@
+"""Variants of a registered version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno.core.registry.policy import Policy
+from modeldyno.core.registry.records import VariantState
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.registry import conversions
+from modeldyno.registry.register import Registration, register
+from modeldyno.testing.sample_conversions import a_conversion
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modeldyno.conversion.request import ConversionRequest
+    from modeldyno.interfaces.registry import Registry
+
+KEPT: list[Path] = []
+"""The folder that each conversion was given for what its source returns."""
+REF = ModelRef(scheme="onnx", locator="net.onnx")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[ConversionRequest]:
+    """Answer every conversion at once; returns the requests."""
+    requests: list[ConversionRequest] = []
+
+    def convert(request: ConversionRequest, kept: Path, **_options: Any) -> Any:
+        kept.mkdir(exist_ok=True)
+        KEPT.append(kept)
+        requests.append(request)
+        return a_conversion()
+
+    monkeypatch.setattr(conversions, "convert", convert)
+    return requests
+
+
+def test_a_variant_that_differs_says_where_first(
+    registry: Registry, model: Path, asked: list[ConversionRequest]
+) -> None:
+    """In the history as well; by the built-in policy it has no tolerance."""
+    version = register(Registration(model=str(model)), registry).version
+    variant = conversions.convert_version(version, REF, "openvino", registry)
+    registry.put_variant(variant, "me")
+
+    assert variant.state is VariantState.DIFFERS
+    assert variant.why.endswith("; first differs at encoder.dense (Linear): cosine 0.41 (its inputs agree)")
+    assert registry.events(newest=1)[0].detail["why"] == variant.why
+    assert asked[0].tolerance is None
+
+
+def test_a_version_runs_once_for_all_its_conversions(
+    registry: Registry, model: Path, asked: list[ConversionRequest]
+) -> None:
+    """What it returned is kept until the conversions of another one begin."""
+    one = register(Registration(model=str(model)), registry).version
+    conversions.convert_version(one, REF, "openvino", registry)
+    conversions.convert_version(one, REF, "openvino", registry)
+    conversions.convert_version(replace(one, number=2), REF, "openvino", registry)
+    folders = KEPT[-3:]
+
+    assert folders[0] == folders[1] != folders[2]
+    assert not folders[0].exists()
+    assert len(asked) == 3
+
+
+def test_a_policy_hands_on_its_tolerance_and_who_gave_it(
+    registry: Registry, model: Path, asked: list[ConversionRequest]
+) -> None:
+    """So that the sentence of the variant names both."""
+    registry.put_policy(Policy(name="loose", tolerance=1e-3, tolerated_by="ada"), "ada")
+    version = register(Registration(model=str(model), policy="loose"), registry).version
+    conversions.convert_version(version, REF, "openvino", registry)
+
+    assert (asked[0].tolerance, asked[0].tolerated_by) == (1e-3, "ada")
