@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.registry import DIGEST, ONCE
+from tests.support.registry import DIGEST, ONCE, a_measurement
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.registry.names import VersionName
@@ -13,6 +13,8 @@ from modeldyno.core.registry.records import FigureState, TaskState, Variant, Var
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule
+from modeldyno.profiling.run import JudgedResult
+from modeldyno.registry import execute
 from modeldyno.registry import worker as worker_module
 from modeldyno.registry.figures import current_figures
 from modeldyno.registry.register import Registration, register
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.interfaces.registry import Registry
     from modeldyno.profiling.request import Request
+    from modeldyno.runtime.measured_region import Region
 
 BUSY = Doubt(code="interference", seen="others used 1.3 cores", advice="wait")
 
@@ -162,7 +165,9 @@ def test_a_device_that_another_measurement_holds_is_waited_for(
 
 
 @pytest.mark.usefixtures("measured")
-def test_the_rule_of_the_options_is_asked(registered: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_looks_once_before_it_loads_and_by_the_whole_rule_before_it_measures(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     del registered
     asked: list[IdleRule] = []
     monkeypatch.setattr(worker_module, "why_busy", lambda _device, rule: asked.append(rule))
@@ -170,7 +175,47 @@ def test_the_rule_of_the_options_is_asked(registered: Registry, monkeypatch: pyt
 
     work(WorkerOptions(once=True, idle=rule))
 
-    assert set(asked) == {rule}
+    assert asked == [replace(rule, looks=1), rule] * 3
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_device_that_is_taken_while_the_model_loads_puts_the_task_off(
+    registered: Registry, measured: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([None, "others use 1.00 of 2 cores"] * 3)
+    monkeypatch.setattr(worker_module, "why_busy", lambda _device, _rule: next(answers))
+
+    done = work()
+
+    assert measured == []
+    assert {(each.outcome.state, each.outcome.why) for each in done} == {
+        (TaskState.DEFERRED, "others use 1.00 of 2 cores")
+    }
+    assert current_figures(registered, "net") == []
+
+
+def test_the_lock_is_free_while_a_model_loads_and_held_while_it_is_measured(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del registered
+    holders: list[str | None] = []
+
+    def look() -> None:
+        with device_lock("cpu", "test") as holder:
+            holders.append(holder)
+
+    def measure(request: Request, *, guard: Region, **_: object) -> JudgedResult:
+        look()
+        with guard():
+            look()
+        look()
+        return JudgedResult(result=a_measurement(request))
+
+    monkeypatch.setattr(execute, "run_request", measure)
+    work()
+
+    assert [holder is None for holder in holders] == [True, False, True] * 3
+    assert "modeldyno worker: net/1 source: batch 1 (pid " in str(holders[1])
 
 
 def test_a_variant_is_trusted_as_it_was_written_here(registered: Registry, measured: list[Request]) -> None:

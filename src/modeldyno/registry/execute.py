@@ -16,7 +16,7 @@ from modeldyno.core.registry.records import (
     VariantState,
 )
 from modeldyno.core.spec.load_spec import Load
-from modeldyno.errors import ModelDynoError
+from modeldyno.errors import DeviceInUse, ModelDynoError
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.kinds import kind_of
 from modeldyno.profiling.request import Request
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import Measure, Task, Version
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
+    from modeldyno.runtime.measured_region import Region
 
 
 def convert(task: Task, registry: Registry) -> Outcome:
@@ -54,8 +55,19 @@ def convert(task: Task, registry: Registry) -> Outcome:
     return Outcome(state=TaskState.DONE, why=variant.why, variant=variant, next=next_tasks)
 
 
-def measure(task: Task, registry: Registry, device: str, *, interrupts: Sized | None = None) -> Outcome:
-    """Measure a variant; a failure of the model is an outcome, and is not tried again."""
+def measure(
+    task: Task,
+    registry: Registry,
+    device: str,
+    *,
+    guard: Region | None = None,
+    interrupts: Sized | None = None,
+) -> Outcome:
+    """Measure a variant; a failure of the model is an outcome, and is not tried again.
+
+    Raises:
+        DeviceInUse: the guard, which is entered around what is measured, says so.
+    """
     assert task.measure is not None
     version = _version(task, registry)
     variant = next((v for v in registry.variants(version) if v.recipe == task.recipe), None)
@@ -65,7 +77,10 @@ def measure(task: Task, registry: Registry, device: str, *, interrupts: Sized | 
         ref = (
             located(version, registry) if variant.recipe == SOURCE else conversions.located(variant, registry)
         )
-        judged = run_request(_request(version, variant, ref, task.measure, device), interrupts=interrupts)
+        request = _request(version, variant, ref, task.measure, device)
+        judged = run_request(request, interrupts=interrupts, guard=guard)
+    except DeviceInUse:
+        raise
     except ModelDynoError as error:
         return Outcome(state=TaskState.FAILED, why=str(error))
     result = judged.result

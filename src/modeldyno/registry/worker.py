@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, TaskKind, TaskState, Worker
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule, why_busy
-from modeldyno.errors import ModelDynoError, UnknownName
+from modeldyno.errors import DeviceInUse, ModelDynoError, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.registry import canary, execute, webhooks
@@ -146,14 +147,15 @@ def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone
 
 def _check_machine(store: Store, post: _Post, interrupts: Sized) -> None:
     """Take the daily reading of the reference model, if the processor is idle now."""
-    device = post.options.device
-    if device != CPU or not canary.is_due(store, post.target.id) or why_busy(device, post.options.idle):
+    if post.options.device != CPU or not canary.is_due(store, post.target.id):
         return
-    with device_lock(device, "modeldyno worker: reference model") as holder:
-        if holder is None:
-            post.announce(store.registry, "reference model")
-            if change := canary.check_machine(store, post.target.id, interrupts):
-                post.tell(change)
+    what = "reference model"
+    with suppress(DeviceInUse):
+        _glance(post, what)
+        post.announce(store.registry, what)
+        guard = partial(_device_held, post, what)
+        if change := canary.check_machine(store, post.target.id, interrupts, guard):
+            post.tell(change)
 
 
 def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> TaskDone:
@@ -172,19 +174,44 @@ def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> TaskD
 
 
 def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> Outcome:
-    """Convert at once; measure only on an idle device, while its lock is held."""
+    """Convert at once; measure only on an idle device, and hold its lock while it is measured."""
     if task.kind is TaskKind.CONVERT:
         post.begin(task)
         return execute.convert(task, registry)
+    guard = partial(_device_held, post, task.label)
+    try:
+        _glance(post, task.label)
+        post.begin(task)
+        return execute.measure(task, registry, post.options.device, guard=guard, interrupts=interrupts)
+    except DeviceInUse as error:
+        return Outcome(state=TaskState.DEFERRED, why=str(error), again_in=_deferral(task))
+
+
+def _glance(post: _Post, what: str) -> None:
+    """Look once: loading for a device that is in use would be in vain, and would disturb who uses it.
+
+    Raises:
+        DeviceInUse: somebody else uses it.
+    """
+    rule = post.options.idle
+    with _device_held(post, what, replace(rule, looks=min(1, rule.looks))):
+        pass
+
+
+@contextmanager
+def _device_held(post: _Post, what: str, rule: IdleRule | None = None) -> Iterator[None]:
+    """Look that the device is idle, then hold its lock during the block.
+
+    Raises:
+        DeviceInUse: somebody else uses it.
+    """
     device = post.options.device
-    busy = why_busy(device, post.options.idle)
-    if busy is None:
-        with device_lock(device, f"modeldyno worker: {task.label}") as holder:
-            if holder is None:
-                post.begin(task)
-                return execute.measure(task, registry, device, interrupts=interrupts)
-            busy = f"{holder} measures on {device}"
-    return Outcome(state=TaskState.DEFERRED, why=busy, again_in=_deferral(task))
+    if busy := why_busy(device, rule or post.options.idle):
+        raise DeviceInUse(busy)
+    with device_lock(device, f"modeldyno worker: {what}") as holder:
+        if holder is not None:
+            raise DeviceInUse(f"{holder} measures on {device}")
+        yield
 
 
 def _deferral(task: Task) -> float:
