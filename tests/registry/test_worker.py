@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,9 +11,11 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT, profile_tasks
 from modeldyno.core.registry.records import FigureState, TaskState, Variant, VariantState
+from modeldyno.core.registry.windows import Window
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule
+from modeldyno.errors import RequestError
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.registry import execute
 from modeldyno.registry import worker as worker_module
@@ -238,6 +241,90 @@ def test_a_variant_is_trusted_as_it_was_written_here(registered: Registry, measu
 
     trusted = {request.model.partition(":")[0]: request.trust for request in measured}
     assert trusted == {"onnx": False, "torchscript": True}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Give a function that sets the time of day."""
+
+    def set_to(text: str) -> None:
+        now = datetime.fromisoformat(f"2026-03-02T{text}")
+        monkeypatch.setattr(worker_module, "local_now", lambda: now)
+
+    return set_to
+
+
+NIGHT = Window.parse("22:00-06:00")
+
+
+def test_outside_its_windows_a_worker_takes_nothing_and_says_until_when(
+    registered: Registry, measured: list[Request], clock: Callable[[str], None]
+) -> None:
+    clock("14:00")
+    told: list[str] = []
+    run_worker(replace(ONCE, windows=(NIGHT,)), tell=told.append)
+
+    assert measured == []
+    assert told == ["Outside its windows a worker does nothing; the next one begins at 22:00."]
+    assert {task.state for task in registered.tasks(model="net")} == {TaskState.QUEUED}
+
+
+def test_within_one_of_its_windows_it_works(
+    registered: Registry, measured: list[Request], clock: Callable[[str], None]
+) -> None:
+    del registered
+    clock("05:59")
+    work(replace(ONCE, windows=(Window.parse("12:00-13:00"), NIGHT)))
+
+    assert len(measured) == 3
+
+
+def test_a_policy_puts_measurements_off_until_its_window_begins(
+    registered: Registry, measured: list[Request], clock: Callable[[str], None]
+) -> None:
+    registered.put_policy(replace(DEFAULT, windows=(NIGHT,)), "me")
+    clock("20:30")
+
+    done = work()
+
+    assert measured == []
+    assert {(each.outcome.state, each.outcome.why, each.outcome.again_in) for each in done} == {
+        (TaskState.DEFERRED, "the policy default measures from 22:00", 5400.0)
+    }
+    assert registered.tasks(model="net")[0].left == pytest.approx(5400.0, abs=5)
+
+
+def test_within_the_window_of_its_policy_a_version_is_measured(
+    registered: Registry, measured: list[Request], clock: Callable[[str], None]
+) -> None:
+    registered.put_policy(replace(DEFAULT, windows=(NIGHT,)), "me")
+    clock("22:00")
+    work()
+
+    assert len(measured) == 3
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_device_that_is_never_to_be_used_is_refused() -> None:
+    with pytest.raises(RequestError, match="cpu is a device that is never to be used here"):
+        work(replace(ONCE, never_on=("cuda:0", "cpu")))
+
+
+def test_a_backend_that_may_choose_a_gpu_is_told_the_device_of_the_target(
+    registered: Registry, measured: list[Request]
+) -> None:
+    version = registered.version(VersionName.parse("net"))
+    scripted = Variant(
+        model="net", number=1, recipe="torchscript", state=VariantState.AGREES, reference="torchscript",
+        backend="torch", digest=DIGEST, files=version.files, entry=version.entry,
+    )  # fmt: skip
+    registered.put_variant(scripted, "me")
+    registered.enqueue(tuple(profile_tasks(scripted, DEFAULT, target_here().id)))
+
+    work()
+
+    told = {(request.backend, request.settings.get("device")) for request in measured}
+    assert told == {("onnxruntime", None), ("torch", "cpu")}
 
 
 @pytest.mark.usefixtures("measured")

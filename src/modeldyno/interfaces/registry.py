@@ -15,7 +15,7 @@ from modeldyno.core.registry.records import (
 from modeldyno.core.result.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from modeldyno.core.registry.names import VersionName
@@ -197,8 +197,8 @@ class Registry(Protocol):
     def deliveries(self) -> dict[tuple[int, str], int]:
         """Return the number of messages by webhook and state: ``waiting``, ``done`` or ``failed``."""
 
-    def claim_delivery(self) -> Delivery | None:
-        """Lease the first message that is due."""
+    def claim_delivery(self, hooks: Collection[str] = ()) -> Delivery | None:
+        """Lease the first message that is due; of those for commands, only for the `hooks` named."""
 
     def finish_delivery(self, delivery: Delivery, why: str) -> bool:
         """Write that a message has arrived, or why not; return False if its lease was lost."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import profile_tasks
@@ -25,6 +26,7 @@ from modeldyno.registry import conversions
 from modeldyno.registry.figures import figure_of
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.register import located, targets_of
+from modeldyno.registry.targets import CPU
 
 if TYPE_CHECKING:
     from collections.abc import Sized
@@ -95,13 +97,14 @@ def measure(
 
 
 def _request(version: Version, variant: Variant, ref: ModelRef, what: Measure, device: str) -> Request:
+    backend = what.backend or variant.backend
     settings = dict(what.settings)
-    if device != "cpu":
+    if device != CPU or _chooses_device(backend):
         settings["device"] = device
     load = None if what.concurrency is None else Load(concurrency=what.concurrency)
     return Request(
         model=str(ref),
-        backend=what.backend or variant.backend or None,
+        backend=backend or None,
         settings=settings,
         inputs=(),
         probes=what.probes,
@@ -111,6 +114,12 @@ def _request(version: Version, variant: Variant, ref: ModelRef, what: Measure, d
         name=version.model,
         trust=version.trust or variant.recipe != SOURCE,  # a variant was written here
     )
+
+
+def _chooses_device(backend: str) -> bool:
+    """Return whether a backend may run on a GPU unless it is told not to."""
+    knobs = plugins.backend(backend).knobs if backend else ()
+    return any(knob.name == "device" and knob.default != CPU for knob in knobs)
 
 
 def _version(task: Task, registry: Registry) -> Version:

@@ -7,21 +7,24 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, TaskKind, TaskState, Worker
+from modeldyno.core.registry.windows import Window, opens_at
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule, why_busy
-from modeldyno.errors import DeviceInUse, ModelDynoError, UnknownName
+from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.registry import canary, execute, webhooks
 from modeldyno.registry.figures import repeat_tasks
+from modeldyno.registry.policies import policy_of
 from modeldyno.registry.targets import CPU, devices_here, software_here, target_here
 from modeldyno.runtime.interrupts import counted_interrupts
 
@@ -53,6 +56,12 @@ class WorkerOptions:
     """Seconds between two looks for a task."""
     once: bool = False
     """Whether to end when nothing is queued."""
+    windows: tuple[Window, ...] = ()
+    """Times of day at which it takes tasks, in local time; empty for any time."""
+    never_on: tuple[str, ...] = ()
+    """Devices of this machine that are never used."""
+    hooks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The words of commands that may be told of events, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +108,13 @@ def run_worker(
 
     Raises:
         UnknownName: this machine has no such device.
+        RequestError: the device is one of those that are never used.
         StoreError: the store cannot be read or written.
     """
     if options.device not in devices_here():
         raise UnknownName.among("device", options.device, devices_here())
+    if options.device in options.never_on:
+        raise RequestError(f"{options.device} is a device that is never to be used here; give another one.")
     target = target_here(options.device, options.target_name)
     worker = Worker(
         id=new_identity()["id"],
@@ -127,21 +139,27 @@ def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone
     checked = -math.inf
     tried: list[int] = []  # with `once`: a task that is put off must not come again in the same run
     while not interrupts:
+        opening = opens_at(post.options.windows, local_now())
         if time.monotonic() - checked >= _STALE_CHECK:
-            webhooks.send_due(registry, most=_MESSAGES)
-            _check_machine(store, post, interrupts)
+            webhooks.send_due(registry, most=_MESSAGES, hooks=post.options.hooks)
+            if opening is None:
+                _check_machine(store, post, interrupts)
             registry.enqueue(tuple(repeat_tasks(registry, post.target.id)))
             checked = time.monotonic()
-        task = registry.claim(post.worker, leave=tried)
+        task = None if opening else registry.claim(post.worker, leave=tried)
         if task is not None:
             if post.options.once:
                 tried.append(task.id)
             done(_do(task, registry, post, interrupts))
-            webhooks.send_due(registry, most=_MESSAGES)
+            webhooks.send_due(registry, most=_MESSAGES, hooks=post.options.hooks)
         elif post.options.once:
+            if opening:
+                post.tell(
+                    f"Outside its windows a worker does nothing; the next one begins at {opening:%H:%M}."
+                )
             return
         else:
-            post.announce(registry, _WAITING)
+            post.announce(registry, f"{_WAITING} until {opening:%H:%M}" if opening else _WAITING)
             _pause(post.options.poll, interrupts)
 
 
@@ -178,6 +196,14 @@ def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> 
     if task.kind is TaskKind.CONVERT:
         post.begin(task)
         return execute.convert(task, registry)
+    now = local_now()
+    policy = policy_of(registry, task)
+    if opening := opens_at(policy.windows, now):
+        return Outcome(
+            state=TaskState.DEFERRED,
+            why=f"the policy {policy.name} measures from {opening:%H:%M}",
+            again_in=opening.timestamp() - now.timestamp(),
+        )
     guard = partial(_device_held, post, task.label)
     try:
         _glance(post, task.label)
@@ -185,6 +211,11 @@ def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> 
         return execute.measure(task, registry, post.options.device, guard=guard, interrupts=interrupts)
     except DeviceInUse as error:
         return Outcome(state=TaskState.DEFERRED, why=str(error), again_in=_deferral(task))
+
+
+def local_now() -> datetime:
+    """Return the time of day here."""
+    return datetime.now()  # noqa: DTZ005 - windows are in local time
 
 
 def _glance(post: _Post, what: str) -> None:

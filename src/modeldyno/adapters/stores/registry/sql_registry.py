@@ -18,7 +18,7 @@ from modeldyno.core.registry.records import TaskState
 from modeldyno.core.registry.webhooks import check_webhook
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection
@@ -270,9 +270,9 @@ class SqlRegistry:
         with self._database.reading() as connection:
             return webhooks.count(connection)
 
-    def claim_delivery(self) -> Delivery | None:
+    def claim_delivery(self, hooks: Collection[str] = ()) -> Delivery | None:
         with self._database.writing() as connection:
-            return webhooks.claim(connection, self._lease)
+            return webhooks.claim(connection, self._lease, hooks)
 
     def finish_delivery(self, delivery: Delivery, why: str) -> bool:
         with self._database.writing() as connection:
