@@ -365,3 +365,50 @@ def test_a_worker_queues_what_is_stale_behind_everything_else(
 
     assert len(measured) == 6
     assert {figure.state for figure in current_figures(registered, "net")} == {FigureState.FRESH}
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "kind"),
+    [(2.04, "figure.confirmed"), (3.0, "figure.changed"), (2.26, "figure.undecided")],
+)
+@pytest.mark.usefixtures("measured")
+def test_a_stale_figure_that_is_measured_again_is_confirmed_or_has_changed(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch, milliseconds: float, kind: str
+) -> None:
+    work()
+    old = current_figures(registered, "net")
+    registered.put_figures([replace(figure, state=FigureState.STALE, why="old") for figure in old])
+    monkeypatch.setattr(
+        execute,
+        "run_request",
+        lambda request, **_: JudgedResult(result=a_measurement(request, milliseconds)),
+    )
+
+    work()
+
+    told = [event for event in registered.events() if event.kind.startswith("figure.")]
+    assert {event.kind for event in told} == {kind}
+    assert {event.detail["before"] for event in told} == {figure.result for figure in old}
+    assert "latency.p50: 2.000 ms -> " in told[0].detail["change"]
+    assert registered.first_broken_event() is None
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_first_figure_confirms_nothing(registered: Registry) -> None:
+    work()
+
+    assert [event for event in registered.events() if event.kind.startswith("figure.")] == []
+
+
+def test_a_doubtful_figure_confirms_nothing(
+    registered: Registry, measured: list[Request], with_result: Callable[[Callable[[Result], Result]], None]
+) -> None:
+    work()
+    assert measured
+    registered.put_figures(
+        [replace(figure, state=FigureState.STALE, why="old") for figure in current_figures(registered, "net")]
+    )
+    with_result(lambda result: replace(result, doubts=(BUSY,)))
+    work()
+
+    assert [event for event in registered.events() if event.kind.startswith("figure.")] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from modeldyno.core.registry.confirmation import Confirmation
 from modeldyno.core.registry.records import (
     Task,
     TaskState,
@@ -61,6 +62,8 @@ class Outcome:
     headline: str = ""
     """Of the Result, for lists."""
     figure: VariantFigure | None = None
+    confirmation: Confirmation | None = None
+    """The stale figure that this one replaces, against it."""
     variant: Variant | None = None
     """The variant in its new state."""
     next: tuple[Task, ...] = ()

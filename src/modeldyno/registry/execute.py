@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.registry.confirmation import confirmation
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import profile_tasks
 from modeldyno.core.registry.records import (
@@ -31,7 +32,9 @@ from modeldyno.registry.targets import CPU
 if TYPE_CHECKING:
     from collections.abc import Sized
 
-    from modeldyno.core.registry.records import Measure, Task, Version
+    from modeldyno.core.registry.confirmation import Confirmation
+    from modeldyno.core.registry.records import Measure, Task, VariantFigure, Version
+    from modeldyno.core.result.result import Result
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
     from modeldyno.runtime.measured_region import Region
@@ -92,8 +95,23 @@ def measure(
     figure = figure_of(task, result)
     state = TaskState.FAILED if figure.state is FigureState.FAILED else TaskState.DONE
     return Outcome(
-        state=state, why=figure.why, result=result, headline=kind_of(result).brief(result), figure=figure
+        state=state,
+        why=figure.why,
+        result=result,
+        headline=kind_of(result).brief(result),
+        figure=figure,
+        confirmation=_confirmation(figure, result, registry),
     )
+
+
+def _confirmation(figure: VariantFigure, result: Result, registry: Registry) -> Confirmation | None:
+    """Compare a new figure with the stale one that it replaces, if any; a doubtful one decides nothing."""
+    if figure.state is FigureState.DOUBTFUL:
+        return None
+    figures = registry.figures(figure.model, figure.number)
+    stale = next((f for f in figures if f.key == figure.key and f.state is FigureState.STALE), None)
+    before = None if stale is None else registry.result(stale.result)
+    return None if before is None else confirmation(before, result)
 
 
 def _request(version: Version, variant: Variant, ref: ModelRef, what: Measure, device: str) -> Request:

@@ -180,6 +180,18 @@ class SqlRegistry:
             tasks.enqueue(connection, outcome.next)
             ended = replace(task, state=outcome.state, why=outcome.why, result=identifier)
             _record_task(connection, actor, ended)
+            if outcome.confirmation is not None:
+                events.record(
+                    connection,
+                    actor,
+                    f"figure.{outcome.confirmation.outcome}",
+                    f"{task.model}/{task.number}",
+                    what=task.label,
+                    target=task.target,
+                    before=outcome.confirmation.before,
+                    after=identifier,
+                    change=outcome.confirmation.change,
+                )
         return True
 
     def change_tasks(self, ids: Sequence[int], state: TaskState, actor: str) -> int:
