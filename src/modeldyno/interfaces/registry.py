@@ -70,6 +70,16 @@ class Outcome:
     """What is to be done now."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedFor:
+    """What was ever to be measured."""
+
+    versions: frozenset[tuple[str, int]]
+    """Model and number of each version of which something was, on any target."""
+    keys: frozenset[str]
+    """Keys of the tasks and figures of one target."""
+
+
 class Registry(Protocol):
     """Keeps registered models in a store; every change is an event, in the same transaction."""
 
@@ -157,6 +167,9 @@ class Registry(Protocol):
         limit: int = 1000,
     ) -> Sequence[Task]:
         """List tasks: those that are being done, then those that will be, then ended ones."""
+
+    def asked_for(self, target: str) -> AskedFor:
+        """Return what was ever to be measured on a target, and of which versions on any."""
 
     def announce(self, worker: Worker, target: HardwareTarget) -> None:
         """Write that a worker is there, and what it does."""

@@ -24,6 +24,7 @@ from modeldyno.identity import new_identity
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.registry import canary, execute, webhooks
 from modeldyno.registry.figures import repeat_tasks
+from modeldyno.registry.first_look import tasks_missing_on
 from modeldyno.registry.policies import policy_of
 from modeldyno.registry.targets import CPU, devices_here, software_here, target_here
 from modeldyno.runtime.interrupts import counted_interrupts
@@ -128,6 +129,7 @@ def run_worker(
         registry = store.registry
         post.announce(registry, _WAITING)
         try:
+            registry.enqueue(tuple(tasks_missing_on(registry, target.id)))
             _work(store, post, interrupts, done)
         finally:
             with suppress(ModelDynoError):

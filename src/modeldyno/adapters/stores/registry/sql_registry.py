@@ -16,6 +16,7 @@ from modeldyno.adapters.stores.schema import RESULTS
 from modeldyno.core.registry.events import first_broken
 from modeldyno.core.registry.records import TaskState
 from modeldyno.core.registry.webhooks import check_webhook
+from modeldyno.interfaces.registry import AskedFor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -213,6 +214,12 @@ class SqlRegistry:
     ) -> Sequence[Task]:
         with self._database.reading() as connection:
             return tasks.find(connection, states=states, model=model, number=number, limit=limit)
+
+    def asked_for(self, target: str) -> AskedFor:
+        with self._database.reading() as connection:
+            return AskedFor(
+                versions=tasks.versions_asked_for(connection), keys=tasks.keys_on(connection, target)
+            )
 
     # --- workers and targets -----------------------------------------------------------------------
 
