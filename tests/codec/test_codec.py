@@ -33,6 +33,8 @@ from modeldyno.core.result.result import (
     Kept,
     Loaded,
     Located,
+    MeasuringBegan,
+    MeasuringEnded,
     Outlined,
     Progressed,
     Refused,
@@ -379,6 +381,8 @@ EVENTS: tuple[Event, ...] = (
     Doubted(doubt=Doubt(code="noise", seen="steal 12 %\nand more", advice="Try again.")),
     Failed(failure=FULL.failures[0]),
     Progressed(stage="latency: steady", runs=3, left=1.5, value=0.001, precision=0.1),
+    MeasuringBegan(),
+    MeasuringEnded(),
     Refused(error="RequestError", message="No such file."),
     Ended(),
 )

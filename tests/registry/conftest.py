@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.interfaces.registry import Registry
     from modeldyno.profiling.request import Request
+    from modeldyno.runtime.measured_region import Region
 
 
 @pytest.fixture
@@ -60,9 +61,10 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     """Answer every measurement at once; returns the requests."""
     requests: list[Request] = []
 
-    def measure(request: Request, **_watch: Any) -> JudgedResult:
-        requests.append(request)
-        return JudgedResult(result=a_measurement(request))
+    def measure(request: Request, *, guard: Region, **_watch: Any) -> JudgedResult:
+        with guard():
+            requests.append(request)
+            return JudgedResult(result=a_measurement(request))
 
     monkeypatch.setattr(execute, "run_request", measure)
     return requests

@@ -194,11 +194,28 @@ def test_the_same_from_python(model: Path, tmp_path: Path) -> None:
         modeldyno.show_model("net")
 
 
-def test_a_device_that_is_not_here_is_refused(type_: Callable[..., Said]) -> None:
-    said = type_("worker", "--device", "gpu9", "--once")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--window", "22-06"), "'22-06' is no time of day; write 22:00-06:00"),
+        (("--never-on", "card 1"), "'card 1' is no name of a device; write cpu, or gpu:0"),
+        (("--never-on", "cpu"), "cpu is a device that is never to be used here"),
+    ],
+)
+def test_what_a_worker_cannot_keep_to_is_refused(
+    type_: Callable[..., Said], words: tuple[str, str], message: str
+) -> None:
+    said = type_("worker", "--once", *words)
 
     assert said.code == 2
-    assert "There is no device 'gpu9'; known: cpu" in said.err
+    assert message in said.err
+
+
+def test_a_device_that_is_not_here_is_refused(type_: Callable[..., Said]) -> None:
+    said = type_("worker", "--device", "gpu:9", "--once")
+
+    assert said.code == 2
+    assert "There is no device 'cuda:9'; known: cpu" in said.err
 
 
 def test_a_webhook_is_added_listed_and_removed(net: Callable[..., Said]) -> None:

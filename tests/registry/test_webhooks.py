@@ -18,7 +18,8 @@ import pytest
 from modeldyno.adapters.stores import sql
 from modeldyno.core.registry.webhooks import MOST_ATTEMPTS, Webhook, signature
 from modeldyno.errors import RequestError
-from modeldyno.registry.webhooks import post_message, send_due
+from modeldyno.registry import webhooks as sending
+from modeldyno.registry.webhooks import post_message, read_hooks, run_hook, send_due
 from modeldyno.testing.sample_registry import a_version
 
 if TYPE_CHECKING:
@@ -180,6 +181,85 @@ def test_a_bad_address_is_refused(store: SqlStore) -> None:
     with pytest.raises(RequestError, match="is no address of a webhook"):
         store.registry.add_webhook(Webhook(url="ftp://host"), "ada")
     assert store.registry.webhooks() == []
+
+
+WRITE = """
+import os, sys
+open(sys.argv[1], "a").write(os.environ["MODELDYNO_EVENT"] + " " + sys.stdin.read() + chr(10))
+"""
+
+
+@pytest.fixture
+def hooked(store: SqlStore) -> SqlStore:
+    """Give a store with one event that the hook `tell` waits for."""
+    store.registry.add_webhook(Webhook(url="hook:tell", kinds=("version.*",)), "ada")
+    store.registry.add_version(a_version())
+    return store
+
+
+def test_a_command_gets_the_event_as_json(hooked: SqlStore, tmp_path: Path) -> None:
+    """On standard input, and its kind in the environment; once."""
+    hooks = {"tell": (sys.executable, "-c", WRITE, str(tmp_path / "told"))}
+    assert send_due(hooked.registry, hooks=hooks) == (1, 0)
+    assert send_due(hooked.registry, hooks=hooks) == (0, 0)
+
+    kind, _, body = (tmp_path / "told").read_text().partition(" ")
+    assert kind == "version.added"
+    assert json.loads(body)["subject"] == "digits/1"
+
+
+def test_a_command_that_is_not_declared_here_is_left_to_others(hooked: SqlStore) -> None:
+    """It waits, and counts as no attempt."""
+    assert send_due(hooked.registry) == (0, 0)
+    assert send_due(hooked.registry, hooks={"other": ("true",)}) == (0, 0)
+    assert hooked.registry.deliveries() == {(1, "waiting"): 1}
+    delivery = hooked.registry.claim_delivery(("tell",))
+    assert delivery is not None
+    assert delivery.attempts == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (
+            ("sh", "-c", "echo first >&2; echo no room >&2; exit 3"),
+            "hook:tell ended with exit code 3: no room",
+        ),
+        (("false",), "hook:tell ended with exit code 1"),
+        (("/nowhere/tell",), "hook:tell cannot run /nowhere/tell: No such file or directory"),
+        (("sh", "-c", "sleep 60 & wait"), "hook:tell was still running after 0.2 s"),
+    ],
+)
+def test_a_command_that_fails_is_told_again_later(
+    hooked: SqlStore, words: tuple[str, ...], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an address that does not answer is; it says why."""
+    monkeypatch.setattr(sending, "_HOOK_PATIENCE", 0.2 if "sleep" in words[-1] else 30.0)
+    delivery = hooked.registry.claim_delivery(("tell",))
+    assert delivery is not None
+    assert run_hook(words, delivery) == why
+    assert hooked.registry.finish_delivery(delivery, why)
+    assert hooked.registry.deliveries() == {(1, "waiting"): 1}
+
+
+def test_a_command_is_run_without_a_shell() -> None:
+    """Its words are split as a shell does."""
+    assert read_hooks(["tell=notify-send 'a model' $HOME"]) == {"tell": ("notify-send", "a model", "$HOME")}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("tell", "'tell' is no hook; write NAME='command'"),
+        ("tell=", "is no hook"),
+        ("a b=true", "'a b' is no name of a hook"),
+        ("tell='", "The command of the hook 'tell' cannot be read: No closing quotation"),
+    ],
+)
+def test_a_hook_that_cannot_be_read_is_refused(text: str, told: str) -> None:
+    """In one sentence."""
+    with pytest.raises(RequestError, match=told):
+        read_hooks([text])
 
 
 SEND = """

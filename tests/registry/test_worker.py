@@ -1,18 +1,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.registry import DIGEST, ONCE
+from tests.support.registry import DIGEST, ONCE, a_measurement
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT, profile_tasks
 from modeldyno.core.registry.records import FigureState, TaskState, Variant, VariantState
+from modeldyno.core.registry.windows import Window
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule
+from modeldyno.errors import RequestError
+from modeldyno.profiling.run import JudgedResult
+from modeldyno.registry import execute
 from modeldyno.registry import worker as worker_module
 from modeldyno.registry.figures import current_figures
 from modeldyno.registry.register import Registration, register
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.interfaces.registry import Registry
     from modeldyno.profiling.request import Request
+    from modeldyno.runtime.measured_region import Region
 
 BUSY = Doubt(code="interference", seen="others used 1.3 cores", advice="wait")
 
@@ -162,7 +168,9 @@ def test_a_device_that_another_measurement_holds_is_waited_for(
 
 
 @pytest.mark.usefixtures("measured")
-def test_the_rule_of_the_options_is_asked(registered: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_looks_once_before_it_loads_and_by_the_whole_rule_before_it_measures(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     del registered
     asked: list[IdleRule] = []
     monkeypatch.setattr(worker_module, "why_busy", lambda _device, rule: asked.append(rule))
@@ -170,7 +178,47 @@ def test_the_rule_of_the_options_is_asked(registered: Registry, monkeypatch: pyt
 
     work(WorkerOptions(once=True, idle=rule))
 
-    assert set(asked) == {rule}
+    assert asked == [replace(rule, looks=1), rule] * 3
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_device_that_is_taken_while_the_model_loads_puts_the_task_off(
+    registered: Registry, measured: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([None, "others use 1.00 of 2 cores"] * 3)
+    monkeypatch.setattr(worker_module, "why_busy", lambda _device, _rule: next(answers))
+
+    done = work()
+
+    assert measured == []
+    assert {(each.outcome.state, each.outcome.why) for each in done} == {
+        (TaskState.DEFERRED, "others use 1.00 of 2 cores")
+    }
+    assert current_figures(registered, "net") == []
+
+
+def test_the_lock_is_free_while_a_model_loads_and_held_while_it_is_measured(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del registered
+    holders: list[str | None] = []
+
+    def look() -> None:
+        with device_lock("cpu", "test") as holder:
+            holders.append(holder)
+
+    def measure(request: Request, *, guard: Region, **_: object) -> JudgedResult:
+        look()
+        with guard():
+            look()
+        look()
+        return JudgedResult(result=a_measurement(request))
+
+    monkeypatch.setattr(execute, "run_request", measure)
+    work()
+
+    assert [holder is None for holder in holders] == [True, False, True] * 3
+    assert "modeldyno worker: net/1 source: batch 1 (pid " in str(holders[1])
 
 
 def test_a_variant_is_trusted_as_it_was_written_here(registered: Registry, measured: list[Request]) -> None:
@@ -193,6 +241,90 @@ def test_a_variant_is_trusted_as_it_was_written_here(registered: Registry, measu
 
     trusted = {request.model.partition(":")[0]: request.trust for request in measured}
     assert trusted == {"onnx": False, "torchscript": True}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Give a function that sets the time of day."""
+
+    def set_to(text: str) -> None:
+        now = datetime.fromisoformat(f"2026-03-02T{text}")
+        monkeypatch.setattr(worker_module, "local_now", lambda: now)
+
+    return set_to
+
+
+NIGHT = Window.parse("22:00-06:00")
+
+
+def test_outside_its_windows_a_worker_takes_nothing_and_says_until_when(
+    registered: Registry, measured: list[Request], clock: Callable[[str], None]
+) -> None:
+    clock("14:00")
+    told: list[str] = []
+    run_worker(replace(ONCE, windows=(NIGHT,)), tell=told.append)
+
+    assert measured == []
+    assert told == ["Outside its windows a worker does nothing; the next one begins at 22:00."]
+    assert {task.state for task in registered.tasks(model="net")} == {TaskState.QUEUED}
+
+
+def test_within_one_of_its_windows_it_works(
+    registered: Registry, measured: list[Request], clock: Callable[[str], None]
+) -> None:
+    del registered
+    clock("05:59")
+    work(replace(ONCE, windows=(Window.parse("12:00-13:00"), NIGHT)))
+
+    assert len(measured) == 3
+
+
+def test_a_policy_puts_measurements_off_until_its_window_begins(
+    registered: Registry, measured: list[Request], clock: Callable[[str], None]
+) -> None:
+    registered.put_policy(replace(DEFAULT, windows=(NIGHT,)), "me")
+    clock("20:30")
+
+    done = work()
+
+    assert measured == []
+    assert {(each.outcome.state, each.outcome.why, each.outcome.again_in) for each in done} == {
+        (TaskState.DEFERRED, "the policy default measures from 22:00", 5400.0)
+    }
+    assert registered.tasks(model="net")[0].left == pytest.approx(5400.0, abs=5)
+
+
+def test_within_the_window_of_its_policy_a_version_is_measured(
+    registered: Registry, measured: list[Request], clock: Callable[[str], None]
+) -> None:
+    registered.put_policy(replace(DEFAULT, windows=(NIGHT,)), "me")
+    clock("22:00")
+    work()
+
+    assert len(measured) == 3
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_device_that_is_never_to_be_used_is_refused() -> None:
+    with pytest.raises(RequestError, match="cpu is a device that is never to be used here"):
+        work(replace(ONCE, never_on=("cuda:0", "cpu")))
+
+
+def test_a_backend_that_may_choose_a_gpu_is_told_the_device_of_the_target(
+    registered: Registry, measured: list[Request]
+) -> None:
+    version = registered.version(VersionName.parse("net"))
+    scripted = Variant(
+        model="net", number=1, recipe="torchscript", state=VariantState.AGREES, reference="torchscript",
+        backend="torch", digest=DIGEST, files=version.files, entry=version.entry,
+    )  # fmt: skip
+    registered.put_variant(scripted, "me")
+    registered.enqueue(tuple(profile_tasks(scripted, DEFAULT, target_here().id)))
+
+    work()
+
+    told = {(request.backend, request.settings.get("device")) for request in measured}
+    assert told == {("onnxruntime", None), ("torch", "cpu")}
 
 
 @pytest.mark.usefixtures("measured")
@@ -233,3 +365,50 @@ def test_a_worker_queues_what_is_stale_behind_everything_else(
 
     assert len(measured) == 6
     assert {figure.state for figure in current_figures(registered, "net")} == {FigureState.FRESH}
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "kind"),
+    [(2.04, "figure.confirmed"), (3.0, "figure.changed"), (2.26, "figure.undecided")],
+)
+@pytest.mark.usefixtures("measured")
+def test_a_stale_figure_that_is_measured_again_is_confirmed_or_has_changed(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch, milliseconds: float, kind: str
+) -> None:
+    work()
+    old = current_figures(registered, "net")
+    registered.put_figures([replace(figure, state=FigureState.STALE, why="old") for figure in old])
+    monkeypatch.setattr(
+        execute,
+        "run_request",
+        lambda request, **_: JudgedResult(result=a_measurement(request, milliseconds)),
+    )
+
+    work()
+
+    told = [event for event in registered.events() if event.kind.startswith("figure.")]
+    assert {event.kind for event in told} == {kind}
+    assert {event.detail["before"] for event in told} == {figure.result for figure in old}
+    assert "latency.p50: 2.000 ms -> " in told[0].detail["change"]
+    assert registered.first_broken_event() is None
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_first_figure_confirms_nothing(registered: Registry) -> None:
+    work()
+
+    assert [event for event in registered.events() if event.kind.startswith("figure.")] == []
+
+
+def test_a_doubtful_figure_confirms_nothing(
+    registered: Registry, measured: list[Request], with_result: Callable[[Callable[[Result], Result]], None]
+) -> None:
+    work()
+    assert measured
+    registered.put_figures(
+        [replace(figure, state=FigureState.STALE, why="old") for figure in current_figures(registered, "net")]
+    )
+    with_result(lambda result: replace(result, doubts=(BUSY,)))
+    work()
+
+    assert [event for event in registered.events() if event.kind.startswith("figure.")] == []

@@ -11,6 +11,7 @@ from modeldyno.api.convert import convert as convert_model
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple
 from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.windows import Window
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.identity import actor
@@ -22,6 +23,7 @@ from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
 from modeldyno.registry.register import Registration
 from modeldyno.registry.register import register as register_model
+from modeldyno.registry.targets import named_device
 from modeldyno.registry.worker import WorkerOptions, run_worker
 
 if TYPE_CHECKING:
@@ -345,8 +347,15 @@ def answer(
 
 
 @reword_errors
-def work(
-    *, device: str = "cpu", name: str | None = None, once: bool = False, idle: IdleRule | None = None
+def work(  # noqa: PLR0913 - one parameter per option
+    *,
+    device: str = "cpu",
+    name: str | None = None,
+    once: bool = False,
+    idle: IdleRule | None = None,
+    windows: str | Sequence[str] = (),
+    never_on: str | Sequence[str] = (),
+    hooks: Mapping[str, str] | None = None,
 ) -> None:
     """Do what the registry has queued while the device is idle, as ``modeldyno worker`` does.
 
@@ -355,11 +364,24 @@ def work(
         name: name of this target, if it is new.
         once: end when nothing is left that can be done now; otherwise only Ctrl-C ends it.
         idle: when the device counts as idle.
+        windows: times of day at which it works, such as ``"22:00-06:00"``; always by default.
+        never_on: devices that are never used, such as ``"gpu:0"``.
+        hooks: commands by name, such as ``{"tell": "notify-send model"}``, which the webhook ``hook:tell``
+            sends events to.
 
     Raises:
+        RequestError: this machine has no such device, or it is never to be used, or a window is none.
         StoreError: the store cannot be read or written.
     """
-    options = WorkerOptions(device=device, target_name=name, once=once, idle=idle or IdleRule())
+    options = WorkerOptions(
+        device=named_device(device),
+        target_name=name,
+        once=once,
+        idle=idle or IdleRule(),
+        windows=tuple(map(Window.parse, as_tuple(windows, "windows"))),
+        never_on=tuple(map(named_device, as_tuple(never_on, "never_on"))),
+        hooks=webhooks.read_hooks(f"{name}={command}" for name, command in (hooks or {}).items()),
+    )
     run_worker(options)
 
 
@@ -446,7 +468,8 @@ def registry_webhook(
     worker, again and again for about two days where nobody answers.
 
     Args:
-        url: the address; None only lists, removes or sends.
+        url: the address, or ``"hook:tell"`` for a command that a worker declares; None only lists, removes or
+            sends.
         secret: messages are signed with it: ``X-ModelDyno-Signature`` is ``sha256=`` and their HMAC-SHA256.
         kinds: kinds of events, also patterns such as ``"alias.*"``; all by default.
         model: only events of this model.

@@ -156,5 +156,5 @@ def _tasks(
 @click.option("--remove", type=int, metavar="ID", help="Remove a webhook.")
 @click.option("--send", is_flag=True, help="Send now what is due; a worker does it by itself.")
 def _webhook(**given: object) -> None:
-    """Tell URL of events; without URL, list the webhooks and what they are still to be told."""
+    """Tell URL, or a worker's command hook:NAME, of events; without URL, list what is to be told."""
     actions.registry.webhook(given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from modeldyno.core.registry.confirmation import Confirmation
 from modeldyno.core.registry.records import (
     Task,
     TaskState,
@@ -15,7 +16,7 @@ from modeldyno.core.registry.records import (
 from modeldyno.core.result.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from modeldyno.core.registry.names import VersionName
@@ -61,10 +62,22 @@ class Outcome:
     headline: str = ""
     """Of the Result, for lists."""
     figure: VariantFigure | None = None
+    confirmation: Confirmation | None = None
+    """The stale figure that this one replaces, against it."""
     variant: Variant | None = None
     """The variant in its new state."""
     next: tuple[Task, ...] = ()
     """What is to be done now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedFor:
+    """What was ever to be measured."""
+
+    versions: frozenset[tuple[str, int]]
+    """Model and number of each version of which something was, on any target."""
+    keys: frozenset[str]
+    """Keys of the tasks and figures of one target."""
 
 
 class Registry(Protocol):
@@ -155,6 +168,9 @@ class Registry(Protocol):
     ) -> Sequence[Task]:
         """List tasks: those that are being done, then those that will be, then ended ones."""
 
+    def asked_for(self, target: str) -> AskedFor:
+        """Return what was ever to be measured on a target, and of which versions on any."""
+
     def announce(self, worker: Worker, target: HardwareTarget) -> None:
         """Write that a worker is there, and what it does."""
 
@@ -197,8 +213,8 @@ class Registry(Protocol):
     def deliveries(self) -> dict[tuple[int, str], int]:
         """Return the number of messages by webhook and state: ``waiting``, ``done`` or ``failed``."""
 
-    def claim_delivery(self) -> Delivery | None:
-        """Lease the first message that is due."""
+    def claim_delivery(self, hooks: Collection[str] = ()) -> Delivery | None:
+        """Lease the first message that is due; of those for commands, only for the `hooks` named."""
 
     def finish_delivery(self, delivery: Delivery, why: str) -> bool:
         """Write that a message has arrived, or why not; return False if its lease was lost."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Event
     from modeldyno.core.spec.job import Job
     from modeldyno.profiling.request import Request
+    from modeldyno.runtime.measured_region import Region
 
 OK, BROKEN, FAILED, UNDECIDED, INTERRUPTED = 0, 1, 4, 5, 130
 """Exit codes of measurements; those of wrong requests are in modeldyno.errors."""
@@ -50,6 +51,7 @@ def run_request(
     in_process: bool = False,
     watch: Callable[[Event], None] = lambda _event: None,
     interrupts: Sized | None = None,
+    guard: Region | None = None,
 ) -> JudgedResult:
     """Run a Request in fresh processes (or in this one), and judge the Result.
 
@@ -58,6 +60,7 @@ def run_request(
         in_process: measure in the calling process.
         watch: called with each event.
         interrupts: those that a caller counts itself; by default, Ctrl-C is counted while it measures.
+        guard: entered around what is measured; loading and compiling are outside it.
 
     Raises:
         RequestError: the request is wrong; nothing was measured.
@@ -71,7 +74,7 @@ def run_request(
         _check_inline(job)
         result = run_replicated(run_inline, job, watch=watch)
     else:
-        with subprocess_executor(interrupts) as execute:
+        with subprocess_executor(interrupts, guard) as execute:
             result = run_replicated(execute, job, watch=watch)
     return judge_result(result, constraints)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
     from modeldyno.interfaces.store import Store
+    from modeldyno.runtime.measured_region import Region
 
 PERIOD = 86400.0
 """Seconds between two readings."""
@@ -35,18 +36,23 @@ def is_due(store: Store, target: str) -> bool:
     return not entries or _age(entries[0].created) > PERIOD
 
 
-def check_machine(store: Store, target: str, interrupts: Sized | None = None) -> str:
+def check_machine(
+    store: Store, target: str, interrupts: Sized | None = None, guard: Region | None = None
+) -> str:
     """Take a reading, and another if it differs; mark the figures of a changed machine as stale.
 
     Readings that others disturbed say nothing, and are not kept.
 
     Returns:
         What has changed, in a sentence; empty if nothing has, or nothing is known.
+
+    Raises:
+        DeviceInUse: the guard, which is entered around what is measured, says so.
     """
     earlier = _readings(store, target)
-    results = [_measure(interrupts)]
+    results = [_measure(interrupts, guard)]
     if machine_change(earlier, [_reading(results[0])] * 2) is not None:
-        results.append(_measure(interrupts))
+        results.append(_measure(interrupts, guard))
     if any(result.failures or forbidding_doubts(result.doubts) for result in results):
         return ""
     change = machine_change(earlier, [_reading(result) for result in results] if len(results) > 1 else [])
@@ -65,7 +71,7 @@ def check_machine(store: Store, target: str, interrupts: Sized | None = None) ->
     return change.sentence
 
 
-def _measure(interrupts: Sized | None) -> Result:
+def _measure(interrupts: Sized | None, guard: Region | None) -> Result:
     request = Request(
         model=_MODEL,
         settings={},
@@ -73,7 +79,7 @@ def _measure(interrupts: Sized | None) -> Result:
         plan=Plan(max_time=_MAX_TIME),
         name=_NAME,
     )
-    return run_request(request, interrupts=interrupts).result
+    return run_request(request, interrupts=interrupts, guard=guard).result
 
 
 def _readings(store: Store, target: str) -> list[CanaryReading]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.registry.confirmation import confirmation
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import profile_tasks
 from modeldyno.core.registry.records import (
@@ -16,7 +18,7 @@ from modeldyno.core.registry.records import (
     VariantState,
 )
 from modeldyno.core.spec.load_spec import Load
-from modeldyno.errors import ModelDynoError
+from modeldyno.errors import DeviceInUse, ModelDynoError
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.kinds import kind_of
 from modeldyno.profiling.request import Request
@@ -25,13 +27,17 @@ from modeldyno.registry import conversions
 from modeldyno.registry.figures import figure_of
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.register import located, targets_of
+from modeldyno.registry.targets import CPU
 
 if TYPE_CHECKING:
     from collections.abc import Sized
 
-    from modeldyno.core.registry.records import Measure, Task, Version
+    from modeldyno.core.registry.confirmation import Confirmation
+    from modeldyno.core.registry.records import Measure, Task, VariantFigure, Version
+    from modeldyno.core.result.result import Result
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
+    from modeldyno.runtime.measured_region import Region
 
 
 def convert(task: Task, registry: Registry) -> Outcome:
@@ -54,8 +60,19 @@ def convert(task: Task, registry: Registry) -> Outcome:
     return Outcome(state=TaskState.DONE, why=variant.why, variant=variant, next=next_tasks)
 
 
-def measure(task: Task, registry: Registry, device: str, *, interrupts: Sized | None = None) -> Outcome:
-    """Measure a variant; a failure of the model is an outcome, and is not tried again."""
+def measure(
+    task: Task,
+    registry: Registry,
+    device: str,
+    *,
+    guard: Region | None = None,
+    interrupts: Sized | None = None,
+) -> Outcome:
+    """Measure a variant; a failure of the model is an outcome, and is not tried again.
+
+    Raises:
+        DeviceInUse: the guard, which is entered around what is measured, says so.
+    """
     assert task.measure is not None
     version = _version(task, registry)
     variant = next((v for v in registry.variants(version) if v.recipe == task.recipe), None)
@@ -65,7 +82,10 @@ def measure(task: Task, registry: Registry, device: str, *, interrupts: Sized | 
         ref = (
             located(version, registry) if variant.recipe == SOURCE else conversions.located(variant, registry)
         )
-        judged = run_request(_request(version, variant, ref, task.measure, device), interrupts=interrupts)
+        request = _request(version, variant, ref, task.measure, device)
+        judged = run_request(request, interrupts=interrupts, guard=guard)
+    except DeviceInUse:
+        raise
     except ModelDynoError as error:
         return Outcome(state=TaskState.FAILED, why=str(error))
     result = judged.result
@@ -75,18 +95,34 @@ def measure(task: Task, registry: Registry, device: str, *, interrupts: Sized | 
     figure = figure_of(task, result)
     state = TaskState.FAILED if figure.state is FigureState.FAILED else TaskState.DONE
     return Outcome(
-        state=state, why=figure.why, result=result, headline=kind_of(result).brief(result), figure=figure
+        state=state,
+        why=figure.why,
+        result=result,
+        headline=kind_of(result).brief(result),
+        figure=figure,
+        confirmation=_confirmation(figure, result, registry),
     )
 
 
+def _confirmation(figure: VariantFigure, result: Result, registry: Registry) -> Confirmation | None:
+    """Compare a new figure with the stale one that it replaces, if any; a doubtful one decides nothing."""
+    if figure.state is FigureState.DOUBTFUL:
+        return None
+    figures = registry.figures(figure.model, figure.number)
+    stale = next((f for f in figures if f.key == figure.key and f.state is FigureState.STALE), None)
+    before = None if stale is None else registry.result(stale.result)
+    return None if before is None else confirmation(before, result)
+
+
 def _request(version: Version, variant: Variant, ref: ModelRef, what: Measure, device: str) -> Request:
+    backend = what.backend or variant.backend
     settings = dict(what.settings)
-    if device != "cpu":
+    if device != CPU or _chooses_device(backend):
         settings["device"] = device
     load = None if what.concurrency is None else Load(concurrency=what.concurrency)
     return Request(
         model=str(ref),
-        backend=what.backend or variant.backend or None,
+        backend=backend or None,
         settings=settings,
         inputs=(),
         probes=what.probes,
@@ -96,6 +132,12 @@ def _request(version: Version, variant: Variant, ref: ModelRef, what: Measure, d
         name=version.model,
         trust=version.trust or variant.recipe != SOURCE,  # a variant was written here
     )
+
+
+def _chooses_device(backend: str) -> bool:
+    """Return whether a backend may run on a GPU unless it is told not to."""
+    knobs = plugins.backend(backend).knobs if backend else ()
+    return any(knob.name == "device" and knob.default != CPU for knob in knobs)
 
 
 def _version(task: Task, registry: Registry) -> Version:

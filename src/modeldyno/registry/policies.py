@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import plugins
 from modeldyno.conversion.request import check_tolerance
 from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.registry.names import check_model_name
+from modeldyno.core.registry.names import VersionName, check_model_name
 from modeldyno.core.registry.policy import DEFAULT, Policy
+from modeldyno.core.registry.windows import Window
 from modeldyno.core.stats.units import SECONDS, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from modeldyno.core.registry.records import Task
     from modeldyno.interfaces.registry import Registry
 
 _DAY = 86400.0
@@ -34,6 +36,16 @@ def find_policy(registry: Registry, name: str) -> Policy:
     if name not in stored and name != DEFAULT.name:
         raise UnknownName.among("policy", name, (*stored, DEFAULT.name))
     return stored.get(name, DEFAULT)
+
+
+def policy_of(registry: Registry, task: Task) -> Policy:
+    """Return the policy of the version of a task.
+
+    Raises:
+        RequestError: there is no such version any more.
+    """
+    version = registry.version(VersionName(model=task.model, number=task.number))
+    return find_policy(registry, version.policy)
 
 
 def read_policy(path: Path) -> Policy:
@@ -100,4 +112,5 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "require": _bounds,
     "max_time": lambda value: parse_quantity(str(value), SECONDS),
     "max_age": _age,
+    "windows": lambda value: tuple(map(Window.parse, _words(value))),
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.registry.records import HardwareTarget
 from modeldyno.environment import machine
+from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from modeldyno.core.registry.records import Fact
@@ -37,6 +38,20 @@ def devices_here() -> tuple[str, ...]:
     listed = machine.gpu_names()
     counts = [int(m[1]) if (m := re.match(r"(\d+) x ", name)) else 1 for name in listed.split(", ") if name]
     return (CPU, *(f"cuda:{index}" for index in range(sum(counts))))
+
+
+def named_device(text: str) -> str:
+    """Return a device by the name that it has here: ``gpu:0`` is ``cuda:0``.
+
+    Raises:
+        RequestError: no device has such a name.
+    """
+    match = re.fullmatch(r"(?:gpu|cuda)(?::(\d+))?", text.strip().lower())
+    if match is not None:
+        return f"cuda:{int(match[1] or 0)}"
+    if text.strip().lower() == CPU:
+        return CPU
+    raise RequestError(f"'{text}' is no name of a device; write cpu, or gpu:0.")
 
 
 def software_here() -> dict[str, Fact]:

@@ -7,20 +7,25 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, TaskKind, TaskState, Worker
+from modeldyno.core.registry.windows import Window, opens_at
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule, why_busy
-from modeldyno.errors import ModelDynoError, UnknownName
+from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.registry import canary, execute, webhooks
 from modeldyno.registry.figures import repeat_tasks
+from modeldyno.registry.first_look import tasks_missing_on
+from modeldyno.registry.policies import policy_of
 from modeldyno.registry.targets import CPU, devices_here, software_here, target_here
 from modeldyno.runtime.interrupts import counted_interrupts
 
@@ -52,6 +57,12 @@ class WorkerOptions:
     """Seconds between two looks for a task."""
     once: bool = False
     """Whether to end when nothing is queued."""
+    windows: tuple[Window, ...] = ()
+    """Times of day at which it takes tasks, in local time; empty for any time."""
+    never_on: tuple[str, ...] = ()
+    """Devices of this machine that are never used."""
+    hooks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The words of commands that may be told of events, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +109,13 @@ def run_worker(
 
     Raises:
         UnknownName: this machine has no such device.
+        RequestError: the device is one of those that are never used.
         StoreError: the store cannot be read or written.
     """
     if options.device not in devices_here():
         raise UnknownName.among("device", options.device, devices_here())
+    if options.device in options.never_on:
+        raise RequestError(f"{options.device} is a device that is never to be used here; give another one.")
     target = target_here(options.device, options.target_name)
     worker = Worker(
         id=new_identity()["id"],
@@ -115,6 +129,7 @@ def run_worker(
         registry = store.registry
         post.announce(registry, _WAITING)
         try:
+            registry.enqueue(tuple(tasks_missing_on(registry, target.id)))
             _work(store, post, interrupts, done)
         finally:
             with suppress(ModelDynoError):
@@ -126,34 +141,41 @@ def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone
     checked = -math.inf
     tried: list[int] = []  # with `once`: a task that is put off must not come again in the same run
     while not interrupts:
+        opening = opens_at(post.options.windows, local_now())
         if time.monotonic() - checked >= _STALE_CHECK:
-            webhooks.send_due(registry, most=_MESSAGES)
-            _check_machine(store, post, interrupts)
+            webhooks.send_due(registry, most=_MESSAGES, hooks=post.options.hooks)
+            if opening is None:
+                _check_machine(store, post, interrupts)
             registry.enqueue(tuple(repeat_tasks(registry, post.target.id)))
             checked = time.monotonic()
-        task = registry.claim(post.worker, leave=tried)
+        task = None if opening else registry.claim(post.worker, leave=tried)
         if task is not None:
             if post.options.once:
                 tried.append(task.id)
             done(_do(task, registry, post, interrupts))
-            webhooks.send_due(registry, most=_MESSAGES)
+            webhooks.send_due(registry, most=_MESSAGES, hooks=post.options.hooks)
         elif post.options.once:
+            if opening:
+                post.tell(
+                    f"Outside its windows a worker does nothing; the next one begins at {opening:%H:%M}."
+                )
             return
         else:
-            post.announce(registry, _WAITING)
+            post.announce(registry, f"{_WAITING} until {opening:%H:%M}" if opening else _WAITING)
             _pause(post.options.poll, interrupts)
 
 
 def _check_machine(store: Store, post: _Post, interrupts: Sized) -> None:
     """Take the daily reading of the reference model, if the processor is idle now."""
-    device = post.options.device
-    if device != CPU or not canary.is_due(store, post.target.id) or why_busy(device, post.options.idle):
+    if post.options.device != CPU or not canary.is_due(store, post.target.id):
         return
-    with device_lock(device, "modeldyno worker: reference model") as holder:
-        if holder is None:
-            post.announce(store.registry, "reference model")
-            if change := canary.check_machine(store, post.target.id, interrupts):
-                post.tell(change)
+    what = "reference model"
+    with suppress(DeviceInUse):
+        _glance(post, what)
+        post.announce(store.registry, what)
+        guard = partial(_device_held, post, what)
+        if change := canary.check_machine(store, post.target.id, interrupts, guard):
+            post.tell(change)
 
 
 def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> TaskDone:
@@ -172,19 +194,57 @@ def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> TaskD
 
 
 def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> Outcome:
-    """Convert at once; measure only on an idle device, while its lock is held."""
+    """Convert at once; measure only on an idle device, and hold its lock while it is measured."""
     if task.kind is TaskKind.CONVERT:
         post.begin(task)
         return execute.convert(task, registry)
+    now = local_now()
+    policy = policy_of(registry, task)
+    if opening := opens_at(policy.windows, now):
+        return Outcome(
+            state=TaskState.DEFERRED,
+            why=f"the policy {policy.name} measures from {opening:%H:%M}",
+            again_in=opening.timestamp() - now.timestamp(),
+        )
+    guard = partial(_device_held, post, task.label)
+    try:
+        _glance(post, task.label)
+        post.begin(task)
+        return execute.measure(task, registry, post.options.device, guard=guard, interrupts=interrupts)
+    except DeviceInUse as error:
+        return Outcome(state=TaskState.DEFERRED, why=str(error), again_in=_deferral(task))
+
+
+def local_now() -> datetime:
+    """Return the time of day here."""
+    return datetime.now()  # noqa: DTZ005 - windows are in local time
+
+
+def _glance(post: _Post, what: str) -> None:
+    """Look once: loading for a device that is in use would be in vain, and would disturb who uses it.
+
+    Raises:
+        DeviceInUse: somebody else uses it.
+    """
+    rule = post.options.idle
+    with _device_held(post, what, replace(rule, looks=min(1, rule.looks))):
+        pass
+
+
+@contextmanager
+def _device_held(post: _Post, what: str, rule: IdleRule | None = None) -> Iterator[None]:
+    """Look that the device is idle, then hold its lock during the block.
+
+    Raises:
+        DeviceInUse: somebody else uses it.
+    """
     device = post.options.device
-    busy = why_busy(device, post.options.idle)
-    if busy is None:
-        with device_lock(device, f"modeldyno worker: {task.label}") as holder:
-            if holder is None:
-                post.begin(task)
-                return execute.measure(task, registry, device, interrupts=interrupts)
-            busy = f"{holder} measures on {device}"
-    return Outcome(state=TaskState.DEFERRED, why=busy, again_in=_deferral(task))
+    if busy := why_busy(device, rule or post.options.idle):
+        raise DeviceInUse(busy)
+    with device_lock(device, f"modeldyno worker: {what}") as holder:
+        if holder is not None:
+            raise DeviceInUse(f"{holder} measures on {device}")
+        yield
 
 
 def _deferral(task: Task) -> float:

@@ -37,6 +37,7 @@ from modeldyno.environment.process_tree import list_process_tree, resident_size,
 from modeldyno.errors import ModelDynoError, ProbeUnsupported, RequestError, UnreadableDocument
 from modeldyno.runtime.exit_cause import ExitObserver, describe_over_limit
 from modeldyno.runtime.interrupts import counted_interrupts, sigterm_received
+from modeldyno.runtime.measured_region import RegionGate
 from modeldyno.runtime.new_result import INTERRUPTED, empty_result
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces.executor import Executor
+    from modeldyno.runtime.measured_region import Region
     from modeldyno.runtime.turn_token import TurnGranter
 
 _MODULE = "modeldyno.runtime.worker"
@@ -66,28 +68,30 @@ _LOADING_TIME = 600.0
 
 
 @contextmanager
-def subprocess_executor(interrupts: Sized | None = None) -> Iterator[Executor]:
+def subprocess_executor(interrupts: Sized | None = None, guard: Region | None = None) -> Iterator[Executor]:
     """Run each Job in a child process of its own.
 
     While it is open, the first Ctrl-C lets the child finish its current measurement, and the second
     ends it; either way the Result has all that was measured, and the doubt ``interrupted``. A caller that
-    counts interruptions itself passes its own `interrupts`.
+    counts interruptions itself passes its own `interrupts`. With a `guard`, the child measures only while the
+    parent is within it; what the guard raises ends the child, and is raised.
     """
     with counted_interrupts() if interrupts is None else nullcontext(interrupts) as counter:
 
         def execute(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
-            return _execute(job, watch, counter)
+            return _execute(job, watch, counter, guard)
 
         yield execute
 
 
-def _execute(job: Job, watch: Callable[[Event], None], interrupts: Sized) -> Result:
-    child = ChildProcess.start()
-    try:
-        child.run_job(job, watch, interrupts)
-    finally:
-        child.end()
-    return child.result(job, interrupts)
+def _execute(job: Job, watch: Callable[[Event], None], interrupts: Sized, guard: Region | None) -> Result:
+    with nullcontext() if guard is None else RegionGate.opened(guard) as gate:
+        child = ChildProcess.start(gate=gate)
+        try:
+            child.run_job(job, watch, interrupts)
+        finally:
+            child.end()
+        return child.result(job, interrupts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,18 +141,25 @@ class ChildProcess:
     """What was observed of it since it got its last Job."""
     stopped: bool = False
     """Whether the user ended it."""
+    gate: RegionGate | None = None
+    """What it asks before it measures."""
 
     @classmethod
-    def start(cls, *, warm: bool = False, seat: TurnGranter | None = None) -> ChildProcess:
+    def start(
+        cls, *, warm: bool = False, seat: TurnGranter | None = None, gate: RegionGate | None = None
+    ) -> ChildProcess:
         """Start a child that waits for a Job; a warm child waits for another one after each.
 
-        A child with a `seat` works only while it holds the turn token.
+        A child with a `seat` works only while it holds the turn token; one with a `gate` asks it before it
+        measures.
         """
         read_end, write_end = os.pipe()
         log_read, log_write = os.pipe()
         options = ["--warm"] if warm else []
         token_fds = () if seat is None else seat.theirs
         options += ["--baton", *map(str, token_fds)] if token_fds else []
+        gate_fds = () if gate is None else (gate.theirs,)
+        options += ["--region", str(gate.theirs)] if gate is not None else []
         with ExitStack() as failed:
             for end in (read_end, log_read):
                 failed.callback(os.close, end)
@@ -167,7 +178,7 @@ class ChildProcess:
                     stdin=subprocess.PIPE,
                     stdout=log_write,
                     stderr=log_write,
-                    pass_fds=(write_end, *token_fds),
+                    pass_fds=(write_end, *token_fds, *gate_fds),
                     start_new_session=True,
                 )
             finally:
@@ -175,7 +186,7 @@ class ChildProcess:
                 os.close(log_write)
             failed.pop_all()
         if seat is None:
-            return cls(process=process, pipe=read_end, log=log_read, warm=warm)
+            return cls(process=process, pipe=read_end, log=log_read, warm=warm, gate=gate)
         seat.taken()
         return cls(process=process, pipe=read_end, log=log_read, warm=warm, clock=seat.clock)
 
@@ -358,6 +369,8 @@ class ChildProcess:
         else:
             self.events.append(event)
         self.watch(event)
+        if self.gate is not None:
+            self.gate.follow(event)
 
 
 def _reaper_command() -> list[str]:

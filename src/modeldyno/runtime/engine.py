@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces.probe import Probe, TurnToken
     from modeldyno.interfaces.sampler import Watch
+    from modeldyno.runtime.measured_region import Region
 
 
 def needs_session(probes: Iterable[str]) -> bool:
@@ -106,13 +107,14 @@ def _notify(stream: Iterable[Event], watch: Callable[[Event], None]) -> Iterator
         yield event
 
 
-def events(
+def events(  # noqa: PLR0913 - all that a run may meet outside
     job: Job,
     *,
     interrupted: Callable[[], bool],
     watch: Callable[[Event], None],
     warm: OpenSession | None = None,
     baton: TurnToken = NO_TURNS,
+    region: Region = nullcontext,
     analyst: Analyst = analyse_here,
 ) -> Iterator[Event]:
     """Run a Job, yielding events as they occur.
@@ -124,13 +126,14 @@ def events(
         warm: what an earlier run left open, to be used again and kept open; the Jobs must be equal but for
             load, Plan and config.
         baton: token that says when this process may measure.
+        region: entered for each pass of measuring, and for nothing else.
         analyst: runs the static analysis when the model is called as well.
     """
     used = needs_session(job.probes)  # static analysis does not use the model
     if warm is not None and not plugins.serves(job.backend):
         warm.reset_baseline()
     samplers = start_samplers(os.getpid()) if used and not plugins.serves(job.backend) else []
-    stage = RunStage(watch=watch, mark=stage_marker(samplers), analyst=analyst)
+    stage = RunStage(watch=watch, mark=stage_marker(samplers), analyst=analyst, region=region)
     measurements: list[Measurement] = []
     try:
         with OpenSession() if warm is None else warm.borrow() as lent:
@@ -271,11 +274,13 @@ def _run_job(
     check_needs(callable_probes, subject, job)
     samplers += watch_server(opened.session)
     baton.tells(stage.mark)
-    with steady_collector():
+    passes = {probe.pass_ for probe in callable_probes.values()}
+    with steady_collector(), stage.region() if Pass.TIMED in passes else nullcontext():
         yield from _run_probes(callable_probes, (Pass.TIMED,), subject, job, stage)
     stage.mark(WatchStage.SECOND)
     yield from check_outputs(opened, "last call", stage)
-    yield from _run_probes(callable_probes, (Pass.SECOND,), subject, job, stage)
+    with stage.region() if Pass.SECOND in passes else nullcontext():
+        yield from _run_probes(callable_probes, (Pass.SECOND,), subject, job, stage)
     if interrupted():
         yield Doubted(doubt=INTERRUPTED)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.runtime import forked_analysis
+from modeldyno.runtime.measured_region import Region
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,8 @@ class RunStage:
     """Marks the stage for the samplers."""
     analyst: forked_analysis.Analyst = forked_analysis.analyse_here
     """Runs the static analysis of the model."""
+    region: Region = nullcontext
+    """Entered for each pass of measuring."""
     name: str = "start"
     measured: bool = False
     """Whether a probe has found anything by calling the model."""

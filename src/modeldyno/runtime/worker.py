@@ -1,10 +1,11 @@
 """The child process of the isolated and the warm executor: reads a Job, writes events.
 
-``python -m modeldyno.runtime.worker FD [--warm | --baton GRANTED ASKED]``: the Job comes as JSON on
-standard input, the events go as JSON lines to the file descriptor FD. What the model prints goes to standard
-output and error. A warm child reads one Job per line, equal but for load, Plan and config, until the input
-ends; the session stays open for the next Job of the same config, and is closed at an empty line. Load drivers
-wait for the next load. With ``--baton`` it works only while it holds the token: see `runtime.turn_token`.
+``python -m modeldyno.runtime.worker FD [--warm | --baton GRANTED ASKED] [--region GRANTED]``: the Job comes
+as JSON on standard input, the events go as JSON lines to the file descriptor FD. What the model prints goes
+to standard output and error. A warm child reads one Job per line, equal but for load, Plan and config, until
+the input ends; the session stays open for the next Job of the same config, and is closed at an empty line.
+Load drivers wait for the next load. With ``--baton`` it works only while it holds the token: see
+`runtime.turn_token`. With ``--region`` it asks before it measures: see `runtime.measured_region`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import ctypes
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from modeldyno import codec
@@ -27,6 +28,7 @@ from modeldyno.runtime.engine import OpenSession, events
 from modeldyno.runtime.exit_cause import UNTOLD
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.forked_analysis import analyse_isolated
+from modeldyno.runtime.measured_region import MeasuredRegion
 from modeldyno.runtime.turn_token import TurnWaiter
 
 if TYPE_CHECKING:
@@ -35,10 +37,16 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Event
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces.probe import TurnToken
+    from modeldyno.runtime.measured_region import Region
 
 
-def main(descriptor: int, *, warm: bool = False, seat: tuple[int, int] | None = None) -> None:
-    """Run the Job or Jobs on standard input; with a seat, only while holding the turn token."""
+def main(
+    descriptor: int, *, warm: bool = False, seat: tuple[int, int] | None = None, granted: int | None = None
+) -> None:
+    """Run the Job or Jobs on standard input; with a seat, only while holding the turn token.
+
+    Where `granted` is given, the parent is asked before anything is measured, and its byte is read there.
+    """
     end_with_parent()
     interrupted = _count_interrupts()
     os.set_inheritable(descriptor, False)  # a program that the model execs must not write events
@@ -57,8 +65,12 @@ def main(descriptor: int, *, warm: bool = False, seat: tuple[int, int] | None = 
         if in_fork:  # the model forked, and the fork returned from the call as well
             leave(0)
 
+    region: Region = nullcontext
+    if granted is not None:
+        os.set_inheritable(granted, False)
+        region = MeasuredRegion(tell=send, granted=granted)
     try:
-        _serve(interrupted, send, warm=warm, seat=seat)
+        _serve(interrupted, send, region, warm=warm, seat=seat)
     except SystemExit:
         raise
     except BaseException:  # noqa: BLE001 - nothing can be reported any more
@@ -79,7 +91,12 @@ def _run_exit_handlers() -> None:
 
 
 def _serve(
-    interrupted: list[int], send: Callable[[Event], None], *, warm: bool, seat: tuple[int, int] | None
+    interrupted: list[int],
+    send: Callable[[Event], None],
+    region: Region,
+    *,
+    warm: bool,
+    seat: tuple[int, int] | None,
 ) -> None:
     if not warm:
         data = sys.stdin.buffer.read()
@@ -87,7 +104,7 @@ def _serve(
         if seat is not None:
             baton = holder = TurnWaiter(granted=seat[0], asked=seat[1])
             holder.begin()
-        _run_one(data, interrupted, send, None, baton)
+        _run_one(data, interrupted, send, None, baton, region)
         return
     from modeldyno.loadgen.driver_process import prestarting_drivers  # noqa: PLC0415 - only for loads
 
@@ -105,6 +122,7 @@ def _run_one(
     send: Callable[[Event], None],
     warm: OpenSession | None,
     baton: TurnToken = NO_TURNS,
+    region: Region = nullcontext,
 ) -> None:
     stage, failed = "start", False
 
@@ -123,6 +141,7 @@ def _run_one(
             watch=watch,
             warm=warm,
             baton=baton,
+            region=region,
             analyst=analyse_isolated,
         )
         for event in stream:
@@ -170,4 +189,5 @@ def _pin(job: Job) -> None:
 if __name__ == "__main__":
     _descriptor, *_options = sys.argv[1:]
     _seat = (int(_options[1]), int(_options[2])) if "--baton" in _options else None
-    main(int(_descriptor), warm="--warm" in _options, seat=_seat)
+    _granted = int(_options[_options.index("--region") + 1]) if "--region" in _options else None
+    main(int(_descriptor), warm="--warm" in _options, seat=_seat, granted=_granted)

@@ -43,6 +43,14 @@ def test_a_webhook_wants_kinds_and_a_model(kinds: tuple[str, ...], model: str, w
     assert Webhook(url="https://a", kinds=kinds, model=model).wants("alias.moved", "digits") == wanted
 
 
+@pytest.mark.parametrize(
+    ("url", "name"), [("hook:tell", "tell"), ("hook:a.b-2", "a.b-2"), ("https://hook:1", "")]
+)
+def test_a_command_has_a_name_and_an_address_has_none(url: str, name: str) -> None:
+    """It is what follows hook:."""
+    assert check_webhook(Webhook(url=url)).hook == name
+
+
 @pytest.mark.parametrize("url", ["https://host/path?x=1", "http://127.0.0.1:8080"])
 def test_an_address_of_http_is_good(url: str) -> None:
     """It is returned unchanged."""
@@ -53,6 +61,10 @@ def test_an_address_of_http_is_good(url: str) -> None:
     ("webhook", "told"),
     [
         (Webhook(url=""), "is no address of a webhook; write https://host/path"),
+        (Webhook(url="hook:"), "'' is no name of a hook; use letters"),
+        (Webhook(url="hook:rm -rf"), "'rm -rf' is no name of a hook"),
+        (Webhook(url="hook:tell", secret="s"), "is not signed; leave out the secret"),
+        (Webhook(url="hook:tell", kinds=()), "at least one kind of event"),
         (Webhook(url="file:///etc/passwd"), "is no address"),
         (Webhook(url="https:///path"), "is no address"),
         (Webhook(url="https://host/\r\nX: y"), "is no address"),

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno.core.registry.records import TaskState
+from modeldyno.core.registry.windows import Window
 from modeldyno.core.stats.sanitize import clean
 from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_quantity
 from modeldyno.environment.idle import IdleRule
+from modeldyno.registry.targets import named_device
+from modeldyno.registry.webhooks import read_hooks
 from modeldyno.registry.worker import TaskDone, WorkerOptions, run_worker
 from modeldyno.views.text import format_rough_duration
 
@@ -25,9 +28,12 @@ def run(given: Mapping[str, Any]) -> None:
     period = parse_quantity(given["idle_for"], SECONDS)
     looks = max(1, round(period))
     options = WorkerOptions(
-        device=given["device"],
+        device=named_device(given["device"]),
         target_name=given["name"],
         once=given["once"],
+        windows=tuple(map(Window.parse, given["windows"])),
+        never_on=tuple(map(named_device, given["never_on"])),
+        hooks=read_hooks(given["hooks"]),
         poll=parse_quantity(given["poll"], SECONDS),
         idle=IdleRule(
             cpu=parse_quantity(given["idle_cpu"], FRACTION),

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.records import SOURCE, Measure, Task, TaskKind
+from modeldyno.core.registry.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,8 @@ class Policy:
     """Seconds of measuring for each probe."""
     max_age: float = 30 * _DAY
     """Seconds until a figure is stale."""
+    windows: tuple[Window, ...] = ()
+    """Times of day at which a worker may measure, in its local time; empty for any time."""
 
     def measures(self) -> Iterator[Measure]:
         """Yield what is measured of each variant, the first figure first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
@@ -16,21 +17,30 @@ MOST_ATTEMPTS = 12
 """Times that a message is sent, over about two days, before it is given up."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 6 * 3600.0
 _SHOWN = 60
+HOOK = "hook:"
+"""What the address of a command begins with."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """An address that is told of events."""
+    """An address that is told of events, or a command that a worker declares."""
 
     id: int = 0
     """0 before it is stored."""
     url: str
+    """Of HTTP, or ``hook:`` and the name of a command, which only the worker's own machine knows."""
     secret: str = ""
     """What messages are signed with; empty for no signature."""
     kinds: tuple[str, ...] = ("*",)
     """Kinds of events, also as patterns such as ``variant.*``."""
     model: str = ""
     """Only events of this model; empty for all."""
+
+    @property
+    def hook(self) -> str:
+        """Name of the command; empty for an address."""
+        return self.url.removeprefix(HOOK) if self.url.startswith(HOOK) else ""
 
     def wants(self, kind: str, model: str) -> bool:
         """Return whether it is told of an event of this kind and model."""
@@ -54,16 +64,34 @@ def check_webhook(webhook: Webhook) -> Webhook:
     """Return a webhook, unchanged.
 
     Raises:
-        RequestError: its address is none of HTTP, or it wants no events.
+        RequestError: its address is none of HTTP and no name of a command, or it wants no events.
     """
-    parts = urlsplit(webhook.url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or not webhook.url.isprintable():
-        raise RequestError(f"'{webhook.url[:_SHOWN]}' is no address of a webhook; write https://host/path.")
-    if parts.username or parts.password:
-        raise RequestError("The address of a webhook holds no password; messages are signed with a secret.")
     if not webhook.kinds:
         raise RequestError("A webhook needs at least one kind of event, such as 'alias.moved' or '*'.")
+    if webhook.url.startswith(HOOK):
+        check_hook(webhook.hook)
+        if webhook.secret:
+            raise RequestError("What a command is told is not signed; leave out the secret.")
+        return webhook
+    parts = urlsplit(webhook.url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not webhook.url.isprintable():
+        raise RequestError(
+            f"'{webhook.url[:_SHOWN]}' is no address of a webhook; write https://host/path, or hook:NAME."
+        )
+    if parts.username or parts.password:
+        raise RequestError("The address of a webhook holds no password; messages are signed with a secret.")
     return webhook
+
+
+def check_hook(name: str) -> str:
+    """Return the name of a command, unchanged.
+
+    Raises:
+        RequestError: it is none.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise RequestError(f"'{name[:_SHOWN]}' is no name of a hook; use letters, digits, '-', '_' and '.'.")
+    return name
 
 
 def message(event: RegistryEvent) -> bytes:

@@ -341,7 +341,31 @@ class Ended:
     """The run ended by itself; without this event it was ended from outside."""
 
 
-Event = Loaded | Located | Found | Outlined | Watched | Kept | Doubted | Failed | Progressed | Refused | Ended
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuringBegan:
+    """The model is ready, and the device is about to be measured; sent where somebody guards it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuringEnded:
+    """The device is no longer measured."""
+
+
+Event = (
+    Loaded
+    | Located
+    | Found
+    | Outlined
+    | Watched
+    | Kept
+    | Doubted
+    | Failed
+    | Progressed
+    | MeasuringBegan
+    | MeasuringEnded
+    | Refused
+    | Ended
+)
 
 
 def fold(empty: Result, events: Iterable[Event]) -> Result:
@@ -370,7 +394,7 @@ def fold(empty: Result, events: Iterable[Event]) -> Result:
                 doubts[raised] = None
             case Failed(failure=failure):
                 failures.append(failure)
-            case _:  # Progressed, Refused and Ended are not part of the Result
+            case _:  # the others are not part of the Result
                 continue
     return replace(
         result,

@@ -179,5 +179,6 @@ def policy(shown: Policy) -> Table:
         ("bounds", " and ".join(shown.require) or "none"),
         ("time for each probe", f"at most {shown.max_time:g} s"),
         ("a figure is stale after", f"{shown.max_age / 86400:g} days"),
+        ("measure at", ", ".join(map(str, shown.windows)) or "any time"),
     )
     return Table(title=f"Policy {shown.name}", columns=(Column(title=""), Column(title="")), rows=rows)

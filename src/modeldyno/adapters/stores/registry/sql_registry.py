@@ -16,9 +16,10 @@ from modeldyno.adapters.stores.schema import RESULTS
 from modeldyno.core.registry.events import first_broken
 from modeldyno.core.registry.records import TaskState
 from modeldyno.core.registry.webhooks import check_webhook
+from modeldyno.interfaces.registry import AskedFor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection
@@ -180,6 +181,18 @@ class SqlRegistry:
             tasks.enqueue(connection, outcome.next)
             ended = replace(task, state=outcome.state, why=outcome.why, result=identifier)
             _record_task(connection, actor, ended)
+            if outcome.confirmation is not None:
+                events.record(
+                    connection,
+                    actor,
+                    f"figure.{outcome.confirmation.outcome}",
+                    f"{task.model}/{task.number}",
+                    what=task.label,
+                    target=task.target,
+                    before=outcome.confirmation.before,
+                    after=identifier,
+                    change=outcome.confirmation.change,
+                )
         return True
 
     def change_tasks(self, ids: Sequence[int], state: TaskState, actor: str) -> int:
@@ -201,6 +214,12 @@ class SqlRegistry:
     ) -> Sequence[Task]:
         with self._database.reading() as connection:
             return tasks.find(connection, states=states, model=model, number=number, limit=limit)
+
+    def asked_for(self, target: str) -> AskedFor:
+        with self._database.reading() as connection:
+            return AskedFor(
+                versions=tasks.versions_asked_for(connection), keys=tasks.keys_on(connection, target)
+            )
 
     # --- workers and targets -----------------------------------------------------------------------
 
@@ -270,9 +289,9 @@ class SqlRegistry:
         with self._database.reading() as connection:
             return webhooks.count(connection)
 
-    def claim_delivery(self) -> Delivery | None:
+    def claim_delivery(self, hooks: Collection[str] = ()) -> Delivery | None:
         with self._database.writing() as connection:
-            return webhooks.claim(connection, self._lease)
+            return webhooks.claim(connection, self._lease, hooks)
 
     def finish_delivery(self, delivery: Delivery, why: str) -> bool:
         with self._database.writing() as connection:

@@ -9,8 +9,8 @@ from sqlalchemy import and_, delete, func, or_, select, text, update
 from modeldyno.adapters.stores.registry import clock, events, versions
 from modeldyno.adapters.stores.registry.documents import decode, encode
 from modeldyno.adapters.stores.rows import insert, storable_text
-from modeldyno.adapters.stores.schema import TARGETS, TASKS, WORKERS
-from modeldyno.core.registry.records import OPEN, HardwareTarget, Task, TaskState, Worker
+from modeldyno.adapters.stores.schema import FIGURES, TARGETS, TASKS, WORKERS
+from modeldyno.core.registry.records import OPEN, HardwareTarget, Task, TaskKind, TaskState, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -238,6 +238,20 @@ def _task(row: Row[Any], now: tuple[float, str]) -> Task:
         left=clock.seconds_left(row.until, row.boot, now),
         **columns,
     )
+
+
+def versions_asked_for(connection: Connection) -> frozenset[tuple[str, int]]:
+    """Return the versions of which something was ever to be measured."""
+    measured = TASKS.c.kind == TaskKind.PROFILE
+    query = select(TASKS.c.model, TASKS.c.number).where(measured).distinct()
+    return frozenset((model, number) for model, number in connection.execute(query))
+
+
+def keys_on(connection: Connection, target: str) -> frozenset[str]:
+    """Return the keys of the tasks, ended ones too, and of the figures of a target."""
+    of_tasks = select(TASKS.c.key).where(TASKS.c.target == target)
+    of_figures = select(FIGURES.c.key).where(FIGURES.c.target == target)
+    return frozenset(connection.scalars(of_tasks.union(of_figures)))
 
 
 # --- workers ---------------------------------------------------------------------------------------

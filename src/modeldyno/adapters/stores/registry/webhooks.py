@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, or_, select, update
 
 from modeldyno.adapters.stores.registry import clock
 from modeldyno.adapters.stores.rows import storable_text
 from modeldyno.adapters.stores.schema import DELIVERIES, EVENTS, WEBHOOKS
 from modeldyno.core.registry.records import RegistryEvent
-from modeldyno.core.registry.webhooks import MOST_ATTEMPTS, Delivery, Webhook, pause_after
+from modeldyno.core.registry.webhooks import HOOK, MOST_ATTEMPTS, Delivery, Webhook, pause_after
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from sqlalchemy import Connection
 
@@ -58,13 +58,18 @@ def address(connection: Connection, event: int, kind: str, model: str) -> None:
         connection.execute(insert(DELIVERIES), [{**row, "webhook": webhook} for webhook in wanting])
 
 
-def claim(connection: Connection, lease: float) -> Delivery | None:
-    """Lease the first message that is due, for some seconds; None if there is none."""
+def claim(connection: Connection, lease: float, hooks: Collection[str] = ()) -> Delivery | None:
+    """Lease the first message that is due, for some seconds; None if there is none.
+
+    Those for commands are left to whoever declares them: `hooks` are the names of ours.
+    """
     seconds, boot = clock.now(connection)
     due = clock.is_over(DELIVERIES, seconds, boot)
+    ours = or_(WEBHOOKS.c.url.not_like(f"{HOOK}%"), WEBHOOKS.c.url.in_([f"{HOOK}{name}" for name in hooks]))
     first = (
         select(DELIVERIES.c.id)
         .where(DELIVERIES.c.state == WAITING, due)
+        .where(DELIVERIES.c.webhook.in_(select(WEBHOOKS.c.id).where(ours)))
         .order_by(DELIVERIES.c.until, DELIVERIES.c.id)
         .limit(1)
     )
