@@ -17,7 +17,7 @@ from modeldyno.errors import RequestError, StoreError
 from modeldyno.identity import actor
 from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.registry import answer as answering
-from modeldyno.registry import changes, webhooks
+from modeldyno.registry import changes, deployment, webhooks
 from modeldyno.registry.changes import change_and_list_tasks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
@@ -310,13 +310,16 @@ def move_alias(name: str, alias: str, *, remove: bool = False, rollback: bool = 
 
 
 @reword_errors
-def answer(
+def answer(  # noqa: PLR0913 - one parameter per option
     name: str,
     require: str | Sequence[str] = (),
     *,
     demand: str | None = None,
     price: str | None = None,
     on: str | None = None,
+    export: str | None = None,
+    output: str | Path | None = None,
+    storage: str | None = None,
 ) -> RegistryAnswer:
     """Say which version, variant and configuration to run, as ``modeldyno registry answer`` does.
 
@@ -328,22 +331,31 @@ def answer(
         demand: requests per second, such as ``"200/s"``.
         price: of a replica, such as ``"1.2/h"``.
         on: name of a target; by default any.
+        export: ``"triton"`` or ``"kserve"`` writes what it names as a deployment: a model repository, with
+            the configuration that was measured, for KServe with an InferenceService of its replicas.
+        output: the new folder of the deployment; by default ``"deployment"``.
+        storage: the URI from which KServe fetches the repository, such as ``"s3://bucket/models"``.
 
     Returns:
         The answer: ``best`` with its figure, replicas and cost, ``others``, ``fell_out`` with reasons, and
         the ``state``: found, nothing-holds or unknown.
 
     Raises:
-        RequestError: a name or a bound is wrong.
+        RequestError: a name or a bound is wrong; or a deployment was asked for, and there is no answer, or
+            Triton cannot load its form.
     """
+    deployment.check_deployment(export, output, storage)
     with plugins.store() as store:
-        return answering.answer(
+        found = answering.answer(
             store.registry,
             name,
             require=as_tuple(require, "require"),
             cost=CostOptions.parse(demand, price),
             on=on,
         )
+        if export is not None:
+            deployment.write_deployment(store.registry, found, export=export, output=output, storage=storage)
+        return found
 
 
 @reword_errors

@@ -115,6 +115,13 @@ def _history(name: str | None, verify: bool, limit: int, json_path: str | None) 
 @click.option("--demand", metavar="RATE", help="Requests per second to serve, such as 200/s.")
 @click.option("--price", metavar="PRICE", help="Price of a replica, such as 1.2/h.")
 @click.option("--on", metavar="TARGET", help="Only figures of this target.")
+@click.option(
+    "--export",
+    type=click.Choice(["triton", "kserve"]),
+    help="Write what it names as a model repository for Triton, for kserve with its InferenceService.",
+)
+@click.option("-o", "--output", metavar="DIR", help="Folder of the deployment.  [default: deployment]")
+@click.option("--storage", metavar="URI", help="Where KServe will find the repository: s3://bucket/models.")
 @JSON
 def _answer(**given: object) -> None:
     """Say which version, variant and configuration holds the bounds at the least cost."""

@@ -64,6 +64,9 @@ class CanDeploy(Protocol):
     def deploy(self, model: Model, configuration: str, folder: Path) -> None:
         """Write the model's files and a configuration, from a session's `files`, into a folder."""
 
+    def configuration(self, model: Model, config: Mapping[str, KnobValue]) -> str:
+        """Return the configuration under which the server calls a model as a process did with these knobs."""
+
 
 @runtime_checkable
 class TakesOtherInputs(Protocol):

@@ -23,6 +23,8 @@ _SECONDS_PER_TASK = 40.0
 """Seconds that a measurement takes with its process, for an estimate of when something is known."""
 _VERSIONS = 10
 """Newest versions whose conversions are told."""
+_TELLING = frozenset({FigureState.FRESH, FigureState.FAILED})
+"""States of a figure whose Result says something: numbers, or that memory ran out."""
 _WAITING = (TaskState.QUEUED, TaskState.LEASED, TaskState.DEFERRED)
 
 
@@ -59,7 +61,7 @@ def answer(
     candidates = [
         judge_figure(
             figure,
-            registry.result(figure.result) if figure.state is FigureState.FRESH else None,
+            registry.result(figure.result) if figure.state in _TELLING else None,
             targets.get(figure.target),
             bounds=bounds,
             demand=cost.demand,

@@ -103,8 +103,7 @@ def export(version: Version, where: str, target: Path) -> Path:
         RequestError: something is there already.
         StoreError: a copy is missing, or cannot be written.
     """
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise RequestError(f"{target} is there already; name a new folder, or an empty one.")
+    check_new_folder(target)
     source = fetch(version, where)
     root = source if version.entry == "." else source.parents[len(PurePosixPath(version.entry).parts) - 1]
     try:
@@ -115,6 +114,16 @@ def export(version: Version, where: str, target: Path) -> Path:
     except OSError as error:
         raise StoreError(f"{target} cannot be written: {_words(error)}.") from error
     return target if version.entry == "." else target / version.entry
+
+
+def check_new_folder(target: Path) -> None:
+    """Refuse to write into what is there already, unless it is an empty folder.
+
+    Raises:
+        RequestError: it is no folder, or is not empty.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RequestError(f"{target} is there already; name a new folder, or an empty one.")
 
 
 def _file_system(where: str) -> tuple[Any, str]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 def write_deployments(job: Job, entries: Mapping[Path, str], digest: str) -> None:
     """Write what a server needs of the Job's model into each directory, except the given configuration.
 
+    If the text of a configuration is empty, the one of the Job's knobs is written as well.
+
     Args:
         job: names the model, and the backend whose server is meant.
         entries: directory to the text of its configuration.
@@ -73,8 +75,13 @@ def _write_models(order: dict[str, Any]) -> None:
     model = loader.load(job.model, seed=job.plan.seed, trust=job.trust)
     if order["digest"] and model.identity.digest != order["digest"]:
         raise RequestError(f"{job.model} is not the model that was measured: its content has changed.")
+    if model.form not in backend.accepts:
+        raise RequestError(f"The backend '{job.backend}' cannot serve {job.model.scheme} models.")
     for folder, text in order["entries"].items():
-        backend.deploy(model, text, Path(folder))
+        configuration = text or backend.configuration(model, job.config)
+        backend.deploy(model, configuration, Path(folder))
+        if not text:
+            codec.write(Path(folder) / "config.pbtxt", configuration.encode())
 
 
 if __name__ == "__main__":

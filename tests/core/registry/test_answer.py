@@ -10,6 +10,7 @@ from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.registry.answer import AnswerCandidate, AnswerState, choose, judge_figure
 from modeldyno.core.registry.records import FigureState
+from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.testing.sample_registry import a_figure, a_target, a_task, a_version
 from modeldyno.testing.sample_results import a_small_result
 
@@ -60,6 +61,28 @@ class TestCandidate:
         """Also one whose numbers would hold the bounds."""
         assert judged(TEN_MS, state=state, why="too old", bounds=(FAST,)).out == f"{state}: too old"
         assert judged(TEN_MS, state=state, bounds=(FAST,)).out == str(state)
+
+    def test_one_that_ran_out_of_memory_surely_does_not_hold(self) -> None:
+        """With the reason; another failure leaves it open."""
+        failed = a_figure(TASK, state=FigureState.FAILED, why="call: no")
+        found = {
+            kind: judge_figure(
+                failed,
+                a_small_result(failures=(Failure(where="call", kind=kind, message="no 8 GiB left"),)),
+                a_target(),
+                bounds=(FAST,),
+                demand=None,
+                price=None,
+            )
+            for kind in (FailureKind.OOM, FailureKind.CRASH)
+        }
+
+        assert found[FailureKind.OOM].out == "it does not fit in memory: no 8 GiB left"
+        assert found[FailureKind.OOM].surely_out
+        assert found[FailureKind.CRASH].out == "failed: call: no"
+        assert not found[FailureKind.CRASH].surely_out
+        assert choose("digits", [found[FailureKind.OOM], BROKEN]).state is AnswerState.NOTHING_HOLDS
+        assert choose("digits", [found[FailureKind.CRASH], BROKEN]).state is AnswerState.UNKNOWN
 
     def test_a_figure_without_its_result_is_out(self) -> None:
         """Somebody has removed it from the store."""

@@ -20,7 +20,7 @@ from modeldyno.identity import actor
 from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.profiling.run import BROKEN, OK, UNDECIDED
 from modeldyno.registry import answer as answering
-from modeldyno.registry import changes, webhooks
+from modeldyno.registry import changes, deployment, webhooks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
 from modeldyno.registry.register import Registration, read_registration, register
@@ -143,12 +143,19 @@ def history(name: str | None, verify: bool, limit: int, json_path: str | None) -
 def answer(given: Mapping[str, Any]) -> None:
     """Answer the registry's question."""
     cost = CostOptions.parse(given["demand"], given["price"])
+    place = {key: given[key] for key in ("export", "output", "storage")}
+    deployment.check_deployment(**place)
     with plugins.store() as store:
         found = answering.answer(
             store.registry, given["name"], require=given["require"], cost=cost, on=given["on"]
         )
-    if not _write_json(found, given["json_path"]):
-        print_blocks(*answer_view.blocks(found))
+        if not _write_json(found, given["json_path"]):
+            print_blocks(*answer_view.blocks(found))
+        if given["export"] is not None and found.best is None:
+            click.echo("Nothing is written, as no variant is known to hold.", err=True)
+        elif given["export"] is not None:
+            for line in deployment.write_deployment(store.registry, found, **place).lines():
+                click.echo(clean(line), err=given["json_path"] == "-")
     raise SystemExit(_STATES[found.state])
 
 

@@ -11,6 +11,7 @@ from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Variant, VariantFigure
+from modeldyno.core.result.result import FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,6 +47,14 @@ class AnswerCandidate:
     """What the replicas cost; None without a price."""
     out: str = ""
     """Why it is no answer; empty if it is one."""
+    out_of_memory: bool = False
+    """Whether it ran out of memory there, which is known as surely as a broken bound."""
+
+    @property
+    def surely_out(self) -> bool:
+        """Return whether it is known not to hold, so that measuring it again could not make it the answer."""
+        broken = any(judgement.verdict is Verdict.BROKEN for judgement in self.judgements)
+        return broken or self.out_of_memory
 
     @property
     def certainty(self) -> float:
@@ -93,13 +102,17 @@ def judge_figure(
     """Judge whether a figure answers.
 
     Args:
-        figure: with its state; only a fresh one answers.
+        figure: with its state; only a fresh one answers, and one that ran out of memory surely does not hold.
         result: its Result, or None if the store no longer has it.
         target: where it was measured.
         bounds: all must surely hold.
         demand: requests per second.
         price: of one replica.
     """
+    failure = None if result is None else result.failure
+    if figure.state is FigureState.FAILED and failure is not None and failure.kind == FailureKind.OOM:
+        out = f"it does not fit in memory: {failure.message}"
+        return AnswerCandidate(figure=figure, target=target, out=out, out_of_memory=True)
     if figure.state is not FigureState.FRESH:
         reason = f"{figure.state}: {figure.why}" if figure.why else str(figure.state)
         return AnswerCandidate(figure=figure, target=target, out=reason)
@@ -150,7 +163,7 @@ def choose(  # noqa: PLR0913 - the parts of a question
     all_candidates = list(candidates)
     holding = sorted((c for c in all_candidates if not c.out), key=_order)
     fell_out = tuple(c for c in all_candidates if c.out)
-    open_ones = [c for c in fell_out if not _surely_broken(c)]
+    open_ones = [c for c in fell_out if not c.surely_out]
     if holding:
         state = AnswerState.FOUND
     elif fell_out and not open_ones and not waiting:
@@ -170,10 +183,6 @@ def choose(  # noqa: PLR0913 - the parts of a question
         waiting=waiting,
         seconds=seconds,
     )
-
-
-def _surely_broken(candidate: AnswerCandidate) -> bool:
-    return any(judgement.verdict is Verdict.BROKEN for judgement in candidate.judgements)
 
 
 def _order(candidate: AnswerCandidate) -> tuple[float, int, float, str]:

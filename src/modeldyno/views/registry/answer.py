@@ -46,7 +46,8 @@ def headline(answer: RegistryAnswer) -> str:
             f"Run {describe(answer.best)}{_needs(answer, answer.best)}; certainty {answer.best.certainty:.1%}"
         )
     if answer.state is AnswerState.NOTHING_HOLDS:
-        return f"No variant of {answer.model} holds {bounds}: each surely breaks a bound"
+        memory = " or runs out of memory" if any(c.out_of_memory for c in answer.fell_out) else ""
+        return f"No variant of {answer.model} holds {bounds}: each surely breaks a bound{memory}"
     waiting = ""
     if answer.waiting and answer.seconds is not None:
         waiting = f"; {count(answer.waiting, 'figure')} to come, ready in about "

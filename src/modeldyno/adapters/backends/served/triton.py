@@ -101,6 +101,25 @@ def deploy(model: Model, configuration: str, folder: Path) -> None:
             shutil.copyfile(path, version_folder / path.name)
 
 
+def configuration(model: Model, config: Mapping[str, KnobValue]) -> str:
+    """Return the ``config.pbtxt`` with which Triton calls a model as a process did with these knobs.
+
+    No call has more samples than `batch_size`, and requests are gathered up to it. The server is taken to
+    have the backend ONNX Runtime, as those of NVIDIA have.
+
+    Raises:
+        RequestError: the model or the knobs cannot be expressed for Triton.
+    """
+    with TemporaryDirectory(prefix="modeldyno-") as folder:
+        model_config, *_ = triton_ensembles.write_models(model, Path(folder), config, native=True)
+    batch = int(config.get("batch_size", 1))
+    if model_config["max_batch_size"]:
+        model_config["max_batch_size"] = batch
+        if batch > 1:
+            model_config["dynamic_batching"] = {"preferred_batch_size": [batch]}
+    return triton_config.to_pbtxt(model_config)
+
+
 @contextmanager
 def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
     """Start a server, as a program or in a container."""
