@@ -49,6 +49,8 @@ def test_what_is_stored_is_listed_tagged_shown_and_removed() -> None:
     assert [entry.id for entry in modeldyno.list_results(tag="look")] == [result.id]
     assert modeldyno.tag(result.id[:6], "look", remove=True).tags == ("@main",)
     assert modeldyno.list_results(name="another") == ()
+    assert [entry.id for entry in modeldyno.list_results(where="latency.p50 < 20ms")] == [result.id]
+    assert modeldyno.list_results(where="latency.p50 > 20ms or failed") == ()
     assert modeldyno.show("@main") == result
     (removed,) = modeldyno.rm(result.id)
     assert (removed.id, removed.baselines) == (result.id, ("@main",))

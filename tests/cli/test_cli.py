@@ -17,6 +17,7 @@ from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Progressed
 from modeldyno.errors import StoreError
 from modeldyno.testing.sample_results import a_result
+from modeldyno.testing.sample_studies import a_study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -490,6 +491,23 @@ def test_a_list_that_is_cut_says_so(modeldyno: Callable[..., CommandResult]) -> 
 
     assert "There are older ones; to see more: --limit 10" in modeldyno("list", "-n", "2").err
     assert modeldyno("list", "-n", "3").err == ""
+
+
+def test_a_list_is_filtered_by_conditions(modeldyno: Callable[..., CommandResult]) -> None:
+    """Studies are left out; a condition that cannot be read exits with 2, and one that none keeps with 0."""
+    with plugins.store() as store:
+        store.put(a_result(), headline="")
+        store.put_study(a_study(), headline="")
+
+    found = modeldyno("list", "--where", "latency.mean < 2ms and batch_size = 8 and name ~ DIGITS")
+    assert "01234" in found.out
+    assert "Studies" not in found.out
+    none = modeldyno("list", "--where", "latency.p99 < 1s")
+    assert (none.code, none.out.startswith("No stored result matches; a percentile")) == (0, True)
+    refused = modeldyno("list", "--where", "latncy.p99 < 1s")
+    assert refused.code == 2
+    assert "at character 1 of 15" in refused.err
+    assert "No stored result has btach_size" in modeldyno("list", "--where", "btach_size = 8").err
 
 
 def test_the_size_of_a_batch_has_an_option_of_its_own(modeldyno: Callable[..., CommandResult]) -> None:

@@ -146,13 +146,20 @@ def import_results(
 
 @reword_errors
 def list_results(
-    *, name: str | None = None, tag: str | None = None, limit: int = catalog.LISTED
+    *,
+    name: str | None = None,
+    tag: str | None = None,
+    where: str | None = None,
+    limit: int = catalog.LISTED,
 ) -> tuple[Entry | StudyEntry | ConclusionEntry, ...]:
     """List stored documents, as ``modeldyno list`` does.
 
     Args:
         name: only models of this name.
         tag: only Results with this tag.
+        where: only Results that match, such as ``"latency.p99 < 20ms and (batch_size = 8 or failed)"``: signs
+            ``= != < <= > >=``, and ``~`` for text that contains another; names of metrics with a statistic,
+            of settings, and name, tag, backend, framework, device, processor, gpu, created and failed.
         limit: maximum number of each kind.
 
     Returns:
@@ -160,10 +167,10 @@ def list_results(
         the studies, then comparisons and load series, each newest first. `show` returns a document by its id.
 
     Raises:
-        RequestError: the limit is below 1.
+        RequestError: the limit is below 1; `where` cannot be read, or names what no stored Result has.
         StoreError: the store cannot be read.
     """
-    return catalog.list_documents(name=name, tag=tag, limit=limit).entries
+    return catalog.list_documents(name=name, tag=tag, limit=limit, where=where).entries
 
 
 @reword_errors

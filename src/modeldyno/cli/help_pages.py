@@ -43,7 +43,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "show": ("modeldyno show result.json", "modeldyno show result.json --get latency.p99"),
     "report": ("modeldyno report result.json -o report.html", "modeldyno report TAG -o numbers.csv"),
     "trend": ("modeldyno trend MODEL", "modeldyno trend MODEL --metric latency.p99 -o trend.html"),
-    "list": ("modeldyno list", "modeldyno list --name MODEL --limit 100"),
+    "list": ("modeldyno list", "modeldyno list --where 'latency.p99 < 20ms and framework = onnx'"),
     "doctor": ("modeldyno doctor model.onnx", "modeldyno doctor model.onnx --budget 2m"),
     "plugins": ("modeldyno plugins probes", "modeldyno plugins onnxruntime"),
 }

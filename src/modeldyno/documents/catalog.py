@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.core.result.where_text import parse
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
 from modeldyno.kinds import kind_of
@@ -40,19 +42,23 @@ class Listing:
         return (*self.results, *self.studies, *self.conclusions)
 
 
-def list_documents(*, name: str | None = None, tag: str | None = None, limit: int = LISTED) -> Listing:
-    """List stored documents, at most `limit` of each kind; only Results have tags.
+def list_documents(
+    *, name: str | None = None, tag: str | None = None, limit: int = LISTED, where: str | None = None
+) -> Listing:
+    """List stored documents, at most `limit` of each kind; only Results have tags and match conditions.
 
     Raises:
-        RequestError: the limit is below 1.
+        RequestError: the limit is below 1; `where` cannot be read, or names what no stored Result has.
     """
     if limit < 1:
         raise RequestError(f"A list of {limit} documents shows nothing; give a limit of 1 or more.")
+    expression = None if where is None else parse(where, now=datetime.now(UTC))
     fetch_limit = limit + 1  # one more shows whether there are others
     with plugins.store() as store:
-        results = store.find(name=name, tag=tag, limit=fetch_limit)
-        studies = () if tag else store.studies(name=name, limit=fetch_limit)
-        conclusions = () if tag else store.conclusions(name=name, limit=fetch_limit)
+        results = store.find(name=name, tag=tag, limit=fetch_limit, where=expression)
+        only_results = tag is not None or expression is not None
+        studies = () if only_results else store.studies(name=name, limit=fetch_limit)
+        conclusions = () if only_results else store.conclusions(name=name, limit=fetch_limit)
     return Listing(
         results=tuple(results[:limit]),
         studies=tuple(studies[:limit]),

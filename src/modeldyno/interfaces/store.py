@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from modeldyno.core.result.result import Result
+    from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study
     from modeldyno.interfaces.registry import Registry
 
@@ -91,8 +92,19 @@ class Store(Protocol):
         Raises RequestError if there is none, or several.
         """
 
-    def find(self, *, name: str | None = None, tag: str | None = None, limit: int = 50) -> Sequence[Entry]:
-        """List Results, newest first; those of trials only by a tag."""
+    def find(
+        self,
+        *,
+        name: str | None = None,
+        tag: str | None = None,
+        limit: int = 50,
+        where: Expression | None = None,
+    ) -> Sequence[Entry]:
+        """List Results, newest first; those of trials only by a tag.
+
+        `where` holds as `modeldyno.core.result.where.matches` says. Raises RequestError if it names a setting
+        or a scope that no stored Result has, as a mistake would otherwise read as an empty list.
+        """
 
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
         """Add and remove tags of a Result."""

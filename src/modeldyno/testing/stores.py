@@ -13,14 +13,19 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.result.result import Environment
+from modeldyno.core.result.where import matches
+from modeldyno.core.result.where_text import parse
+from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.study.study import Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.errors import RequestError, StoreError
-from modeldyno.testing.sample_results import a_failed_result, a_result, a_small_result
+from modeldyno.testing.sample_results import a_failed_result, a_job, a_result, a_small_result
 from modeldyno.testing.sample_studies import a_study
 from modeldyno.testing.stores_series import ODD_NAMES, ConclusionSuite
 
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.result.result import Result
+    from modeldyno.core.spec.job import Job
+    from modeldyno.core.spec.knob import KnobValue
     from modeldyno.core.study.study import Study
     from modeldyno.interfaces.store import Entry, Store
 
@@ -45,6 +52,84 @@ def fill_store(store: Store, count: int) -> list[Result]:
     for result in results:
         store.put(result, headline=f"Number {result.id}.")
     return results
+
+
+CONDITIONS = (
+    "latency.p50 < 2ms",
+    "latency.p50 >= 0.002s",
+    "latency.p99 < 20ms",
+    "latency.p99.raw < 20ms",
+    "surely latency.p50 < 2ms",
+    "surely throughput > 6000/s",
+    "not latency.p50 < 2ms",
+    "latency.p50 > 2ms or failed",
+    "throughput = 6200.5/s",
+    "parameters = 4810",
+    "load_time <= 125ms and load_time >= 125 ms",
+    "weight_bytes@float32 > 10kB",
+    "latency.max > 3ms",
+    "batch_size = 8",
+    "batch_size = 8.0",
+    "batch_size != 8",
+    "batch_size > 7 and batch_size < 9",
+    "config.threads = 2",
+    "io_binding = false",
+    "io_binding = true",
+    "precision = fp16",
+    "precision ~ FP",
+    "note ~ '100%'",
+    'note = "it\'s"',
+    "name = Bert",
+    "name ~ bERT",
+    "name ~ '_'",
+    "name ~ '模型'",
+    "tag = nightly",
+    "tag != nightly",
+    "tag ~ NIGHT and not tag = @main",
+    "tag = @main",
+    "backend = onnxruntime and device = cpu",
+    "device ~ CUDA",
+    "framework = torch",
+    "processor ~ 'ANOTHER'",
+    "gpu ~ a100",
+    "failed",
+    "failed = no",
+    "created = 2026-01-02",
+    "created > 2026-01-02",
+    "created <= 2026-01-02",
+    "created >= '2026-01-02 03:04'",
+    "created > 2 days ago",
+    "created < yesterday",
+    "(batch_size = 8 or tag = nightly) and not (name = Bert or failed)",
+)
+"""Each holds for one of `different_results` or more."""
+
+
+def different_results() -> list[tuple[Result, tuple[str, ...]]]:
+    """Return Results with their tags that differ in everything that conditions name."""
+    usual, job = a_result(), a_job()
+    devices = Environment(hardware={"processor": "another", "devices": "2 x NVIDIA A100"})
+
+    def of(name: str, framework: str) -> ModelIdentity:
+        return ModelIdentity(name=name, digest=f"sha256:{name}", framework=framework)
+
+    def job_with(**config: KnobValue) -> Job:
+        return replace(job, config=config)
+
+    slow = [0.5 + n % 7 / 100 for n in range(800)]
+    odd = job_with(batch_size=10**400, precision="fp16", note="100% sure", io_binding=True)
+    return [
+        (replace(usual, id="1" * 12, model=of("Bert", "onnx")), ("nightly", "@main")),
+        (a_result(id="2" * 12, samples=slow, model=of("net_1", "torch"), job=odd), ()),
+        (
+            a_result(id="3" * 12, created="2026-01-04T00:00:00+00:00", environment=devices,
+                     job=job_with(device="cuda:0", note="it's"), model=of("模型", "torch")),
+            ("nightly",),
+        ),
+        (a_failed_result(id="4" * 12, created="2025-12-01T00:00:00+00:00"), ()),
+        (a_small_result(id="5" * 12, created="2026-01-02T03:04:59+00:00", model=of("100%", "onnx")), ()),
+        (a_result(id="6" * 12, samples=[0.001 + n % 5 / 1e6 for n in range(5000)]), ()),
+    ]  # fmt: skip
 
 
 class StoreSuite(ConclusionSuite):
@@ -322,6 +407,57 @@ class StoreSuite(ConclusionSuite):
 
         assert result == store.get("0123")
         assert store.find()[0].tags == ()
+
+    # --- conditions --------------------------------------------------------------------------------
+
+    def test_where(self, store: Store) -> None:
+        """Exactly those Results are found for which a condition holds: for each, one or more, and not all."""
+        stored, wrong = different_results(), []
+        for result, tags in stored:
+            store.put(result, headline="")
+            store.tag(result.id, add=tags)
+        for text in CONDITIONS:
+            where = parse(text, now=datetime(2026, 1, 5, tzinfo=UTC))
+            expected = {result.id for result, tags in stored if matches(where, result, tags)}
+            if set(ids(store.find(where=where))) != expected or not 0 < len(expected) < len(stored):
+                wrong.append((text, expected))
+
+        assert wrong == []
+
+    def test_where_with_the_others(self, store: Store) -> None:
+        """Conditions hold together with a name, a tag and a limit, newest first."""
+        for result, tags in different_results():
+            store.put(result, headline="")
+            store.tag(result.id, add=tags)
+        where = parse("not failed", now=datetime(2026, 1, 5, tzinfo=UTC))
+
+        assert ids(store.find(where=where, tag="nightly")) == ["333333333333", "111111111111"]
+        assert ids(store.find(where=where, tag="nightly", limit=1)) == ["333333333333"]
+        assert ids(store.find(where=where, name="Bert")) == ["111111111111"]
+
+    @pytest.mark.parametrize("text", ["btach_size = 8", "weight_bytes@flaot32 > 1"])
+    def test_where_without_meaning(self, store: Store, text: str) -> None:
+        """What no Result has is refused, as it is misspelt; in an empty store, nothing is."""
+        where = parse(text, now=datetime(2026, 1, 5, tzinfo=UTC))
+
+        assert list(store.find(where=where)) == []
+        store.put(a_result(), headline="")
+        with pytest.raises(
+            RequestError, match=r"No stored result has .*; stored ones have .*(batch_size|float32)"
+        ):
+            store.find(where=where)
+
+    def test_where_follows_what_is_stored(self, store: Store) -> None:
+        """Of a Result that was replaced, what holds now is found; of one that was removed, nothing."""
+        where = parse("latency.mean < 2ms", now=datetime(2026, 1, 5, tzinfo=UTC))
+        store.put(a_result(), headline="")
+        store.put(a_result(samples=[1.0] * 20), headline="")
+
+        assert list(store.find(where=where)) == []
+        store.put(a_result(), headline="")
+        assert ids(store.find(where=where)) == ["0123456789ab"]
+        store.remove("0123")
+        assert list(store.find(where=where)) == []
 
     # --- studies -----------------------------------------------------------------------------------
 

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import inspect
 from tests.support.disk_faults import largest_file
+from tests.support.old_stores import migrated_to
 
 from modeldyno.adapters.stores import results, sql
 from modeldyno.adapters.stores import schema as stores_schema
+from modeldyno.adapters.stores.schema import RESULTS
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import Policy
 from modeldyno.core.registry.records import TaskState
@@ -31,27 +31,11 @@ from modeldyno.testing.sample_results import a_result
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sqlalchemy import Connection
-
     from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
     from modeldyno.adapters.stores.sql import SqlStore
 
 NOBODY = 65534
 NAME = VersionName(model="digits")
-
-
-@contextmanager
-def migrated_to(url: str, revision: str) -> Iterator[Connection]:
-    """Yield a connection to a database that an older ModelDyno has made."""
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1))
-    config = Config()
-    config.set_main_option("script_location", str(Path(sql.__file__).with_name("migrations")))
-    config.set_main_option("path_separator", "os")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-        yield connection
-    engine.dispose()
 
 
 def fill(store: SqlStore) -> None:
@@ -70,7 +54,7 @@ class TestMigration:
         """What it holds stays, and is found by its digest."""
         with migrated_to(url, "0003") as connection:
             assert not inspect(connection).has_table("models")
-            results.put(connection, a_result(), "kept")
+            connection.execute(RESULTS.insert(), results._row(a_result(), "kept"))
         with sql.open(url) as store:
             assert store.get("0123") == a_result()
             version, _ = store.registry.add_version(a_version(digest="sha256:" + "5a" * 32))
@@ -100,8 +84,8 @@ class TestMigration:
         with sql.open(url) as store:
             fill(store)
         with sql.open(url) as store, store._database.writing() as connection:
-            connection.exec_driver_sql(f"UPDATE {stores_schema.VERSION_TABLE} SET version_num = '0005'")
-        with pytest.raises(StoreError, match=r"later ModelDyno \(revision 0005; this one supports 0004\)"):
+            connection.exec_driver_sql(f"UPDATE {stores_schema.VERSION_TABLE} SET version_num = '0006'")
+        with pytest.raises(StoreError, match=r"later ModelDyno \(revision 0006; this one supports 0005\)"):
             sql.open(url)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, select
 
 from modeldyno import codec
 from modeldyno.adapters.stores.rows import document_columns, replace, storable_text
-from modeldyno.adapters.stores.schema import ARTIFACTS, KEY_LENGTH, RESULTS, TAGS
+from modeldyno.adapters.stores.schema import ARTIFACTS, FACTS, KEY_LENGTH, NUMBERS, RESULTS, TAGS
+from modeldyno.core.result.where import as_number, as_text, facts, kept_numbers
 from modeldyno.interfaces.store import Entry
 
 if TYPE_CHECKING:
@@ -32,9 +34,11 @@ def put(connection: Connection, result: Result, headline: str) -> set[str]:
     files = [_artifact_row(result, n) for n in range(len(result.artifacts))]
     before = own_files(connection, row["id"])
     replace(connection, RESULTS, row)
-    connection.execute(delete(ARTIFACTS).where(ARTIFACTS.c.result_id == row["id"]))
-    if files:
-        connection.execute(ARTIFACTS.insert(), files)
+    parts = ((ARTIFACTS, files), (NUMBERS, number_rows(result)), (FACTS, fact_rows(result)))
+    for table, rows in parts:
+        connection.execute(delete(table).where(table.c.result_id == row["id"]))
+        if rows:
+            connection.execute(table.insert(), rows)
     return before - {str(file["path"]) for file in files}
 
 
@@ -53,6 +57,26 @@ def _row(result: Result, headline: str) -> dict[str, Any]:
         "schema": result.schema,
         **document_columns(codec.encode(result)),
     }
+
+
+def number_rows(result: Result) -> list[dict[str, Any]]:
+    """Return the rows of the numbers that conditions can name."""
+    rows = {_key(query): asdict(number) for query, number in kept_numbers(result).items()}
+    return [{"result_id": storable_text(result.id), "query": query, **row} for query, row in rows.items()]
+
+
+def fact_rows(result: Result) -> list[dict[str, Any]]:
+    """Return the rows of the settings and other facts that conditions can name."""
+    return [
+        {"result_id": storable_text(result.id), "name": name, "text": text, "number": as_number(value)}
+        for name, (value, text) in {
+            _key(name): (value, storable_text(as_text(value))) for name, value in facts(result).items()
+        }.items()
+    ]
+
+
+def _key(name: str) -> str:
+    return storable_text(name)[:KEY_LENGTH]
 
 
 def _artifact_row(result: Result, position: int) -> dict[str, str | None]:

@@ -18,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISION = "0004"
+REVISION = "0005"
 """The newest revision; later ones compare greater."""
 VERSION_TABLE = "modeldyno_revision"
 KEY_LENGTH = 200
@@ -47,6 +47,28 @@ RESULTS = Table(
     Index("results_created", "created", "id"),
     Index("results_name_key", "name_key", "created"),
     Index("results_digest", "digest", "created"),
+)
+
+NUMBERS = Table(
+    "numbers",
+    METADATA,
+    Column("result_id", BYTEWISE, ForeignKey("results.id", ondelete="CASCADE"), primary_key=True),
+    Column("query", BYTEWISE, primary_key=True),
+    Column("value", Float(53)),
+    Column("raw", Float(53)),
+    Column("low", Float(53)),
+    Column("high", Float(53)),
+    sqlite_with_rowid=False,
+)
+
+FACTS = Table(
+    "facts",
+    METADATA,
+    Column("result_id", BYTEWISE, ForeignKey("results.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", BYTEWISE, primary_key=True),
+    Column("text", Text, nullable=False),
+    Column("number", Float(53)),  # if it is one
+    sqlite_with_rowid=False,
 )
 
 TAGS = Table(

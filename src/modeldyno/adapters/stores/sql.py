@@ -27,6 +27,7 @@ from modeldyno.adapters.stores.rows import (
     verified_document,
 )
 from modeldyno.adapters.stores.schema import ARTIFACTS, KEY_LENGTH, RESULTS, TAGS, TRIALS
+from modeldyno.adapters.stores.where import clause
 from modeldyno.errors import RequestError, StoreError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from modeldyno.adapters.stores.database import Database, LazyDatabase
     from modeldyno.core.result.result import Result
+    from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study
     from modeldyno.interfaces.store import Conclusion, ConclusionEntry, Entry, StudyEntry
 
@@ -121,12 +123,20 @@ class SqlStore:
         origin = f"Result {result_id} in the store {self._database.place}"
         return codec.decode(verified_document(data, checksum, origin, results.ADVICE), origin=origin)
 
-    def find(self, *, name: str | None = None, tag: str | None = None, limit: int = 50) -> Sequence[Entry]:
+    def find(
+        self,
+        *,
+        name: str | None = None,
+        tag: str | None = None,
+        limit: int = 50,
+        where: Expression | None = None,
+    ) -> Sequence[Entry]:
         """Return the entries of Results, newest first: all, those of a model's name, or those with a tag.
 
         Results of trials are left out, unless they have the tag: their Study represents them.
 
         Raises:
+            RequestError: `where` names a setting, or a scope of a metric, that no stored Result has.
             StoreError: the database cannot be read.
         """
         query = select(*results.LISTED).order_by(*results.NEWEST_FIRST).limit(max(0, limit))
@@ -139,6 +149,8 @@ class SqlStore:
         else:
             query = query.where(~exists().where(TRIALS.c.result_id == RESULTS.c.id))
         with self._database.reading() as connection:
+            if where is not None:
+                query = query.where(clause(connection, where))
             return results.entries(connection, query)
 
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:

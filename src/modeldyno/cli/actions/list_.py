@@ -13,13 +13,14 @@ from modeldyno.views.study.tables import studies
 _NOTHING = "Nothing is stored yet; modeldyno profile MODEL stores what it measures."
 _MORE = 5
 _NO_MATCH = "The store has no such results; modeldyno list shows all."
+_NO_NUMBER = "No stored result matches; a percentile that is not certified matches only as latency.p99.raw."
 
 
-def run(name: str | None, tag: str | None, limit: int) -> None:
+def run(name: str | None, tag: str | None, where: str | None, limit: int) -> None:
     """List what is stored."""
-    found = list_documents(name=name, tag=tag, limit=limit)
+    found = list_documents(name=name, tag=tag, limit=limit, where=where)
     if not found.entries:
-        click.echo(_NO_MATCH if name or tag else _NOTHING)
+        click.echo(_NO_NUMBER if where else _NO_MATCH if name or tag else _NOTHING)
         return
     tables = (listing(found.results), studies(found.studies), conclusions(found.conclusions))
     print_blocks(*(table for table in tables if table.rows))
