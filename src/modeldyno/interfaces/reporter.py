@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from modeldyno.core.report.blocks import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,8 +54,44 @@ class DrawsInTerminal(Protocol):
         """Print blocks on a console, in its width, colours and character set."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLinks:
+    """What the cells of tables lead to, where a page is one of many."""
+
+    links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Title of a column to the text of a cell to its address."""
+    chips: Mapping[str, Severity] = field(default_factory=dict)
+    """Text of a cell that is a state to what it means."""
+    boxes: Mapping[str, str] = field(default_factory=dict)
+    """Text of the first cell of a row to the value of its check box."""
+    form: str = ""
+    """Id of the form that the check boxes belong to."""
+    box: str = ""
+    """Name of the check boxes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HtmlBody:
+    """Blocks as elements, and what a page needs to show them."""
+
+    elements: str
+    """The blocks, within an element of class ``modeldyno``."""
+    contents: str
+    """A list of links to the sections; empty for fewer than two."""
+    charts: str
+    """The charts as JSON, safe within a script element; empty if there are none."""
+    scripts: tuple[str, ...]
+    """Names of the files of `page_files` that draw the charts and sort the tables, in their order."""
+
+
 class WritesHtml(Protocol):
     """The reporter ``html``."""
+
+    def write_body(self, blocks: Iterable[Block], links: TableLinks = ...) -> HtmlBody:
+        """Write blocks for a page of a site, whose files are those of `page_files`."""
+
+    def page_files(self) -> Mapping[str, str]:
+        """Return the texts of the files that a page of a site needs: scripts, and ``report.css``."""
 
     def lay_out(self, blocks: Iterable[Block], *, title: str) -> str:
         """Render blocks as a page."""

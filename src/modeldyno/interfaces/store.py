@@ -24,6 +24,11 @@ Conclusion = Comparison | LoadCurve | Capacity
 """A document drawn from several Results, stored by its own id."""
 
 
+def place_in_list(created: str, identifier: str) -> str:
+    """Return the place of a document in a list, newest first: the page after it begins there."""
+    return f"{created}/{identifier}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """Summary of a stored Result."""
@@ -38,6 +43,11 @@ class Entry:
     headline: str
     """The outcome in a few words."""
     failed: bool
+
+    @property
+    def mark(self) -> str:
+        """Its place in the list, for the page after it."""
+        return place_in_list(self.created, self.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +66,11 @@ class StudyEntry:
     skipped: int
     """Number of impossible points."""
 
+    @property
+    def mark(self) -> str:
+        """Its place in the list, for the page after it."""
+        return place_in_list(self.created, self.id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConclusionEntry:
@@ -68,6 +83,11 @@ class ConclusionEntry:
     """Name of the model."""
     headline: str
     """The outcome in a few words."""
+
+    @property
+    def mark(self) -> str:
+        """Its place in the list, for the page after it."""
+        return place_in_list(self.created, self.id)
 
 
 class Store(Protocol):
@@ -92,6 +112,9 @@ class Store(Protocol):
         Raises RequestError if there is none, or several.
         """
 
+    def change_mark(self) -> str:
+        """Return a text that is another one after every write of any process; cheap enough to ask often."""
+
     def find(
         self,
         *,
@@ -99,11 +122,13 @@ class Store(Protocol):
         tag: str | None = None,
         limit: int = 50,
         where: Expression | None = None,
+        before: str = "",
     ) -> Sequence[Entry]:
         """List Results, newest first; those of trials only by a tag.
 
-        `where` holds as `modeldyno.core.result.where.matches` says. Raises RequestError if it names a setting
-        or a scope that no stored Result has, as a mistake would otherwise read as an empty list.
+        `before` is the `mark` of the last one of the page before. `where` holds as
+        `modeldyno.core.result.where.matches` says. Raises RequestError if it names a setting or a scope that no
+        stored Result has, as a mistake would otherwise read as an empty list.
         """
 
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
@@ -131,8 +156,8 @@ class Store(Protocol):
         Raises RequestError if there is none, or several.
         """
 
-    def studies(self, *, name: str | None = None, limit: int = 50) -> Sequence[StudyEntry]:
-        """List Studies, newest first."""
+    def studies(self, *, name: str | None = None, limit: int = 50, before: str = "") -> Sequence[StudyEntry]:
+        """List Studies, newest first; `before` is the `mark` of the last one of the page before."""
 
     def remove_study(self, prefix: str) -> str:
         """Delete a Study with its trials, and their Results that have no tag; return its id."""
@@ -143,8 +168,13 @@ class Store(Protocol):
     def conclusion(self, prefix: str) -> Conclusion:
         """Return the Conclusion whose id begins with `prefix`; raise RequestError for none, or several."""
 
-    def conclusions(self, *, name: str | None = None, limit: int = 50) -> Sequence[ConclusionEntry]:
-        """List Conclusions, newest first."""
+    def conclusions(
+        self, *, name: str | None = None, kinds: Sequence[str] = (), limit: int = 50, before: str = ""
+    ) -> Sequence[ConclusionEntry]:
+        """List Conclusions, newest first: all, or those of some kinds, such as ``comparison``.
+
+        `before` is the `mark` of the last one of the page before.
+        """
 
     def remove_conclusion(self, prefix: str) -> str:
         """Delete a Conclusion, but not its Results; return its id."""

@@ -12,6 +12,7 @@ Inherit from :class:`StoreSuite` and provide the fixture `store`, an empty store
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -272,6 +273,51 @@ class StoreSuite(ConclusionSuite):
 
         newest = [result.id for result in reversed(results)]
         assert newest[:count] == ids(store.find(limit=limit))
+
+    def test_pages_of_a_list(self, store: Store) -> None:
+        """The page after an entry begins with the next one, also among entries of one moment."""
+        for n in range(5):
+            store.put(a_small_result(id=f"{n}" * 12, created=f"2026-01-0{1 + n // 2}"), headline="")
+
+        pages, mark = [], ""
+        while page := store.find(limit=2, before=mark):
+            pages.append(ids(page))
+            mark = page[-1].mark
+
+        assert pages == [[4 * "444", 4 * "333"], [4 * "222", 4 * "111"], [4 * "000"]]
+
+    def test_pages_of_studies(self, store: Store) -> None:
+        """So are studies listed."""
+        for n in range(3):
+            store.put_study(a_study(id=f"{n}" * 12, created=f"2026-01-0{1 + n}"), headline="")
+
+        newest = store.studies(limit=2)
+
+        assert [entry.id[0] for entry in store.studies(before=newest[-1].mark)] == ["0"]
+
+    def test_change_mark(self, store: Store) -> None:
+        """Each write moves it, and a reader does not."""
+        marks = [store.change_mark()]
+        for n in range(3):
+            store.put(a_small_result(id=f"{n}" * 12), headline="")
+            marks.append(store.change_mark())
+        store.tag("0" * 12, add=["x"])
+        marks.append(store.change_mark())
+        store.find()
+
+        assert len(set(marks)) == len(marks)
+        assert store.change_mark() == marks[-1]
+
+    def test_threads(self, store: Store) -> None:
+        """Several threads read a store, while it is empty and while it is filled."""
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(lambda _: list(store.find()), range(40))) == [[]] * 40
+            writing = pool.map(lambda n: store.put(a_small_result(id=f"{n}" * 12), headline=""), range(8))
+            reading = pool.map(lambda _: len(store.find()), range(40))
+            assert list(writing) == [None] * 8
+            assert max(reading) <= 8
+
+        assert len(store.find()) == 8
 
     def test_find_in_empty_store(self, store: Store) -> None:
         """A new store holds nothing."""

@@ -58,6 +58,17 @@ class ConclusionSuite:
         assert [entry.id for entry in store.conclusions(name=a_ladder().name)] == [a_ladder().id]
         assert [entry.id for entry in store.conclusions(limit=1)] == [first.id]
 
+    def test_pages_of_conclusions(self, store: Store) -> None:
+        """Those of some kinds are listed alone, and the page after an entry begins with the next one."""
+        store.put_conclusion(a_ladder(), headline="")
+        store.put_conclusion(replace(a_capacity(), created="2027-01-01"), headline="")
+        store.put_conclusion(replace(a_comparison(), created="2028-01-01"), headline="")
+
+        loads = store.conclusions(kinds=("ladder", "capacity"))
+
+        assert [entry.kind for entry in loads] == ["capacity", "ladder"]
+        assert [entry.kind for entry in store.conclusions(before=loads[0].mark)] == ["ladder"]
+
     @pytest.mark.parametrize("prefix", ["", "none", "%", "_"])
     def test_unknown_conclusion(self, store: Store, prefix: str) -> None:
         """What is not there, and what would be all of them, is a wrong request."""

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins, views
 from modeldyno.adapters.reporters import chart_json, html_elements
 from modeldyno.core.report.blocks import Block, Heading
+from modeldyno.interfaces.reporter import HtmlBody, TableLinks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.report.charts import Picture
@@ -32,6 +33,8 @@ _PARTS = Path(__file__).parent / "page"
 _BUNDLE = "echarts.js"
 _SCRIPTS = (_BUNDLE, "units.js", "axes.js", "charts.js", "draw.js", "tables.js")
 """Scripts of a page, in this order; tools/charts builds the first."""
+_STYLE = "report.css"
+_UNLINKED = TableLinks()
 _PROMISE = "This page is one file: it loads nothing and sends nothing."
 
 
@@ -48,23 +51,39 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     return lay_out(blocks, title=views.headline(document))
 
 
-def lay_out(blocks: Iterable[Block], *, title: str) -> str:
-    """Write blocks as a page."""
+def write_body(blocks: Iterable[Block], links: TableLinks = _UNLINKED) -> HtmlBody:
+    """Write blocks for a page of a site, whose files are those of `page_files`."""
     parts = list(_sections(blocks))
     drawn: list[Picture] = []
-    body = "".join(_write_section(number, part, drawn) for number, part in enumerate(parts))
-    scripts = [_page_file(name) for name in _SCRIPTS] if drawn else [_page_file("tables.js")]
-    style = _page_file("fragment.css") + _page_file("page.css")
+    body = "".join(_write_section(number, part, drawn, links) for number, part in enumerate(parts))
+    return HtmlBody(
+        elements=_ascii(f'<div class="modeldyno">\n{body}</div>\n'),
+        contents=_ascii(_write_contents(parts)),
+        charts=chart_json.charts_as_json(drawn) if drawn else "",
+        scripts=_SCRIPTS if drawn else ("tables.js",),
+    )
+
+
+def page_files() -> Mapping[str, str]:
+    """Return the texts of the files that a page of a site needs: scripts, and ``report.css``."""
+    return {_STYLE: _style(), **{name: _page_file(name) for name in _SCRIPTS}}
+
+
+def _style() -> str:
+    return _page_file("fragment.css") + _page_file("page.css")
+
+
+def lay_out(blocks: Iterable[Block], *, title: str) -> str:
+    """Write blocks as a page."""
+    body = write_body(blocks)
+    scripts = [_page_file(name) for name in body.scripts]
+    style = _style()
     allowed = " ".join(map(_digest, scripts))
     policy = (
         f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    data = (
-        f'<script type="application/json" id="pictures">{chart_json.charts_as_json(drawn)}</script>\n'
-        if drawn
-        else ""
-    )
+    data = f'<script type="application/json" id="pictures">{body.charts}</script>\n' if body.charts else ""
     script_elements = data + "".join(f"<script>{script}</script>\n" for script in scripts)
     return _ascii(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -72,7 +91,7 @@ def lay_out(blocks: Iterable[Block], *, title: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'{_write_contents(parts)}<main>\n<div class="modeldyno">\n{body}</div>\n</main>\n'
+        f"{body.contents}<main>\n{body.elements}</main>\n"
         f"<footer>Written by ModelDyno. {_PROMISE}</footer>\n{script_elements}</body>\n</html>\n"
     )
 
@@ -103,12 +122,12 @@ def _write_contents(parts: Sequence[Sequence[Block]]) -> str:
     return f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n'
 
 
-def _write_section(number: int, part: Sequence[Block], drawn: list[Picture]) -> str:
+def _write_section(number: int, part: Sequence[Block], drawn: list[Picture], links: TableLinks) -> str:
     def place_picture(picture: Picture) -> str:
         drawn.append(picture)
         return html_elements.figure(picture, len(drawn) - 1)
 
-    body = "".join(html_elements.write_elements(part, place_picture))
+    body = "".join(html_elements.write_elements(part, place_picture, links))
     if not number:
         return body
     return f'<section id="part-{number}">\n{body}</section>\n'

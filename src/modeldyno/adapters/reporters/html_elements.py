@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.report.blocks import Align, Block, Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import Bins, Plot
 from modeldyno.core.stats.units import format_axis, join_units_unbroken
+from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.views.chart_text import chart_numbers, describe_chart
 
 if TYPE_CHECKING:
@@ -27,14 +28,19 @@ _SIGNS = {
 }
 
 
-def write_elements(blocks: Iterable[Block], drawn: Callable[[Picture], str]) -> Iterator[str]:
+_UNLINKED = TableLinks()
+
+
+def write_elements(
+    blocks: Iterable[Block], drawn: Callable[[Picture], str], links: TableLinks = _UNLINKED
+) -> Iterator[str]:
     """Write blocks; `drawn` writes the charts.
 
     Consecutive notices form one list; three or more consecutive plots stand side by side.
     """
     for around, run in groupby(blocks, _group_kind):
         run_blocks = list(run)
-        group = [_block(block, drawn) for block in run_blocks]
+        group = [_block(block, drawn, links) for block in run_blocks]
         if around == _DOUBTS and len(group) > 1:
             yield f"{_doubts_summary(run_blocks)}<ul>\n{''.join(group)}</ul></details>\n"
             continue
@@ -69,12 +75,12 @@ def _group_kind(block: Block) -> str:
     return "div" if isinstance(block, Plot) else ""
 
 
-def _block(block: Block, drawn: Callable[[Picture], str]) -> str:
+def _block(block: Block, drawn: Callable[[Picture], str], links: TableLinks) -> str:
     match block:
         case Notice():
             return _notice(block)
         case Table():
-            return table(block)
+            return table(block, links)
         case Heading():
             tag = f"h{min(block.level, _LOWEST) + 1}"
             return f"<{tag}>{_name(block.title)}</{tag}>\n"
@@ -134,7 +140,7 @@ def _tiles(block: Table) -> str:
     return f'<dl class="tiles">\n{items}</dl>\n'
 
 
-def table(block: Table) -> str:
+def table(block: Table, links: TableLinks = _UNLINKED) -> str:
     """Write a table; wide tables scroll in place, and phones show rows as cards."""
     if block.tiles:
         return _tiles(block)
@@ -145,7 +151,7 @@ def table(block: Table) -> str:
     )
     head = f"<thead><tr>{titles}</tr></thead>\n" if named else ""
     cards = named and len(block.columns) > _NARROW and len(block.rows) <= _CARDS
-    rows = "".join(f"<tr>{''.join(_cells(block, row, cards))}</tr>\n" for row in block.rows)
+    rows = "".join(f"<tr>{''.join(_cells(block, row, cards, links))}</tr>\n" for row in block.rows)
     kind = "facts" if not named else "figures" if len(block.columns) <= _WIDE else "figures wide"
     kind += " cards" if cards else ""
     label = html.escape(block.title or "table")
@@ -160,13 +166,34 @@ _NARROW, _WIDE, _CARDS = 3, 6, 80
 """Most columns that fit any page, most columns at normal font size, and most rows shown as cards."""
 
 
-def _cells(block: Table, row: Sequence[str], cards: bool) -> Iterator[str]:
+def _cells(block: Table, row: Sequence[str], cards: bool, links: TableLinks) -> Iterator[str]:
     for place, (text, column) in enumerate(zip(row, block.columns, strict=True)):
         tag, scope = ("td", "") if place else ("th", ' scope="row"')
         align = ' class="right"' if column.align is Align.RIGHT else ""
         title = html.escape(column.title)
         label = f' data-label="{title}"' if cards and place and text and title else ""
-        yield f"<{tag}{scope}{align}{label}>{_name(text) if scope else _text(text)}</{tag}>"
+        written = _linked(column.title, text, _name(text) if scope else _text(text), links)
+        box = _box(text, links) if scope else ""
+        yield f"<{tag}{scope}{align}{label}>{box}{written}</{tag}>"
+
+
+def _linked(title: str, text: str, written: str, links: TableLinks) -> str:
+    """Write what a cell leads to around it, or its state as a chip."""
+    address = links.links.get(title, {}).get(text)
+    if address is not None:
+        return f'<a href="{html.escape(address)}">{written}</a>'
+    if text in links.chips:
+        return f'<span class="chip {links.chips[text]}">{written}</span>'
+    return written
+
+
+def _box(text: str, links: TableLinks) -> str:
+    if text not in links.boxes:
+        return ""
+    return (
+        f'<input type="checkbox" form="{html.escape(links.form)}" name="{html.escape(links.box)}" '
+        f'value="{html.escape(links.boxes[text])}" aria-label="{html.escape(text)}"> '
+    )
 
 
 def _text(text: str) -> str:

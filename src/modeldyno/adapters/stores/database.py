@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -51,6 +52,14 @@ class Database:
         with as_store_error(self.place), self._writer.begin() as connection:
             yield connection
 
+    def change_mark(self) -> str:
+        """Return a text that is another one after every write of any process."""
+        if self._engine.dialect.name == "sqlite":
+            with as_store_error(self.place):
+                return sqlite.change_mark(Path(self.place))
+        with self.reading() as connection:
+            return postgresql.change_mark(connection)
+
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
@@ -63,6 +72,7 @@ class LazyDatabase:
         self._path, self._timeout = path, timeout
         self._empty = Database(sqlite.empty_engine(), str(path))
         self._created: Database | None = None
+        self._lock, self._creation = Lock(), Lock()
         self.place = self._empty.place
         """Name for messages."""
 
@@ -71,7 +81,11 @@ class LazyDatabase:
         """Yield a read transaction on what exists by now."""
         with as_store_error(self.place):
             empty = _is_empty(self._path)
-        with (self._empty if empty else self._file()).reading() as connection:
+        if not empty:
+            with self._file().reading() as connection:
+                yield connection
+            return
+        with self._lock, self._empty.reading() as connection:  # its only connection
             yield connection
 
     @contextmanager
@@ -80,18 +94,24 @@ class LazyDatabase:
         with self._file().writing() as connection:
             yield connection
 
+    def change_mark(self) -> str:
+        """Return a text that is another one after every write of any process."""
+        with as_store_error(self.place):
+            return sqlite.change_mark(self._path)
+
     def close(self) -> None:
         """Close all connections."""
         for database in filter(None, (self._empty, self._created)):
             database.close()
 
     def _file(self) -> Database:
-        if self._created is None:
-            with as_store_error(self.place):
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                engine = sqlite.engine(self._path, self._timeout)
-            self._created = _migrated(Database(engine, self.place))
-        return self._created
+        with self._creation:
+            if self._created is None:
+                with as_store_error(self.place):
+                    self._path.parent.mkdir(parents=True, exist_ok=True)
+                    engine = sqlite.engine(self._path, self._timeout)
+                self._created = _migrated(Database(engine, self.place))
+            return self._created
 
 
 def connect(text: str) -> tuple[Database | LazyDatabase, Path | None]:

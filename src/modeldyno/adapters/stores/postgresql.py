@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import create_engine, event
+from sqlalchemy import String, cast, create_engine, event, func, select
 
 from modeldyno import plugins
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL, Engine
+    from sqlalchemy import URL, Connection, Engine
 
 _CONNECT_TIMEOUT = "10"  # seconds
 
@@ -38,3 +38,8 @@ def engine(url: URL, timeout: float) -> Engine:
 
     event.listen(new_engine, "connect", prepare)
     return new_engine
+
+
+def change_mark(connection: Connection) -> str:
+    """Return what a transaction that begins now would see: it moves when one that has written ends."""
+    return str(connection.scalar(select(cast(func.pg_current_snapshot(), String))))

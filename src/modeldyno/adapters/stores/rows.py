@@ -7,7 +7,7 @@ import sys
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import and_, or_, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 
 from modeldyno.adapters.stores.schema import KEY_LENGTH
@@ -16,7 +16,7 @@ from modeldyno.errors import RequestError, StoreError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Row, Table
+    from sqlalchemy import ColumnElement, Connection, Row, Table
 
 SHOWN = 5
 """Number of ids that an error message lists."""
@@ -100,13 +100,23 @@ def newest_first(table: Table) -> tuple[Any, Any]:
     return table.c.created.desc(), table.c.id.desc()
 
 
+def after_mark(table: Table, mark: str) -> ColumnElement[bool]:
+    """Return the condition that a row comes after a place in a list, newest first; all do if it is empty."""
+    if not mark:
+        return true()
+    # Of several rows of one time, none is left out between two pages.
+    created, _, identifier = storable_text(mark).partition("/")
+    older = table.c.created < created
+    return or_(older, and_(table.c.created == created, table.c.id < identifier)) if identifier else older
+
+
 def find_entries(
-    connection: Connection, table: Table, entry: Any, name: str | None, limit: int
+    connection: Connection, table: Table, entry: Any, *conditions: ColumnElement[bool], limit: int
 ) -> Sequence[Row[Any]]:
-    """Return the columns that a list entry has, newest first: of all rows, or of those of a name."""
+    """Return the columns that a list entry has of the rows that meet all conditions, newest first."""
     columns = [column for column in table.c if column.name in entry.__dataclass_fields__]
-    query = select(*columns).order_by(*newest_first(table)).limit(max(0, limit))
-    return connection.execute(query if name is None else query.where(*name_matches(table, name))).all()
+    query = select(*columns).where(*conditions).order_by(*newest_first(table)).limit(max(0, limit))
+    return connection.execute(query).all()
 
 
 def document_row(document: Any, name: str, headline: str, data: bytes) -> dict[str, Any]:

@@ -9,9 +9,11 @@ from sqlalchemy import delete, select
 from modeldyno import kinds
 from modeldyno.adapters.stores.rows import (
     NAME_LIMIT,
+    after_mark,
     document_row,
     find_entries,
     find_id_by_prefix,
+    name_matches,
     replace,
     storable_text,
     verified_document,
@@ -21,8 +23,9 @@ from modeldyno.errors import RequestError
 from modeldyno.interfaces.store import Conclusion, ConclusionEntry
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from collections.abc import Sequence
 
+    from sqlalchemy import Connection
 
 _ADVICE = "The results that it is based on stay readable; remove this one with modeldyno rm."
 
@@ -48,9 +51,16 @@ def get(connection: Connection, conclusion_id: str, place: str) -> Conclusion:
     return conclusion
 
 
-def find(connection: Connection, name: str | None, limit: int) -> list[ConclusionEntry]:
-    """Return the entries of Conclusions, newest first."""
-    rows = find_entries(connection, CONCLUSIONS, ConclusionEntry, name, limit)
+def find(
+    connection: Connection, name: str | None, kinds_: Sequence[str], limit: int, before: str
+) -> list[ConclusionEntry]:
+    """Return the entries of Conclusions after a place in the list, newest first."""
+    conditions = (
+        *(() if name is None else name_matches(CONCLUSIONS, name)),
+        *((CONCLUSIONS.c.kind.in_(kinds_),) if kinds_ else ()),
+        after_mark(CONCLUSIONS, before),
+    )
+    rows = find_entries(connection, CONCLUSIONS, ConclusionEntry, *conditions, limit=limit)
     return [ConclusionEntry(**row._mapping) for row in rows]  # noqa: SLF001 - its documented name
 
 

@@ -21,6 +21,7 @@ from modeldyno.adapters.stores import series as stores_series
 from modeldyno.adapters.stores.artifacts import erase, is_expired
 from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
 from modeldyno.adapters.stores.rows import (
+    after_mark,
     find_id_by_prefix,
     insert,
     storable_text,
@@ -123,6 +124,14 @@ class SqlStore:
         origin = f"Result {result_id} in the store {self._database.place}"
         return codec.decode(verified_document(data, checksum, origin, results.ADVICE), origin=origin)
 
+    def change_mark(self) -> str:
+        """Return a text that is another one after every write of any process.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        return self._database.change_mark()
+
     def find(
         self,
         *,
@@ -130,16 +139,19 @@ class SqlStore:
         tag: str | None = None,
         limit: int = 50,
         where: Expression | None = None,
+        before: str = "",
     ) -> Sequence[Entry]:
         """Return the entries of Results, newest first: all, those of a model's name, or those with a tag.
 
-        Results of trials are left out, unless they have the tag: their Study represents them.
+        Results of trials are left out, unless they have the tag: their Study represents them. `before` is the
+        `mark` of the last one of the page before.
 
         Raises:
             RequestError: `where` names a setting, or a scope of a metric, that no stored Result has.
             StoreError: the database cannot be read.
         """
         query = select(*results.LISTED).order_by(*results.NEWEST_FIRST).limit(max(0, limit))
+        query = query.where(after_mark(RESULTS, before))
         if name is not None:
             cleaned = storable_text(name)
             query = query.where(RESULTS.c.name_key == cleaned[:KEY_LENGTH], RESULTS.c.name == cleaned)
@@ -240,14 +252,16 @@ class SqlStore:
             study_id = studies.resolve(connection, prefix)
             return studies.get(connection, study_id, self._database.place)
 
-    def studies(self, *, name: str | None = None, limit: int = 50) -> Sequence[StudyEntry]:
+    def studies(self, *, name: str | None = None, limit: int = 50, before: str = "") -> Sequence[StudyEntry]:
         """Return the entries of Studies, newest first: all, or those of a name.
+
+        `before` is the `mark` of the last one of the page before.
 
         Raises:
             StoreError: the database cannot be read.
         """
         with self._database.reading() as connection:
-            return studies.find(connection, name, limit)
+            return studies.find(connection, name, limit, before)
 
     def remove_study(self, prefix: str) -> str:
         """Delete a Study, its trials, and their untagged Results; return its id.
@@ -283,14 +297,18 @@ class SqlStore:
             conclusion_id = stores_series.resolve(connection, prefix)
             return stores_series.get(connection, conclusion_id, self._database.place)
 
-    def conclusions(self, *, name: str | None = None, limit: int = 50) -> Sequence[ConclusionEntry]:
-        """Return the entries of Conclusions, newest first: all, or those of a model's name.
+    def conclusions(
+        self, *, name: str | None = None, kinds: Sequence[str] = (), limit: int = 50, before: str = ""
+    ) -> Sequence[ConclusionEntry]:
+        """Return the entries of Conclusions, newest first: all, or those of a model's name or of some kinds.
+
+        `before` is the `mark` of the last one of the page before.
 
         Raises:
             StoreError: the database cannot be read.
         """
         with self._database.reading() as connection:
-            return stores_series.find(connection, name, limit)
+            return stores_series.find(connection, name, kinds, limit, before)
 
     def remove_conclusion(self, prefix: str) -> str:
         """Delete a Conclusion and return its id; the Results stay.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -43,9 +44,19 @@ def engine(path: Path, timeout: float) -> Engine:
 
 def empty_engine() -> Engine:
     """Create an engine of an in-memory database with empty tables."""
-    new_engine = create_engine("sqlite://", poolclass=StaticPool)
+    new_engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     METADATA.create_all(new_engine)
     return new_engine
+
+
+def change_mark(path: Path) -> str:
+    """Return sizes and times of the database and its log: each write changes those of one of them."""
+    stats = []
+    for file in (path, Path(f"{path}-wal")):
+        with suppress(FileNotFoundError):
+            stat = file.stat()
+            stats.append(f"{stat.st_ino}.{stat.st_size}.{stat.st_mtime_ns}")
+    return "-".join(stats)
 
 
 def _begin(connection: Connection) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import delete, func, select
 
 from modeldyno.adapters.stores.rows import (
     NAME_LIMIT,
+    after_mark,
     document_columns,
     document_row,
     find_entries,
@@ -73,9 +74,10 @@ def get(connection: Connection, study_id: str, place: str) -> Study:
     return codec_study.decode(definition, *trials, origin=origin)
 
 
-def find(connection: Connection, name: str | None, limit: int) -> list[StudyEntry]:
-    """Return the entries of Studies, newest first."""
-    rows = find_entries(connection, STUDIES, StudyEntry, name, limit)
+def find(connection: Connection, name: str | None, limit: int, before: str) -> list[StudyEntry]:
+    """Return the entries of Studies after a place in the list, newest first."""
+    named = () if name is None else name_matches(STUDIES, name)
+    rows = find_entries(connection, STUDIES, StudyEntry, *named, after_mark(STUDIES, before), limit=limit)
     count_query = (
         select(TRIALS.c.study_id, TRIALS.c.skipped, func.count())
         .where(TRIALS.c.study_id.in_([row.id for row in rows]))
