@@ -127,8 +127,8 @@ class Store(Protocol):
         """List Results, newest first; those of trials only by a tag.
 
         `before` is the `mark` of the last one of the page before. `where` holds as
-        `modeldyno.core.result.where.matches` says. Raises RequestError if it names a setting or a scope that no
-        stored Result has, as a mistake would otherwise read as an empty list.
+        `modeldyno.core.result.where.matches` says. Raises RequestError if it names a setting or a scope that
+        no stored Result has, as a mistake would otherwise read as an empty list.
         """
 
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:

@@ -61,8 +61,8 @@ class TestSuiteStreams(TestSuite):
 def test_outputs_are_those_of_onnx_runtime(tmp_path: Path, settings: dict[str, KnobValue]) -> None:
     """Under any setting both runtimes give the same numbers under the same names."""
     path, feed = models.mlp(tmp_path), rows(3)
-    with onnxruntime_backend.open(load(path), configure(onnxruntime_backend.knobs, {})) as session:
-        expected = session.arrays(session.prepare(feed)())
+    with onnxruntime_backend.open(load(path), configure(onnxruntime_backend.knobs, {})) as reference:
+        expected = reference.arrays(reference.prepare(feed)())
     with backend.open(load(path), configure(backend.knobs, settings)) as session:
         given = session.arrays(session.prepare(feed)())
     assert given.keys() == expected.keys()
