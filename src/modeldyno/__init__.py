@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from modeldyno.api.result_dict import Figures
     from modeldyno.api.server_profiler import Diagnosis, Profiler
     from modeldyno.api.sweep import export_configs, read_study, rerank, sweep
+    from modeldyno.api.ui import ui
     from modeldyno.core.agreement.conversion import Conversion
     from modeldyno.core.comparison.comparison import Comparison
     from modeldyno.core.comparison.gate_report import GateReport
@@ -174,6 +175,7 @@ _HOMES = {
     "sweep": "modeldyno.api.sweep",
     "tag": "modeldyno.api.documents",
     "trend": "modeldyno.api.advise",
+    "ui": "modeldyno.api.ui",
 }
 
 __all__ = [
@@ -265,6 +267,7 @@ __all__ = [
     "sweep",
     "tag",
     "trend",
+    "ui",
     "unregister",
     "update",
     "work",

@@ -12,7 +12,7 @@ FIELDS = frozenset(
     {
         "beside", "data", "demand", "drivers", "duration", "evaluate", "find_load", "force",
         "headers", "inputs", "layers", "max_regression", "max_runs", "max_time", "maximize",
-        "memory", "memory_limit", "min_runs", "min_time", "min_warmup", "minimize", "mode", "pin",
+        "memory", "memory_limit", "min_runs", "min_time", "min_warmup", "minimize", "mode", "pin", "port",
         "precision", "price", "processes", "rate", "records", "requests", "require", "run", "seed",
         "smallest", "timeout", "vary",
     }

@@ -40,6 +40,7 @@ COMMANDS = {
     "rm": "Remove results from the store.",
     "registry": "Register models: they are converted, measured by workers, and asked for.",
     "worker": "Do what the registry has queued, while this machine is idle.",
+    "ui": "Show what the store has in the browser: models, results, studies, tasks.",
     "engine": "Install serving engines, each into its own environment.",
     "plugins": "List loaders, backends and their knobs, probes, reporters.",
     "schema": "Print the JSON Schema of a result or of a sweep file.",

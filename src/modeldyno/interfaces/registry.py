@@ -219,8 +219,10 @@ class Registry(Protocol):
     def finish_delivery(self, delivery: Delivery, why: str) -> bool:
         """Write that a message has arrived, or why not; return False if its lease was lost."""
 
-    def events(self, *, subject: str | None = None, newest: int = 50) -> Sequence[RegistryEvent]:
-        """Return the newest events, oldest first."""
+    def events(
+        self, *, subject: str | None = None, newest: int = 50, before: int | None = None
+    ) -> Sequence[RegistryEvent]:
+        """Return the newest events, oldest first; with `before`, the newest of those before that id."""
 
     def first_broken_event(self) -> int | None:
         """Return the id of the first event that was changed or follows a missing one, or None."""

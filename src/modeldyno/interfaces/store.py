@@ -94,6 +94,10 @@ class Store(Protocol):
     """Keeps Results, Studies and Conclusions; a context manager that closes it."""
 
     @property
+    def place(self) -> str:
+        """Where it is, for messages; without a password."""
+
+    @property
     def registry(self) -> Registry:
         """The models that are registered in it."""
 

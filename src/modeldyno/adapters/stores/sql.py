@@ -86,6 +86,8 @@ class SqlStore:
         self._database = opened
         self.registry = SqlRegistry(opened, artifacts.with_suffix(".models"))
         """The models that are registered in it."""
+        self.place = opened.place
+        """Where it is, for messages; without a password."""
         self.artifacts = artifacts
         """The directory for files that belong to Results; the only one where files are deleted."""
 
@@ -173,7 +175,8 @@ class SqlStore:
             StoreError: the database cannot be written.
         """
         added = [_checked_tag(tag) for tag in add]
-        with self._database.writing() as connection:
+        only_asked = not added and not remove
+        with self._database.reading() if only_asked else self._database.writing() as connection:
             result_id = _resolve(connection, prefix)
             removed = TAGS.c.tag.in_([storable_text(tag) for tag in remove])
             connection.execute(delete(TAGS).where(TAGS.c.result_id == result_id, removed))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         sweep,
         tag,
         trend,
+        ui,
         worker,
     )
 
@@ -65,6 +66,7 @@ __all__ = [
     "sweep",
     "tag",
     "trend",
+    "ui",
     "worker",
 ]
 

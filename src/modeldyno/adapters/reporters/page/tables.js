@@ -1,6 +1,6 @@
 "use strict";
-// Make tables sortable: descending, ascending, original order.
-(() => {
+// Make the tables of an element sortable: descending, ascending, original order.
+const sortTables = (() => {
   const SCALES = {
     ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, k: 1e3, M: 1e6,
     G: 1e9, T: 1e12, "M/s": 1e6, "G/s": 1e9, uJ: 1e-6, mJ: 1e-3, kJ: 1e3, mW: 1e-3, kW: 1e3,
@@ -16,7 +16,7 @@
     return typeof a === "number" ? -1 : 1;
   };
   const NEXT = { none: "descending", descending: "ascending", ascending: "none" };
-  document.querySelectorAll("table.figures").forEach((table) => {
+  return (root) => root.querySelectorAll("table.figures").forEach((table) => {
     const body = table.tBodies[0];
     const original = [...body.rows];
     const heads = [...table.tHead.rows[0].cells];
@@ -42,3 +42,4 @@
     });
   });
 })();
+sortTables(document);

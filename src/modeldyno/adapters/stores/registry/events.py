@@ -63,9 +63,13 @@ def record(connection: Connection, actor: str, kind: str, subject: str, **detail
     webhooks.address(connection, int(number or 0), kind, model)
 
 
-def read(connection: Connection, *, subject: str | None, newest: int) -> list[RegistryEvent]:
+def read(
+    connection: Connection, *, subject: str | None, newest: int, before: int | None = None
+) -> list[RegistryEvent]:
     """Return the newest events, the oldest of them first: all, or those of a subject and what is below it."""
     query = select(*_TOLD).order_by(EVENTS.c.id.desc()).limit(newest)
+    if before is not None:
+        query = query.where(EVENTS.c.id < before)
     if subject is not None and "/" not in subject:
         query = query.where(EVENTS.c.model == subject)
     elif subject is not None:

@@ -299,9 +299,11 @@ class SqlRegistry:
 
     # --- events ------------------------------------------------------------------------------------
 
-    def events(self, *, subject: str | None = None, newest: int = 50) -> Sequence[RegistryEvent]:
+    def events(
+        self, *, subject: str | None = None, newest: int = 50, before: int | None = None
+    ) -> Sequence[RegistryEvent]:
         with self._database.reading() as connection:
-            return events.read(connection, subject=subject, newest=newest)
+            return events.read(connection, subject=subject, newest=newest, before=before)
 
     def first_broken_event(self) -> int | None:
         with self._database.reading() as connection:

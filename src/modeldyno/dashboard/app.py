@@ -1,0 +1,315 @@
+"""The table of routes, and the application that answers them.
+
+Each page has a JSON twin below `/api/v1`. What writes is a POST of a form; no route takes a command, a path
+of a file or an address to fetch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from modeldyno import codec
+from modeldyno.dashboard import document_pages, home_page, registry_pages
+from modeldyno.dashboard.changes import change_stream
+from modeldyno.dashboard.guard import Guard, Sessions
+from modeldyno.dashboard.html import render_page, static_files
+from modeldyno.dashboard.page import Asked, DashboardPage, PageLink, PageLinks, PageText
+from modeldyno.dashboard.store_access import ChangeWatch
+from modeldyno.errors import ModelDynoError, RequestError, StoreError
+
+if TYPE_CHECKING:
+    from modeldyno.interfaces.store import Store
+
+API = "/api/v1"
+_LARGEST_FORM = 64_000
+"""Bytes of a form."""
+_LOG = logging.getLogger("modeldyno.dashboard")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRoute:
+    """A page: its path, the function that makes it, and what its query may hold."""
+
+    path: str
+    page: Callable[[Asked], DashboardPage]
+    query: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (self.page.__doc__ or "").partition("\n")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRoute:
+    """What a form does: its path, and the function that does it and returns the page to show then."""
+
+    path: str
+    write: Callable[[Asked], str]
+
+
+PAGES = (
+    PageRoute(path="/", page=home_page.home),
+    PageRoute(path="/models", page=registry_pages.models, query=("text", "framework", "task", "before")),
+    PageRoute(path="/models/{name}", page=registry_pages.model),
+    PageRoute(
+        path="/models/{name}/answer", page=registry_pages.answer, query=("require", "demand", "price", "on")
+    ),
+    PageRoute(path="/models/{name}/{version}", page=registry_pages.version),
+    PageRoute(path="/results", page=document_pages.results, query=("name", "tag", "before")),
+    PageRoute(path="/results/{id}", page=document_pages.result),
+    PageRoute(path="/studies", page=document_pages.studies, query=("name", "before")),
+    PageRoute(path="/studies/{id}", page=document_pages.study),
+    PageRoute(path="/comparisons", page=document_pages.comparisons, query=("name", "before")),
+    PageRoute(path="/comparisons/{id}", page=document_pages.comparison),
+    PageRoute(path="/loads", page=document_pages.loads, query=("name", "before")),
+    PageRoute(path="/loads/{id}", page=document_pages.load),
+    PageRoute(path="/compare", page=document_pages.beside, query=("with",)),
+    PageRoute(path="/tasks", page=registry_pages.tasks, query=("model", "all")),
+    PageRoute(path="/targets", page=registry_pages.targets),
+    PageRoute(path="/events", page=registry_pages.events, query=("of", "before")),
+    PageRoute(path="/settings", page=registry_pages.settings),
+)
+WRITES = (
+    WriteRoute(path="/results/{id}/tags", write=document_pages.change_tags),
+    WriteRoute(path="/models/{name}/aliases", write=registry_pages.change_alias),
+    WriteRoute(path="/tasks", write=registry_pages.change_tasks),
+)
+QUERY = {
+    "all": "Any text: tasks that have ended, too.",
+    "before": "Where the page before ended, as its `next` says.",
+    "demand": "Requests per second to serve, such as 200/s.",
+    "framework": "Only models of this framework.",
+    "model": "Only tasks of this model or version.",
+    "name": "Only documents of this model.",
+    "of": "Only events of this model or version.",
+    "on": "Only figures of this target.",
+    "price": "Price of a replica, such as 1.2/h.",
+    "require": "A bound, such as `latency.p99 <= 20ms`; may be repeated.",
+    "tag": "Only results with this tag.",
+    "task": "Only models with this task.",
+    "text": "Only models whose name contains this.",
+    "with": "Id, tag or name of a document; two to five of them.",
+}
+"""What each word of a query means."""
+_REPEATED = {"require", "with"}
+
+
+def make_app(store: Store, port: int, *, ending: Callable[[], bool] = lambda: False) -> FastAPI:
+    """Make the application for an open store.
+
+    Args:
+        store: what it reads, and what its forms write.
+        port: the port at which browsers ask for it.
+        ending: whether the server is about to end; streams end then.
+    """
+    app = FastAPI(
+        title="ModelDyno",
+        description="What the store has; each operation is the JSON twin of a page.",
+        version="1",
+        openapi_url=f"{API}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    answers = _Answers(store, Sessions(port))
+    watch = ChangeWatch(store=store)
+
+    def stream(request: Request) -> Response:
+        return change_stream(request, watch, ending)
+
+    for route in PAGES:
+        _add_page(app, route, answers)
+    for writing in WRITES:
+        app.add_route(writing.path, _later(answers, writing), methods=["POST"], include_in_schema=False)
+    app.add_route("/static/{name}", _static, methods=["GET"], include_in_schema=False)
+    app.add_route("/changes", stream, methods=["GET"], include_in_schema=False)
+    app.add_exception_handler(HTTPException, answers.missing)
+    app.add_exception_handler(Exception, answers.failed)
+    app.add_middleware(Guard, port=port)
+    return app
+
+
+class _Answers:
+    """Answers requests by the functions of the routes."""
+
+    def __init__(self, store: Store, sessions: Sessions) -> None:
+        self._store, self._sessions = store, sessions
+
+    def page(self, route: PageRoute, request: Request) -> Response:
+        """Answer with a page."""
+        return self._show(_made(route.page, _asked(self._store, request)), request)
+
+    def twin(self, route: PageRoute, request: Request) -> Response:
+        """Answer with the JSON of a page."""
+        return _as_json(_made(route.page, _asked(self._store, request)))
+
+    async def form(self, route: WriteRoute, request: Request) -> Response:
+        """Do what a form asks for, and lead to the page that shows it."""
+        words = await _form(request)
+        if words is None:
+            return self._show(_problem(413, "What was sent is no form, or too long."), request)
+        asked = _asked(self._store, request, words)
+        if not self._sessions.holds(self._session(request), asked.word("token")):
+            text = "The form is not of this page any more; go back and reload it."
+            return self._show(_problem(403, text), request)
+        try:
+            where = await run_in_threadpool(route.write, asked)
+        except ModelDynoError as error:
+            return self._show(_problem(_status(error, 400), str(error)), request)
+        return RedirectResponse(where, 303)
+
+    async def missing(self, request: Request, error: Exception) -> Response:
+        """Answer where there is no page."""
+        code = error.status_code if isinstance(error, HTTPException) else 404
+        says = {405: "This page cannot be asked for in that way."}.get(code, "There is no such page.")
+        return self._tell(_problem(code, says), request)
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """Answer where a page has failed."""
+        _LOG.error("%s %s: %r", request.method, request.url.path, error)
+        return self._tell(_problem(500, f"This page failed: {type(error).__name__}. It is a bug."), request)
+
+    def _tell(self, page: DashboardPage, request: Request) -> Response:
+        return _as_json(page) if request.url.path.startswith(API) else self._show(page, request)
+
+    def _session(self, request: Request) -> str | None:
+        return self._sessions.of(request.headers.get("cookie", ""))
+
+    def _show(self, page: DashboardPage, request: Request) -> Response:
+        session = self._session(request)
+        kept = session or self._sessions.new()
+        token = self._sessions.token(kept)
+        text = render_page(page, path=request.url.path, query=request.url.query, token=token)
+        answer = HTMLResponse(text, page.status, _FRESH)
+        if session is None:
+            value = self._sessions.cookie_value(kept)
+            answer.set_cookie(self._sessions.cookie, value, httponly=True, samesite="strict", path="/")
+        return answer
+
+
+_FRESH = {"cache-control": "no-store"}
+_KEPT = {"cache-control": "max-age=31536000, immutable"}
+
+
+def _as_json(page: DashboardPage) -> Response:
+    data = page.data if isinstance(page.data, bytes) else codec.encode_document(page.data)
+    return Response(data, page.status, _FRESH, "application/json")
+
+
+def _static(request: Request) -> Response:
+    found = static_files().get(request.path_params["name"])
+    if found is None:
+        raise HTTPException(404)
+    return Response(found.content, headers=_KEPT, media_type=found.kind)
+
+
+def _add_page(app: FastAPI, route: PageRoute, answers: _Answers) -> None:
+    """Add a page and its JSON twin; both are made in a thread."""
+
+    def page(request: Request) -> Response:
+        return answers.page(route, request)
+
+    def twin(request: Request) -> Response:
+        return answers.twin(route, request)
+
+    app.add_route(route.path, page, methods=["GET"], include_in_schema=False)
+    app.add_api_route(
+        API + ("/home" if route.path == "/" else route.path),
+        twin,
+        methods=["GET"],
+        summary=route.summary,
+        name=route.page.__name__,
+        operation_id=route.page.__name__,
+        response_class=Response,
+        responses=_RESPONSES,
+        openapi_extra={"parameters": list(_parameters(route))},
+    )
+
+
+def _later(answers: _Answers, route: WriteRoute) -> Callable[[Request], Awaitable[Response]]:
+    async def write(request: Request) -> Response:
+        return await answers.form(route, request)
+
+    return write
+
+
+_JSON = {"application/json": {"schema": {}}}
+_PROBLEM = {"application/json": {"schema": {"type": "object", "properties": {"error": {"type": "string"}}}}}
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "What the page shows.", "content": _JSON},
+    400: {"description": "Something in the query is wrong; the sentence says what.", "content": _PROBLEM},
+    404: {"description": "There is none of that name.", "content": _PROBLEM},
+    503: {"description": "The store cannot be read.", "content": _PROBLEM},
+}
+
+
+def _parameters(route: PageRoute) -> Iterator[dict[str, Any]]:
+    """Describe the parts of the path and the words of the query."""
+    for part in route.path.split("/"):
+        if part.startswith("{"):
+            yield {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
+    for word in route.query:
+        one = {"type": "string", "maxLength": 1000}
+        schema = {"type": "array", "items": one} if word in _REPEATED else one
+        yield {"name": word, "in": "query", "required": False, "description": QUERY[word], "schema": schema}
+
+
+def _asked(store: Store, request: Request, words: tuple[tuple[str, str], ...] = ()) -> Asked:
+    """Take what is asked for out of a request; no database takes a null character."""
+    return Asked(
+        store=store,
+        path={name: _plain(str(value)) for name, value in request.path_params.items()},
+        query=tuple((name, _plain(value)) for name, value in request.query_params.multi_items()),
+        words=words,
+    )
+
+
+def _plain(text: str) -> str:
+    return text.replace("\0", "\ufffd")
+
+
+async def _form(request: Request) -> tuple[tuple[str, str], ...] | None:
+    """Read the fields of a form; None if it is none, or too long."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        return None
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LARGEST_FORM:
+            return None
+    fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+    return tuple((name, _plain(value)) for name, value in fields)
+
+
+def _made(page: Callable[[Asked], DashboardPage], asked: Asked) -> DashboardPage:
+    """Make a page, or one that says in a sentence what is wrong."""
+    try:
+        return page(asked)
+    except ModelDynoError as error:
+        return _problem(_status(error, 404), str(error))
+
+
+def _status(error: ModelDynoError, otherwise: int) -> int:
+    return 503 if isinstance(error, StoreError) else otherwise if isinstance(error, RequestError) else 400
+
+
+def _problem(status: int, text: str) -> DashboardPage:
+    titles = {404: "Not found", 403: "Refused", 500: "A bug", 503: "The store cannot be read"}
+    home = PageLinks(label="Go on", links=(PageLink(text="Back to the first page", address="/"),))
+    return DashboardPage(
+        title=titles.get(status, "That cannot be done"),
+        room="",
+        parts=(PageText(text=text), home),
+        data={"error": text},
+        status=status,
+    )

@@ -1,0 +1,342 @@
+"""Pages of stored documents: results, studies, comparisons, loads, and several beside each other."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import codec
+from modeldyno.core.report.blocks import Column, Heading, Table, clean
+from modeldyno.core.result.result import Result
+from modeldyno.dashboard.page import (
+    PAGE,
+    DashboardPage,
+    FormField,
+    PageBlocks,
+    PageForm,
+    PageLink,
+    PageLinks,
+    PageText,
+    address,
+    list_data,
+    older_links,
+)
+from modeldyno.dashboard.store_access import result_or_none
+from modeldyno.errors import RequestError
+from modeldyno.interfaces.reporter import TableLinks
+from modeldyno.kinds import kind_of
+from modeldyno.views import ViewOptions, lists, side_by_side
+from modeldyno.views.study import tables
+from modeldyno.views.text import shorten_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.dashboard.page import Asked, Part
+    from modeldyno.interfaces.store import Store
+    from modeldyno.kinds import Stored
+
+MOST = 5
+"""Documents that stand beside each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentRoom:
+    """A list of documents of the same kind, and where it is."""
+
+    path: str
+    title: str
+    kinds: tuple[str, ...] = ()
+    """Kinds of conclusions."""
+    none: str = ""
+    """Said if there is none."""
+    command: str = ""
+    """Makes one."""
+
+
+RESULTS = DocumentRoom(
+    path="results",
+    title="Results",
+    none="No result is stored yet.",
+    command="modeldyno profile model.onnx",
+)
+STUDIES = DocumentRoom(
+    path="studies",
+    title="Studies",
+    none="No study is stored yet.",
+    command="modeldyno sweep model.onnx --space batch_size=1,8,32",
+)
+COMPARISONS = DocumentRoom(
+    path="comparisons",
+    title="Comparisons",
+    kinds=("comparison",),
+    none="No comparison is stored yet.",
+    command="modeldyno compare before.onnx after.onnx",
+)
+LOADS = DocumentRoom(
+    path="loads",
+    title="Load series",
+    kinds=("ladder", "capacity"),
+    none="No series of loads is stored yet.",
+    command="modeldyno load http://127.0.0.1:8000#model --find-load 'latency.p99 <= 50ms'",
+)
+
+
+# --- lists ---------------------------------------------------------------------------------------
+
+
+def results(asked: Asked) -> DashboardPage:
+    """List results, those of a name or with a tag, a page at a time."""
+    name, tag, before = asked.text("name"), asked.text("tag"), asked.text("before")
+    found = asked.store.find(name=name or None, tag=tag or None, limit=PAGE + 1, before=before)
+    shown = found[:PAGE]
+    links = entry_links(RESULTS, "id", [entry.id for entry in shown])
+    ids = dict(zip(shorten_ids([entry.id for entry in shown]), [entry.id for entry in shown], strict=True))
+    ticked = TableLinks(links=links.links, boxes=ids, form="beside", box="with")
+    beside = PageForm(
+        id="beside", action="/compare", buttons=(("", f"Show the ticked ones side by side (2 to {MOST})"),)
+    )
+    return _list_page(
+        RESULTS,
+        shown,
+        mark=shown[-1].mark if len(found) > PAGE else "",
+        query={"name": name, "tag": tag},
+        first=not before,
+        parts=(PageBlocks(blocks=(lists.listing(shown),), links=ticked), beside) if shown else (),
+        more_fields=(FormField(name="tag", label="Tag", value=tag),),
+    )
+
+
+def studies(asked: Asked) -> DashboardPage:
+    """List studies, those of a name, a page at a time."""
+    name, before = asked.text("name"), asked.text("before")
+    found = asked.store.studies(name=name or None, limit=PAGE + 1, before=before)
+    shown = found[:PAGE]
+    return _list_page(
+        STUDIES,
+        shown,
+        mark=shown[-1].mark if len(found) > PAGE else "",
+        query={"name": name},
+        first=not before,
+        parts=(study_list(shown),) if shown else (),
+    )
+
+
+def comparisons(asked: Asked) -> DashboardPage:
+    """List comparisons, those of a model, a page at a time."""
+    return _conclusions(asked, COMPARISONS)
+
+
+def loads(asked: Asked) -> DashboardPage:
+    """List load curves and searches for the largest load, those of a model, a page at a time."""
+    return _conclusions(asked, LOADS)
+
+
+def _conclusions(asked: Asked, room: DocumentRoom) -> DashboardPage:
+    name, before = asked.text("name"), asked.text("before")
+    found = asked.store.conclusions(name=name or None, kinds=room.kinds, limit=PAGE + 1, before=before)
+    shown = found[:PAGE]
+    links = entry_links(room, "id", [entry.id for entry in shown])
+    return _list_page(
+        room,
+        shown,
+        mark=shown[-1].mark if len(found) > PAGE else "",
+        query={"name": name},
+        first=not before,
+        parts=(PageBlocks(blocks=(lists.conclusions(shown),), links=links),) if shown else (),
+    )
+
+
+def study_list(shown: Sequence[Any]) -> PageBlocks:
+    """List studies with links to them."""
+    links = entry_links(STUDIES, "study", [entry.id for entry in shown])
+    return PageBlocks(blocks=(tables.studies(shown),), links=links)
+
+
+def entry_links(room: DocumentRoom, column: str, ids: Sequence[str]) -> TableLinks:
+    """Return the links of a list from the shortened ids of its documents."""
+    shortened = zip(shorten_ids(ids), ids, strict=True)
+    return TableLinks(links={column: {short: address(room.path, whole) for short, whole in shortened}})
+
+
+def _list_page(  # noqa: PLR0913 - the parts of a list
+    room: DocumentRoom,
+    shown: Sequence[object],
+    *,
+    mark: str,
+    query: dict[str, str],
+    first: bool,
+    parts: tuple[Part, ...],
+    more_fields: tuple[FormField, ...] = (),
+) -> DashboardPage:
+    asks = any(query.values()) or not first
+    nothing = (
+        PageText(text="Nothing here is like that.")
+        if asks
+        else PageText(text=room.none, commands=(room.command,))
+    )
+    search = PageForm(
+        id="search",
+        action=address(room.path),
+        fields=(FormField(name="name", label="Model", value=query["name"]), *more_fields),
+        buttons=(("", "Show"),),
+    )
+    return DashboardPage(
+        title=room.title,
+        room=f"/{room.path}",
+        parts=(
+            *((search,) if shown or asks else ()),
+            *(parts or (nothing,)),
+            *older_links(room.path, mark, first=first, **query),
+        ),
+        data=list_data(shown, room.path, mark, **query),
+    )
+
+
+# --- documents -----------------------------------------------------------------------------------
+
+
+def result(asked: Asked) -> DashboardPage:
+    """Show a result, as its report does, with its tags."""
+    found = asked.store.get(asked.path["id"])
+    entry = asked.store.tag(found.id)
+    page = _document_page(asked.store, RESULTS, found)
+    where = address("results", found.id)
+    versions = asked.store.registry.with_digest(found.model.digest) if found.model else ()
+    beside = PageLink(text="Show beside another", address=address("compare", **{"with": found.id}))
+    about = PageLinks(
+        label="About this result",
+        links=(
+            *(PageLink(text=v.name, address=address("models", v.model, v.number)) for v in versions),
+            *(PageLink(text=f"tag: {tag}", address=address("results", tag=tag)) for tag in entry.tags),
+            beside,
+        ),
+    )
+    tags = PageForm(
+        id="tags",
+        title="Tags",
+        action=f"{where}/tags",
+        fields=(FormField(name="tag", label="Tag", hint="nightly"),),
+        buttons=(("add", "Add tag"), *((("remove", "Remove tag"),) if entry.tags else ())),
+        writes=True,
+    )
+    return DashboardPage(
+        title=page.title, room=page.room, trail=page.trail, data=page.data, parts=(about, *page.parts, tags)
+    )
+
+
+def study(asked: Asked) -> DashboardPage:
+    """Show a study, as its report does; it grows while the study runs."""
+    return _document_page(asked.store, STUDIES, asked.store.study(asked.path["id"]))
+
+
+def comparison(asked: Asked) -> DashboardPage:
+    """Show a comparison, as its report does."""
+    return _document_page(asked.store, COMPARISONS, _of_kind(asked, COMPARISONS))
+
+
+def load(asked: Asked) -> DashboardPage:
+    """Show a load curve or a search for the largest load, as its report does."""
+    return _document_page(asked.store, LOADS, _of_kind(asked, LOADS))
+
+
+def _of_kind(asked: Asked, room: DocumentRoom) -> Any:
+    found = asked.store.conclusion(asked.path["id"])
+    if kind_of(found).name not in room.kinds:
+        raise RequestError(f"{found.id} is no {room.kinds[0]}, but a {kind_of(found).name}.")
+    return found
+
+
+def _document_page(store: Store, room: DocumentRoom, document: Any) -> DashboardPage:
+    kind = kind_of(document)
+    blocks = tuple(kind.page(document, ViewOptions(load_result=result_or_none(store))))
+    name = clean(document.name) or "a model"
+    return DashboardPage(
+        title=f"{kind.name.capitalize()} {document.id[:12]} of {name}",
+        room=f"/{room.path}",
+        trail=(PageLink(text=room.title, address=f"/{room.path}"),),
+        parts=(PageBlocks(blocks=blocks),),
+        data=kind.encode(document),
+    )
+
+
+# --- beside each other ---------------------------------------------------------------------------
+
+
+def beside(asked: Asked) -> DashboardPage:
+    """Show two to five documents beside each other: verdicts, and the figures of results in columns."""
+    names = asked.texts("with")
+    if len(names) > MOST:
+        raise RequestError(f"{len(names)} documents are too many for one page; choose up to {MOST}.")
+    found = [_any(asked.store, name) for name in names]
+    results_ = [document for document in found if isinstance(document, Result)]
+    return DashboardPage(
+        title="Side by side",
+        room="/results",
+        trail=(PageLink(text="Results", address="/results"),),
+        parts=(*_beside_parts(found, results_), _beside_form(asked.store, [d.id for d in found])),
+        data=[codec.to_json(document) for document in found],
+    )
+
+
+def _beside_parts(found: Sequence[Any], results_: Sequence[Result]) -> Iterator[Part]:
+    if not found:
+        yield PageText(text=f"Choose two to {MOST} documents.")
+        return
+    rooms = {document.id: _room_of(document) for document in found}
+    links = TableLinks(
+        links={"document": {d.id[:12]: address(rooms[d.id].path, d.id) for d in found}},
+    )
+    verdicts = Table(
+        title="",
+        columns=(Column(title="document"), Column(title="kind"), Column(title="verdict")),
+        rows=tuple((d.id[:12], kind_of(d).name, kind_of(d).headline(d)) for d in found),
+    )
+    yield PageBlocks(blocks=(verdicts,), links=links)
+    if len(results_) > 1:
+        blocks = (Heading(title="Figures"), side_by_side.figures(results_))
+        yield PageBlocks(blocks=blocks)
+        yield PageText(
+            text="Figures of separate runs differ by more than their intervals say. To be sure of a "
+            "difference, measure the models side by side:",
+            commands=(f"modeldyno compare {results_[0].id[:12]} {results_[1].id[:12]}",),
+        )
+
+
+def _beside_form(store: Store, chosen: Sequence[str]) -> PageForm:
+    entries = [(e.id, f"{e.id[:6]} {e.name}: {e.headline}"[:100]) for e in store.find(limit=2 * PAGE)]
+    options = (("", "none"), *entries, *((one, one) for one in chosen if one not in dict(entries)))
+    values = (*chosen, *[""] * MOST)[: max(2, min(MOST, len(chosen) + 1))]
+    return PageForm(
+        id="beside",
+        action="/compare",
+        fields=tuple(
+            FormField(name="with", label=f"Document {place}", value=value, options=options)
+            for place, value in enumerate(values, 1)
+        ),
+        buttons=(("", "Show side by side"),),
+    )
+
+
+def _room_of(document: Any) -> DocumentRoom:
+    name = kind_of(document).name
+    rooms = {"result": RESULTS, "study": STUDIES, "comparison": COMPARISONS}
+    return rooms.get(name, LOADS)
+
+
+def _any(store: Store, name: str) -> Stored:
+    for read in (store.get, store.study, store.conclusion):
+        with suppress(RequestError):
+            found: Stored = read(name)
+            return found
+    raise RequestError(f"The store has no result, study, comparison or load series '{name[:60]}'.")
+
+
+def change_tags(asked: Asked) -> str:
+    """Add a tag to a result, or remove it; return the address of the result."""
+    tag, what = asked.word("tag"), asked.word("do")
+    if what not in {"add", "remove"}:
+        raise RequestError("A tag is added or removed; nothing else can be done with it.")
+    entry = asked.store.tag(asked.path["id"], **{what: (tag,)})
+    return address("results", entry.id)

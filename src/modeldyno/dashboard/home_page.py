@@ -1,0 +1,164 @@
+"""The page that the dashboard opens on: what needs attention, what goes on, what is new."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.registry.records import FigureState, TaskState
+from modeldyno.core.report.blocks import Column, Heading, Notice, Severity, Table, shorten
+from modeldyno.dashboard import document_pages
+from modeldyno.dashboard.page import CHIPS, DashboardPage, PageBlocks, PageText, address
+from modeldyno.interfaces.reporter import TableLinks
+from modeldyno.registry.matrix import newest_speeds
+from modeldyno.views import lists
+from modeldyno.views.registry import lists as registry_lists
+from modeldyno.views.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.registry.records import Task
+    from modeldyno.dashboard.page import Asked, Part
+    from modeldyno.interfaces.store import ConclusionEntry, Entry, Store
+
+_NEW = 8
+"""Documents of a kind that are shown as new."""
+_LOOKED = 60
+"""Newest results among which failures are looked for."""
+_MODELS = 50
+"""Models, last touched, whose bounds are looked at."""
+_WHY = 100
+_ATTENTION = 12
+"""Rows of each reason that are shown."""
+
+
+class Attention(NamedTuple):
+    """Something that a person should look at."""
+
+    state: str
+    of: str
+    why: str
+    address: str
+
+
+def home(asked: Asked) -> DashboardPage:
+    """Say what needs attention and what is being done, and list what is new."""
+    store = asked.store
+    results = store.find(limit=_LOOKED)
+    studies, conclusions = store.studies(limit=_NEW), store.conclusions(limit=_NEW)
+    attention = tuple(_attention(store, results))
+    running = store.registry.tasks(states=(TaskState.LEASED,), limit=_NEW)
+    queued = store.registry.tasks(states=(TaskState.QUEUED, TaskState.DEFERRED), limit=1000)
+    workers = store.registry.workers()
+    parts: list[Part] = []
+    if attention:
+        parts.append(_attention_part(attention))
+    if running or queued or workers:
+        parts.append(_work_part(store, running, len(queued)))
+    if results:
+        parts.append(_new_results(results[:_NEW]))
+    if studies:
+        listed = document_pages.study_list(studies)
+        parts.append(PageBlocks(blocks=(Heading(title="Newest studies"), *listed.blocks), links=listed.links))
+    if conclusions:
+        parts.append(_new_conclusions(conclusions))
+    if not (results or studies or conclusions or store.registry.models(limit=1)):
+        parts = [_EMPTY]
+    elif not attention:
+        quiet = Notice(severity=Severity.HELD, text="Nothing needs attention: no failure, no stale figure.")
+        parts.insert(0, PageBlocks(blocks=(quiet,)))
+    return DashboardPage(
+        title="What is new",
+        room="/",
+        parts=tuple(parts),
+        data={
+            "attention": [one._asdict() for one in attention],
+            "running": running,
+            "queued": len(queued),
+            "results": results[:_NEW],
+            "studies": studies,
+            "conclusions": conclusions,
+        },
+    )
+
+
+_EMPTY = PageText(
+    text="The store is empty. Each of these puts something here; this page follows by itself.",
+    commands=(
+        "modeldyno profile model.onnx",
+        "modeldyno registry add model.onnx",
+        "modeldyno worker",
+    ),
+)
+
+
+def _attention(store: Store, results: Sequence[Entry]) -> Iterator[Attention]:
+    registry = store.registry
+    for row in newest_speeds(registry, (entry.name for entry in registry.models(limit=_MODELS))):
+        if row.speed.bounds is Verdict.BROKEN:
+            where = address("models", row.model, row.number)
+            yield Attention("broken", f"{row.model}/{row.number}", f"its bounds on {row.target.name}", where)
+    failed = registry.tasks(states=(TaskState.FAILED,), limit=_ATTENTION)
+    for task in failed:
+        where = address("models", task.model, task.number)
+        yield Attention("failed", task.label, shorten(task.why, _WHY), where)
+    for entry in [entry for entry in results if entry.failed][:_ATTENTION]:
+        yield Attention(
+            "failed",
+            f"{entry.id[:6]} {entry.name}",
+            shorten(entry.headline, _WHY),
+            address("results", entry.id),
+        )
+    for target in registry.targets():
+        for state in (FigureState.STALE, FigureState.DOUBTFUL):
+            for figure in registry.figures_on(target.id, state)[:_ATTENTION]:
+                what = f"{figure.model}/{figure.number} {figure.recipe}: {figure.measure.label}"
+                where = address("models", figure.model, figure.number)
+                yield Attention(str(state), f"{what} on {target.name}", shorten(figure.why, _WHY), where)
+
+
+def _attention_part(attention: Sequence[Attention]) -> PageBlocks:
+    table = Table(
+        title="",
+        columns=tuple(Column(title=title) for title in ("of", "state", "why")),
+        rows=tuple((one.of, one.state, one.why) for one in attention),
+    )
+    links = TableLinks(links={"of": {one.of: one.address for one in attention}}, chips=CHIPS)
+    return PageBlocks(blocks=(Heading(title="Needs attention"), table), links=links)
+
+
+def _work_part(store: Store, running: Sequence[Task], queued: int) -> PageBlocks:
+    registry = store.registry
+    workers = registry.workers()
+    targets = {target.id: target for target in registry.targets()}
+    says = f"{count(queued, 'task')} to do" if queued else "Nothing is queued"
+    advice = "" if workers or not queued else "no worker is running: start one with modeldyno worker"
+    blocks = [
+        Heading(title="Going on"),
+        Notice(
+            severity=Severity.NOTE,
+            text=f"{says}, {len(running)} being done by {count(len(workers), 'worker')}.",
+            advice=advice,
+        ),
+        *((registry_lists.workers(workers, targets),) if workers else ()),
+    ]
+    return PageBlocks(blocks=tuple(blocks), links=TableLinks(chips=CHIPS))
+
+
+def _new_results(results: Sequence[Entry]) -> PageBlocks:
+    links = document_pages.entry_links(document_pages.RESULTS, "id", [entry.id for entry in results])
+    return PageBlocks(blocks=(Heading(title="Newest results"), lists.listing(results)), links=links)
+
+
+def _new_conclusions(conclusions: Sequence[ConclusionEntry]) -> PageBlocks:
+    rooms = {"comparison": document_pages.COMPARISONS}
+    found = [(entry, rooms.get(entry.kind, document_pages.LOADS)) for entry in conclusions]
+    shown = lists.conclusions([entry for entry, _ in found])
+    addresses = {
+        row[0]: address(room.path, entry.id) for row, (entry, room) in zip(shown.rows, found, strict=True)
+    }
+    return PageBlocks(
+        blocks=(Heading(title="Newest comparisons and loads"), shown),
+        links=TableLinks(links={"id": addresses}),
+    )

@@ -1,0 +1,116 @@
+"""Pages of the dashboard as HTML, and the files that they load from this server."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from modeldyno import plugins
+from modeldyno.dashboard.page import PageBlocks, PageLink
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from modeldyno.dashboard.page import DashboardPage
+
+_FOLDER = Path(__file__).with_name("static")
+_OWN = ("dashboard.css", "dashboard.js")
+_KINDS = {".js": "text/javascript", ".css": "text/css"}
+
+NAVIGATION = (
+    PageLink(text="Home", address="/"),
+    PageLink(text="Models", address="/models"),
+    PageLink(text="Results", address="/results"),
+    PageLink(text="Studies", address="/studies"),
+    PageLink(text="Comparisons", address="/comparisons"),
+    PageLink(text="Loads", address="/loads"),
+    PageLink(text="Tasks", address="/tasks"),
+    PageLink(text="Targets", address="/targets"),
+    PageLink(text="Events", address="/events"),
+    PageLink(text="Settings", address="/settings"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticFile:
+    """A file that pages load."""
+
+    content: bytes
+    kind: str
+    """Its media type."""
+    digest: str
+    """Part of its address, so that a browser keeps it until it changes."""
+
+
+@cache
+def static_files() -> Mapping[str, StaticFile]:
+    """Return the files that pages load, by name: those of the report, and the dashboard's own."""
+    texts = {**plugins.html().page_files(), **{n: (_FOLDER / n).read_text(encoding="utf-8") for n in _OWN}}
+    return {
+        name: StaticFile(
+            content=text.encode(),
+            kind=_KINDS[Path(name).suffix],
+            digest=hashlib.sha256(text.encode()).hexdigest()[:12],
+        )
+        for name, text in texts.items()
+    }
+
+
+def render_page(page: DashboardPage, *, path: str, query: str, token: str) -> str:
+    """Write a page.
+
+    Args:
+        page: what it shows.
+        path: its own.
+        query: its own, for the link to its JSON twin.
+        token: of its forms.
+    """
+    reporter = plugins.html()
+    # All blocks are written at once, so that the charts of a page are numbered through.
+    groups = [part for part in page.parts if isinstance(part, PageBlocks)]
+    bodies = {id(part): reporter.write_body(part.blocks, part.links) for part in groups}
+    charted = [body for body in bodies.values() if body.charts]
+    assert len(charted) <= 1, "a page has charts in one of its parts"
+    scripts = tuple(dict.fromkeys(chain.from_iterable(b.scripts for b in charted or bodies.values())))
+    twin = "/api/v1" + ("/home" if path == "/" else path) + (f"?{query}" if query else "")
+    return _template().render(
+        page=page,
+        parts=[(_kind(part), part, bodies.get(id(part))) for part in page.parts],
+        navigation=NAVIGATION,
+        charts=Markup(charted[0].charts) if charted else "",  # noqa: S704 - escaped by its writer
+        contents=Markup(charted[0].contents) if charted else "",  # noqa: S704 - as above
+        scripts=[_static(name) for name in (*(scripts or ("tables.js",)), "dashboard.js")],
+        styles=[_static(name) for name in ("report.css", "dashboard.css")],
+        twin=twin,
+        token=token,
+        version=version("modeldyno"),
+        markup=Markup,
+    )
+
+
+def _kind(part: object) -> str:
+    return type(part).__name__
+
+
+def _static(name: str) -> str:
+    return f"/static/{name}?{static_files()[name].digest}"
+
+
+@cache
+def _template() -> Any:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html")

@@ -1,0 +1,191 @@
+"""What a page of the dashboard is made of, and what is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from modeldyno.core.report.blocks import Block, Severity
+from modeldyno.errors import RequestError
+from modeldyno.interfaces.reporter import TableLinks
+from modeldyno.interfaces.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+PAGE = 25
+"""Rows of a list on one page."""
+LARGEST_NUMBER = 2**31 - 1
+"""Of what a database counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a request asks for."""
+
+    store: Store
+    path: Mapping[str, str] = field(default_factory=dict)
+    """Parts of the path by name."""
+    query: tuple[tuple[str, str], ...] = ()
+    """Names and values of the query, in their order."""
+    words: tuple[tuple[str, str], ...] = ()
+    """Names and values of the form that was sent."""
+
+    def text(self, name: str) -> str:
+        """Return a value of the query without surrounding space; empty if it was not given."""
+        return next((value.strip() for key, value in reversed(self.query) if key == name), "")
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return all values of a name that are not empty, each once."""
+        return tuple(
+            dict.fromkeys(value.strip() for key, value in self.query if key == name and value.strip())
+        )
+
+    def word(self, name: str) -> str:
+        """Return a field of the form that was sent; empty if it was not filled in."""
+        return next((value.strip() for key, value in self.words if key == name), "")
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """Return the numbers that were ticked.
+
+        Raises:
+            RequestError: something else was sent.
+        """
+        return tuple(as_number(value) for key, value in self.words if key == name)
+
+
+def as_number(text: str) -> int:
+    """Return a number from 0 of what a database counts.
+
+    Raises:
+        RequestError: it is none.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_NUMBER))):
+        raise RequestError(f"'{text[:20]}' is no number.")
+    return min(int(text), LARGEST_NUMBER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageLink:
+    """A link of a page."""
+
+    text: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormField:
+    """A field of a form, with its label."""
+
+    name: str
+    label: str
+    value: str = ""
+    hint: str = ""
+    """An example of what is written there."""
+    options: tuple[tuple[str, str], ...] = ()
+    """Values and what they are called, to choose from; empty for a text."""
+    lines: int = 1
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageForm:
+    """A form: one that asks is sent with the address, one that writes with a token."""
+
+    id: str
+    action: str
+    buttons: tuple[tuple[str, str], ...]
+    """Values of the field ``do`` and what their buttons say; of a form that asks, the value is empty."""
+    fields: tuple[FormField, ...] = ()
+    title: str = ""
+    writes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageBlocks:
+    """Blocks of a document or a list."""
+
+    blocks: tuple[Block, ...]
+    links: TableLinks = field(default_factory=TableLinks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageText:
+    """A paragraph, and commands to type."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageLinks:
+    """Links beside each other, such as to the next page."""
+
+    links: tuple[PageLink, ...]
+    label: str
+
+
+Part = PageForm | PageBlocks | PageText | PageLinks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardPage:
+    """A page: its heading, its parts, and the same as JSON."""
+
+    title: str
+    parts: tuple[Part, ...]
+    data: object
+    """Its JSON twin: bytes that are JSON, or any value of records."""
+    room: str
+    """Address of the entry of the navigation that it belongs to."""
+    trail: tuple[PageLink, ...] = ()
+    """Links to the pages above it."""
+    status: int = 200
+
+
+CHIPS: Mapping[str, Severity] = {
+    "fresh": Severity.HELD,
+    "agrees": Severity.HELD,
+    "held": Severity.HELD,
+    "done": Severity.HELD,
+    "close": Severity.UNDECIDED,
+    "undecided": Severity.UNDECIDED,
+    "stale": Severity.UNDECIDED,
+    "doubtful": Severity.UNDECIDED,
+    "deferred": Severity.UNDECIDED,
+    "unsupported": Severity.UNDECIDED,
+    "DIFFERS": Severity.BROKEN,
+    "broken": Severity.BROKEN,
+    "failed": Severity.BROKEN,
+    "cancelled": Severity.NOTE,
+    "queued": Severity.NOTE,
+    "leased": Severity.NOTE,
+    "running": Severity.NOTE,
+    "wanted": Severity.NOTE,
+    "converting": Severity.NOTE,
+}
+"""Words that are states, shown as chips."""
+
+
+def address(*parts: str | int, **query: str) -> str:
+    """Return the address of a page; the parts may be any text."""
+    path = "/" + "/".join(quote(str(part), safe="") for part in parts)
+    given = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def older_links(room: str, mark: str, *, first: bool, **query: str) -> tuple[PageLinks, ...]:
+    """Return the links to the first page of a list and to the next; an empty `mark`: there is none."""
+    links = () if first else (PageLink(text="Newest", address=address(room, **query)),)
+    if mark:
+        links = (*links, PageLink(text="Older", address=address(room, **query, before=mark)))
+    return (PageLinks(links=links, label="Pages"),) if links else ()
+
+
+def list_data(items: Iterable[object], room: str, mark: str, **query: str) -> dict[str, object]:
+    """Return the JSON twin of a page of a list: its items, and the address of the next page or None."""
+    following = "/api/v1" + address(room, **query, before=mark) if mark else None
+    return {"items": list(items), "next": following}

@@ -1,0 +1,477 @@
+"""Pages of the registry: models, versions, the answer, tasks, targets, events, settings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.policy import DEFAULT
+from modeldyno.core.registry.records import OPEN, TaskState
+from modeldyno.core.report.blocks import Column, Notice, Severity, Table
+from modeldyno.dashboard.page import (
+    CHIPS,
+    LARGEST_NUMBER,
+    PAGE,
+    DashboardPage,
+    FormField,
+    PageBlocks,
+    PageForm,
+    PageLink,
+    PageLinks,
+    PageText,
+    address,
+    as_number,
+    list_data,
+    older_links,
+)
+from modeldyno.errors import RequestError
+from modeldyno.interfaces.reporter import TableLinks
+from modeldyno.loadtest.replicas import CostOptions
+from modeldyno.registry import answer as answering
+from modeldyno.registry import changes
+from modeldyno.registry.matrix import newest_speeds, version_speeds
+from modeldyno.registry.overview import version_overview
+from modeldyno.views.registry import answer as answer_view
+from modeldyno.views.registry import lists, matrix
+from modeldyno.views.registry import version as version_view
+from modeldyno.views.text import count, shorten_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.core.registry.records import RegistryEvent, Task, Version
+    from modeldyno.core.report.blocks import Block
+    from modeldyno.dashboard.page import Asked, Part
+    from modeldyno.registry.matrix import SpeedRow
+
+_MODELS = PageLink(text="Models", address="/models")
+_TASKS = 200
+"""Tasks on the page of tasks."""
+_VERSIONS = 50
+"""Versions on the page of a model."""
+_OLD = 8
+"""Results and studies of a version that are linked beside its figures."""
+
+
+# --- models --------------------------------------------------------------------------------------
+
+
+def models(asked: Asked) -> DashboardPage:
+    """List registered models, and how fast the newest version of each is on each target."""
+    query = {word: asked.text(word) for word in ("text", "framework", "task")}
+    before = asked.text("before")
+    found = asked.store.registry.models(**query, limit=PAGE + 1, before=before)
+    shown = found[:PAGE]
+    speeds = tuple(newest_speeds(asked.store.registry, [entry.name for entry in shown]))
+    mark = shown[-1].mark if len(found) > PAGE else ""
+    asks = any(query.values()) or bool(before)
+    return DashboardPage(
+        title="Models",
+        room="/models",
+        parts=(
+            *((_model_search(query),) if shown or asks else ()),
+            *_model_parts(shown, speeds, asks=asks),
+            *older_links("models", mark, first=not before, **query),
+        ),
+        data={**list_data(shown, "models", mark, **query), "speeds": speeds},
+    )
+
+
+def _model_search(query: dict[str, str]) -> PageForm:
+    return PageForm(
+        id="search",
+        action="/models",
+        fields=(
+            FormField(name="text", label="Name contains", value=query["text"]),
+            FormField(name="framework", label="Framework", value=query["framework"]),
+            FormField(name="task", label="Task", value=query["task"]),
+        ),
+        buttons=(("", "Show"),),
+    )
+
+
+def _model_parts(shown: Sequence[object], speeds: Sequence[SpeedRow], *, asks: bool) -> Iterator[Part]:
+    if not shown:
+        yield (
+            PageText(text="No registered model is like that.")
+            if asks
+            else PageText(text="No model is registered yet.", commands=("modeldyno registry add model.onnx",))
+        )
+        return
+    links = TableLinks(
+        links={
+            "model": {entry.name: address("models", entry.name) for entry in shown},
+            **_version_links(speeds),
+        },  # type: ignore[attr-defined]
+        chips=CHIPS,
+    )
+    blocks: list[Block] = []
+    if speeds:
+        blocks += [matrix.speeds(speeds, "Speed of the newest version, by target")]
+    blocks += [replace(lists.models(shown), title="All of them")]  # type: ignore[arg-type]
+    yield PageBlocks(blocks=tuple(blocks), links=links)
+    if not speeds:
+        yield PageText(text="Nothing was measured yet; a worker does it.", commands=("modeldyno worker",))
+
+
+def _version_links(rows: Iterable[SpeedRow]) -> dict[str, dict[str, str]]:
+    return {
+        "version": {f"{row.model}/{row.number}": address("models", row.model, row.number) for row in rows}
+    }
+
+
+def model(asked: Asked) -> DashboardPage:
+    """Show the versions of a model, how fast each is, and its aliases."""
+    registry = asked.store.registry
+    name = VersionName.parse(asked.path["name"]).model
+    versions = registry.versions(name, limit=_VERSIONS)
+    aliases, moves = registry.aliases(name), registry.alias_moves(name)
+    speeds = tuple(version_speeds(registry, name))
+    addresses = {v.name: address("models", name, v.number) for v in versions}
+    links = TableLinks(links={"version": addresses}, chips=CHIPS)
+    drawn = matrix.over_versions(speeds)
+    blocks: list[Block] = [
+        *((matrix.speeds(speeds, "Speed of each version"),) if speeds else ()),
+        *((drawn,) if drawn is not None else ()),
+        lists.versions(versions),
+    ]
+    return DashboardPage(
+        title=name,
+        room="/models",
+        trail=(_MODELS,),
+        parts=(
+            _model_links(name, aliases),
+            PageBlocks(blocks=tuple(blocks), links=links),
+            *(
+                (PageBlocks(blocks=(replace(lists.alias_moves(moves[-PAGE:]), title="Moves of aliases"),)),)
+                if moves
+                else ()
+            ),
+            *_alias_forms(name, versions, aliases),
+        ),
+        data={"model": name, "versions": versions, "aliases": aliases, "moves": moves, "speeds": speeds},
+    )
+
+
+def _model_links(name: str, aliases: dict[str, int]) -> PageLinks:
+    return PageLinks(
+        label="About this model",
+        links=(
+            PageLink(text="Which one to run?", address=address("models", name, "answer")),
+            *(
+                PageLink(text=f"@{alias} is {name}/{number}", address=address("models", name, number))
+                for alias, number in aliases.items()
+            ),
+            PageLink(text="Tasks", address=address("tasks", model=name)),
+            PageLink(text="Events", address=address("events", of=name)),
+        ),
+    )
+
+
+def _alias_forms(name: str, versions: Sequence[Version], aliases: dict[str, int]) -> Iterator[PageForm]:
+    action = address("models", name, "aliases")
+    numbers = tuple((str(v.number), v.name) for v in versions)
+    yield PageForm(
+        id="alias",
+        title="Let an alias name a version",
+        action=action,
+        fields=(
+            FormField(name="alias", label="Alias", hint="champion"),
+            FormField(name="number", label="Version", options=numbers, value=numbers[0][0]),
+        ),
+        buttons=(("move", "Set"),),
+        writes=True,
+    )
+    if aliases:
+        yield PageForm(
+            id="aliases",
+            title="Take an alias back",
+            action=action,
+            fields=(FormField(name="alias", label="Alias", options=tuple((a, f"@{a}") for a in aliases)),),
+            buttons=(("back", "Roll back"), ("remove", "Remove")),
+            writes=True,
+        )
+
+
+def change_alias(asked: Asked) -> str:
+    """Set, remove or roll back an alias; return the address of its model."""
+    name = VersionName.parse(asked.path["name"]).model
+    what, alias = asked.word("do"), asked.word("alias")
+    if what not in {"move", "back", "remove"}:
+        raise RequestError("An alias is set, removed or rolled back; nothing else can be done with it.")
+    of = f"{name}/{as_number(asked.word('number'))}" if what == "move" else name
+    registry = asked.store.registry
+    changes.change_alias(registry, of, alias, remove=what == "remove", rollback=what == "back")
+    return address("models", name)
+
+
+def version(asked: Asked) -> DashboardPage:
+    """Show a version: its variants, its figures on each target, and what is to come."""
+    name, which = asked.path["name"], asked.path["version"]
+    parsed = VersionName.parse(f"{name}/{which}" if which.isdecimal() else f"{name}@{which}")
+    overview = version_overview(asked.store.registry, parsed)
+    of = overview.version
+    results = {m.figure.result[:6]: address("results", m.figure.result) for m in overview.figures}
+    links = TableLinks(links={"result": results}, chips=CHIPS)
+    others = PageLinks(
+        label="About this version",
+        links=(
+            PageLink(text="Which one to run?", address=address("models", of.model, "answer")),
+            *(
+                PageLink(text=f"{of.model}/{number}", address=address("models", of.model, number))
+                for number in overview.numbers
+                if number != of.number
+            ),
+            *_document_links("result", "results", overview.results[:_OLD]),
+            *_document_links("study", "studies", overview.studies[:_OLD]),
+            PageLink(text="Events", address=address("events", of=of.name)),
+        ),
+    )
+    return DashboardPage(
+        title=of.name,
+        room="/models",
+        trail=(_MODELS, PageLink(text=of.model, address=address("models", of.model))),
+        parts=(others, PageBlocks(blocks=tuple(version_view.blocks(overview)), links=links)),
+        data=overview,
+    )
+
+
+def _document_links(word: str, room: str, ids: Sequence[str]) -> Iterator[PageLink]:
+    for short, whole in zip(shorten_ids(ids), ids, strict=True):
+        yield PageLink(text=f"{word} {short}", address=address(room, whole))
+
+
+# --- the answer ----------------------------------------------------------------------------------
+
+
+def answer(asked: Asked) -> DashboardPage:
+    """Say which version, variant and configuration holds the bounds at the least cost."""
+    registry = asked.store.registry
+    name = VersionName.parse(asked.path["name"]).model
+    registry.versions(name, limit=1)
+    bounds = tuple(
+        filter(None, (part.strip() for text in asked.texts("require") for part in _AND.split(text)))
+    )
+    words = {word: asked.text(word) for word in ("demand", "price", "on")}
+    form = PageForm(
+        id="question",
+        action=address("models", name, "answer"),
+        fields=(
+            FormField(
+                name="require",
+                label="Bounds that must surely hold, one a line",
+                value="\n".join(bounds),
+                hint="latency.p99 <= 20ms",
+                lines=2,
+            ),
+            FormField(name="demand", label="Requests to serve", value=words["demand"], hint="200/s"),
+            FormField(name="price", label="Price of a replica", value=words["price"], hint="1.2/h"),
+            FormField(
+                name="on",
+                label="Target",
+                value=words["on"],
+                options=(("", "any"), *((t.id, t.name) for t in registry.targets())),
+            ),
+        ),
+        buttons=(("", "Answer"),),
+    )
+    status, data = 200, None
+    try:
+        cost = CostOptions.parse(words["demand"] or None, words["price"] or None)
+        found = answering.answer(registry, name, require=bounds, cost=cost, on=words["on"] or None)
+        data, blocks = found, tuple(answer_view.blocks(found))
+    except RequestError as error:
+        status, data = 400, {"error": str(error)}
+        blocks = (Notice(severity=Severity.FAILURE, text=str(error)),)
+    share = PageText(
+        text="The address of this page is the question: whoever opens it sees the answer of then."
+    )
+    return DashboardPage(
+        title=f"Which {name} to run?",
+        room="/models",
+        trail=(_MODELS, PageLink(text=name, address=address("models", name))),
+        parts=(form, PageBlocks(blocks=blocks, links=TableLinks(chips=CHIPS)), *((share,) if bounds else ())),
+        data=data,
+        status=status,
+    )
+
+
+_AND = re.compile(r"\n|\band\b")
+
+
+# --- work ----------------------------------------------------------------------------------------
+
+
+def tasks(asked: Asked) -> DashboardPage:
+    """List what is being done and will be done, and the workers; tasks can be cancelled or queued again."""
+    registry = asked.store.registry
+    model_, ended = asked.text("model"), bool(asked.text("all"))
+    parsed = VersionName.parse(model_) if model_ else None
+    found = registry.tasks(
+        states=() if ended else tuple(OPEN),
+        model=None if parsed is None else parsed.model,
+        number=None if parsed is None else parsed.number,
+        limit=_TASKS,
+    )
+    other = (
+        PageLink(text="Only what is to be done", address=address("tasks", model=model_))
+        if ended
+        else PageLink(text="Also what has ended", address=address("tasks", model=model_, all="yes"))
+    )
+    workers = registry.workers()
+    return DashboardPage(
+        title=f"Tasks of {model_}" if model_ else "Tasks",
+        room="/tasks",
+        parts=(
+            PageLinks(label="Which tasks", links=(other,)),
+            *(_task_parts(asked, found) if found else (PageText(text="Nothing is to be done."),)),
+            *_worker_parts(asked, open_tasks=any(task.state in OPEN for task in found)),
+        ),
+        data={"tasks": found, "workers": workers},
+    )
+
+
+def _task_parts(asked: Asked, found: Sequence[Task]) -> Iterator[Part]:
+    targets = {target.id: target for target in asked.store.registry.targets()}
+    links = TableLinks(
+        links={"what": {task.label: address("models", task.model, task.number) for task in found}},
+        chips=CHIPS,
+        boxes={str(task.id): str(task.id) for task in found},
+        form="tasks",
+        box="task",
+    )
+    yield PageBlocks(blocks=(lists.tasks(found, targets),), links=links)
+    buttons = (
+        *((("cancel", "Cancel the ticked ones"),) if any(t.state in OPEN for t in found) else ()),
+        *((("retry", "Queue the ticked ones again"),) if any(t.state not in OPEN for t in found) else ()),
+    )
+    yield PageForm(id="tasks", action="/tasks", buttons=buttons, writes=True)
+
+
+def change_tasks(asked: Asked) -> str:
+    """Cancel tasks, or queue ended ones again; return the address of the tasks."""
+    states = {"cancel": TaskState.CANCELLED, "retry": TaskState.QUEUED}
+    what, numbers = asked.word("do"), asked.numbers("task")
+    if what not in states:
+        raise RequestError("A task is cancelled or queued again; nothing else can be done with it.")
+    if not numbers:
+        raise RequestError("No task was ticked.")
+    cancel, retry = (numbers, ()) if what == "cancel" else ((), numbers)
+    changes.change_and_list_tasks(asked.store.registry, None, cancel=cancel, retry=retry, limit=1)
+    return address("tasks")
+
+
+def targets(asked: Asked) -> DashboardPage:
+    """List the hardware that figures hold for, and the workers that serve it."""
+    registry = asked.store.registry
+    found = registry.targets()
+    shown = Table(
+        title="",
+        columns=tuple(Column(title=title) for title in ("target", "device", "hardware", "id")),
+        rows=tuple(
+            (t.name, t.device, ", ".join(f"{k} {v}" for k, v in t.hardware.items() if v), t.id) for t in found
+        ),
+    )
+    nothing = PageText(
+        text="No target is known yet; a worker makes one of its device.", commands=("modeldyno worker",)
+    )
+    return DashboardPage(
+        title="Targets",
+        room="/targets",
+        parts=(
+            PageBlocks(blocks=(shown,)) if found else nothing,
+            *(_worker_parts(asked, open_tasks=False) if found else ()),
+        ),
+        data={"targets": found, "workers": registry.workers()},
+    )
+
+
+def _worker_parts(asked: Asked, *, open_tasks: bool) -> Iterator[Part]:
+    registry = asked.store.registry
+    workers = registry.workers()
+    if workers:
+        targets_ = {target.id: target for target in registry.targets()}
+        yield PageBlocks(blocks=(lists.workers(workers, targets_),), links=TableLinks(chips=CHIPS))
+    elif open_tasks:
+        yield PageText(text="No worker is running; this starts one:", commands=("modeldyno worker",))
+    else:
+        yield PageText(text="No worker is running.")
+
+
+# --- events and settings -------------------------------------------------------------------------
+
+
+def events(asked: Asked) -> DashboardPage:
+    """List who did what, the newest first; every event is chained to the one before it."""
+    of, before = asked.text("of"), asked.text("before")
+    limit = as_number(before) if before else LARGEST_NUMBER
+    found = asked.store.registry.events(subject=of or None, newest=PAGE + 1, before=limit)
+    newest_first = tuple(reversed(found))
+    shown = newest_first[:PAGE]
+    mark = str(shown[-1].id) if len(found) > PAGE else ""
+    listed = PageBlocks(blocks=(lists.events(shown),), links=TableLinks(links={"of": _subjects(shown)}))
+    search = PageForm(
+        id="search",
+        action="/events",
+        fields=(FormField(name="of", label="Of model or version", value=of, hint="digits/3"),),
+        buttons=(("", "Show"),),
+    )
+    return DashboardPage(
+        title=f"Events of {of}" if of else "Events",
+        room="/events",
+        parts=(
+            *((search,) if shown or of else ()),
+            listed if shown else PageText(text="Nothing has happened yet."),
+            *older_links("events", mark, first=not before, of=of),
+        ),
+        data=list_data(shown, "events", mark, of=of),
+    )
+
+
+def _subjects(shown: Sequence[RegistryEvent]) -> dict[str, str]:
+    """Return the pages of what events are of; a model may be gone, and its page says so."""
+    subjects = {event.subject: event.subject.split("/") for event in shown if ":" not in event.subject}
+    return {
+        subject: address("models", *parts[:2] if parts[1:2] and parts[1].isdecimal() else parts[:1])
+        for subject, parts in subjects.items()
+        if not any(event.kind.startswith("policy") and event.subject == subject for event in shown)
+    }
+
+
+def settings(asked: Asked) -> DashboardPage:
+    """Show where the store is, what policies do, and who is told of events."""
+    registry = asked.store.registry
+    stored = {policy.name: policy for policy in registry.policies()}
+    policies = (stored.pop(DEFAULT.name, DEFAULT), *stored.values())
+    webhooks, deliveries = registry.webhooks(), registry.deliveries()
+    place = Table(
+        title="Store",
+        columns=(Column(title=""), Column(title="")),
+        rows=(("place", asked.store.place), ("models' files", str(registry.weights))),
+    )
+    told = Notice(
+        severity=Severity.NOTE,
+        text=f"{count(len(webhooks), 'address', 'addresses')} told of events.",
+        advice="" if webhooks else "modeldyno registry webhook https://host/path adds one",
+    )
+    return DashboardPage(
+        title="Settings",
+        room="/settings",
+        parts=(
+            PageBlocks(
+                blocks=(
+                    place,
+                    *map(lists.policy, policies),
+                    *((lists.webhooks(webhooks, deliveries),) if webhooks else ()),
+                    told,
+                )
+            ),
+        ),
+        data={
+            "store": asked.store.place,
+            "policies": policies,
+            "webhooks": [replace(hook, secret="***" if hook.secret else "") for hook in webhooks],
+        },
+    )

@@ -1,0 +1,50 @@
+"""The store that the dashboard reads: one for all its threads, opened once, closed at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from modeldyno.errors import ModelDynoError, StoreError
+from modeldyno.interfaces.store import Store
+
+if TYPE_CHECKING:
+    from modeldyno.core.result.result import Result
+
+_REST = 0.4
+"""Seconds for which a mark is taken for the present one, however many readers ask."""
+
+
+def result_or_none(store: Store) -> Callable[[str], Result | None]:
+    """Return what gives a Result by its whole id; None where the store lacks it, or it is damaged."""
+
+    def read(identifier: str) -> Result | None:
+        with suppress(ModelDynoError):
+            return store.registry.result(identifier)
+        return None
+
+    return read
+
+
+@dataclass(slots=True)
+class ChangeWatch:
+    """Says whether a store has changed; asked by many, it looks a few times a second."""
+
+    store: Store
+    clock: Callable[[], float] = time.monotonic
+    _lock: Lock = field(default_factory=Lock)
+    _mark: str = ""
+    _looked: float = float("-inf")
+
+    def mark(self) -> str:
+        """Return the mark of the store's last change; the last known one while the store cannot be read."""
+        with self._lock:
+            if self.clock() - self._looked >= _REST:
+                with suppress(StoreError):
+                    self._mark = self.store.change_mark()
+                self._looked = self.clock()
+            return self._mark

@@ -1,0 +1,127 @@
+"""How fast each registered model is on each target: its newest measured version in its best variant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.metrics.measurement import Distribution, Interval
+from modeldyno.core.registry.answer import RATES
+from modeldyno.core.registry.records import FigureState, HardwareTarget, VariantFigure
+from modeldyno.registry.policies import find_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.interfaces.registry import Registry
+
+_KEPT = 4096
+"""Results whose speeds are kept in memory; a stored Result does not change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureSpeed:
+    """The speed that a figure stands for; None is what was not measured, or not certified."""
+
+    p50: float | None = None
+    """Seconds, as the next one."""
+    p99: float | None = None
+    p50_interval: Interval | None = None
+    rate: float | None = None
+    """Answers or inferences in a second."""
+    bounds: Verdict | None = None
+    """Verdict on the bounds of the policy; None without bounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedRow:
+    """A version of a model on a target: the figure of its best variant."""
+
+    model: str
+    number: int
+    target: HardwareTarget
+    figure: VariantFigure
+    """The fresh one of the lowest latency; if none is fresh, the newest one."""
+    speed: FigureSpeed
+    most: VariantFigure
+    """The figure with the highest rate among those that are as fresh."""
+    rate: float | None
+    """That rate."""
+
+
+def newest_speeds(registry: Registry, models: Iterable[str]) -> Iterator[SpeedRow]:
+    """Yield a row for each target of each model, for the newest version that was measured there."""
+    for model in models:
+        shown: set[str] = set()
+        for row in version_speeds(registry, model):
+            if row.target.id not in shown:
+                shown.add(row.target.id)
+                yield row
+
+
+def version_speeds(registry: Registry, model: str) -> Iterator[SpeedRow]:
+    """Yield a row for each version and target of a model, the newest version first."""
+    targets = {target.id: target for target in registry.targets()}
+    bounds = _bounds(registry, model)
+
+    def place(figure: VariantFigure) -> tuple[int, str]:
+        return -figure.number, figure.target
+
+    for (number, target), group in groupby(sorted(registry.figures(model), key=place), key=place):
+        figures = list(group)
+        if target in targets:
+            yield _row(registry, figures, targets[target], bounds.get(-number, ()))
+
+
+def _row(
+    registry: Registry, figures: Sequence[VariantFigure], target: HardwareTarget, require: tuple[str, ...]
+) -> SpeedRow:
+    fresh = [figure for figure in figures if figure.state is FigureState.FRESH]
+    usable = fresh or [max(figures, key=lambda figure: figure.taken)]
+    speeds = [(figure, figure_speed(registry, figure.result, require)) for figure in usable]
+    best, speed = min(speeds, key=lambda pair: (pair[1].p50 is None, pair[1].p50 or 0.0))
+    most, fastest = max(speeds, key=lambda pair: pair[1].rate or 0.0)
+    return SpeedRow(
+        model=best.model,
+        number=best.number,
+        target=target,
+        figure=best,
+        speed=speed,
+        most=most,
+        rate=fastest.rate,
+    )
+
+
+def _bounds(registry: Registry, model: str) -> dict[int, tuple[str, ...]]:
+    """Return the bounds of each version's policy by its number."""
+    numbers = {figure.number for figure in registry.figures(model)}
+    if not numbers:
+        return {}
+    versions = registry.versions(model, limit=max(numbers))
+    policies = {name: find_policy(registry, name).require for name in {v.policy for v in versions}}
+    return {version.number: policies[version.policy] for version in versions}
+
+
+@lru_cache(maxsize=_KEPT)
+def figure_speed(registry: Registry, result: str, require: tuple[str, ...] = ()) -> FigureSpeed:
+    """Return the speed that a Result of a figure tells; nothing if it is no longer stored."""
+    found = registry.result(result)
+    if found is None:
+        return FigureSpeed()
+    latency = found.find("latency")
+    times = latency.value if latency is not None and isinstance(latency.value, Distribution) else None
+    verdicts = [found.judge(bound).verdict for bound in require]
+    return FigureSpeed(
+        p50=None if times is None or times.missing("p50") else times.statistic("p50"),
+        p99=None if times is None or times.missing("p99") else times.statistic("p99"),
+        p50_interval=None if times is None else times.interval("p50"),
+        rate=next((found.number(name) for name in RATES if found.find(name) is not None), None),
+        bounds=_worst(verdicts),
+    )
+
+
+def _worst(verdicts: Sequence[Verdict]) -> Verdict | None:
+    return next((v for v in (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD) if v in verdicts), None)

@@ -1,0 +1,143 @@
+"""How fast models are on targets, as a table, and over their versions, as a chart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.core.report.charts import AxisScale, Plot, Series
+from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.metrics.constraints import Verdict
+    from modeldyno.core.metrics.measurement import Interval
+    from modeldyno.core.registry.records import HardwareTarget, VariantFigure
+
+
+class SpeedTold(Protocol):
+    """What is shown of a speed."""
+
+    @property
+    def p50(self) -> float | None:
+        """Seconds."""
+
+    @property
+    def p99(self) -> float | None:
+        """Seconds."""
+
+    @property
+    def p50_interval(self) -> Interval | None:
+        """Of `p50`."""
+
+    @property
+    def bounds(self) -> Verdict | None:
+        """On the bounds of the policy."""
+
+
+class SpeedShown(Protocol):
+    """What is shown of a version on a target."""
+
+    @property
+    def model(self) -> str:
+        """Its name."""
+
+    @property
+    def number(self) -> int:
+        """Of the version."""
+
+    @property
+    def target(self) -> HardwareTarget:
+        """Where it was measured."""
+
+    @property
+    def figure(self) -> VariantFigure:
+        """Of the lowest latency."""
+
+    @property
+    def speed(self) -> SpeedTold:
+        """Of that figure."""
+
+    @property
+    def most(self) -> VariantFigure:
+        """Of the highest rate."""
+
+    @property
+    def rate(self) -> float | None:
+        """That rate."""
+
+
+_TITLES = (
+    "version",
+    "target",
+    "p50",
+    "p99",
+    "lowest latency as",
+    "rate",
+    "highest rate as",
+    "bounds",
+    "state",
+)
+_RIGHT = {"p50", "p99", "rate"}
+
+
+def speeds(rows: Sequence[SpeedShown], title: str = "") -> Table:
+    """List versions on targets: the lowest latency, the highest rate, and what gives them."""
+    cells = tuple(
+        (
+            f"{row.model}/{row.number}",
+            row.target.name,
+            _time(row.speed.p50),
+            _time(row.speed.p99) or ("not certified" if row.speed.p50 is not None else ""),
+            f"{row.figure.recipe}, {row.figure.measure.label}",
+            format_quantity(row.rate, RATE, 3) if row.rate else "",
+            f"{row.most.recipe}, {row.most.measure.label}" if row.rate else "",
+            str(row.speed.bounds or ""),
+            str(row.figure.state),
+        )
+        for row in rows
+    )
+    used = [at for at, name in enumerate(_TITLES) if name != "bounds" or any(row[at] for row in cells)]
+    return Table(
+        title=title,
+        columns=tuple(
+            Column(title=_TITLES[at], align=Align.RIGHT if _TITLES[at] in _RIGHT else Align.LEFT)
+            for at in used
+        ),
+        rows=tuple(tuple(row[at] for at in used) for row in cells),
+    )
+
+
+def over_versions(rows: Sequence[SpeedShown]) -> Plot | None:
+    """Draw the lowest median latency over the versions, a line for each target; None for a single version."""
+    timed = [row for row in rows if row.speed.p50 is not None]
+    if len({row.number for row in timed}) < 2:  # noqa: PLR2004 - a line has two ends
+        return None
+    names = {row.target.id: row.target.name for row in timed}
+    return Plot(
+        title="Lowest median latency over the versions",
+        x=AxisScale(label="version"),
+        y=AxisScale(label="latency.p50", unit=SECONDS),
+        series=tuple(
+            _series(name, sorted((r for r in timed if r.target.id == target), key=lambda row: row.number))
+            for target, name in names.items()
+        ),
+    )
+
+
+def _series(name: str, rows: Sequence[SpeedShown]) -> Series:
+    values = [row.speed.p50 or 0.0 for row in rows]
+    ends = [row.speed.p50_interval for row in rows]
+    return Series(
+        name=name,
+        x=tuple(float(row.number) for row in rows),
+        y=tuple(values),
+        labels=tuple(f"{row.figure.recipe}, {row.figure.measure.label}" for row in rows),
+        low=tuple(v if end is None else end.low for v, end in zip(values, ends, strict=True)),
+        high=tuple(v if end is None else end.high for v, end in zip(values, ends, strict=True)),
+    )
+
+
+def _time(value: float | None) -> str:
+    return "" if value is None else format_quantity(value, SECONDS, 3)

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.dashboard.conftest import HOSTILE, links_of
+
+from modeldyno.dashboard.app import API, PAGES, QUERY, WRITES
+from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
+from modeldyno.testing.sample_studies import a_study
+
+if TYPE_CHECKING:
+    from tests.dashboard.conftest import Visitor
+
+EXAMPLES = {
+    "/models/{name}": "/models/digits",
+    "/models/{name}/answer": "/models/digits/answer?require=latency.p50+%3C%3D+20ms&demand=200/s&price=1.2/h",
+    "/models/{name}/{version}": "/models/digits/2",
+    "/results/{id}": "/results/010101010101",
+    "/studies/{id}": f"/studies/{a_study().id}",
+    "/comparisons/{id}": f"/comparisons/{a_comparison().id}",
+    "/loads/{id}": f"/loads/{a_ladder().id}",
+    "/compare": f"/compare?with=010101010101&with=020202020202&with={a_capacity().id}",
+}
+"""Pages that are of one thing."""
+
+
+def example(path: str) -> str:
+    return EXAMPLES.get(path, path)
+
+
+class Outline(HTMLParser):
+    """What a reader without eyes meets on a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.labelled: set[str] = set()
+        self.fields: list[dict[str, str | None]] = []
+        self.heads: list[dict[str, str | None]] = []
+        self.current = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what an element is."""
+        self.tags.append(tag)
+        given = dict(attrs)
+        self.current += "aria-current" in given
+        if tag == "label":
+            self.labelled.add(str(given.get("for")))
+        if tag in {"input", "select", "textarea"} and given.get("type") != "hidden":
+            self.fields.append(given)
+        if tag == "th":
+            self.heads.append(given)
+
+
+@pytest.mark.parametrize("path", [route.path for route in PAGES])
+def test_every_page_has_a_json_twin(visitor: Visitor, path: str) -> None:
+    """Both answer, and the page links to its twin."""
+    text = visitor.read(example(path))
+
+    assert visitor.json(example(path)) is not None
+    assert "This page as JSON" in text
+
+
+@pytest.mark.parametrize("path", [route.path for route in PAGES])
+def test_a_page_can_be_read_without_eyes(visitor: Visitor, path: str) -> None:
+    """One heading of the first level, landmarks, a label for every field, a scope for every head."""
+    page = Outline(visitor.read(example(path)))
+
+    assert page.tags.count("h1") == 1
+    assert {"header", "nav", "main", "footer"} <= set(page.tags)
+    assert page.current == 1
+    assert [
+        field for field in page.fields if field.get("id") not in page.labelled and "aria-label" not in field
+    ] == []
+    assert [head for head in page.heads if "scope" not in head] == []
+
+
+@pytest.mark.parametrize("path", [route.path for route in PAGES])
+def test_a_page_has_no_script_or_style_of_its_own(visitor: Visitor, path: str) -> None:
+    """Everything comes from files of this server, as the policy wants it."""
+    text = visitor.read(example(path))
+
+    assert "<style" not in text
+    assert " style=" not in text
+    assert " onclick" not in text
+    assert text.count("<script") == text.count('<script src="/static/') + text.count(
+        'type="application/json"'
+    )
+
+
+def test_every_link_of_every_page_leads_somewhere(visitor: Visitor) -> None:
+    """Whoever follows all links from the first page finds no page missing."""
+    seen: dict[str, int] = {}
+    waiting = ["/"]
+    while waiting and len(seen) < 120:
+        path = waiting.pop()
+        answer = visitor.get(path)
+        seen[path] = answer.status_code
+        waiting += [link for link in links_of(answer.text) if link not in seen and link not in waiting]
+
+    assert {path: status for path, status in seen.items() if status != 200} == {}
+    assert len(seen) > 40
+
+
+def test_what_a_page_loads_is_there(visitor: Visitor) -> None:
+    """Each script and style that a page names is served, to be kept."""
+    text = visitor.read("/results/010101010101")
+    files = [part.split('"')[0] for part in text.split('"/static/')[1:]]
+
+    assert "echarts.js" in {file.partition("?")[0] for file in files}
+    for file in files:
+        answer = visitor.get(f"/static/{file}")
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/results/none", "/studies/none", "/loads/none", "/comparisons/none", "/models/none", "/nothing",
+     "/models/digits/99", "/models/none/answer", "/compare?with=none", "/static/../app.py",
+     "/static/nothing.js", "/models/digits/answer?on=nowhere", "/events?before=x",
+     f"/comparisons/{a_ladder().id}"],
+)  # fmt: skip
+def test_what_is_not_there_is_said_in_a_sentence(visitor: Visitor, path: str) -> None:
+    """With 404, or 400 for a question that cannot be asked, and no traceback."""
+    answer = visitor.get(path)
+
+    assert answer.status_code in {400, 404}
+    assert "Traceback" not in answer.text
+    assert "<h1>" in answer.text
+
+
+def test_attacking_names_are_escaped(visitor: Visitor) -> None:
+    """A name of a model is text on every page that shows it."""
+    for path in ("/results", f"/results/{'e' * 12}", f"/compare?with={'e' * 12}"):
+        assert HOSTILE[:20] not in visitor.read(path)
+    assert "&lt;script&gt;" in visitor.read(f"/results/{'e' * 12}")
+
+
+def test_lists_have_pages(visitor: Visitor) -> None:
+    """The links to older ones lead through all of a list, each once."""
+    seen, path = [], "/results"
+    while path:
+        page = visitor.json(path)
+        seen += [item["id"] for item in page["items"]]
+        path = (page["next"] or "").removeprefix(API)
+
+    assert len(seen) == len(set(seen)) == 32
+
+
+def test_an_empty_store_says_what_to_do(newcomer: Visitor) -> None:
+    """Every page of a store that is not there yet is shown, also to several at once; no file is made."""
+    paths = [route.path for route in PAGES if "{" not in route.path] * 4
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(newcomer.get, paths))
+
+    assert {answer.status_code for answer in answers} == {200}
+    assert "modeldyno profile model.onnx" in answers[0].text
+    assert newcomer.store.change_mark() == ""
+
+
+def test_the_answer_can_be_shared(visitor: Visitor) -> None:
+    """Its address holds the question, and the form shows it again."""
+    text = visitor.read(EXAMPLES["/models/{name}/answer"])
+
+    assert "latency.p50 &lt;= 20ms</textarea>" in text
+    assert 'value="200/s"' in text
+
+
+def test_a_wrong_bound_is_said_beside_the_form(visitor: Visitor) -> None:
+    """Whoever mistypes can correct it."""
+    answer = visitor.get("/models/digits/answer?require=latency.p99+%3C%3D+20")
+
+    assert answer.status_code == 400
+    assert "latency.p99 &lt;= 20</textarea>" in answer.text
+
+
+def test_the_description_names_every_operation(visitor: Visitor) -> None:
+    """OpenAPI has each JSON twin, what its query may hold, and no way to write."""
+    described = visitor.get(f"{API}/openapi.json").json()["paths"]
+
+    assert len(described) == len(PAGES)
+    assert {method for path in described.values() for method in path} == {"get"}
+    for path in described.values():
+        for parameter in path["get"]["parameters"]:
+            assert parameter["in"] == "path" or parameter["description"] == QUERY[parameter["name"]]
+
+
+def test_nothing_that_writes_can_be_asked_for(visitor: Visitor) -> None:
+    """A write is a POST: GET of its path is another page, or none."""
+    for writing in WRITES:
+        path = writing.path.replace("{id}", "010101010101").replace("{name}", "digits")
+        before = visitor.store.change_mark()
+        assert visitor.get(f"{path}?do=add&tag=x&alias=x&task=1").status_code in {200, 404, 405}
+        assert visitor.store.change_mark() == before
