@@ -86,6 +86,16 @@ def test_a_report_takes_documents_files_and_ids(tmp_path: Path) -> None:
         modeldyno.report([], tmp_path / "b.html")
 
 
+def test_a_report_of_a_chart_is_a_picture(tmp_path: Path) -> None:
+    """A chart that is not there is refused in the words of Python."""
+    pytest.importorskip("matplotlib")
+    written = modeldyno.report(measured(), tmp_path / "out.png", chart="latency")
+
+    assert written.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(RequestError, match=r"chart= is for \.svg and \.png"):
+        modeldyno.report(measured(), tmp_path / "out.md", chart="latency")
+
+
 def test_an_export_checks_every_place_first(tmp_path: Path) -> None:
     """A Result or its id goes to each place; a wrong place leaves nothing written."""
     modeldyno.store(measured())

@@ -116,6 +116,52 @@ def test_results_of_trials_come_from_the_store(modeldyno: Callable[..., CommandR
     assert "Histogram of latency" in Path("after.html").read_text()
 
 
+@pytest.mark.parametrize(
+    ("kind", "chart", "title"),
+    [
+        ("result", (), "Latency"),
+        ("result", ("--chart", "CALLS"), "Calls in order"),
+        ("study", ("--chart", "throughput against threads"), "throughput against threads"),
+        ("comparison", ("--chart", "latency #2"), "Latency"),
+        ("comparison", (), "Differences from the baseline, with their intervals"),
+    ],
+)
+def test_a_chart_is_a_picture(
+    modeldyno: Callable[..., CommandResult],
+    documents: dict[str, str],
+    kind: str,
+    chart: tuple[str, ...],
+    title: str,
+) -> None:
+    """The first chart, or that of a title or a part of it."""
+    pytest.importorskip("matplotlib")
+    assert modeldyno("report", documents[kind], "-o", "out.svg", *chart).code == 0
+
+    assert f"<title>{title}</title>" in Path("out.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ("-o", "out.svg", "--chart", "energy"),
+            "no chart 'energy' here; charts: Latency; Calls in order.",
+        ),
+        (("-o", "out.svg", "--chart", " "), "There is no chart"),
+        (("-o", "out.html", "--chart", "Latency"), "--chart is for .svg and .png"),
+        (("{study}", "-o", "out.svg"), "A .svg file holds one chart; name one document."),
+        (("{study}", "-o", "out.html", "--chart", "Latency"), "--chart names a chart of one document"),
+    ],
+)
+def test_a_chart_that_is_not_there_is_refused(
+    modeldyno: Callable[..., CommandResult], documents: dict[str, str], words: tuple[str, ...], says: str
+) -> None:
+    """The message names the charts that are."""
+    result = modeldyno("report", documents["result"], *(word.format(**documents) for word in words))
+
+    assert (result.code, says in result.err) == (2, True)
+
+
 def test_a_file_of_no_format_is_refused(
     modeldyno: Callable[..., CommandResult], documents: dict[str, str]
 ) -> None:

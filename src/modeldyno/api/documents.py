@@ -64,24 +64,29 @@ def report(
     output: str | Path,
     *,
     require: str | Sequence[str] = (),
+    chart: str | None = None,
 ) -> Path:
     """Write documents as a report, as ``modeldyno report`` does.
 
     Args:
         documents: one document or several: what a function of ModelDyno returned, a file, or an id, tag or
             name of the store. Several go into one file.
-        output: the file; its suffix is the format: .html .pdf .md, or only the numbers: .csv .json
+        output: the file; its suffix is the format: .html .pdf .md, only the numbers: .csv .json, or one
+            chart of one document: .svg .png
         require: bounds to judge one Result by, such as ``"latency.p99 <= 50ms"``.
+        chart: the chart of a picture, by its title or a part of it; the first one if None.
 
     Returns:
         The path of the file.
 
     Raises:
-        RequestError: a document is not there, or the format cannot hold it.
-        MissingExtra: the format needs a program that is not installed.
+        RequestError: a document or its chart is not there, or the format cannot hold it.
+        MissingExtra: the format needs a program or a package that is not installed.
     """
     given = [documents] if isinstance(documents, Document | str | Path) else list(documents)
-    write_report([_find(document) for document in given], Path(output), as_tuple(require, "require"))
+    write_report(
+        [_find(document) for document in given], Path(output), as_tuple(require, "require"), chart=chart
+    )
     return Path(output)
 
 

@@ -41,7 +41,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "modeldyno check result.json --baseline baseline.json --max-regression 5%",
     ),
     "show": ("modeldyno show result.json", "modeldyno show result.json --get latency.p99"),
-    "report": ("modeldyno report result.json -o report.html", "modeldyno report TAG -o numbers.csv"),
+    "report": (
+        "modeldyno report result.json -o report.html",
+        "modeldyno report TAG -o latency.svg --chart latency",
+    ),
     "trend": ("modeldyno trend MODEL", "modeldyno trend MODEL --metric latency.p99 -o trend.html"),
     "list": ("modeldyno list", "modeldyno list --where 'latency.p99 < 20ms and framework = onnx'"),
     "doctor": ("modeldyno doctor model.onnx", "modeldyno doctor model.onnx --budget 2m"),

@@ -12,13 +12,18 @@ from modeldyno.cli.help_pages import HelpCommand
 @click.command(name="report", cls=HelpCommand)
 @click.argument("documents", nargs=-1, required=True)
 @click.option(
-    "-o", "--output", required=True, metavar="FILE", help=".html .pdf .md, or only the numbers: .csv .json"
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    help=".html .pdf .md, only the numbers: .csv .json, or one chart: .svg .png",
 )
+@click.option("--chart", metavar="TITLE", help="The chart of a .svg or .png, by its title or a part of it.")
 @cli_options.require_option("Bounds to judge the result by; shown with their verdicts.")
-def command(documents: tuple[str, ...], output: str, require: tuple[str, ...]) -> None:
+def command(documents: tuple[str, ...], output: str, chart: str | None, require: tuple[str, ...]) -> None:
     """Write DOCUMENTS as a report, in the format of FILE's suffix; several go into one file.
 
     A document is a JSON file, the id or tag of a stored result, the name of a study, or the id of a
     comparison, a load curve or a search for the largest load.
     """
-    actions.report.run(documents, output, require)
+    actions.report.run(documents, output, require, chart)

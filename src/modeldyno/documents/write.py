@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, plugins
+from modeldyno.core.report.charts import Picture
 from modeldyno.core.result.result import Result
 from modeldyno.documents.lookup import stored_result
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.reporter import LaysOut, Tabulates
+from modeldyno.interfaces.reporter import DrawsCharts, LaysOut, Tabulates
 from modeldyno.kinds import kind_of
 from modeldyno.views import ViewOptions, numbers
 from modeldyno.views.combined_page import Page, combine_pages
@@ -22,14 +24,22 @@ if TYPE_CHECKING:
     from modeldyno.kinds import Document
 
 
-def write(document: Document, path: Path, judgements: Sequence[Judgement] = ()) -> None:
+def write(
+    document: Document, path: Path, judgements: Sequence[Judgement] = (), *, chart: str | None = None
+) -> None:
     """Write a document in the format of the suffix of `path`; `judgements` are those of a Result.
 
+    A picture shows the chart that is named, or the first one.
+
     Raises:
-        RequestError: no reporter writes such documents in this format, or the file cannot be written.
-        MissingExtra: the format needs a program that is not installed.
+        RequestError: no reporter writes such documents in this format, there is no such chart, or the file
+            cannot be written.
+        MissingExtra: the format needs a program or a package that is not installed.
     """
     reporter = plugins.reporter_for(path)
+    if chart is not None:
+        _save(path, _draw_chart(reporter, path.suffix, lay_out_document(document), chart))
+        return
     if isinstance(document, Result):
         _save(path, reporter.render(document, judgements=judgements))
         return
@@ -52,6 +62,8 @@ def write_several(documents: Sequence[Document], path: Path) -> None:
     """
     check_format(path)
     reporter = plugins.reporter_for(path)
+    if isinstance(reporter, DrawsCharts):
+        raise RequestError(f"A {path.suffix} file holds one chart; name one document.")
     results = [document for document in documents if isinstance(document, Result)]
     if path.suffix == ".json":
         _save(path, codec.json_array([kind_of(document).encode(document) for document in documents]))
@@ -67,8 +79,12 @@ def write_several(documents: Sequence[Document], path: Path) -> None:
         )
 
 
-def write_report(documents: Sequence[Document], path: Path, require: Sequence[str] = ()) -> None:
+def write_report(
+    documents: Sequence[Document], path: Path, require: Sequence[str] = (), *, chart: str | None = None
+) -> None:
     """Write one document, or several into one file; judge a Result by the bounds of `require`.
+
+    Of one document, a picture shows the chart named by `chart`.
 
     Raises:
         RequestError: there is no document, bounds are given for something other than one Result, or as
@@ -80,13 +96,15 @@ def write_report(documents: Sequence[Document], path: Path, require: Sequence[st
     if len(documents) > 1:
         if require:
             raise RequestError("--require applies to one result; write a report for each.")
+        if chart is not None:
+            raise RequestError("--chart names a chart of one document; name one document.")
         write_several(documents, path)
         return
     (document,) = documents
     if require and not isinstance(document, Result):
         raise RequestError("--require applies to a result; studies and load series have bounds of their own.")
     judgements = [document.judge(bound) for bound in require] if isinstance(document, Result) else []
-    write(document, path, judgements)
+    write(document, path, judgements, chart=chart)
 
 
 def check_format(path: Path) -> None:
@@ -103,6 +121,31 @@ def check_format(path: Path) -> None:
             | {".json"}
         )
         raise RequestError(f"No report is written as {path.suffix}; use one of {', '.join(suffixes)}.")
+
+
+def _draw_chart(reporter: Reporter, suffix: str, page: Page, name: str) -> bytes:
+    """Draw the chart of a page whose name is `name`, or the first whose name has it in it."""
+    if not isinstance(reporter, DrawsCharts):
+        raise RequestError(f"A {suffix} file holds every chart or none; --chart is for .svg and .png.")
+    charts = _charts_by_name(page)
+    wanted = name.strip().casefold()
+    alike = [title for title in charts if wanted and wanted in title.casefold()]
+    if not alike:
+        raise RequestError(f"There is no chart '{name}' here; charts: {'; '.join(charts) or 'none'}.")
+    same = [title for title in alike if title.casefold() == wanted]
+    return reporter.draw(charts[(same or alike)[0]], title=page.title)
+
+
+def _charts_by_name(page: Page) -> dict[str, Picture]:
+    """Return the charts of a page by title; of the same title, the second is ``TITLE #2``."""
+    found: dict[str, Picture] = {}
+    times: Counter[str] = Counter()
+    for block in page.blocks:
+        if isinstance(block, Picture):
+            times[block.title] += 1
+            number = times[block.title]
+            found[block.title if number == 1 else f"{block.title} #{number}"] = block
+    return found
 
 
 def lay_out_document(document: Document) -> Page:

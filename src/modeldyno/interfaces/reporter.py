@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.report.blocks import Block, Table
+    from modeldyno.core.report.charts import Picture
     from modeldyno.core.result.result import Result
 
 
@@ -42,6 +43,17 @@ class Tabulates(Protocol):
 
     def table(self, block: Table) -> str:
         """Render a table with unrounded numbers."""
+
+
+@runtime_checkable
+class DrawsCharts(Protocol):
+    """A Reporter whose files are pictures of one chart each."""
+
+    def draw(self, chart: Picture, *, title: str) -> bytes:
+        """Draw a chart; the title says of what it is."""
+
+    def lay_out(self, blocks: Iterable[Block], *, title: str) -> bytes:
+        """Draw the first chart of blocks, or the title if there is none."""
 
 
 class DrawsInTerminal(Protocol):

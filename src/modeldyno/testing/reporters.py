@@ -54,6 +54,8 @@ HOSTILE = (
 
 _ACTIVE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that act on a terminal or on the order of text; tabs and line ends belong to formats."""
+_DOTS = (b"\x89PNG", b"%PDF")
+"""Beginnings of files that are no text."""
 
 
 def call_times(count: int = 2400, median: float = 412e-6, spread: float = 0.08) -> list[float]:
@@ -257,7 +259,10 @@ class ReporterSuite:
 
 
 def _text(reporter: Reporter, document: Result) -> str:
+    """Render as text; in a picture made of dots there are no characters that act."""
     written = reporter.render(document)
+    if isinstance(written, bytes) and written.startswith(_DOTS):
+        return f"{len(written)} bytes"
     text = written.decode("utf-8") if isinstance(written, bytes) else written
     text.encode("utf-8")
     return text

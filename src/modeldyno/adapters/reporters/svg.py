@@ -1,0 +1,35 @@
+"""SVG: one chart as a picture that is sharp at every size, for a README, a page or a slide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins, views
+from modeldyno.adapters.reporters import drawing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from modeldyno.core.metrics.constraints import Judgement
+    from modeldyno.core.report.blocks import Block
+    from modeldyno.core.report.charts import Picture
+    from modeldyno.core.result.result import Result
+
+suffix = ".svg"
+
+
+def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
+    """Draw the first chart of a Result; its first sentence if it has none."""
+    options = views.ViewOptions(judgements=tuple(judgements))
+    blocks = views.page(document, options, plugins.knobs(document.job.backend))
+    return lay_out(blocks, title=views.headline(document))
+
+
+def lay_out(blocks: Iterable[Block], *, title: str) -> bytes:
+    """Draw the first chart of blocks, or the title if there is none."""
+    return drawing.draw_first(blocks, title, "svg")
+
+
+def draw(chart: Picture, *, title: str) -> bytes:
+    """Draw a chart; the title says of what it is."""
+    return drawing.draw(chart, "svg", title)
