@@ -29,6 +29,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
     opset: int | None = None,
     inputs: str | Sequence[str | InputSpec] = (),
     data: str | Path | None = None,
+    evaluate: str | Sequence[str] = (),
     timeout: float = TIMEOUT,
     tolerance: float | None = None,
     seed: int = 0,
@@ -48,7 +49,10 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         output: the folder; each form has a folder of its own in it. If None, it is named for the model.
         opset: opset of ONNX; the exporter's own if None.
         inputs: shapes or files, as ``--input`` takes them.
-        data: real samples (.npz, .npy, .jsonl), instead of random ones.
+        data: real samples (.npz, .npy, .jsonl), instead of random ones; for `evaluate` with their labels,
+            ``"test.npz"`` or ``"test.npz:labels"``.
+        evaluate: metrics of the labelled samples, such as ``"accuracy"``, in which no form with int8 weights
+            may be inferior.
         timeout: seconds that each form may take.
         tolerance: accept outputs that are off by this share of their largest value, such as 1e-3, where the
             rule asks for less; the document records it with the user.
@@ -66,16 +70,14 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         RequestError: the request is wrong; nothing was converted. A form that fails does not raise.
         MissingExtra: the source needs a package that is not installed.
     """
-    names = tuple(
-        part.strip() for text in as_tuple(to, "to") for part in str(text).split(",") if part.strip()
-    )
     fields: dict[str, Any] = {
-        "to": names,
+        "to": _names(to, "to"),
         "int8": int8,
         "output": output,
         "opset": opset,
         "inputs": as_tuple(inputs, "inputs"),
         "data": data,
+        "evaluate": _names(evaluate, "evaluate"),
         "timeout": timeout,
         "tolerance": tolerance,
         "seed": seed,
@@ -87,3 +89,9 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         return run_conversion(ConversionRequest(model=str(model), **fields), in_process=inline, watch=told)
     with offered(model, name, example) as (ref, _):
         return run_conversion(ConversionRequest(model=ref, **fields), in_process=True, watch=told)
+
+
+def _names(given: str | Sequence[str], parameter: str) -> tuple[str, ...]:
+    """Return names that are given in a text or several, separated by commas."""
+    texts = as_tuple(given, parameter)
+    return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())

@@ -26,6 +26,11 @@ from modeldyno.cli.output_options import JSON, QUIET
 @cli_options.INPUTS
 @click.option("--data", metavar="FILE", help="Real samples to compare with: .npz .npy .jsonl")
 @click.option(
+    "--evaluate",
+    metavar="NAME,...",
+    help="Metrics of labelled samples, --data FILE[:LABELS], in which int8 may not be worse: accuracy,f1.",
+)
+@click.option(
     "--timeout",
     default="600s",
     show_default=True,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.conversion.failures import failure, failure_of
+from modeldyno.conversion.labelled import task_metrics, task_outputs
 from modeldyno.conversion.locate import farthest_call, locate
 from modeldyno.conversion.reference import (
     Reference,
@@ -21,19 +22,24 @@ from modeldyno.conversion.reference import (
     conversion_source,
     fitted,
     opened,
+    read_arrays,
     read_call,
     read_reference,
     run_reference,
+    write_arrays,
 )
 from modeldyno.core.agreement.compare import CallTally, compare_call, conclude
 from modeldyno.core.agreement.conversion import ConversionFailure, ConversionFailureKind, Converted
 from modeldyno.core.agreement.rule import AgreementRule, Sameness, Tolerance
-from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.agreement.task_metric import with_task
+from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.converter import Converter
 
 if TYPE_CHECKING:
+    from numpy import ndarray
+
     from modeldyno.core.agreement.agreement import ModelAgreement
     from modeldyno.interfaces.converter import ConvertedFile
     from modeldyno.interfaces.loader import Model
@@ -57,6 +63,10 @@ class ConversionOrder:
     """Where the recipe writes its file."""
     opset: int | None = None
     tolerance: Tolerance | None = None
+    evaluate: tuple[str, ...] = ()
+    """Metrics in which a lossy form must not be inferior."""
+    labelled: str = ""
+    """The labelled samples for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +117,24 @@ def _reference(order: ConversionOrder, watch: Callable[[str], None]) -> Referenc
     watch("loading the source")
     model = _load(order)
     watch("running the source")
-    return run_reference(model, _backend(order, model), order.inputs, order.seed, Path(order.reference))
+    backend, folder = _backend(order, model), Path(order.reference)
+    reference = run_reference(model, backend, order.inputs, order.seed, folder)
+    if order.evaluate:
+        watch("evaluating the source")
+        outputs = _task_outputs(model, backend, reference, order)
+        list(task_metrics(order.evaluate, order.labelled, outputs, outputs, AgreementRule()))  # do they fit?
+        write_arrays(folder / _LABELLED, {"outputs": outputs})
+    return reference
+
+
+_LABELLED = "labelled.npz"
+"""What the source answers to labelled samples."""
+
+
+def _task_outputs(model: Model, backend: str, reference: Reference, order: ConversionOrder) -> ndarray:
+    like = conversion_source(model, reference, Path(order.reference)).example
+    batched = any(BATCH in (spec.shape or ()) for spec in reference.inputs)
+    return task_outputs(model, backend, like, order.labelled, batched=batched)
 
 
 def _convert(order: ConversionOrder, watch: Callable[[str], None]) -> Converted:
@@ -210,12 +237,29 @@ def _checked(made: Converted, check: _Check, path: Path) -> Converted:
         tallies, check.rule, samples=reference.samples, floors=reference.floor_names, notes=reference.notes
     )
     if agreement.verdict is not Sameness.DIFFERS:
-        return replace(made, agreement=agreement)
+        agreement = _with_task(agreement, model, check)
+        made = replace(made, agreement=agreement)
+        if agreement.verdict is not Sameness.DIFFERS:
+            return made
+        return _unchecked(replace(made, failure=_differs(agreement, reference, tallies)), path)
     check.watch("finding the first layer that differs")
     call = farthest_call(tallies, reference)
     first = locate(check.load_source, model, backend, call, check.folder, check.rule)
     made = replace(made, agreement=replace(agreement, first=first))
     return _unchecked(replace(made, failure=_differs(agreement, reference, tallies)), path)
+
+
+def _with_task(agreement: ModelAgreement, model: Model, check: _Check) -> ModelAgreement:
+    """Judge a lossy form by the metrics of its task, too, if they are asked for."""
+    order = check.order
+    if not (order.evaluate and check.rule.lossy):
+        return agreement
+    check.watch("evaluating")
+    expected = read_arrays(check.folder / _LABELLED)["outputs"]
+    found = _task_outputs(model, check.converter.backend, check.reference, order)
+    return with_task(
+        agreement, list(task_metrics(order.evaluate, order.labelled, expected, found, check.rule))
+    )
 
 
 def _differs(agreement: ModelAgreement, reference: Reference, tallies: list[CallTally]) -> ConversionFailure:

@@ -108,7 +108,7 @@ def run_reference(
         _write(folder, number, call, found, unsteady.get(number, {}))
         for number, (call, found) in enumerate(calls)
     )
-    _write_arrays(folder / "example.npz", {f"{_INPUT}{name}": array for name, array in example.items()})
+    write_arrays(folder / "example.npz", {f"{_INPUT}{name}": array for name, array in example.items()})
     reference = Reference(
         model=model.identity,
         kind=source_kind(model),
@@ -139,7 +139,7 @@ def stored_reference(folder: Path) -> Reference | None:
 
 def read_call(folder: Path, call: ReferenceCall) -> tuple[Feed, Feed, Feed]:
     """Read a call: its inputs, the outputs of the source, and where integers of them are undecided."""
-    arrays = _read_arrays(folder / call.file)
+    arrays = read_arrays(folder / call.file)
     inputs, outputs, unsteady = (
         {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         for prefix in (_INPUT, _OUTPUT, _UNSTEADY)
@@ -149,7 +149,7 @@ def read_call(folder: Path, call: ReferenceCall) -> tuple[Feed, Feed, Feed]:
 
 def conversion_source(model: Model, reference: Reference, folder: Path) -> ConversionSource:
     """Return the model for a converter, with the example that the source was called with."""
-    arrays = _read_arrays(folder / "example.npz")
+    arrays = read_arrays(folder / "example.npz")
     return ConversionSource(
         model=model,
         inputs=reference.inputs,
@@ -375,11 +375,12 @@ def _write(folder: Path, number: int, call: CheckCall, outputs: Feed, unsteady: 
     arrays = {f"{_INPUT}{n}": a for n, a in call.feed.items()} | {
         f"{_OUTPUT}{n}": a for n, a in outputs.items()
     }
-    _write_arrays(folder / file, arrays | {f"{_UNSTEADY}{name}": array for name, array in unsteady.items()})
+    write_arrays(folder / file, arrays | {f"{_UNSTEADY}{name}": array for name, array in unsteady.items()})
     return ReferenceCall(file=file, words=call.words, batch=call.batch)
 
 
-def _write_arrays(path: Path, arrays: Feed) -> None:
+def write_arrays(path: Path, arrays: Feed) -> None:
+    """Write named arrays into a file."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
     plain = {name: array.astype(str) if array.dtype == object else array for name, array in arrays.items()}
@@ -387,7 +388,8 @@ def _write_arrays(path: Path, arrays: Feed) -> None:
         np.savez(file, **plain)  # type: ignore[arg-type]
 
 
-def _read_arrays(path: Path) -> Feed:
+def read_arrays(path: Path) -> Feed:
+    """Read what `write_arrays` wrote."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
     with np.load(path, allow_pickle=False) as file:

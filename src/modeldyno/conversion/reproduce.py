@@ -36,7 +36,7 @@ if __name__ == "__main__":
         inputs={inputs},
         seed={seed},
         trust={trust},
-        tolerance={tolerance!r},
+        tolerance={tolerance!r},{evaluation}
         inline=True,
     )
     for made in conversion.converted:
@@ -58,10 +58,13 @@ def write_script(  # noqa: PLR0913 - all that a conversion depends on
     seed: int,
     trust: bool,
     tolerance: float | None,
+    evaluate: tuple[str, ...] = (),
+    labelled: str = "",
     software: Mapping[str, object],
 ) -> Path:
     """Write the script into the folder of a recipe; files are named relative to it."""
     versions = ", ".join(f"{name} {version}" for name, version in software.items()) or "unknown versions"
+    used = [spec for spec in inputs if not (evaluate and spec.source)]  # the labelled samples are the data
     script = _SCRIPT.format(
         file=file,
         name=NAME,
@@ -70,10 +73,11 @@ def write_script(  # noqa: PLR0913 - all that a conversion depends on
         model=_reference(ref, folder),
         recipe=recipe,
         opset=opset,
-        inputs=f"({''.join(f'{_input(spec, folder)}, ' for spec in inputs).strip()})",
+        inputs=f"({''.join(f'{_input(spec, folder)}, ' for spec in used).strip()})",
         seed=seed,
         trust=trust,
         tolerance=tolerance,
+        evaluation=_evaluation(evaluate, labelled, folder) if evaluate else "",
     )
     path = folder / NAME
     folder.mkdir(parents=True, exist_ok=True)
@@ -103,6 +107,13 @@ def _split(locator: str) -> tuple[str, str, str]:
 
 def _relative(path: str, folder: Path) -> str:
     return os.path.relpath(Path(path).absolute(), folder.absolute())
+
+
+def _evaluation(evaluate: tuple[str, ...], labelled: str, folder: Path) -> str:
+    """Return the arguments of an evaluation, each on a line of its own."""
+    path, mark, rest = _split(labelled)
+    data = f'f"{{HERE / {_relative(path, folder)!r}}}{mark}{rest}"'
+    return f"\n        evaluate={evaluate!r},\n        data={data},"
 
 
 def _input(spec: InputSpec, folder: Path) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.agreement.rule import Tolerance
 from modeldyno.core.spec.input_spec import InputSpec, parse_input
+from modeldyno.core.spec.probe_options import EVALUATIONS, evaluation_name, is_evaluation
+from modeldyno.data import labelled_samples
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
 from modeldyno.profiling.resolve_model import resolve_reference
@@ -44,6 +46,8 @@ class ConversionRequest:
     inputs: tuple[str | InputSpec, ...] = ()
     data: str | Path | None = None
     """A file of real samples (.npz, .npy, .jsonl)."""
+    evaluate: tuple[str, ...] = ()
+    """Metrics of the labelled samples in `data`, in which no lossy form may be inferior."""
     timeout: float = TIMEOUT
     """Seconds that one recipe may take."""
     tolerance: float | None = None
@@ -66,12 +70,42 @@ class ConversionRequest:
         for recipe in self.to:
             if recipe not in known:
                 raise UnknownName.among("form to convert to", recipe, known)
-        if self.data is not None and not Path(self.data).expanduser().is_file():
-            raise RequestError(f"There is no data file {self.data}; check the path given to --data.")
+        self._check_data()
         if self.timeout <= 0:
             raise RequestError("A recipe needs a time limit above 0 s.")
         check_tolerance(self.tolerance)
         return resolve_reference(self.model)
+
+    def _check_data(self) -> None:
+        """Check the file of samples, and its labels if something is evaluated."""
+        for name in self.evaluate:
+            if not is_evaluation(evaluation_name(name)):
+                raise UnknownName.among("evaluation", name, EVALUATIONS)
+        if self.evaluate and self.data is None:
+            raise RequestError("`evaluate` needs labelled samples; name them with `data`, such as test.npz.")
+        if self.evaluate:
+            labelled_samples.read_labels(str(self.data))
+        elif self.data is not None and not Path(self.data).expanduser().is_file():
+            raise RequestError(f"There is no data file {self.data}; check the path given to --data.")
+
+    def metrics(self) -> tuple[str, ...]:
+        """Return what is evaluated, by the metrics' own names."""
+        return tuple(dict.fromkeys(evaluation_name(name) for name in self.evaluate))
+
+    def samples(self) -> Path | None:
+        """Return the file of samples, without the name of its labels."""
+        if self.data is None:
+            return None
+        path = labelled_samples.read_labels(str(self.data))[0] if self.evaluate else Path(self.data)
+        return path.expanduser().absolute()
+
+    def labelled(self) -> str:
+        """Return the labelled samples, with an absolute path; empty if nothing is evaluated."""
+        path = self.samples()
+        if path is None or not self.evaluate:
+            return ""
+        name = str(self.data).removeprefix(str(labelled_samples.read_labels(str(self.data))[0]))
+        return f"{path}{name if name.startswith(':') else ''}"
 
     def wider(self) -> Tolerance | None:
         """Return the tolerance that was asked for, and who did."""
@@ -82,8 +116,8 @@ class ConversionRequest:
     def requested_inputs(self) -> tuple[InputSpec, ...]:
         """Parse the inputs, and add the file of samples."""
         inputs = tuple(parse_input(item) if isinstance(item, str) else item for item in self.inputs)
-        data = () if self.data is None else (InputSpec(source=str(Path(self.data).expanduser().absolute())),)
-        return (*inputs, *data)
+        path = self.samples()
+        return inputs if path is None else (*inputs, InputSpec(source=str(path)))
 
     def recipes(self, kind: str) -> tuple[str, ...]:
         """Return the recipes for a source of this kind, each once.

@@ -64,7 +64,13 @@ def convert(
     identity = new_identity()
     with _reference_folder(kept) as scratch, _runner(request, watch, in_process=in_process) as run:
         order = ConversionOrder(
-            model=ref, inputs=inputs, seed=request.seed, trust=request.trust, reference=scratch
+            model=ref,
+            inputs=inputs,
+            seed=request.seed,
+            trust=request.trust,
+            reference=scratch,
+            evaluate=request.metrics(),
+            labelled=request.labelled(),
         )
         known = stored_reference(Path(scratch))
         first = run(order) if known is None else OrderAnswer(reference=known)
@@ -180,6 +186,8 @@ def _script(order: ConversionOrder, file: str, document: Conversion) -> Path:
         inputs=order.inputs,
         seed=order.seed,
         trust=order.trust,
+        evaluate=order.evaluate,
+        labelled=order.labelled,
         tolerance=None if order.tolerance is None else order.tolerance.relative,
         software=document.software,
     )

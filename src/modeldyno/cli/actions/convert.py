@@ -35,6 +35,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         opset=options["opset"],
         inputs=options["inputs"],
         data=options["data"],
+        evaluate=tuple(name.strip() for name in (options["evaluate"] or "").split(",") if name.strip()),
         timeout=options["timeout"],
         tolerance=options["tolerance"],
         seed=options["seed"],

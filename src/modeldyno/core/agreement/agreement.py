@@ -86,6 +86,23 @@ class FirstDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskMetric:
+    """A metric of labelled samples of a converted model, beside that of its source."""
+
+    metric: str
+    """Such as ``accuracy``."""
+    source: float
+    value: float
+    low: float
+    high: float
+    """Ends of the 90 % interval of its change, so that 95 % of the harm is within."""
+    samples: int
+    inferior: bool
+    """Whether it may be worse than the rule allows."""
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAgreement:
     """Whether a converted model is still the model."""
 
@@ -103,6 +120,8 @@ class ModelAgreement:
     """What this check could not see."""
     tolerance: Tolerance | None = None
     """The wider bound that was asked for, and who did; None if the rule alone judged."""
+    metrics: tuple[TaskMetric, ...] = ()
+    """How good a lossy form is at its task, where labelled samples were given."""
     first: FirstDifference | None = None
     """Where it first differs, of one that does."""
 

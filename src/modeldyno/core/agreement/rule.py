@@ -68,6 +68,8 @@ class AgreementRule:
     argmax: float = 0.85
     """Least share of samples whose largest element stays the same, of a lossy recipe, at the lower end of its
     95 % interval, which is 0.89 for 32 samples that all agree."""
+    inferior: float = 0.01
+    """A metric of labelled samples may be worse by this share of its value, of a lossy recipe."""
     noise: float = 10.0
     """The error may be this many times the noise floor."""
     computed: str = ""

@@ -1,0 +1,70 @@
+"""What a model answers to labelled samples, and how good that is for its task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.conversion.reference import fitted, opened
+from modeldyno.core.agreement.task_metric import judge_task
+from modeldyno.data import data_files, labelled_samples
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy import ndarray
+
+    from modeldyno.core.agreement.agreement import TaskMetric
+    from modeldyno.core.agreement.rule import AgreementRule
+    from modeldyno.interfaces.loader import Feed, Model
+
+_BATCH = 32
+
+
+def task_outputs(model: Model, backend: str, like: Feed, source: str, *, batched: bool) -> ndarray:
+    """Call a model with every labelled sample, and return its first output; the last batch is filled up.
+
+    Args:
+        model: the model.
+        backend: what runs it.
+        like: inputs that the source accepts.
+        source: the file, perhaps followed by the name of its labels.
+        batched: whether its batch is free; otherwise it is that of `like`.
+
+    Raises:
+        RequestError: the samples do not fit the model.
+    """
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    path, labels = labelled_samples.read_labels(source)
+    data = data_files.read_data_file(path, tuple(like), labelled_samples.EVERY)
+    count = len(labels)
+    if isinstance(data, list) or any(len(array) != count for array in data.values()):
+        raise RequestError(f"{path} has {count} labels, but another number of samples; give one for each.")
+    size = _BATCH if batched else len(next(iter(like.values())))
+    parts = []
+    with opened(model, backend) as run:
+        for start in range(0, count, size):
+            rows = np.minimum(np.arange(start, start + size), count - 1)
+            feed = {name: array[rows].astype(like[name].dtype) for name, array in data.items()}
+            first = next(iter(run(fitted(feed, model)).values()))
+            if first.shape[:1] != (size,):
+                raise RequestError("The first output of the model has not one row for each sample.")
+            parts.append(first[: count - start])
+    return np.concatenate(parts)
+
+
+def task_metrics(
+    metrics: Sequence[str], source: str, expected: ndarray, found: ndarray, rule: AgreementRule
+) -> Iterator[TaskMetric]:
+    """Yield each metric of the outputs of both models for the labelled samples.
+
+    Raises:
+        RequestError: a metric does not fit the outputs or the labels.
+    """
+    from modeldyno.core.stats.evaluation import evaluate  # noqa: PLC0415 - numpy is slow to import
+
+    _, labels = labelled_samples.read_labels(source)
+    for metric in metrics:
+        before, after = (evaluate(metric, outputs, labels) for outputs in (expected, found))
+        yield judge_task(metric, before, after, len(labels), rule)
