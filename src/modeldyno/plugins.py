@@ -68,7 +68,14 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 Messages name these packages first, not an extra of ModelDyno, so that the command works in any environment.
 """
 
-EXTRAS = {"keras": "tf", "tensorflow": "tf", "ai_edge_litert": "tf"}
+EXTRAS = {
+    "keras": "tf",
+    "tensorflow": "tf",
+    "ai_edge_litert": "tf",
+    "fastapi": "ui",
+    "jinja2": "ui",
+    "uvicorn": "ui",
+}
 """Importable name to the extra that brings it, where several packages belong together."""
 
 
