@@ -75,6 +75,7 @@ COMPANIONS = {
     "export_configs": "sweep",
     "findings": "show",
     "replicas": "show",
+    "idle_devices": "worker",
 }
 """Functions that are part of a command."""
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from modeldyno.api.compare import compare, read_comparison, save_comparison
     from modeldyno.api.convert import convert
     from modeldyno.api.decorators import Profiled, profiled
+    from modeldyno.api.devices import idle_devices
     from modeldyno.api.documents import (
         comment,
         export,
@@ -90,6 +91,7 @@ _HOMES = {
     "registry_tasks": "modeldyno.api.registry",
     "answer": "modeldyno.api.registry",
     "get_model": "modeldyno.api.registry",
+    "idle_devices": "modeldyno.api.devices",
     "list_models": "modeldyno.api.registry",
     "move_alias": "modeldyno.api.registry",
     "register": "modeldyno.api.registry",
@@ -228,6 +230,7 @@ __all__ = [
     "findings",
     "gate",
     "get_model",
+    "idle_devices",
     "import_results",
     "inspect",
     "list_models",

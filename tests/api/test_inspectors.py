@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+import modeldyno
 from modeldyno import (
     BaseModelInspector,
     Profiler,
@@ -18,13 +20,21 @@ from modeldyno import (
     TritonInspector,
     UncertifiedWarning,
 )
+from modeldyno.api import server_profiler
 from modeldyno.core.load.request_target import Endpoint
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.core.metrics.measurement import observed_number
+from modeldyno.environment.device_lock import device_lock
+from modeldyno.environment.idle import IdleRule
+from modeldyno.errors import DeviceInUse, RequestError, RunFailed
 from modeldyno.servers import tcp_ports
+from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from modeldyno.core.result.result import Result
 
 
 class Sleeping(BaseModelInspector):
@@ -207,6 +217,150 @@ def test_sizes_are_diagnosed_one_after_the_other() -> None:
     """Each size of the batch has its diagnosis."""
     diagnoses = Profiler("m", inspector=Sleeping("x", batch_num=20)).diagnose_all_batches([1, 4])
     assert [(size, each["batch_size"]) for size, each in diagnoses.items()] == [(1, 1), (4, 4)]
+
+
+def test_the_device_may_come_before_the_sizes() -> None:
+    """As people know it."""
+    profiler = Profiler("m", inspector=Sleeping("x", batch_num=20))
+    for diagnoses in (
+        profiler.diagnose_all_batches("cpu", [1, 4]),
+        profiler.diagnose_all_batches([1, 4], "cpu"),
+    ):
+        assert [(size, each["device"]) for size, each in diagnoses.items()] == [(1, "cpu"), (4, "cpu")]
+    for wrong in (("cpu", "cuda"), ([1], [4])):
+        with pytest.raises(TypeError, match="takes batch sizes and a device"):
+            profiler.diagnose_all_batches(*wrong)  # type: ignore[arg-type]
+
+
+ANY_LOAD = IdleRule(looks=0)
+
+
+@pytest.fixture
+def devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Take this machine for one with two GPUs."""
+    monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: tmp_path)
+    for module in ("server_profiler", "devices"):
+        monkeypatch.setattr(f"modeldyno.api.{module}.devices_here", lambda: ("cpu", "cuda:0", "cuda:1"))
+
+
+@pytest.mark.usefixtures("devices")
+class TestAutoDiagnose:
+    def test_each_device_and_size_has_a_diagnosis_in_the_log(self, caplog: pytest.LogCaptureFixture) -> None:
+        """By device, then by size."""
+        caplog.set_level("INFO", "modeldyno")
+        profiler = Profiler("m", inspector=Sleeping("x", batch_num=20))
+        found = profiler.auto_diagnose(["cpu"], [1, 4], idle=ANY_LOAD)
+
+        assert {device: [*sizes] for device, sizes in found.items()} == {"cpu": [1, 4]}
+        assert found["cpu"][4]["device"] == "cpu"
+        assert [text.partition("\n")[0] for text in caplog.messages] == ["batch size: 1", "batch size: 4"]
+
+    def test_its_results_are_stored(self) -> None:
+        """Each by its id."""
+        found = Profiler("m", inspector=Sleeping("x", batch_num=20)).auto_diagnose(
+            ["cpu"], [2], idle=ANY_LOAD
+        )
+
+        assert found["cpu"][2].result.id in {entry.id for entry in modeldyno.list_results(limit=5)}
+
+    def test_each_device_has_its_server(self, server: int) -> None:
+        """The inspector sends to that of the device."""
+        inspector = TritonInspector(np.ones(4, np.float32), batch_num=20)
+        urls = {"cpu": f"http://127.0.0.1:{server}", "gpu:1": f"http://localhost:{server}"}
+        found = Profiler({"name": "echo"}, urls, inspector).auto_diagnose(batch_list=[2], idle=ANY_LOAD)
+
+        assert {device: each[2]["device"] for device, each in found.items()} == {
+            "cpu": "cpu", "cuda:1": "cuda:1",
+        }  # fmt: skip
+        assert "127.0.0.1" in str(found["cpu"][2].result.job.model)
+        assert "localhost" in str(found["cuda:1"][2].result.job.model)
+
+    def test_a_path_is_served_on_each_idle_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With the server of its engine; a device in use is left out."""
+        calls: list[dict[str, Any]] = []
+
+        def load(**given: Any) -> Result:
+            calls.append(given)
+            result = a_result()
+            rate = observed_number("request_rate", 500.0)
+            return replace(result, measurements=(*result.measurements, rate))
+
+        monkeypatch.setattr(server_profiler, "load", load)
+        busy = {"cuda:0": "train (pid 7) uses cuda:0"}
+        monkeypatch.setattr(
+            "modeldyno.environment.idle_device.why_busy", lambda device, _rule: busy.get(device)
+        )
+        found = Profiler(
+            {"name": "net", "engine": "ONNX", "path": "net.onnx"}, data=np.ones(4, np.float32)
+        ).auto_diagnose(batch_list=[1, 8])
+
+        assert [*found] == ["cpu", "cuda:1"]
+        assert [(call["model"], call["backend"], call["device"], call["batch_size"]) for call in calls] == [
+            ("net.onnx", "triton", device, size) for device in ("cpu", "cuda:1") for size in (1, 8)
+        ]
+
+    def test_nothing_idle_is_an_error_that_says_who(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """For each device."""
+        monkeypatch.setattr(
+            "modeldyno.environment.idle_device.why_busy", lambda _device, _rule: "others use 1.00 of 2 cores"
+        )
+        with pytest.raises(DeviceInUse, match=r"No device is idle: cpu: others use 1\.00 of 2 cores"):
+            Profiler("m", inspector=Sleeping("x")).auto_diagnose(["cpu"])
+
+    def test_a_device_that_is_measured_now_is_left_out(self) -> None:
+        """Its lock is held."""
+        with device_lock("cpu", "modeldyno profile"), pytest.raises(DeviceInUse, match="modeldyno profile"):
+            Profiler("m", inspector=Sleeping("x")).auto_diagnose(["cpu"], idle=ANY_LOAD)
+
+    def test_a_size_that_fails_is_left_out(self) -> None:
+        """Unless all do."""
+
+        class Small(Sleeping):
+            def infer(self, input_batch: Any) -> Any:
+                if len(input_batch) > 2:
+                    raise RuntimeError("too large")
+                return super().infer(input_batch)
+
+        profiler = Profiler("m", inspector=Small("x", batch_num=20))
+        assert [*profiler.auto_diagnose(["cpu"], [1, 4], idle=ANY_LOAD)["cpu"]] == [1]
+        with pytest.raises(RunFailed, match=r"Nothing could be measured: cpu: .*too large"):
+            profiler.auto_diagnose(["cpu"], [4], idle=ANY_LOAD)
+
+    @pytest.mark.parametrize(
+        ("words", "named", "told"),
+        [
+            ({}, None, "One server runs on one device; name it in available_devices="),
+            ({}, ["cpu", "gpu:0"], "One server runs on one device"),
+            ({}, ["banana"], "'banana' is no name of a device"),
+            ({"server_name": {"cpu": "http://127.0.0.1:1"}}, ["gpu:0"], "no device with a server 'cuda:0'"),
+        ],
+    )
+    def test_a_device_that_nobody_knows_is_refused(
+        self, words: dict[str, Any], named: list[str] | None, told: str
+    ) -> None:
+        """Before anything is sent: the same server under two names would be no comparison."""
+        profiler = Profiler({"name": "m"}, inspector=TritonInspector(np.ones(4, np.float32)), **words)
+        with pytest.raises(RequestError, match=told):
+            profiler.auto_diagnose(named)
+
+
+@pytest.mark.usefixtures("devices")
+def test_idle_devices_are_those_that_nobody_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither others, nor ModelDyno itself; by the rule that is given."""
+    rules: set[IdleRule] = set()
+
+    def why_busy(device: str, rule: IdleRule) -> str | None:
+        rules.add(rule)
+        return "train uses it" if device == "cuda:0" else None
+
+    monkeypatch.setattr("modeldyno.environment.idle_device.why_busy", why_busy)
+    assert modeldyno.idle_devices() == ("cpu", "cuda:1")
+    assert modeldyno.idle_devices(never_on="gpu:1", idle_cpu="5%", idle_memory="1GiB", idle_for="2s") == (
+        "cpu",
+    )
+    assert rules == {IdleRule(), IdleRule(cpu=0.05, memory=1 << 30, looks=2, period=1.0)}
+    with device_lock("cpu", "modeldyno profile"):
+        assert modeldyno.idle_devices() == ("cuda:1",)
 
 
 def test_what_an_inspector_raises_is_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import tempfile
 import time
@@ -22,13 +23,16 @@ from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
-from modeldyno.errors import RequestError, RunFailed, UnknownName
+from modeldyno.environment.idle import IdleRule
+from modeldyno.environment.idle_device import idle_device
+from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, RunFailed, UnknownName
 from modeldyno.profiling.request import Request
 from modeldyno.progress import showing_progress
+from modeldyno.registry.targets import CPU, devices_here, named_device
 from modeldyno.servers.tcp_ports import CONVENTIONAL, LOOPBACK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.result.result import Result
 
@@ -36,6 +40,18 @@ _UNKNOWN = "unknown"
 _SHORTEST, _LONGEST = 0.01, 2.0
 """Seconds between two checks whether the model is ready: the first pause, and the longest."""
 _SHOWN = ("mean", "p50", "p95", "p99")
+_BATCH_SIZES = (1, 2, 4, 8, 16, 32)
+_SERVED_BY = {
+    "onnx": "triton",
+    "trt": "triton",
+    "triton": "triton",
+    "torchscript": "torchserve",
+    "pytorch": "torchserve",
+    "torchserve": "torchserve",
+    "mlserver": "mlserver",
+}
+"""Serving engine in lower case to the backend that starts it."""
+_LOG = logging.getLogger("modeldyno")
 
 
 class Diagnosis(Mapping[str, Any]):
@@ -60,11 +76,20 @@ class Diagnosis(Mapping[str, Any]):
         memory_total, memory_used, in bytes, and utilization, a fraction; None if not available.
     """
 
-    def __init__(self, inspector: BaseModelInspector, result: Result, header: Mapping[str, Any]) -> None:
-        """Compute the sections from a Result."""
+    def __init__(
+        self,
+        inspector: BaseModelInspector,
+        result: Result,
+        header: Mapping[str, Any],
+        stages: Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
+        """Compute the sections from a Result; without `stages`, the inspector's are timed now."""
         self.result = result
         """The Result, in base units and with its doubts."""
-        self._sections = {**header, **_measure_sections(inspector, result)}
+        self._sections = {
+            **header,
+            **_measure_sections(inspector, result, inspector.stages() if stages is None else stages),
+        }
 
     def __getitem__(self, name: str) -> Any:
         return self._sections[name]
@@ -105,7 +130,7 @@ class Profiler:
     def __init__(  # noqa: PLR0913 - three parameters of the original class, and those of `profile`
         self,
         model_info: Any,
-        server_name: str | None = None,
+        server_name: str | Mapping[str, str] | None = None,
         inspector: BaseModelInspector | None = None,
         *,
         data: Any = None,
@@ -119,7 +144,8 @@ class Profiler:
             model_info: information about the model: a mapping or an object with ``name`` (or
                 ``architecture``) and ``engine``; or the URL of a model on a server.
             server_name: URL of the server, or its host, if it uses the conventional port of its engine; by
-                default this machine.
+                default this machine. If servers run on several devices, that of each:
+                ``{"cpu": "http://127.0.0.1:8001", "cuda:0": "http://127.0.0.1:8010"}``.
             inspector: sends the requests; by default that of the engine, which needs `data`.
             data: one data item, if no inspector is given.
             max_time: maximum seconds of measuring.
@@ -133,11 +159,19 @@ class Profiler:
         if inspector is not None and not isinstance(inspector, BaseModelInspector):
             raise TypeError(f"inspector is {type(inspector).__name__}, but must be a BaseModelInspector")
         self.model_info = model_info
+        self.servers: dict[str, str] = {}
+        """Servers by device, if several are given."""
+        if isinstance(server_name, Mapping):
+            self.servers = {named_device(device): server for device, server in server_name.items()}
+            server_name = next(iter(self.servers.values()), None)
         self.server_name = server_name
         self.max_time, self.store, self.progress = max_time, store, progress
         self.inspector = inspector or self._default_inspector(data)
+        self._path = ""
+        """Of the model, if it is to be served here."""
         if isinstance(self.inspector, ServerInspector) and self.inspector.endpoint is None:
-            self.inspector.endpoint = self._endpoint()
+            self._path = "" if server_name is not None else self._read_info("path", "saved_path")
+            self.inspector.endpoint = self._endpoint(self.server_name)
 
     def diagnose(
         self, batch_size: int | None = None, device: str = _UNKNOWN, timeout: float = 30
@@ -155,7 +189,12 @@ class Profiler:
         if batch_size is not None:
             self.inspector.set_batch_size(batch_size)
         _wait_until_ready(self.inspector, timeout)
-        result = self._result()
+        return self._diagnosis(self._result(), device)
+
+    def _diagnosis(
+        self, result: Result, device: str, stages: Mapping[str, Sequence[float]] | None = None
+    ) -> Diagnosis:
+        """Make the diagnosis of a Result, and write it to the log."""
         if result.find("latency") is None:
             why = result.failure.message if result.failure else "no request was answered"
             raise RunFailed(f"The server gave no answer that could be measured: {why}.")
@@ -166,13 +205,135 @@ class Profiler:
             "batch_size": self.inspector.batch_size,
             "completed_at": result.created,
         }
-        return Diagnosis(self.inspector, result, header)
+        diagnosis = Diagnosis(self.inspector, result, header, stages)
+        _LOG.info("%s", diagnosis)
+        return diagnosis
 
     def diagnose_all_batches(
-        self, batch_sizes: Iterable[int], device: str = _UNKNOWN, timeout: float = 30
+        self,
+        batch_sizes: Iterable[int] | str,
+        device: str | Iterable[int] = _UNKNOWN,
+        timeout: float = 30,
     ) -> dict[int, Diagnosis]:
-        """Measure several batch sizes, one after the other."""
+        """Measure several batch sizes, one after the other.
+
+        The device may also come first, as in ``diagnose_all_batches("cpu", [1, 4])``.
+
+        Raises:
+            TypeError: neither argument is a list of batch sizes.
+        """
+        if isinstance(batch_sizes, str):
+            batch_sizes, device = device, batch_sizes
+        if isinstance(batch_sizes, str) or not isinstance(device, str):
+            raise TypeError("diagnose_all_batches takes batch sizes and a device, such as ([1, 4], 'cpu')")
         return {size: self.diagnose(size, device, timeout) for size in batch_sizes}
+
+    def auto_diagnose(
+        self,
+        available_devices: Iterable[str] | None = None,
+        batch_list: Iterable[int] | None = None,
+        *,
+        timeout: float = 30,
+        idle: IdleRule | None = None,
+    ) -> dict[str, dict[int, Diagnosis]]:
+        """Measure several batch sizes on each device that is idle, one after the other.
+
+        If `model_info` has the ``path`` of the model and no server is given, the model is served on each
+        device. Otherwise each device needs a server that runs on it; whether a GPU is idle besides its
+        server is not known, so that it is only not measured while ModelDyno already does.
+
+        Args:
+            available_devices: by default those of the servers; of a model that is served here, all devices
+                of this machine. Those in use are left out.
+            batch_list: batch sizes; by default 1, 2, 4, 8, 16 and 32. Those that fail are left out.
+            timeout: seconds to wait until the model is ready.
+            idle: when a device counts as idle.
+
+        Returns:
+            The diagnoses by device and batch size; each is stored, and written to the log ``modeldyno``.
+
+        Raises:
+            RequestError: it is not known on which device the server runs, or there is no such device.
+            DeviceInUse: no device is idle.
+            RunFailed: nothing could be measured.
+        """
+        sizes = tuple(_BATCH_SIZES if batch_list is None else batch_list)
+        found: dict[str, dict[int, Diagnosis]] = {}
+        reasons: dict[str, ModelDynoError] = {}
+        for device in self._devices(available_devices):
+            served = not self._path
+            rule = IdleRule(looks=0) if served and device != CPU else idle or IdleRule()
+            try:
+                with idle_device(device, "modeldyno auto_diagnose", rule):
+                    found[device] = self._diagnose_on(device, sizes, timeout)
+            except (DeviceInUse, RunFailed) as error:
+                reasons[device] = error
+                _LOG.warning("%s is left out: %s", device, error)
+        if not found and reasons:
+            told = "; ".join(f"{device}: {error}" for device, error in reasons.items())
+            if all(isinstance(error, DeviceInUse) for error in reasons.values()):
+                raise DeviceInUse(f"No device is idle: {told}")
+            raise RunFailed(f"Nothing could be measured: {told}")
+        return found
+
+    def _devices(self, given: Iterable[str] | None) -> tuple[str, ...]:
+        """Return the devices to measure, each of which can be told from the others."""
+        devices = None if given is None else tuple(dict.fromkeys(map(named_device, given)))
+        if self._path:
+            wrong = set(devices or ()) - set(devices_here())
+            if wrong:
+                raise UnknownName.among("device", min(wrong), devices_here())
+            return devices_here() if devices is None else devices
+        if self.servers:
+            devices = tuple(self.servers) if devices is None else devices
+            for device in devices:
+                if device not in self.servers:
+                    raise UnknownName.among("device with a server", device, self.servers)
+            return devices
+        devices = devices_here() if devices is None else devices
+        if len(devices) > 1:
+            raise RequestError(
+                "One server runs on one device; name it in available_devices=, or give the server of each: "
+                "server_name={'cpu': URL, 'cuda:0': URL}."
+            )
+        return devices
+
+    def _diagnose_on(self, device: str, sizes: tuple[int, ...], timeout: float) -> dict[int, Diagnosis]:
+        """Measure each batch size on a device; leave out those that fail, unless all do."""
+        if device in self.servers:
+            if not isinstance(self.inspector, ServerInspector):
+                raise RequestError("Only an inspector of servers can be sent to several; give one for each.")
+            self.inspector.endpoint = self._endpoint(self.servers[device])
+        found: dict[int, Diagnosis] = {}
+        failed: RunFailed | None = None
+        for size in sizes:
+            try:
+                found[size] = self._diagnose_served(size, device) or self.diagnose(size, device, timeout)
+            except RunFailed as error:
+                failed = error
+                _LOG.warning("batch size %d on %s is left out: %s", size, device, error)
+        if failed is not None and not found:
+            raise failed
+        return found
+
+    def _diagnose_served(self, size: int, device: str) -> Diagnosis | None:
+        """Serve the model on a device and measure it; None if it is served already."""
+        inspector = self.inspector
+        if not self._path or not isinstance(inspector, ServerInspector):
+            return None
+        inspector.set_batch_size(size)
+        engine = self._engine()
+        if engine not in _SERVED_BY:
+            raise UnknownName.among("engine that can be started here", engine, _SERVED_BY)
+        served = {"model": self._path, "backend": _SERVED_BY[engine], "device": device}
+        plan = Plan(max_time=self.max_time, min_time=0.0)
+        result = _measure_with_load_generator(
+            inspector, plan, store=self.store, progress=self.progress, served=served
+        )
+        return self._diagnosis(result, device, stages={})  # its server is gone
+
+    def _engine(self) -> str:
+        return self._read_info("engine").lower().rpartition(".")[2]
 
     def _result(self) -> Result:
         inspector = self.inspector
@@ -194,24 +355,22 @@ class Profiler:
         return result
 
     def _default_inspector(self, data: Any) -> BaseModelInspector:
-        engine = self._read_info("engine").lower().rpartition(".")[2]
+        engine = self._engine()
         if engine not in ENGINES:
             raise UnknownName.among("engine with an inspector of its own", engine, ENGINES)
         if data is None:
             raise RequestError(f"The inspector of {engine} needs one item to send; give data=.")
         return ENGINES[engine][0](data, batch_num=100)
 
-    def _endpoint(self) -> Endpoint:
+    def _endpoint(self, server: str | None) -> Endpoint:
         """Return the endpoint: from the URL, or from the host and the conventional port of the engine."""
         name = self._read_info("name", "architecture")
-        address = (
-            self.server_name or (self.model_info if isinstance(self.model_info, str) else "") or LOOPBACK
-        )
+        address = server or (self.model_info if isinstance(self.model_info, str) else "") or LOOPBACK
         if "://" in address:
             endpoint, _ = parse_endpoint(address)
             return replace(endpoint, model=endpoint.model or name)
         assert isinstance(self.inspector, ServerInspector)
-        engine = self._read_info("engine").lower().rpartition(".")[2]
+        engine = self._engine()
         port = CONVENTIONAL[ENGINES[engine][1] if engine in ENGINES else "onnx", False]["http"]
         return Endpoint(host=address, port=port, model=name)
 
@@ -239,26 +398,32 @@ def _wait_until_ready(inspector: BaseModelInspector, timeout: float) -> None:
 
 
 def _measure_with_load_generator(
-    inspector: ServerInspector, plan: Plan, *, store: bool, progress: bool
+    inspector: ServerInspector,
+    plan: Plan,
+    *,
+    store: bool,
+    progress: bool,
+    served: Mapping[str, str] | None = None,
 ) -> Result:
-    """Measure with the built-in load generator, which has the lowest overhead per request."""
+    """Measure with the built-in load generator, which has the lowest overhead per request.
+
+    With `served`, the model, backend and device of a server that is started for it.
+    """
     import numpy as np  # noqa: PLC0415 - slow at start-up
 
-    endpoint = inspector.endpoint
-    assert endpoint is not None
     item = inspector.data_preprocess(inspector.raw_data)
-    arrays = item if isinstance(item, Mapping) else {inspector.input_name(): item}
-    scheme = ("grpc" if inspector.protocol.endswith("grpc") else "http") + ("s" if endpoint.tls else "")
-    version = f"@{endpoint.version}" if endpoint.version else ""
-    url = f"{scheme}://{endpoint.host}:{endpoint.port}{endpoint.path}#{endpoint.model}{version},protocol={inspector.protocol}"
+    target: dict[str, Any] = dict(served or {"model": _url_of(inspector)})
     with tempfile.TemporaryDirectory(prefix="modeldyno-") as folder:
         path = Path(folder) / "item.npz"
-        batches: Any = {
-            name: np.stack([np.asarray(values)] * inspector.batch_size) for name, values in arrays.items()
-        }
-        np.savez(path, **batches)
+        if isinstance(item, Mapping):
+            np.savez(path, **{name: _repeated(values, inspector.batch_size) for name, values in item.items()})
+        elif served:  # its only input
+            path = path.with_suffix(".npy")
+            np.save(path, _repeated(item, inspector.batch_size))
+        else:
+            np.savez(path, **{inspector.input_name(): _repeated(item, inspector.batch_size)})
         return load(
-            url,
+            **target,
             inputs=[str(path)],
             probes=["load"],
             concurrency=inspector.concurrency,
@@ -270,7 +435,24 @@ def _measure_with_load_generator(
         )
 
 
-def _measure_sections(inspector: BaseModelInspector, result: Result) -> dict[str, Any]:
+def _repeated(values: Any, times: int) -> Any:
+    import numpy as np  # noqa: PLC0415 - slow at start-up
+
+    return np.stack([np.asarray(values)] * times)
+
+
+def _url_of(inspector: ServerInspector) -> str:
+    endpoint = inspector.endpoint
+    assert endpoint is not None
+    scheme = ("grpc" if inspector.protocol.endswith("grpc") else "http") + ("s" if endpoint.tls else "")
+    version = f"@{endpoint.version}" if endpoint.version else ""
+    address = f"{scheme}://{endpoint.host}:{endpoint.port}{endpoint.path}"
+    return f"{address}#{endpoint.model}{version},protocol={inspector.protocol}"
+
+
+def _measure_sections(
+    inspector: BaseModelInspector, result: Result, stage_seconds: Mapping[str, Sequence[float]]
+) -> dict[str, Any]:
     measurement = result.find("latency")
     assert measurement is not None
     assert isinstance(measurement.value, Distribution)
@@ -279,7 +461,7 @@ def _measure_sections(inspector: BaseModelInspector, result: Result) -> dict[str
         **dict.fromkeys(STAGES),
         **{
             name: _section(Distribution.of(seconds), *_SHOWN)
-            for name, seconds in inspector.stages().items()
+            for name, seconds in stage_seconds.items()
             if seconds
         },
     }

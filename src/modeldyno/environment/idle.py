@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_quantity
 from modeldyno.environment.machine import allowed_cores
 from modeldyno.environment.process_tree import cpu_seconds, list_process_tree
 
@@ -34,6 +35,23 @@ class IdleRule:
     looks: int = 5
     period: float = 1.0
     """Seconds between two looks."""
+
+    @classmethod
+    def parse(cls, *, cpu: str, utilization: str, memory: str, period: str) -> IdleRule:
+        """Read shares, bytes, and how long a device must be idle, which is looked at about once a second.
+
+        Raises:
+            RequestError: one of them cannot be read.
+        """
+        seconds = parse_quantity(period, SECONDS)
+        looks = max(1, round(seconds))
+        return cls(
+            cpu=parse_quantity(cpu, FRACTION),
+            utilization=parse_quantity(utilization, FRACTION),
+            memory=int(parse_quantity(memory, BYTES)),
+            looks=looks,
+            period=seconds / looks,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, TaskKind, TaskState, Worker
 from modeldyno.core.registry.windows import Window, opens_at
-from modeldyno.environment.device_lock import device_lock
-from modeldyno.environment.idle import IdleRule, why_busy
+from modeldyno.environment.idle import IdleRule
+from modeldyno.environment.idle_device import idle_device
 from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.registry import Outcome
@@ -231,20 +231,8 @@ def _glance(post: _Post, what: str) -> None:
         pass
 
 
-@contextmanager
-def _device_held(post: _Post, what: str, rule: IdleRule | None = None) -> Iterator[None]:
-    """Look that the device is idle, then hold its lock during the block.
-
-    Raises:
-        DeviceInUse: somebody else uses it.
-    """
-    device = post.options.device
-    if busy := why_busy(device, rule or post.options.idle):
-        raise DeviceInUse(busy)
-    with device_lock(device, f"modeldyno worker: {what}") as holder:
-        if holder is not None:
-            raise DeviceInUse(f"{holder} measures on {device}")
-        yield
+def _device_held(post: _Post, what: str, rule: IdleRule | None = None) -> AbstractContextManager[None]:
+    return idle_device(post.options.device, f"modeldyno worker: {what}", rule or post.options.idle)
 
 
 def _deferral(task: Task) -> float:

@@ -10,7 +10,7 @@ import click
 from modeldyno.core.registry.records import TaskState
 from modeldyno.core.registry.windows import Window
 from modeldyno.core.stats.sanitize import clean
-from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_quantity
+from modeldyno.core.stats.units import SECONDS, parse_quantity
 from modeldyno.environment.idle import IdleRule
 from modeldyno.registry.targets import named_device
 from modeldyno.registry.webhooks import read_hooks
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 def run(given: Mapping[str, Any]) -> None:
     """Work until interrupted."""
-    period = parse_quantity(given["idle_for"], SECONDS)
-    looks = max(1, round(period))
     options = WorkerOptions(
         device=named_device(given["device"]),
         target_name=given["name"],
@@ -35,12 +33,11 @@ def run(given: Mapping[str, Any]) -> None:
         never_on=tuple(map(named_device, given["never_on"])),
         hooks=read_hooks(given["hooks"]),
         poll=parse_quantity(given["poll"], SECONDS),
-        idle=IdleRule(
-            cpu=parse_quantity(given["idle_cpu"], FRACTION),
-            utilization=parse_quantity(given["idle_utilization"], FRACTION),
-            memory=int(parse_quantity(given["idle_memory"], BYTES)),
-            looks=looks,
-            period=period / looks,
+        idle=IdleRule.parse(
+            cpu=given["idle_cpu"],
+            utilization=given["idle_utilization"],
+            memory=given["idle_memory"],
+            period=given["idle_for"],
         ),
     )
     if not options.once:

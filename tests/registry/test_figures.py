@@ -1,0 +1,79 @@
+"""Figures go stale by what their backend names, and by nothing else."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno import plugins
+from modeldyno.core.registry.staleness import stale_because
+from modeldyno.registry.figures import figure_of
+from modeldyno.testing.sample_registry import a_task, a_version
+from modeldyno.testing.sample_results import a_result
+
+if TYPE_CHECKING:
+    from modeldyno.core.registry.records import Fact, VariantFigure
+
+BACKENDS = ("onnxruntime", "torch", "openvino", "tensorflow", "tflite", "jax")
+OTHERS = (
+    "numpy",
+    "pip",
+    "rich",
+    "requests",
+    "pandas",
+    "scipy",
+    "click",
+    "setuptools",
+    "safetensors",
+    "psutil",
+)
+NAMED = sorted({package for name in BACKENDS for package in plugins.backend(name).requires})
+INSTALLED: dict[str, Fact] = {name: f"1.{at}.0" for at, name in enumerate((*NAMED, *OTHERS))} | {
+    "nvidia_driver": "550.54.14"
+}
+NOW = datetime(2026, 1, 3, tzinfo=UTC)
+
+
+def figure(backend: str) -> VariantFigure:
+    """Return the figure of a run of a backend on a machine with all of these packages."""
+    result = a_result()
+    environment = replace(result.environment, software=dict(INSTALLED))
+    run = replace(result, job=replace(result.job, backend=backend), environment=environment, doubts=())
+    return figure_of(a_task(a_version()), run)
+
+
+def changed(package: str, chance: random.Random) -> dict[str, Fact]:
+    """Return what is installed after an upgrade, a downgrade or a removal of a package."""
+    software = {**INSTALLED, package: f"{chance.choice((0, 2))}.{chance.randrange(9)}.{chance.randrange(9)}"}
+    if chance.random() < 0.2:
+        del software[package]
+    return software
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_each_change_of_what_a_backend_names_is_found(seed: int) -> None:
+    """Fifty changes of its runtime or of the driver: the figure is stale, and says which package."""
+    chance = random.Random(seed)
+    backend = BACKENDS[seed % len(BACKENDS)]
+    package = chance.choice([*plugins.backend(backend).requires, "nvidia_driver"])
+    why = stale_because(figure(backend), changed(package, chance), now=NOW, max_age=1e9)
+
+    assert why is not None
+    assert why.startswith(f"measured with other software: {package} ")
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_no_change_of_anything_else_is_taken_for_one(seed: int) -> None:
+    """Fifty changes of other packages, the runtimes of other backends among them: the figure holds."""
+    chance = random.Random(seed)
+    backend = BACKENDS[seed % len(BACKENDS)]
+    unrelated = [name for name in (*NAMED, *OTHERS) if name not in plugins.backend(backend).requires]
+
+    assert (
+        stale_because(figure(backend), changed(chance.choice(unrelated), chance), now=NOW, max_age=1e9)
+        is None
+    )
