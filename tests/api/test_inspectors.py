@@ -229,7 +229,7 @@ def test_the_device_may_come_before_the_sizes() -> None:
         assert [(size, each["device"]) for size, each in diagnoses.items()] == [(1, "cpu"), (4, "cpu")]
     for wrong in (("cpu", "cuda"), ([1], [4])):
         with pytest.raises(TypeError, match="takes batch sizes and a device"):
-            profiler.diagnose_all_batches(*wrong)  # type: ignore[arg-type]
+            profiler.diagnose_all_batches(*wrong)
 
 
 ANY_LOAD = IdleRule(looks=0)

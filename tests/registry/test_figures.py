@@ -32,8 +32,9 @@ OTHERS = (
     "psutil",
 )
 NAMED = sorted({package for name in BACKENDS for package in plugins.backend(name).requires})
-INSTALLED: dict[str, Fact] = {name: f"1.{at}.0" for at, name in enumerate((*NAMED, *OTHERS))} | {
-    "nvidia_driver": "550.54.14"
+INSTALLED: dict[str, Fact] = {
+    **{name: f"1.{at}.0" for at, name in enumerate((*NAMED, *OTHERS))},
+    "nvidia_driver": "550.54.14",
 }
 NOW = datetime(2026, 1, 3, tzinfo=UTC)
 
