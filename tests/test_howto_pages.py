@@ -63,7 +63,7 @@ def test_the_commands_of_the_page_on_the_registry_work(
     """Each of its commands does what it says, but for the answer, which a busy machine may not know."""
     quick = replace(DEFAULT, convert=(), batch_sizes=(1,), max_time=0.3)
     monkeypatch.setattr("modeldyno.registry.policies.DEFAULT", quick)
-    monkeypatch.setattr("modeldyno.registry.worker.why_busy", lambda _device, _rule: None)
+    monkeypatch.setattr("modeldyno.environment.idle_device.why_busy", lambda _device, _rule: None)
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     page = (ROOT / "docs" / "howto" / "register-models.md").read_text(encoding="utf-8")
     policy = re.findall(r"```yaml\n# nightly.yaml\n(.*?)```", page, re.DOTALL)[0]
