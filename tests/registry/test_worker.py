@@ -11,13 +11,14 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT, profile_tasks
 from modeldyno.core.registry.records import FigureState, TaskState, Variant, VariantState
+from modeldyno.core.registry.webhooks import Webhook
 from modeldyno.core.registry.windows import Window
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
 from modeldyno.profiling.run import JudgedResult
-from modeldyno.registry import execute
+from modeldyno.registry import canary, execute
 from modeldyno.registry import worker as worker_module
 from modeldyno.registry.figures import current_figures
 from modeldyno.registry.register import Registration, register
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from modeldyno.core.registry.records import RegistryEvent
     from modeldyno.core.result.result import Result
     from modeldyno.interfaces.registry import Registry
+    from modeldyno.interfaces.store import Store
     from modeldyno.profiling.request import Request
     from modeldyno.runtime.measured_region import Region
 
@@ -404,15 +407,67 @@ def test_a_first_figure_confirms_nothing(registered: Registry) -> None:
     assert [event for event in registered.events() if event.kind.startswith("figure.")] == []
 
 
-def test_a_doubtful_figure_confirms_nothing(
-    registered: Registry, measured: list[Request], with_result: Callable[[Callable[[Result], Result]], None]
+def test_a_doubtful_figure_confirms_nothing_and_the_next_sure_one_does(
+    registered: Registry,
+    measured: list[Request],
+    with_result: Callable[[Callable[[Result], Result]], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def told() -> list[RegistryEvent]:
+        return [event for event in registered.events() if event.kind.startswith("figure.")]
+
+    monkeypatch.setattr(worker_module, "DEFERRALS", (0.0,))
     work()
     assert measured
-    registered.put_figures(
-        [replace(figure, state=FigureState.STALE, why="old") for figure in current_figures(registered, "net")]
-    )
+    old = current_figures(registered, "net")
+    registered.put_figures([replace(figure, state=FigureState.STALE, why="old") for figure in old])
     with_result(lambda result: replace(result, doubts=(BUSY,)))
     work()
+    work()
+    assert told() == []
 
-    assert [event for event in registered.events() if event.kind.startswith("figure.")] == []
+    with_result(lambda result: result)
+    work()
+    assert {event.kind for event in told()} == {"figure.confirmed"}
+    assert {event.detail["before"] for event in told()} == {figure.result for figure in old}
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_worker_tells_its_own_commands_of_events(registered: Registry, tmp_path: Path) -> None:
+    registered.add_webhook(Webhook(url="hook:tell", kinds=("task.done",)), "me")
+    work(replace(ONCE, hooks={"tell": ("sh", "-c", f"cat >> {tmp_path}/told")}))
+
+    assert (tmp_path / "told").read_text().count('"kind": "task.done"') == 3
+
+
+def test_the_reference_model_is_measured_while_the_device_is_held(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered.change_tasks([task.id for task in registered.tasks()], TaskState.CANCELLED, "me")
+    holders: list[str | None] = []
+
+    def check_machine(_store: Store, _target: str, _interrupts: object, guard: Region) -> str:
+        with guard(), device_lock("cpu", "test") as holder:
+            holders.append(holder)
+        return "the machine has changed"
+
+    monkeypatch.setattr(canary, "is_due", lambda _store, _target: True)
+    monkeypatch.setattr(canary, "check_machine", check_machine)
+    told: list[str] = []
+    run_worker(ONCE, tell=told.append)
+
+    assert str(holders[0]).startswith("modeldyno worker: reference model (pid ")
+    assert told == ["the machine has changed"]
+
+
+def test_the_reference_model_is_not_loaded_on_a_busy_machine(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del registered
+    checked: list[str] = []
+    monkeypatch.setattr(canary, "is_due", lambda _store, _target: True)
+    monkeypatch.setattr(canary, "check_machine", lambda *_: checked.append("") or "")
+    monkeypatch.setattr("modeldyno.environment.idle_device.why_busy", lambda _device, _rule: "others use it")
+    work()
+
+    assert checked == []

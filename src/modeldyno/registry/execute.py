@@ -32,9 +32,7 @@ from modeldyno.registry.targets import CPU
 if TYPE_CHECKING:
     from collections.abc import Sized
 
-    from modeldyno.core.registry.confirmation import Confirmation
-    from modeldyno.core.registry.records import Measure, Task, VariantFigure, Version
-    from modeldyno.core.result.result import Result
+    from modeldyno.core.registry.records import Measure, Task, Version
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
     from modeldyno.runtime.measured_region import Region
@@ -92,26 +90,27 @@ def measure(
     if result.model is not None and result.model.digest != variant.digest:
         why = f"{ref} has changed since it was registered; register it again"
         return Outcome(state=TaskState.FAILED, why=why)
-    figure = figure_of(task, result)
+    figure, before = figure_of(task, result), _stale_result(task, registry)
+    if figure.state is FigureState.DOUBTFUL:  # it decides nothing
+        figure, before = replace(figure, replaces=before), ""
     state = TaskState.FAILED if figure.state is FigureState.FAILED else TaskState.DONE
+    old = registry.result(before) if before else None
     return Outcome(
         state=state,
         why=figure.why,
         result=result,
         headline=kind_of(result).brief(result),
         figure=figure,
-        confirmation=_confirmation(figure, result, registry),
+        confirmation=None if old is None else confirmation(old, result),
     )
 
 
-def _confirmation(figure: VariantFigure, result: Result, registry: Registry) -> Confirmation | None:
-    """Compare a new figure with the stale one that it replaces, if any; a doubtful one decides nothing."""
-    if figure.state is FigureState.DOUBTFUL:
-        return None
-    figures = registry.figures(figure.model, figure.number)
-    stale = next((f for f in figures if f.key == figure.key and f.state is FigureState.STALE), None)
-    before = None if stale is None else registry.result(stale.result)
-    return None if before is None else confirmation(before, result)
+def _stale_result(task: Task, registry: Registry) -> str:
+    """Return the id of the Result of the stale figure that a task measures again; empty if there is none."""
+    figure = next((f for f in registry.figures(task.model, task.number) if f.key == task.key), None)
+    if figure is None:
+        return ""
+    return figure.result if figure.state is FigureState.STALE else figure.replaces
 
 
 def _request(version: Version, variant: Variant, ref: ModelRef, what: Measure, device: str) -> Request:

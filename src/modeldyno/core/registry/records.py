@@ -273,6 +273,8 @@ class VariantFigure:
     state: FigureState
     why: str = ""
     """Why it is not fresh."""
+    replaces: str = ""
+    """Of a doubtful one, the id of the stale figure's Result that is still to be confirmed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
