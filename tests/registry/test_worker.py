@@ -464,9 +464,9 @@ def test_the_reference_model_is_not_loaded_on_a_busy_machine(
     registered: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del registered
-    checked: list[str] = []
+    checked: list[object] = []
     monkeypatch.setattr(canary, "is_due", lambda _store, _target: True)
-    monkeypatch.setattr(canary, "check_machine", lambda *_: checked.append("") or "")
+    monkeypatch.setattr(canary, "check_machine", lambda *given: checked.append(given))
     monkeypatch.setattr("modeldyno.environment.idle_device.why_busy", lambda _device, _rule: "others use it")
     work()
 
