@@ -120,8 +120,8 @@ def make_app(store: Store, port: int, *, ending: Callable[[], bool] = lambda: Fa
         docs_url=None,
         redoc_url=None,
     )
-    answers = _Answers(store, Sessions(port))
     watch = ChangeWatch(store=store)
+    answers = _Answers(watch, Sessions(port))
 
     def stream(request: Request) -> Response:
         return change_stream(request, watch, ending)
@@ -141,12 +141,13 @@ def make_app(store: Store, port: int, *, ending: Callable[[], bool] = lambda: Fa
 class _Answers:
     """Answers requests by the functions of the routes."""
 
-    def __init__(self, store: Store, sessions: Sessions) -> None:
-        self._store, self._sessions = store, sessions
+    def __init__(self, watch: ChangeWatch, sessions: Sessions) -> None:
+        self._store, self._watch, self._sessions = watch.store, watch, sessions
 
     def page(self, route: PageRoute, request: Request) -> Response:
         """Answer with a page."""
-        return self._show(_made(route.page, _asked(self._store, request)), request)
+        mark = self._watch.mark()  # before the page is made: what is written meanwhile is followed
+        return self._show(_made(route.page, _asked(self._store, request)), request, mark)
 
     def twin(self, route: PageRoute, request: Request) -> Response:
         """Answer with the JSON of a page."""
@@ -184,11 +185,12 @@ class _Answers:
     def _session(self, request: Request) -> str | None:
         return self._sessions.of(request.headers.get("cookie", ""))
 
-    def _show(self, page: DashboardPage, request: Request) -> Response:
+    def _show(self, page: DashboardPage, request: Request, mark: str = "") -> Response:
         session = self._session(request)
         kept = session or self._sessions.new()
         token = self._sessions.token(kept)
-        text = render_page(page, path=request.url.path, query=request.url.query, token=token)
+        url = request.url
+        text = render_page(page, path=url.path, query=url.query, token=token, mark=mark)
         answer = HTMLResponse(text, page.status, _FRESH)
         if session is None:
             value = self._sessions.cookie_value(kept)

@@ -38,7 +38,7 @@ async def marks(
         mark = await run_in_threadpool(watch.mark)
         if mark != last:
             last, quiet = mark, 0
-            yield f"event: change\ndata: {mark or 'empty'}\n\n"
+            yield f"event: change\ndata: {mark}\n\n"
         elif quiet >= _SIGN_OF_LIFE:
             quiet = 0
             yield ": still here\n\n"

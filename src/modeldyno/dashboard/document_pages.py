@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
-from modeldyno.core.report.blocks import Column, Heading, Table, clean
+from modeldyno.core.report.blocks import Column, Table, clean
 from modeldyno.core.result.result import Result
 from modeldyno.dashboard.page import (
     PAGE,
@@ -26,7 +26,8 @@ from modeldyno.dashboard.store_access import result_or_none
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.kinds import kind_of
-from modeldyno.views import ViewOptions, lists, side_by_side
+from modeldyno.views import ViewOptions, lists
+from modeldyno.views.side_by_side import side_by_side
 from modeldyno.views.study import tables
 from modeldyno.views.text import shorten_ids
 
@@ -295,8 +296,7 @@ def _beside_parts(found: Sequence[Any], results_: Sequence[Result]) -> Iterator[
     )
     yield PageBlocks(blocks=(verdicts,), links=links)
     if len(results_) > 1:
-        blocks = (Heading(title="Figures"), side_by_side.figures(results_))
-        yield PageBlocks(blocks=blocks)
+        yield PageBlocks(blocks=side_by_side(results_))
         yield PageText(
             text="Figures of separate runs differ by more than their intervals say. To be sure of a "
             "difference, measure the models side by side:",

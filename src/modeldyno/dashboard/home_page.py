@@ -18,7 +18,7 @@ from modeldyno.views.text import count
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.registry.records import Task
+    from modeldyno.core.registry.records import Task, VariantFigure
     from modeldyno.dashboard.page import Asked, Part
     from modeldyno.interfaces.store import ConclusionEntry, Entry, Store
 
@@ -38,6 +38,8 @@ class Attention(NamedTuple):
 
     state: str
     of: str
+    target: str
+    """Name of the target; empty where it is not of one."""
     why: str
     address: str
 
@@ -98,31 +100,43 @@ def _attention(store: Store, results: Sequence[Entry]) -> Iterator[Attention]:
     for row in newest_speeds(registry, (entry.name for entry in registry.models(limit=_MODELS))):
         if row.speed.bounds is Verdict.BROKEN:
             where = address("models", row.model, row.number)
-            yield Attention("broken", f"{row.model}/{row.number}", f"its bounds on {row.target.name}", where)
-    failed = registry.tasks(states=(TaskState.FAILED,), limit=_ATTENTION)
-    for task in failed:
+            why = "the bounds of its policy do not hold"
+            yield Attention("broken", f"{row.model}/{row.number}", row.target.name, why, where)
+    names = {target.id: target.name for target in registry.targets()}
+    for task in registry.tasks(states=(TaskState.FAILED,), limit=_ATTENTION):
         where = address("models", task.model, task.number)
-        yield Attention("failed", task.label, shorten(task.why, _WHY), where)
+        yield Attention("failed", task.label, names.get(task.target, ""), shorten(task.why, _WHY), where)
     for entry in [entry for entry in results if entry.failed][:_ATTENTION]:
-        yield Attention(
-            "failed",
-            f"{entry.id[:6]} {entry.name}",
-            shorten(entry.headline, _WHY),
-            address("results", entry.id),
-        )
+        where = address("results", entry.id)
+        yield Attention("failed", f"{entry.id[:6]} {entry.name}", "", shorten(entry.headline, _WHY), where)
     for target in registry.targets():
         for state in (FigureState.STALE, FigureState.DOUBTFUL):
-            for figure in registry.figures_on(target.id, state)[:_ATTENTION]:
-                what = f"{figure.model}/{figure.number} {figure.recipe}: {figure.measure.label}"
-                where = address("models", figure.model, figure.number)
-                yield Attention(str(state), f"{what} on {target.name}", shorten(figure.why, _WHY), where)
+            yield from _old_figures(registry.figures_on(target.id, state), target.name)
+
+
+def _old_figures(figures: Sequence[VariantFigure], target: str) -> Iterator[Attention]:
+    """Yield a row for each version: a new driver makes all of its figures stale at once."""
+    by_version: dict[tuple[str, int], list[VariantFigure]] = {}
+    for figure in figures:
+        by_version.setdefault((figure.model, figure.number), []).append(figure)
+    for (model, number), found in list(by_version.items())[:_ATTENTION]:
+        first = found[0]
+        what = f"{first.recipe}, {first.measure.label}" if len(found) == 1 else count(len(found), "figure")
+        yield Attention(
+            str(first.state),
+            f"{model}/{number}: {what}",
+            target,
+            shorten(first.why, _WHY),
+            address("models", model, number),
+        )
 
 
 def _attention_part(attention: Sequence[Attention]) -> PageBlocks:
+    titles = ("of", "state", "target", "why")
     table = Table(
         title="",
-        columns=tuple(Column(title=title) for title in ("of", "state", "why")),
-        rows=tuple((one.of, one.state, one.why) for one in attention),
+        columns=tuple(Column(title=title) for title in titles),
+        rows=tuple((one.of, one.state, one.target, one.why) for one in attention),
     )
     links = TableLinks(links={"of": {one.of: one.address for one in attention}}, chips=CHIPS)
     return PageBlocks(blocks=(Heading(title="Needs attention"), table), links=links)
@@ -138,7 +152,7 @@ def _work_part(store: Store, running: Sequence[Task], queued: int) -> PageBlocks
         Heading(title="Going on"),
         Notice(
             severity=Severity.NOTE,
-            text=f"{says}, {len(running)} being done by {count(len(workers), 'worker')}.",
+            text=f"{says}; {len(running)} being done; {count(len(workers), 'worker')} here.",
             advice=advice,
         ),
         *((registry_lists.workers(workers, targets),) if workers else ()),

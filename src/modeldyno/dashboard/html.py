@@ -17,9 +17,10 @@ from modeldyno import plugins
 from modeldyno.dashboard.page import PageBlocks, PageLink
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from modeldyno.dashboard.page import DashboardPage
+    from modeldyno.interfaces.reporter import HtmlBody
 
 _FOLDER = Path(__file__).with_name("static")
 _OWN = ("dashboard.css", "dashboard.js")
@@ -64,7 +65,7 @@ def static_files() -> Mapping[str, StaticFile]:
     }
 
 
-def render_page(page: DashboardPage, *, path: str, query: str, token: str) -> str:
+def render_page(page: DashboardPage, *, path: str, query: str, token: str, mark: str = "") -> str:
     """Write a page.
 
     Args:
@@ -72,6 +73,7 @@ def render_page(page: DashboardPage, *, path: str, query: str, token: str) -> st
         path: its own.
         query: its own, for the link to its JSON twin.
         token: of its forms.
+        mark: of the store, before it was read.
     """
     reporter = plugins.html()
     # All blocks are written at once, so that the charts of a page are numbered through.
@@ -91,9 +93,18 @@ def render_page(page: DashboardPage, *, path: str, query: str, token: str) -> st
         styles=[_static(name) for name in ("report.css", "dashboard.css")],
         twin=twin,
         token=token,
+        mark=mark,
+        digest=_digest(page, [*bodies.values()]),
         version=version("modeldyno"),
         markup=Markup,
     )
+
+
+def _digest(page: DashboardPage, bodies: Sequence[HtmlBody]) -> str:
+    """Return the digest of what a page shows, so that its script sees whether it has changed."""
+    others = [part for part in page.parts if not isinstance(part, PageBlocks)]
+    written = [body.elements + body.charts for body in bodies]
+    return hashlib.sha256(repr((page.title, page.trail, others, written)).encode()).hexdigest()[:16]
 
 
 def _kind(part: object) -> str:

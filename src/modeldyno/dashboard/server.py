@@ -39,7 +39,7 @@ def serve(*, port: int = PORT, open_browser: bool = False, tell: Callable[[str],
 
     from modeldyno.dashboard.app import make_app  # noqa: PLC0415 - needs optional packages
 
-    with _listen(port) as listener, plugins.store() as store:
+    with listen(port) as listener, plugins.store() as store:
         address = f"http://{HOST}:{listener.getsockname()[1]}"
         server: uvicorn.Server | None = None
         app = make_app(
@@ -64,7 +64,12 @@ def serve(*, port: int = PORT, open_browser: bool = False, tell: Callable[[str],
             server.run(sockets=[listener])
 
 
-def _listen(port: int) -> socket.socket:
+def listen(port: int) -> socket.socket:
+    """Listen at a port of this machine; 0 is any that is free.
+
+    Raises:
+        RequestError: the port is in use, or no port.
+    """
     if not 0 <= port <= _LARGEST_PORT:
         raise RequestError(f"There is no port {port}; `port` is a number up to {_LARGEST_PORT}.")
     try:

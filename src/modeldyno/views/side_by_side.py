@@ -18,26 +18,38 @@ if TYPE_CHECKING:
 _STATISTICS = ("p50", "p99")
 
 
-def figures(results: Sequence[Result]) -> Table:
-    """Show the figures of several Results, a column each, and in the rows above them what they are of."""
+def side_by_side(results: Sequence[Result]) -> tuple[Table, Table]:
+    """Show several Results in columns: what they are of, with the settings, and their figures."""
     names = short_model_names(results)
     facts = (
         ("result", [result.id[:12] for result in results]),
         ("made", [format_utc(result.created)[:16] for result in results]),
         ("backend", [result.job.backend for result in results]),
-        ("settings", [_settings(result.job.config) for result in results]),
         ("processor", [str(result.environment.hardware.get("processor", "")) for result in results]),
+        *_settings([result.job.config for result in results]),
     )
-    measured = [dict(_told(result)) for result in results]
-    rows = dict.fromkeys(name for told in measured for name in told)
-    return Table(
-        title="",
-        columns=(Column(title="figure"), *(Column(title=name, align=Align.RIGHT) for name in names)),
-        rows=(
-            *((name, *map(clean, texts)) for name, texts in facts if any(texts)),
-            *((name, *(told.get(name, "") for told in measured)) for name in rows),
+    told = [dict(_told(result)) for result in results]
+    figures = dict.fromkeys(name for figures in told for name in figures)
+    return (
+        Table(
+            title="What they are of",
+            columns=(Column(title="of"), *(Column(title=name) for name in names)),
+            rows=tuple((name, *map(clean, texts)) for name, texts in facts if any(texts)),
+        ),
+        Table(
+            title="Figures",
+            columns=(Column(title="figure"), *(Column(title=name, align=Align.RIGHT) for name in names)),
+            rows=tuple((name, *(one.get(name, "") for one in told)) for name in figures),
         ),
     )
+
+
+def _settings(configs: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the settings that are not the same for all."""
+    for name in dict.fromkeys(name for config in configs for name in config):
+        texts = [str(config.get(name, "")) for config in configs]
+        if len(set(texts)) > 1:
+            yield name, texts
 
 
 def _told(result: Result) -> Iterator[tuple[str, str]]:
@@ -48,15 +60,10 @@ def _told(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _figures(measurement: Measurement) -> Iterator[tuple[str, str]]:
-    label, value = measurement.row.label or measurement.metric, measurement.value
+    name, value = measurement.metric, measurement.value
     if not isinstance(value, Distribution):
-        yield f"{label} {measurement.told}".strip(), format_measurement(measurement)
+        yield f"{name}.{measurement.told}" if measurement.told else name, format_measurement(measurement)
         return
-    for name in _STATISTICS:
-        missing = value.missing(name)
-        text = "not certified" if missing else format_quantity(value.statistic(name), measurement.row.unit, 3)
-        yield f"{label} {name}", text
-
-
-def _settings(config: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in config.items())
+    for statistic in _STATISTICS:
+        told = format_quantity(value.statistic(statistic), measurement.row.unit, 3)
+        yield f"{name}.{statistic}", "not certified" if value.missing(statistic) else told

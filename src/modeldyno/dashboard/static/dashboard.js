@@ -4,64 +4,66 @@
 (() => {
   const live = document.getElementById("live");
   const main = document.getElementById("main");
-  let last = null; // the main part as the server wrote it
+  const OLD = "The dashboard does not answer; this page may be old.";
+  let mark = document.body.dataset.mark; // of the store, when this page was made
   let stream = null;
-  let mark = null;
-  let waiting = false;
+  let following = false;
+  let later = false;
 
   const say = (text) => {
     if (live.textContent !== text) live.textContent = text;
   };
-  const fetched = async () => {
-    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-    if (!answer.ok) throw new Error(String(answer.status));
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    // Tokens are those of this browser: they do not count as a change.
-    return page.getElementById("main");
-  };
-  // What somebody has begun to fill in or has opened stays as it is.
+  // What somebody has begun to fill in or to tick stays as it is.
   const busy = () =>
-    [...main.querySelectorAll("input, select, textarea")].some(
-      (field) => field === document.activeElement || ("checked" in field && field.checked !== field.defaultChecked) ||
-        (field.tagName !== "SELECT" && field.type !== "checkbox" && field.value !== field.defaultValue),
-    );
+    [...main.querySelectorAll("input, select, textarea")].some((field) => {
+      if (field === document.activeElement) return true;
+      if (field.type === "checkbox") return field.checked !== field.defaultChecked;
+      return field.tagName !== "SELECT" && field.type !== "hidden" && field.value !== field.defaultValue;
+    });
   const put = (fresh) => {
     const open = [...main.querySelectorAll("details")].map((one) => one.open);
-    const focus = document.activeElement?.getAttribute("href");
+    const focus = main.contains(document.activeElement) && document.activeElement.getAttribute("href");
     main.replaceChildren(...fresh.childNodes);
+    main.dataset.digest = fresh.dataset.digest;
     main.querySelectorAll("details").forEach((one, at) => open[at] && (one.open = true));
     if (focus) [...main.querySelectorAll("a")].find((one) => one.getAttribute("href") === focus)?.focus();
     sortTables(main);
   };
   const follow = async () => {
-    if (waiting) return;
-    waiting = true;
+    if (following || busy()) {
+      later = true; // once it is done, or left
+      return;
+    }
+    following = true;
+    later = false;
     try {
-      const fresh = await fetched();
-      const text = fresh.innerHTML;
-      if (last !== null && text !== last && !busy()) {
-        // Charts are drawn when a page is loaded.
-        if (fresh.querySelector("#pictures")) location.reload();
+      const answer = await fetch(location.href);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const fresh = page.getElementById("main");
+      if (fresh.dataset.digest !== main.dataset.digest && !busy()) {
+        // Charts are drawn as a page is loaded.
+        if (fresh.querySelector("#pictures") || document.getElementById("pictures")) location.reload();
         else put(fresh);
-        last = text;
-      } else if (last === null) last = text;
-      say(`Followed the store at ${new Date().toLocaleTimeString()}`);
+      }
+      say(`Up to date at ${new Date().toLocaleTimeString()}`);
     } catch {
-      say("The dashboard does not answer; this page may be old.");
+      say(OLD);
     } finally {
-      waiting = false;
+      following = false;
+      if (later && !busy()) follow();
     }
   };
+  main.addEventListener("focusout", () => setTimeout(() => later && follow(), 0));
+
   const listen = () => {
     if (stream || document.hidden) return;
     stream = new EventSource("/changes");
-    stream.addEventListener("open", () => say("Following the store"));
-    stream.addEventListener("error", () => say("The dashboard does not answer; this page may be old."));
+    stream.addEventListener("open", () => say("Follows the store"));
+    stream.addEventListener("error", () => say(OLD));
     stream.addEventListener("change", (event) => {
-      if (event.data !== mark) {
-        mark = event.data;
-        follow();
-      }
+      if (event.data === mark) return;
+      mark = event.data;
+      follow();
     });
   };
   // A browser has few connections to a server: a page that nobody sees gives its own back.

@@ -161,6 +161,6 @@
       showState();
       again();
     });
-    if (pictures.some((one) => one.kind === "stack")) document.querySelector("nav")?.append(button);
+    if (pictures.some((one) => one.kind === "stack")) document.querySelector("nav[aria-label=Contents]")?.append(button);
   }
 })();

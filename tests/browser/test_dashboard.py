@@ -1,0 +1,149 @@
+"""The dashboard in a real browser."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvicorn
+from tests.dashboard.conftest import HOSTILE, fill, links_of, put
+from tests.dashboard.test_app import PAGES, example
+
+from modeldyno import plugins
+from modeldyno.dashboard.app import make_app
+from modeldyno.dashboard.server import listen
+from modeldyno.testing.sample_results import a_result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.interfaces.store import Store
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(3600)]
+_WATCH = """
+window.broken = [];
+document.addEventListener("securitypolicyviolation", (event) =>
+  window.broken.push(event.violatedDirective + event.sample));
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store with something of everything."""
+    with plugins.store(f"sqlite:///{tmp_path_factory.mktemp('browser')}/store.db") as opened:
+        fill(opened)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def address(store: Store) -> Iterator[str]:
+    """Serve it."""
+    with listen(0) as listener:
+        port = listener.getsockname()[1]
+        app = make_app(store, port, ending=lambda: server.should_exit)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        yield f"http://127.0.0.1:{port}"
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def page(chromium: Any) -> Iterator[Any]:
+    """A page that notes what went wrong in it."""
+    context = chromium.new_context()
+    opened = context.new_page()
+    opened.said = []
+    opened.add_init_script(_WATCH)
+    opened.on("console", lambda said: opened.said.append(said.text) if said.type != "log" else None)
+    opened.on("pageerror", lambda error: opened.said.append(str(error)))
+    opened.on("dialog", lambda dialog: (opened.said.append(dialog.message), dialog.dismiss()))
+    yield opened
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_every_page_fits_and_breaks_no_policy(page: Any, address: str, scheme: str, width: int) -> None:
+    """No violation, no error, no dialog, and nothing wider than the screen but tables in their own box."""
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 900})
+    for route in PAGES:
+        page.goto(address + example(route.path))
+        page.wait_for_timeout(200)
+
+        assert page.evaluate("window.broken") == []
+        assert page.said == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, route.path
+
+
+def test_an_attacking_name_does_nothing(page: Any, address: str) -> None:
+    """Wherever it is shown."""
+    for path in ("/results", f"/results/{'e' * 12}", f"/compare?with={'e' * 12}", f"/results?name={HOSTILE}"):
+        page.goto(address + path)
+        page.wait_for_timeout(200)
+        assert page.said == []
+        assert page.locator("main img").count() == 0
+
+
+def test_a_page_follows_the_store(page: Any, address: str, store: Store) -> None:
+    """What is stored appears within two seconds, sorted tables stay sortable, and what is ticked stays."""
+    page.goto(f"{address}/results")
+    page.wait_for_timeout(1000)
+    put(store, a_result(id="abcabcabcabc", created="2030-01-01"))
+    page.get_by_role("link", name="abcabc").wait_for(timeout=2000)
+
+    page.get_by_role("checkbox", name="abcabc").check()
+    put(store, a_result(id="dededededede", created="2031-01-01"))
+    page.wait_for_timeout(1500)
+    assert page.get_by_role("checkbox", name="abcabc").is_checked()
+
+    page.get_by_role("checkbox", name="abcabc").uncheck()
+    page.locator("h1").click()
+    page.get_by_role("link", name="dedede").wait_for(timeout=2000)
+
+
+def test_what_another_process_stores_appears(page: Any, address: str, store: Store) -> None:
+    """As a profile that was started on the command line."""
+    page.goto(f"{address}/")
+    page.wait_for_timeout(1000)
+    code = (
+        "from modeldyno import plugins\n"
+        "from modeldyno.testing.sample_results import a_result\n"
+        f"with plugins.store('sqlite:///{store.place}') as store:\n"
+        "    store.put(a_result(id='f00df00df00d', created='2032-01-01'), headline='fast')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+    page.get_by_role("link", name="f00df0").wait_for(timeout=2000)
+
+
+def test_a_page_is_read_without_scripts(chromium: Any, address: str) -> None:
+    """Tables, forms and links need none; a form that writes works."""
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{address}/results/010101010101")
+    page.get_by_label("Tag").fill("by hand")
+    page.get_by_role("button", name="Add tag").click()
+
+    assert page.get_by_role("link", name="tag: by hand").count() == 1
+    page.goto(f"{address}/results")
+    for name in ("1d1d1d", "1c1c1c"):
+        page.get_by_role("checkbox", name=name).check()
+    page.get_by_role("button", name="side by side").click()
+    assert page.locator("h1").inner_text() == "Side by side"
+    assert len(links_of(page.content())) > 5
+    context.close()
+
+
+def test_the_keyboard_reaches_the_content(page: Any, address: str) -> None:
+    """The first stop leads past the navigation."""
+    page.goto(f"{address}/models")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+
+    assert page.evaluate("document.activeElement.id") == "main"
