@@ -147,6 +147,7 @@ OPTIONS: dict[tuple[str, str], At | Nowhere] = {
     ("show", "--findings"): At("findings", "result"),
     ("show", "--demand"): At("replicas", "demand"),
     ("show", "--price"): At("replicas", "price"),
+    ("devices", "--watch"): Nowhere("a loop of Python calls devices() as often as it wants to"),
     ("registry add", "--file"): Nowhere("a file of the same words, which a script passes as arguments"),
     ("worker", "--idle-cpu"): At("work", "idle"),
     ("worker", "--idle-utilization"): At("work", "idle"),
