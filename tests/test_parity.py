@@ -149,6 +149,7 @@ OPTIONS: dict[tuple[str, str], At | Nowhere] = {
     ("show", "--demand"): At("replicas", "demand"),
     ("show", "--price"): At("replicas", "price"),
     ("ui", "--open"): At("ui", "open_browser"),
+    ("devices", "--watch"): Nowhere("a loop of Python calls devices() as often as it wants to"),
     ("registry add", "--file"): Nowhere("a file of the same words, which a script passes as arguments"),
     ("worker", "--idle-cpu"): At("work", "idle"),
     ("worker", "--idle-utilization"): At("work", "idle"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from modeldyno.api.compare import compare, read_comparison, save_comparison
     from modeldyno.api.convert import convert
     from modeldyno.api.decorators import Profiled, profiled
-    from modeldyno.api.devices import idle_devices
+    from modeldyno.api.devices import devices, idle_devices
     from modeldyno.api.documents import (
         comment,
         export,
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from modeldyno.core.study.ranking import ranking
     from modeldyno.core.study.study import Study
     from modeldyno.core.trace.memory_diff import MemoryChange, memory_change
+    from modeldyno.environment.devices import DeviceState
     from modeldyno.errors import ModelDynoError, NotStoredWarning, UncertifiedWarning, UndecidedWarning
     from modeldyno.loadtest.replicas import CostAnswer
 
@@ -108,6 +109,7 @@ _HOMES = {
     "Conversion": "modeldyno.core.agreement.conversion",
     "Constraint": "modeldyno.core.metrics.constraints",
     "CostAnswer": "modeldyno.loadtest.replicas",
+    "DeviceState": "modeldyno.environment.devices",
     "Diagnosis": "modeldyno.api.server_profiler",
     "Distribution": "modeldyno.core.metrics.measurement",
     "Figures": "modeldyno.api.result_dict",
@@ -142,6 +144,7 @@ _HOMES = {
     "convert": "modeldyno.api.convert",
     "memory_change": "modeldyno.core.trace.memory_diff",
     "detect_regressions": "modeldyno.api.gate",
+    "devices": "modeldyno.api.devices",
     "doctor": "modeldyno.api.gate",
     "export": "modeldyno.api.documents",
     "export_configs": "modeldyno.api.sweep",
@@ -189,6 +192,7 @@ __all__ = [
     "Constraint",
     "Conversion",
     "CostAnswer",
+    "DeviceState",
     "Diagnosis",
     "Distribution",
     "Figures",
@@ -223,6 +227,7 @@ __all__ = [
     "compare",
     "convert",
     "detect_regressions",
+    "devices",
     "doctor",
     "export",
     "export_configs",

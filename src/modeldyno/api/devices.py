@@ -1,4 +1,4 @@
-"""Which devices of this machine are idle."""
+"""The devices of this machine from Python: what each does now, and which are idle."""
 
 from __future__ import annotations
 
@@ -6,12 +6,26 @@ from typing import TYPE_CHECKING
 
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple
+from modeldyno.environment.devices import read_devices
 from modeldyno.environment.idle import IdleRule
 from modeldyno.environment.idle_device import find_idle
 from modeldyno.registry.targets import devices_here, named_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from modeldyno.environment.devices import DeviceState
+
+
+def devices() -> tuple[DeviceState, ...]:
+    """Read the accelerators of this machine at this moment, as ``modeldyno devices`` does.
+
+    Returns:
+        Each NVIDIA card in the driver's order, followed by its MIG instances: use and share as fractions,
+        memory in bytes, power in W, temperature in °C, clocks in Hz, and the processes on it. A figure that
+        cannot be read is None. Empty if there is no device, or neither NVML nor nvidia-smi.
+    """
+    return read_devices().devices
 
 
 @reword_errors

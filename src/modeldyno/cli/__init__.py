@@ -27,6 +27,7 @@ COMMANDS = {
     "advise": "Try optimizations of a model and report what helped and what it cost.",
     "convert": "Convert a model into other forms, and judge whether each is still the model.",
     "run": "Run a script and report the time and memory of its @profiled functions.",
+    "devices": "Show what the GPUs of this machine do now: use, memory, power, processes.",
     "check": "Check a saved result against bounds and a baseline (CI gate).",
     "comment": "Post the verdict of a gate as a comment on a pull or merge request.",
     "doctor": "Measure how often a gate would be wrong on this machine, and how to improve it.",

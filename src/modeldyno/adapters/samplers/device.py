@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.samplers import nvidia, rapl
+from modeldyno.adapters.samplers import rapl
 from modeldyno.adapters.samplers import sidecar as side
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.trace import energy
 from modeldyno.core.trace.energy import EnergyMeter, MeterSample
+from modeldyno.environment.nvidia import hides_all_devices
 from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def start(
 def is_anything_to_watch(root: Path, environ: Mapping[str, str]) -> bool:
     """Check whether there is anything to watch: a visible device's driver, or a readable counter."""
     driver = any(True for pattern in _DRIVER_PATHS for _ in root.glob(pattern))
-    return (driver and not nvidia.hides_all_devices(environ)) or rapl.has_readable_zones(root)
+    return (driver and not hides_all_devices(environ)) or rapl.has_readable_zones(root)
 
 
 def device_measurements(

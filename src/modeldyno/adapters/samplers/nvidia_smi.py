@@ -7,22 +7,18 @@ seconds. They are not restarted in between: a start costs the driver more than m
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.environment.nvidia_smi import COMMAND, FORMAT, parse_number, run_once, split_fields
 from modeldyno.environment.process_tree import end_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-COMMAND = "nvidia-smi"
-_TIMEOUT = 3.0
-"""Timeout of a call in seconds; a broken driver may not answer at all."""
 PERIOD, _PROCESSES_PERIOD = 0.5, 2.0
 """Seconds between two outputs: of devices, of processes."""
-_FORMAT = "--format=csv,noheader,nounits"
 _FIELDS: dict[str, tuple[str, float]] = {
     "utilization.gpu": ("utilization", 1e-2),
     "memory.used": ("used", 2.0**20),
@@ -34,19 +30,6 @@ _FIELDS: dict[str, tuple[str, float]] = {
 """Field to the name of its reading and its unit."""
 _REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 """The same field under its names since 2023 and before; nvidia-smi exits at an unknown field."""
-_CARD = re.compile(r"GPU (\d+): (.+?) \(UUID: (GPU-[^)]+)\)")
-_PART = re.compile(r"\s+MIG .*\(UUID: (MIG-[^)]+)\)")
-
-
-def list_smi_cards() -> list[dict[str, Any]]:
-    """List the cards with their MIG instances: index, name, uuid, parts."""
-    listed: list[dict[str, Any]] = []
-    for line in _run_once("-L").splitlines():
-        if card := _CARD.match(line):
-            listed.append({"index": int(card[1]), "name": card[2], "uuid": card[3], "parts": ()})
-        elif (part := _PART.match(line)) and listed:
-            listed[-1]["parts"] += (part[1],)
-    return listed
 
 
 class Smi:
@@ -54,7 +37,7 @@ class Smi:
 
     def __init__(self, uuids: Mapping[str, str]) -> None:
         """Start both processes; `uuids` are those of whole cards, by the devices' names."""
-        help_text = _run_once("--help-query-gpu")
+        help_text = run_once("--help-query-gpu")
         reasons = next((field for field in _REASONS if field in help_text), "")
         self._fields = [*_FIELDS, *filter(None, [reasons])]
         self._names = {uuid: name for name, uuid in uuids.items()}
@@ -70,12 +53,12 @@ class Smi:
     def read(self, pids: frozenset[int]) -> dict[str, dict[str, float]]:
         """Return the latest reading of each device; skip devices without a new one."""
         for line in self._processes.new():
-            uuid, pid, memory = _split_fields(line, 3)
+            uuid, pid, memory = split_fields(line, 3)
             if pid.isdecimal():
                 self._memory[uuid, int(pid)] = parse_number(memory, 2.0**20)
         readings: dict[str, dict[str, float]] = {}
         for line in self._cards.new():
-            uuid, *values = _split_fields(line, 1 + len(self._fields))
+            uuid, *values = split_fields(line, 1 + len(self._fields))
             if uuid in self._names:
                 readings[self._names[uuid]] = self._reading(values) | self._process_memory(uuid, pids)
         return readings
@@ -104,7 +87,7 @@ class _LoopingQuery:
     def __init__(self, query: str, period: float) -> None:
         self._rest = b""
         self._process = subprocess.Popen(
-            [COMMAND, query, _FORMAT, f"--loop-ms={round(period * 1000)}"],
+            [COMMAND, query, FORMAT, f"--loop-ms={round(period * 1000)}"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -126,27 +109,3 @@ class _LoopingQuery:
         """Kill the process."""
         self._process.kill()
         self._process.communicate()
-
-
-def parse_number(text: str, scale: float) -> float | None:
-    """Parse a number; None for ``[N/A]``, ``[Not Supported]`` and any other text."""
-    with suppress(ValueError):
-        return int(text, 16) * scale if text.startswith("0x") else float(text) * scale
-    return None
-
-
-def _split_fields(line: str, count: int) -> list[str]:
-    """Split a line into fields; return empty ones if their number differs."""
-    fields = [field.strip() for field in line.split(",")]
-    return fields if len(fields) == count else [""] * count
-
-
-def _run_once(*arguments: str) -> str:
-    """Run nvidia-smi once; return an empty string if it is missing, fails or takes too long."""
-    try:
-        result = subprocess.run(
-            [COMMAND, *arguments], capture_output=True, text=True, timeout=_TIMEOUT, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return result.stdout if result.returncode == 0 else ""

@@ -74,7 +74,9 @@ def nvmlDeviceGetMigDeviceHandleByIndex(handle: Any, index: int) -> Any:  # noqa
 
 
 def nvmlDeviceGetMemoryInfo(handle: Any) -> SimpleNamespace:  # noqa: N802
-    return SimpleNamespace(used=_known(handle, "used"))
+    return SimpleNamespace(
+        used=_known(handle, "used"), **{k: handle[k] for k in ("free", "total") if k in handle}
+    )
 
 
 def nvmlDeviceGetUtilizationRates(handle: Any) -> SimpleNamespace:  # noqa: N802
@@ -83,6 +85,10 @@ def nvmlDeviceGetUtilizationRates(handle: Any) -> SimpleNamespace:  # noqa: N802
 
 def nvmlDeviceGetPowerUsage(handle: Any) -> int:  # noqa: N802
     return int(1000 * _known(handle, "watts"))
+
+
+def nvmlDeviceGetEnforcedPowerLimit(handle: Any) -> int:  # noqa: N802
+    return int(1000 * _known(handle, "limit_watts"))
 
 
 def nvmlDeviceGetTotalEnergyConsumption(handle: Any) -> int:  # noqa: N802

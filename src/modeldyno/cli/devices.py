@@ -1,0 +1,27 @@
+"""``modeldyno devices``."""
+
+from __future__ import annotations
+
+import click
+
+from modeldyno.cli import actions, quantity_callback
+from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.output_options import JSON
+
+
+@click.command(name="devices", cls=HelpCommand)
+@click.option(
+    "--watch",
+    "period",
+    metavar="TIME",
+    callback=quantity_callback("s", bound=True),
+    help="Read them again after each TIME, such as 1s, until Ctrl-C.",
+)
+@JSON
+def command(period: float | None, json_path: str | None) -> None:
+    """Show what the GPUs of this machine do now: use, memory, power, temperature, clocks, processes.
+
+    All cards of the driver are shown, with the names that programs have for them, such as cuda:0. A dash is a
+    figure that cannot be read.
+    """
+    actions.devices.run(period, json_path)

@@ -1,0 +1,290 @@
+"""What the accelerators of this machine do at this moment, from NVML or else nvidia-smi.
+
+A figure that cannot be read is None, never 0. Reading takes some milliseconds; nothing runs afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from modeldyno.environment.nvidia import (
+    CORE_SENSOR,
+    MEGA,
+    MEMORY_CLOCK,
+    MILLI,
+    PERCENT,
+    SM_CLOCK,
+    Card,
+    hides_all_devices,
+    list_nvml_cards,
+    load_nvml,
+    query_nvml,
+    scaled,
+    visible_devices,
+)
+from modeldyno.environment.nvidia_smi import (
+    COMMAND,
+    FORMAT,
+    parse_cards,
+    parse_number,
+    run_once,
+    split_fields,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_MIB = 2.0**20
+_SMI_FIELDS: dict[str, tuple[str, float]] = {
+    "utilization.gpu": ("utilization", PERCENT),
+    "memory.used": ("memory_used", _MIB),
+    "memory.free": ("memory_free", _MIB),
+    "memory.total": ("memory_total", _MIB),
+    "power.draw": ("power", 1.0),
+    "power.limit": ("power_limit", 1.0),
+    "temperature.gpu": ("temperature", 1.0),
+    "clocks.sm": ("clock", MEGA),
+    "clocks.mem": ("memory_clock", MEGA),
+}
+"""Field of nvidia-smi to that of a DeviceState and its unit."""
+_BYTES = ("memory_used", "memory_free", "memory_total")
+_PROCESS_LISTS = (
+    "nvmlDeviceGetGraphicsRunningProcesses",
+    "nvmlDeviceGetMPSComputeRunningProcesses",
+    "nvmlDeviceGetComputeRunningProcesses",
+)
+"""Of a process in several of them, the last one counts."""
+_OTHER_DRIVERS = {"dev/kfd": "AMD's driver", "dev/dri/renderD128": "a driver of graphics"}
+"""Path to the driver that is there if it exists, and whose devices are not read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceProcess:
+    """A process on a device."""
+
+    pid: int
+    name: str | None
+    """None if it is not known here, as in another container."""
+    bytes: int | None
+    """The device memory that it holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceState:
+    """An accelerator, or a MIG instance of one, at a moment; None where a figure is unknown."""
+
+    index: int
+    """The number that the driver gives the card."""
+    instance: int | None = None
+    """The number of a MIG instance on its card; None for a whole card."""
+    uuid: str
+    name: str
+    cuda: str | None = None
+    """What it is called in programs, such as ``cuda:0``; None if they do not see it, or if CUDA's order is
+    not known because the cards differ."""
+    utilization: float | None = None
+    """Share of the last moment in which anything ran on it, from 0 to 1."""
+    memory_used: int | None = None
+    """Bytes."""
+    memory_free: int | None = None
+    memory_total: int | None = None
+    power: float | None = None
+    """Watts."""
+    power_limit: float | None = None
+    temperature: float | None = None
+    """Degrees Celsius."""
+    clock: float | None = None
+    """Hertz."""
+    memory_clock: float | None = None
+    processes: tuple[DeviceProcess, ...] = ()
+    """Those that the driver shows; in a container it may show none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceReading:
+    """The devices at a moment, and where that is known from."""
+
+    devices: tuple[DeviceState, ...]
+    source: str
+    """A sentence: what was read, or without devices what was looked for."""
+
+
+def read_devices(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> DeviceReading:
+    """Read each NVIDIA device of this machine, also those that CUDA_VISIBLE_DEVICES hides."""
+    nvml = load_nvml()
+    if nvml is not None:
+        try:
+            return _reading(tuple(_nvml_devices(nvml, environ)), "NVML")
+        finally:
+            query_nvml(nvml, "nvmlShutdown")
+    if shutil.which(COMMAND) is None:
+        return DeviceReading(devices=(), source=_what_is_missing(root))
+    return _reading(tuple(_smi_devices(environ)), COMMAND)
+
+
+def _reading(devices: tuple[DeviceState, ...], source: str) -> DeviceReading:
+    none = f"There is no NVIDIA device: {source} is here, and lists none."
+    return DeviceReading(devices=devices, source=f"Read from {source}." if devices else none)
+
+
+def _what_is_missing(root: Path) -> str:
+    """Say what was looked for in vain."""
+    package = (
+        "NVML did not start" if is_nvml_installed() else "the package nvidia-ml-py (NVML) is not installed"
+    )
+    others = [driver for path, driver in _OTHER_DRIVERS.items() if (root / path).exists()]
+    unread = f" There is {' and '.join(others)}, whose devices are not read." if others else ""
+    return f"There is no NVIDIA device: {package}, and nvidia-smi is not on the path.{unread}"
+
+
+def is_nvml_installed() -> bool:
+    """Return whether the package of NVML is there."""
+    return find_spec("pynvml") is not None
+
+
+def _names_in_cuda(cards: Sequence[Card], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what CUDA calls each device that it will use, by UUID."""
+    if hides_all_devices(environ):
+        return {}
+    visible = visible_devices(cards, environ)
+    return {
+        device.part or device.card.uuid: name for name, device in visible.items() if name.startswith("cuda:")
+    }
+
+
+# --- NVML ----------------------------------------------------------------------------------------
+
+
+def _nvml_devices(nvml: Any, environ: Mapping[str, str]) -> Iterable[DeviceState]:
+    """Read each card, followed by its MIG instances."""
+    cards = list_nvml_cards(nvml)
+    names = _names_in_cuda(cards, environ)
+    for card in cards:
+        handle = query_nvml(nvml, "nvmlDeviceGetHandleByIndex", card.index)
+        device = DeviceState(index=card.index, uuid=card.uuid, name=card.name, cuda=names.get(card.uuid))
+        whole = replace(
+            device,
+            **_nvml_gauges(nvml, handle),
+            **_nvml_memory(nvml, handle),
+            processes=_nvml_processes(nvml, handle),
+        )
+        yield whole
+        for instance, uuid in enumerate(card.parts):
+            part = query_nvml(nvml, "nvmlDeviceGetHandleByUUID", uuid)
+            yield replace(
+                _instance_of(whole, instance, uuid, names.get(uuid)),
+                **_nvml_memory(nvml, part),
+                processes=_nvml_processes(nvml, part),
+            )
+
+
+def _instance_of(card: DeviceState, instance: int, uuid: str, cuda: str | None) -> DeviceState:
+    """Return a MIG instance: clocks and temperature are its card's; its part of the rest is unknown."""
+    return DeviceState(
+        index=card.index,
+        instance=instance,
+        uuid=uuid,
+        name=card.name,
+        cuda=cuda,
+        temperature=card.temperature,
+        clock=card.clock,
+        memory_clock=card.memory_clock,
+    )
+
+
+def _nvml_gauges(nvml: Any, handle: Any) -> dict[str, Any]:
+    rates = query_nvml(nvml, "nvmlDeviceGetUtilizationRates", handle)
+    return {
+        "utilization": scaled(getattr(rates, "gpu", None), PERCENT),
+        "power": scaled(query_nvml(nvml, "nvmlDeviceGetPowerUsage", handle), MILLI),
+        "power_limit": scaled(query_nvml(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle), MILLI),
+        "temperature": scaled(query_nvml(nvml, "nvmlDeviceGetTemperature", handle, CORE_SENSOR), 1.0),
+        "clock": scaled(query_nvml(nvml, "nvmlDeviceGetClockInfo", handle, SM_CLOCK), MEGA),
+        "memory_clock": scaled(query_nvml(nvml, "nvmlDeviceGetClockInfo", handle, MEMORY_CLOCK), MEGA),
+    }
+
+
+def _nvml_memory(nvml: Any, handle: Any) -> dict[str, Any]:
+    memory = query_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    return {f"memory_{part}": getattr(memory, part, None) for part in ("used", "free", "total")}
+
+
+def _nvml_processes(nvml: Any, handle: Any) -> tuple[DeviceProcess, ...]:
+    """List the processes that compute or draw on a device."""
+    memory = {
+        process.pid: process.usedGpuMemory
+        for function in _PROCESS_LISTS
+        for process in query_nvml(nvml, function, handle) or ()
+    }
+    return tuple(
+        DeviceProcess(pid=pid, name=_process_name(pid), bytes=size) for pid, size in sorted(memory.items())
+    )
+
+
+def _process_name(pid: int) -> str | None:
+    try:
+        return psutil.Process(pid).name()
+    except psutil.Error:  # gone, or of another container
+        return None
+
+
+# --- nvidia-smi ----------------------------------------------------------------------------------
+
+
+def _smi_devices(environ: Mapping[str, str]) -> Iterable[DeviceState]:
+    """Read each card, followed by its MIG instances, of which nvidia-smi says only the name."""
+    queries = (
+        ("-L",),
+        (f"--query-gpu={','.join(('uuid', *_SMI_FIELDS))}", FORMAT),
+        ("--query-compute-apps=gpu_uuid,pid,used_memory,process_name", FORMAT),
+    )
+    with ThreadPoolExecutor(len(queries)) as pool:  # each takes a good part of a second
+        listed, figures, running = pool.map(lambda query: run_once(*query), queries)
+    cards = parse_cards(listed)
+    names = _names_in_cuda(cards, environ)
+    figures_of = {uuid: values for uuid, *values in _rows(figures, 1 + len(_SMI_FIELDS))}
+    processes = _smi_processes(running)
+    for card in cards:
+        device = DeviceState(index=card.index, uuid=card.uuid, name=card.name, cuda=names.get(card.uuid))
+        whole = replace(
+            device, **_smi_figures(figures_of.get(card.uuid, [])), processes=processes.get(card.uuid, ())
+        )
+        yield whole
+        for instance, uuid in enumerate(card.parts):
+            yield replace(
+                _instance_of(whole, instance, uuid, names.get(uuid)), processes=processes.get(uuid, ())
+            )
+
+
+def _smi_figures(values: Sequence[str]) -> dict[str, Any]:
+    figures = {
+        name: parse_number(text, scale)
+        for (name, scale), text in zip(_SMI_FIELDS.values(), values, strict=False)
+    }
+    return {
+        name: int(value) if name in _BYTES and value is not None else value for name, value in figures.items()
+    }
+
+
+def _smi_processes(output: str) -> dict[str, tuple[DeviceProcess, ...]]:
+    """Return the processes by the UUID of their device."""
+    found: dict[str, tuple[DeviceProcess, ...]] = {}
+    for uuid, pid, memory, path in _rows(output, 4):
+        if pid.isdecimal():
+            size = parse_number(memory, _MIB)
+            name = _process_name(int(pid)) or (None if path.startswith("[") else Path(path).name or None)
+            process = DeviceProcess(pid=int(pid), name=name, bytes=None if size is None else int(size))
+            found[uuid] = (*found.get(uuid, ()), process)
+    return found
+
+
+def _rows(output: str, count: int) -> list[list[str]]:
+    return [split_fields(line, count) for line in output.splitlines()]

@@ -1,0 +1,91 @@
+"""The devices of this machine at a moment: tables of 80 columns, and one line for a log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.stats.units import BYTES, CELSIUS, FRACTION, HERTZ, WATTS, format_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.environment.devices import DeviceReading, DeviceState
+
+_NAME = 16
+_PROCESS_NAME = 40
+_UNKNOWN = "—"
+_FIGURES = ("device", "name", "busy", "memory", "power", "temp", "clock")
+
+
+def blocks(reading: DeviceReading) -> Iterator[Block]:
+    """Lay out the devices, the processes on them, and where that is known from."""
+    if reading.devices:
+        yield _table("Devices", _FIGURES, [_figures(device) for device in reading.devices], texts=2)
+    running = [
+        (_label(device), str(process.pid), _process_name(process.name), _text(process.bytes, BYTES))
+        for device in reading.devices
+        for process in device.processes
+    ]
+    if running:
+        yield _table("Processes", ("device", "pid", "name", "memory"), running, texts=3)
+    yield Notice(severity=Severity.NOTE, text=reading.source)
+
+
+def line(reading: DeviceReading) -> str:
+    """Return the devices in one line; without any, what was looked for."""
+    return "; ".join(_in_brief(device) for device in reading.devices) or reading.source
+
+
+def _in_brief(device: DeviceState) -> str:
+    label, _, busy, *others, _ = _figures(device)
+    known = [text for text in (f"{busy} busy", *others) if not text.startswith(_UNKNOWN)]
+    return f"{label} {', '.join(known) or 'tells nothing'}"
+
+
+def _figures(device: DeviceState) -> tuple[str, ...]:
+    return (
+        _label(device),
+        shorten(clean(device.name.removeprefix("NVIDIA ")), _NAME),
+        _text(device.utilization, FRACTION, 2),
+        _part_of(device.memory_used, device.memory_total, BYTES),
+        _part_of(device.power, device.power_limit, WATTS),
+        _text(device.temperature, CELSIUS, 2),
+        _text(device.clock, HERTZ),
+    )
+
+
+def _label(device: DeviceState) -> str:
+    """Return what programs call it, else the driver's number, with that of a MIG instance."""
+    return device.cuda or (
+        f"gpu:{device.index}" if device.instance is None else f"gpu:{device.index}.{device.instance}"
+    )
+
+
+def _part_of(value: float | None, whole: float | None, unit: str) -> str:
+    """Return both, such as ``3.00/80.0 GiB``; only the first where the second is unknown."""
+    part = _text(value, unit)
+    if value is None or whole is None:
+        return part
+    limit = _text(whole, unit)
+    number, _, name = part.partition(" ")
+    return f"{number if limit.endswith(f' {name}') or not value else part}/{limit}"
+
+
+def _process_name(name: str | None) -> str:
+    return _UNKNOWN if name is None else shorten(clean(name), _PROCESS_NAME)
+
+
+def _text(value: float | None, unit: str, digits: int = 3) -> str:
+    return _UNKNOWN if value is None else format_quantity(value, unit, digits)
+
+
+def _table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]], *, texts: int) -> Table:
+    return Table(
+        title=title,
+        columns=tuple(
+            Column(title=name, align=Align.LEFT if place < texts else Align.RIGHT)
+            for place, name in enumerate(titles)
+        ),
+        rows=tuple(rows),
+    )
