@@ -394,8 +394,9 @@ def test_a_live_module_has_layers_and_memory() -> None:
 def test_progress_is_shown_on_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A progress line is shown and erased; without a terminal nothing is written."""
+    """A progress line is shown and erased; without a terminal nothing is written in the first seconds."""
     monkeypatch.setattr(progress, "_PYTHON_PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "_LINE_INTERVAL", 1e9)
     for seen in (True, False):
         monkeypatch.setattr(sys.stderr, "isatty", lambda seen=seen: seen)
         ModelProfiler(lambda: 1, max_time=1.0).profile(num_runs=3, warmup_runs=1)
