@@ -334,6 +334,23 @@ def test_a_backend_that_may_choose_a_gpu_is_told_the_device_of_the_target(
     assert told == {("onnxruntime", None), ("torch", "cpu")}
 
 
+def test_a_variant_is_measured_in_the_precision_in_which_it_was_judged(
+    registered: Registry, measured: list[Request]
+) -> None:
+    version = registered.version(VersionName.parse("net"))
+    variant = Variant(
+        model="net", number=1, recipe="openvino", state=VariantState.AGREES, reference="openvino",
+        backend="openvino", digest=DIGEST, files=version.files, entry=version.entry,
+    )  # fmt: skip
+    registered.put_variant(variant, "me")
+    registered.enqueue(tuple(profile_tasks(variant, DEFAULT, target_here().id)))
+
+    work()
+
+    precisions = {(request.backend, request.settings.get("precision")) for request in measured}
+    assert precisions == {("onnxruntime", None), ("openvino", "f32")}
+
+
 @pytest.mark.usefixtures("measured")
 def test_another_version_of_the_runtime_makes_figures_stale(
     registered: Registry, monkeypatch: pytest.MonkeyPatch

@@ -161,10 +161,14 @@ def conversion_source(model: Model, reference: Reference, folder: Path) -> Conve
 # -- calling --------------------------------------------------------------------------------------
 
 
+FULL_PRECISION: dict[str, dict[str, str]] = {"openvino": {"precision": "f32"}}
+"""Settings with which a backend computes as the model is stored; left to itself, it may choose bf16."""
+
+
 def steady_config(backend: str, **settings: Any) -> dict[str, Any]:
     """Return the configuration in which outputs are compared: on the CPU, in full precision."""
     known = {name for knob in plugins.backend(backend).knobs for name in knob.names}
-    wanted = {"device": "cpu"} | ({"precision": "f32"} if backend == "openvino" else {}) | settings
+    wanted = {"device": "cpu"} | FULL_PRECISION.get(backend, {}) | settings
     return configure(plugins.backend(backend).knobs, {n: v for n, v in wanted.items() if n in known})
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.conversion.reference import FULL_PRECISION
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.registry.confirmation import confirmation
 from modeldyno.core.registry.names import VersionName
@@ -115,7 +116,9 @@ def _stale_result(task: Task, registry: Registry) -> str:
 
 def _request(version: Version, variant: Variant, ref: ModelRef, what: Measure, device: str) -> Request:
     backend = what.backend or variant.backend
-    settings = dict(what.settings)
+    # In the precision in which it was judged: what OpenVINO chooses by itself is another variant.
+    judged = FULL_PRECISION.get(backend, {}) if device == CPU else {}
+    settings = {**judged, **what.settings}
     if device != CPU or _chooses_device(backend):
         settings["device"] = device
     load = None if what.concurrency is None else Load(concurrency=what.concurrency)

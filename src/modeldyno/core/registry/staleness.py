@@ -30,9 +30,11 @@ FORBIDDING = frozenset(
         "foreign-requests",
         "foreign-models",
         "model-changed",
+        "unasked-precision",
     }
 )
-"""Codes of doubts with which a figure is no claim: others used the machine, or the load did not hold."""
+"""Codes of doubts with which a figure is no claim: others used the machine, the load did not hold, or
+what ran was not what was judged."""
 
 
 def stale_because(
