@@ -65,7 +65,8 @@ def offered() -> Iterator[Callable[..., Model]]:
 def first_of(source: Model, broken: Model, recipe: str, folder: Path) -> FirstDifference:
     """Convert what is broken, and compare it with the source."""
     reference = run_reference(source, "torch", (), 0, folder)
-    converter, rule = plugins.converter(recipe), AgreementRule()
+    converter = plugins.converter(recipe)
+    rule = AgreementRule(lossy=converter.lossy)
     plugins.require(converter.sources["torch"], recipe)
     path = folder / converter.file
     converter.convert(replace(conversion_source(source, reference, folder), model=broken), path, opset=None)
@@ -90,6 +91,19 @@ def test_a_layer_with_other_weights_is_named(
     assert found.inputs_agree
     assert found.sentence.startswith("first differs at body.2 (Linear): off by ")
     assert not list(tmp_path.glob(".*"))
+
+
+def outlying(layer: Any) -> None:
+    with torch.no_grad():
+        layer.weight[0, 0] = 3000
+
+
+def test_a_layer_that_quantising_ruined_is_named(offered: Callable[..., Model], tmp_path: Path) -> None:
+    """One weight is so large that int8 leaves no steps for the others."""
+    pytest.importorskip("onnxscript")
+    source = offered(lambda network: outlying(network.body[2]))
+
+    assert first_of(source, source, "onnx-int8", tmp_path).place == "at body.2"
 
 
 def test_code_between_layers_is_named_by_the_layer_after_it(

@@ -57,7 +57,9 @@ def _of_onnx(model: Model, backend: str) -> InnerGraph:
 
     path = Path(model.value)
     proto = onnx.load(str(path), load_external_data=False)
-    constants = {tensor.name for tensor in proto.graph.initializer} | {""}
+    nodes = [node for node in proto.graph.node if node.op_type != "Constant"]
+    constants = {name for node in proto.graph.node if node.op_type == "Constant" for name in node.output}
+    constants |= {tensor.name for tensor in proto.graph.initializer} | {""}
     returned = frozenset(value.name for value in proto.graph.output)
 
     def record(names: Sequence[str], feed: Feed, keep: Keep) -> dict[str, InnerValue]:
@@ -74,7 +76,7 @@ def _of_onnx(model: Model, backend: str) -> InnerGraph:
         return {name: keep(outputs[name]) for name in names if name in outputs}
 
     return InnerGraph(
-        steps=tuple(_step_of_onnx(node, constants) for node in proto.graph.node),
+        steps=tuple(_step_of_onnx(node, constants) for node in nodes),
         returned=returned,
         record=record,
     )

@@ -201,6 +201,24 @@ def test_a_lossy_recipe_keeps_the_direction_of_each_layer(change: float, found: 
     assert first(lossy, rule=AgreementRule(lossy=True)).end is found
 
 
+def test_one_large_number_does_not_hide_what_quantising_did_to_the_others() -> None:
+    """No place of a layer counts for more than the others."""
+    large = InnerValue(shape=B.shape, values=B.values * np.array([1e4, 1, 1, 1, 1, 1], np.float32))
+    coarse = InnerValue(
+        shape=B.shape, values=np.where(large.values > 100, large.values, 0).astype(np.float32)
+    )
+    told = find_first(
+        [moment("b", End.OUTPUT, large)],
+        {("b", End.OUTPUT): (coarse,)},
+        {},
+        rule=AgreementRule(lossy=True),
+        batch=BATCH,
+        call="",
+    )
+
+    assert told.place == "at b"
+
+
 def test_a_value_without_batch_is_compared_as_a_whole() -> None:
     """As positions are, which all samples share."""
     shared = keep_value(np.ones((7, 2), np.float32), BATCH, 100)

@@ -38,6 +38,20 @@ def test_what_enters_and_leaves_a_module_are_its_ends() -> None:
     assert ends["net"] == ScopeEnds(inputs=("x",), outputs=("y",))
 
 
+def test_an_end_that_touches_a_step_of_unknown_modules_is_unknown() -> None:
+    """Such a step, of a quantiser, may belong to the module or not."""
+    steps = [
+        GraphStep(inputs=("x",), outputs=("q",), scopes=()),
+        GraphStep(inputs=("q",), outputs=("h",), scopes=("a",)),
+        GraphStep(inputs=("h", "x"), outputs=("i",), scopes=("b",)),
+        GraphStep(inputs=("i",), outputs=("y",), scopes=()),
+    ]
+    ends = ends_of_scopes(steps, {"y"})
+
+    assert ends["a"] == ScopeEnds(inputs=(), outputs=("h",))
+    assert ends["b"] == ScopeEnds(inputs=("h", "x"), outputs=())
+
+
 def test_layers_match_modules_behind_the_prefix_that_most_share() -> None:
     """An exporter wraps the model; a name that fits behind another prefix is another module."""
     layers = ["a", "b.c", "gone"]

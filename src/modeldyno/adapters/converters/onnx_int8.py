@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import tempfile
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.converters import onnx as to_onnx
 from modeldyno.interfaces.converter import ConvertedFile, SourceKind
@@ -42,4 +44,44 @@ def convert(source: ConversionSource, path: Path, *, opset: int | None) -> Conve
         prepared = Path(folder) / "prepared.onnx"
         quant_pre_process(str(floats), str(prepared), skip_symbolic_shape=True)
         quantize_dynamic(str(prepared), str(path), weight_type=QuantType.QInt8)
+        _keep_scopes(floats, path)
     return ConvertedFile(converter=converter)
+
+
+_SCOPES = "pkg.torch.onnx.name_scopes"
+"""Where torch's exporter writes the modules of a node, and its own name last."""
+
+
+def _keep_scopes(floats: Path, quantised: Path) -> None:
+    """Write to the nodes which modules they came from, which the quantiser drops.
+
+    A node belongs where the value that it computes was computed before. One that is new belongs to the
+    modules that all nodes after it share.
+    """
+    import onnx  # noqa: PLC0415 - optional, and heavy
+
+    original = onnx.load(str(floats), load_external_data=False)
+    homes = {name: _scopes(node)[:-1] for node in original.graph.node for name in node.output}
+    if not any(homes.values()):
+        return
+    model = onnx.load(str(quantised), load_external_data=False)
+    takers: dict[str, list[list[str]]] = {}
+    for node in reversed(model.graph.node):
+        known = [homes[name] for name in node.output if name in homes]
+        after = [scopes for name in node.output for scopes in takers.get(name, ())]
+        scopes = _scopes(node)[:-1] or (known[0] if known else _shared(after))
+        for name in node.input:
+            takers.setdefault(name, []).append(scopes)
+        if scopes and not _scopes(node):
+            node.metadata_props.add(key=_SCOPES, value=repr([*scopes, node.name]))
+    onnx.save(model, str(quantised))
+
+
+def _shared(scopes: list[list[str]]) -> list[str]:
+    """Return the modules, from the outermost on, that all have in common."""
+    return [names[0] for names in takewhile(lambda names: len(set(names)) == 1, zip(*scopes, strict=False))]
+
+
+def _scopes(node: Any) -> list[str]:
+    texts = [entry.value for entry in node.metadata_props if entry.key == _SCOPES]
+    return list(ast.literal_eval(texts[0])) if texts else []

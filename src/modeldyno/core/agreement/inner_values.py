@@ -90,11 +90,14 @@ def keep_value(array: ndarray, batch: int | None, most: int) -> InnerValue:
 def ends_of_scopes(steps: Iterable[GraphStep], returned: Collection[str]) -> dict[str, ScopeEnds]:
     """Return what enters and leaves each module of a graph.
 
+    A step of unknown modules may belong to any: the end of a module that touches one is left empty.
+
     Args:
         steps: the nodes in their order.
         returned: the values that the graph returns.
     """
     made: dict[str, tuple[str, ...]] = {}
+    unknown: set[tuple[str, End]] = set()
     entering: dict[str, dict[str, None]] = {}
     leaving: dict[str, dict[str, None]] = {}
     for step in steps:
@@ -105,14 +108,22 @@ def ends_of_scopes(steps: Iterable[GraphStep], returned: Collection[str]) -> dic
             homes = made.get(value, ())
             for scope in set(step.scopes).difference(homes):
                 entering[scope][value] = None
+                if value in made and not homes:
+                    unknown.add((scope, End.INPUT))
             for scope in set(homes).difference(step.scopes):
                 leaving[scope][value] = None
+                if not step.scopes:
+                    unknown.add((scope, End.OUTPUT))
         for value in step.outputs:
             made[value] = step.scopes
             for scope in step.scopes if value in returned else ():
                 leaving[scope][value] = None
     return {
-        scope: ScopeEnds(inputs=tuple(entering[scope]), outputs=tuple(leaving[scope])) for scope in entering
+        scope: ScopeEnds(
+            inputs=() if (scope, End.INPUT) in unknown else tuple(entering[scope]),
+            outputs=() if (scope, End.OUTPUT) in unknown else tuple(leaving[scope]),
+        )
+        for scope in entering
     }
 
 
