@@ -14,7 +14,7 @@ from modeldyno.core.registry.records import FigureState, HardwareTarget, Variant
 from modeldyno.registry.policies import find_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from modeldyno.interfaces.registry import Registry
 
@@ -81,7 +81,7 @@ def _row(
 ) -> SpeedRow:
     fresh = [figure for figure in figures if figure.state is FigureState.FRESH]
     usable = fresh or [max(figures, key=lambda figure: figure.taken)]
-    speeds = [(figure, figure_speed(registry, figure.result, require)) for figure in usable]
+    speeds = [(figure, _kept_speed(registry, figure.result, require)) for figure in usable]
     best, speed = min(speeds, key=lambda pair: (pair[1].p50 is None, pair[1].p50 or 0.0))
     most, fastest = max(speeds, key=lambda pair: pair[1].rate or 0.0)
     return SpeedRow(
@@ -105,7 +105,6 @@ def _bounds(registry: Registry, model: str) -> dict[int, tuple[str, ...]]:
     return {version.number: policies[version.policy] for version in versions}
 
 
-@lru_cache(maxsize=_KEPT)
 def figure_speed(registry: Registry, result: str, require: tuple[str, ...] = ()) -> FigureSpeed:
     """Return the speed that a Result of a figure tells; nothing if it is no longer stored."""
     found = registry.result(result)
@@ -125,3 +124,6 @@ def figure_speed(registry: Registry, result: str, require: tuple[str, ...] = ())
 
 def _worst(verdicts: Sequence[Verdict]) -> Verdict | None:
     return next((v for v in (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD) if v in verdicts), None)
+
+
+_kept_speed: Callable[[Registry, str, tuple[str, ...]], FigureSpeed] = lru_cache(maxsize=_KEPT)(figure_speed)
