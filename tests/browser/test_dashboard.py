@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvicorn
 from tests.dashboard.conftest import HOSTILE, fill, links_of, put
-from tests.dashboard.test_app import PAGES, example
+from tests.dashboard.test_app import example
 
 from modeldyno import plugins
-from modeldyno.dashboard.app import make_app
+from modeldyno.dashboard.app import PAGES, make_app
 from modeldyno.dashboard.server import listen
 from modeldyno.testing.sample_results import a_result
 

@@ -3,8 +3,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.dashboard.conftest import HOSTILE, links_of
 
 from modeldyno.dashboard.app import API, PAGES, QUERY, WRITES
@@ -13,6 +16,8 @@ from modeldyno.testing.sample_studies import a_study
 
 if TYPE_CHECKING:
     from tests.dashboard.conftest import Visitor
+
+    from modeldyno.dashboard.app import PageRoute
 
 EXAMPLES = {
     "/models/{name}": "/models/digits",
@@ -197,3 +202,30 @@ def test_nothing_that_writes_can_be_asked_for(visitor: Visitor) -> None:
         before = visitor.store.change_mark()
         assert visitor.get(f"{path}?do=add&tag=x&alias=x&task=1").status_code in {200, 404, 405}
         assert visitor.store.change_mark() == before
+
+
+ODD = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+    st.sampled_from(
+        ["../../etc/passwd", "%00", "\0", "digits/../..", "1" * 40, "-1", "1e9", "' OR 1=1 --", "%", "_", "@",
+         "champion", "digits", "digits@x", "2026-01-01T00:00:00/zz", "/", "//", "\u202e", "models:/digits/1",
+         "latency.p99 <= 20ms and latency.p50 <= 1ms", "latency", "<= 5ms", "NaN/s", "-1/s", "inf/h"]
+    ),
+)  # fmt: skip
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(PAGES), st.data())
+def test_whatever_is_asked_for_no_page_fails(visitor: Visitor, route: PageRoute, data: st.DataObject) -> None:
+    """Any text in the path and the query is answered, or refused in a sentence."""
+    path = route.path
+    while "{" in path:
+        part = path[path.index("{") : path.index("}") + 1]
+        path = path.replace(part, quote(data.draw(ODD), safe="") or "x")
+    query = data.draw(st.lists(st.tuples(st.sampled_from((*route.query, "x")), ODD), max_size=4))
+    asked = f"{path}?{urlencode(query)}"
+
+    assert visitor.get(asked).status_code in {200, 400, 404}
+    twin = visitor.get(API + ("/home" if path == "/" else asked))
+    assert twin.status_code in {200, 400, 404}
+    assert twin.headers["content-type"] == "application/json"

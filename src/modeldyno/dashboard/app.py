@@ -244,7 +244,7 @@ def _later(answers: _Answers, route: WriteRoute) -> Callable[[Request], Awaitabl
     return write
 
 
-_JSON = {"application/json": {"schema": {}}}
+_JSON: dict[str, Any] = {"application/json": {"schema": {}}}
 _PROBLEM = {"application/json": {"schema": {"type": "object", "properties": {"error": {"type": "string"}}}}}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "What the page shows.", "content": _JSON},

@@ -28,6 +28,8 @@ _LOOKED = 60
 """Newest results among which failures are looked for."""
 _MODELS = 50
 """Models, last touched, whose bounds are looked at."""
+_MOST = 200
+"""Tasks, and figures of a target, that are counted."""
 _WHY = 100
 _ATTENTION = 12
 """Rows of each reason that are shown."""
@@ -51,7 +53,7 @@ def home(asked: Asked) -> DashboardPage:
     studies, conclusions = store.studies(limit=_NEW), store.conclusions(limit=_NEW)
     attention = tuple(_attention(store, results))
     running = store.registry.tasks(states=(TaskState.LEASED,), limit=_NEW)
-    queued = store.registry.tasks(states=(TaskState.QUEUED, TaskState.DEFERRED), limit=1000)
+    queued = store.registry.tasks(states=(TaskState.QUEUED, TaskState.DEFERRED), limit=_MOST)
     workers = store.registry.workers()
     parts: list[Part] = []
     if attention:
@@ -111,7 +113,7 @@ def _attention(store: Store, results: Sequence[Entry]) -> Iterator[Attention]:
         yield Attention("failed", f"{entry.id[:6]} {entry.name}", "", shorten(entry.headline, _WHY), where)
     for target in registry.targets():
         for state in (FigureState.STALE, FigureState.DOUBTFUL):
-            yield from _old_figures(registry.figures_on(target.id, state), target.name)
+            yield from _old_figures(registry.figures_on(target.id, state, limit=_MOST), target.name)
 
 
 def _old_figures(figures: Sequence[VariantFigure], target: str) -> Iterator[Attention]:
@@ -146,7 +148,8 @@ def _work_part(store: Store, running: Sequence[Task], queued: int) -> PageBlocks
     registry = store.registry
     workers = registry.workers()
     targets = {target.id: target for target in registry.targets()}
-    says = f"{count(queued, 'task')} to do" if queued else "Nothing is queued"
+    more = " or more" if queued == _MOST else ""
+    says = f"{count(queued, 'task')}{more} to do" if queued else "Nothing is queued"
     advice = "" if workers or not queued else "no worker is running: start one with modeldyno worker"
     blocks = [
         Heading(title="Going on"),

@@ -83,7 +83,7 @@ def render_page(page: DashboardPage, *, path: str, query: str, token: str, mark:
     assert len(charted) <= 1, "a page has charts in one of its parts"
     scripts = tuple(dict.fromkeys(chain.from_iterable(b.scripts for b in charted or bodies.values())))
     twin = "/api/v1" + ("/home" if path == "/" else path) + (f"?{query}" if query else "")
-    return _template().render(
+    written: str = _template().render(
         page=page,
         parts=[(_kind(part), part, bodies.get(id(part))) for part in page.parts],
         navigation=NAVIGATION,
@@ -98,6 +98,7 @@ def render_page(page: DashboardPage, *, path: str, query: str, token: str, mark:
         version=version("modeldyno"),
         markup=Markup,
     )
+    return written
 
 
 def _digest(page: DashboardPage, bodies: Sequence[HtmlBody]) -> str:

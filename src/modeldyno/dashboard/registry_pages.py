@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import RegistryEvent, Task, Version
     from modeldyno.core.report.blocks import Block
     from modeldyno.dashboard.page import Asked, Part
+    from modeldyno.interfaces.registry import ModelEntry
     from modeldyno.registry.matrix import SpeedRow
 
 _MODELS = PageLink(text="Models", address="/models")
@@ -92,7 +93,7 @@ def _model_search(query: dict[str, str]) -> PageForm:
     )
 
 
-def _model_parts(shown: Sequence[object], speeds: Sequence[SpeedRow], *, asks: bool) -> Iterator[Part]:
+def _model_parts(shown: Sequence[ModelEntry], speeds: Sequence[SpeedRow], *, asks: bool) -> Iterator[Part]:
     if not shown:
         yield (
             PageText(text="No registered model is like that.")
@@ -104,13 +105,13 @@ def _model_parts(shown: Sequence[object], speeds: Sequence[SpeedRow], *, asks: b
         links={
             "model": {entry.name: address("models", entry.name) for entry in shown},
             **_version_links(speeds),
-        },  # type: ignore[attr-defined]
+        },
         chips=CHIPS,
     )
     blocks: list[Block] = []
     if speeds:
         blocks += [matrix.speeds(speeds, "Speed of the newest version, by target")]
-    blocks += [replace(lists.models(shown), title="All of them")]  # type: ignore[arg-type]
+    blocks += [replace(lists.models(shown), title="All of them")]
     yield PageBlocks(blocks=tuple(blocks), links=links)
     if not speeds:
         yield PageText(text="Nothing was measured yet; a worker does it.", commands=("modeldyno worker",))
@@ -277,7 +278,8 @@ def answer(asked: Asked) -> DashboardPage:
         ),
         buttons=(("", "Answer"),),
     )
-    status, data = 200, None
+    status = 200
+    data: object
     try:
         cost = CostOptions.parse(words["demand"] or None, words["price"] or None)
         found = answering.answer(registry, name, require=bounds, cost=cost, on=words["on"] or None)

@@ -189,8 +189,8 @@ class Registry(Protocol):
     def figures(self, model: str, number: int | None = None) -> Sequence[VariantFigure]:
         """Return the figures of a model, or of one version."""
 
-    def figures_on(self, target: str, state: str) -> Sequence[VariantFigure]:
-        """Return the figures of a target in a state."""
+    def figures_on(self, target: str, state: str, *, limit: int | None = None) -> Sequence[VariantFigure]:
+        """Return the figures of a target in a state: all, or the newest ones."""
 
     def put_figures(self, figures: Sequence[VariantFigure]) -> None:
         """Store figures; each replaces the one of its key, unless that was taken later."""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.registry.answer import RATES
+from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import FigureState, HardwareTarget, VariantFigure
-from modeldyno.registry.policies import find_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from modeldyno.interfaces.registry import Registry
 
@@ -54,9 +54,10 @@ class SpeedRow:
 
 def newest_speeds(registry: Registry, models: Iterable[str]) -> Iterator[SpeedRow]:
     """Yield a row for each target of each model, for the newest version that was measured there."""
+    known = _Known(registry)
     for model in models:
         shown: set[str] = set()
-        for row in version_speeds(registry, model):
+        for row in _speeds(known, model):
             if row.target.id not in shown:
                 shown.add(row.target.id)
                 yield row
@@ -64,16 +65,34 @@ def newest_speeds(registry: Registry, models: Iterable[str]) -> Iterator[SpeedRo
 
 def version_speeds(registry: Registry, model: str) -> Iterator[SpeedRow]:
     """Yield a row for each version and target of a model, the newest version first."""
-    targets = {target.id: target for target in registry.targets()}
-    bounds = _bounds(registry, model)
+    return _speeds(_Known(registry), model)
 
+
+class _Known:
+    """What is the same for all models of a registry, asked once."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.targets = {target.id: target for target in registry.targets()}
+        self.require = {DEFAULT.name: DEFAULT.require} | {p.name: p.require for p in registry.policies()}
+
+
+def _speeds(known: _Known, model: str) -> Iterator[SpeedRow]:
     def place(figure: VariantFigure) -> tuple[int, str]:
         return -figure.number, figure.target
 
-    for (number, target), group in groupby(sorted(registry.figures(model), key=place), key=place):
-        figures = list(group)
-        if target in targets:
-            yield _row(registry, figures, targets[target], bounds.get(-number, ()))
+    figures = [figure for figure in known.registry.figures(model) if figure.target in known.targets]
+    bounds = _bounds(known, model, {figure.number for figure in figures})
+    for (number, target), group in groupby(sorted(figures, key=place), key=place):
+        yield _row(known.registry, list(group), known.targets[target], bounds.get(-number, ()))
+
+
+def _bounds(known: _Known, model: str, numbers: set[int]) -> dict[int, tuple[str, ...]]:
+    """Return the bounds of each version's policy by its number; none where no policy has any."""
+    if not numbers or not any(known.require.values()):
+        return {}
+    versions = known.registry.versions(model, limit=max(numbers))
+    return {version.number: known.require.get(version.policy, ()) for version in versions}
 
 
 def _row(
@@ -81,7 +100,7 @@ def _row(
 ) -> SpeedRow:
     fresh = [figure for figure in figures if figure.state is FigureState.FRESH]
     usable = fresh or [max(figures, key=lambda figure: figure.taken)]
-    speeds = [(figure, figure_speed(registry, figure.result, require)) for figure in usable]
+    speeds = [(figure, _kept_speed(registry, figure.result, require)) for figure in usable]
     best, speed = min(speeds, key=lambda pair: (pair[1].p50 is None, pair[1].p50 or 0.0))
     most, fastest = max(speeds, key=lambda pair: pair[1].rate or 0.0)
     return SpeedRow(
@@ -95,17 +114,6 @@ def _row(
     )
 
 
-def _bounds(registry: Registry, model: str) -> dict[int, tuple[str, ...]]:
-    """Return the bounds of each version's policy by its number."""
-    numbers = {figure.number for figure in registry.figures(model)}
-    if not numbers:
-        return {}
-    versions = registry.versions(model, limit=max(numbers))
-    policies = {name: find_policy(registry, name).require for name in {v.policy for v in versions}}
-    return {version.number: policies[version.policy] for version in versions}
-
-
-@lru_cache(maxsize=_KEPT)
 def figure_speed(registry: Registry, result: str, require: tuple[str, ...] = ()) -> FigureSpeed:
     """Return the speed that a Result of a figure tells; nothing if it is no longer stored."""
     found = registry.result(result)
@@ -125,3 +133,6 @@ def figure_speed(registry: Registry, result: str, require: tuple[str, ...] = ())
 
 def _worst(verdicts: Sequence[Verdict]) -> Verdict | None:
     return next((v for v in (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD) if v in verdicts), None)
+
+
+_kept_speed: Callable[[Registry, str, tuple[str, ...]], FigureSpeed] = lru_cache(maxsize=_KEPT)(figure_speed)

@@ -12,9 +12,12 @@ import pytest
 
 from modeldyno import views
 from modeldyno.adapters.reporters import html
-from modeldyno.core.report.blocks import Heading, Notice, Severity
+from modeldyno.core.report.blocks import Column, Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import AxisScale, Plot, Series
+from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full_result, hostile_result, sample_judgements
+from modeldyno.testing.sample_series import a_ladder
+from modeldyno.views.load import page as load_page
 from modeldyno.views.python_wording import translate_doubts
 
 OWN = {
@@ -246,3 +249,38 @@ def test_a_notebook_shows_a_result() -> None:
 
     reworded = replace(result, doubts=translate_doubts(result.doubts))
     assert result._repr_html_() == html.fragment_of(views.blocks(reworded))
+
+
+def test_cells_of_a_site_lead_somewhere() -> None:
+    """By the title of their column and their text; states are chips, and rows can be ticked."""
+    table = Table(
+        title="", columns=(Column(title="id"), Column(title="state")), rows=(("a<b", "fresh"), ("c", "x"))
+    )
+    links = TableLinks(
+        links={"id": {"a<b": "/results/a%3Cb?x=1&y=2"}, "state": {"c": "/never"}},
+        chips={"fresh": Severity.HELD},
+        boxes={"c": 'c"'},
+        form="f",
+        box="with",
+    )
+
+    text = html.write_body([table], links).elements
+
+    assert '<a href="/results/a%3Cb?x=1&amp;y=2">a&lt;b</a>' in text
+    assert '<span class="chip held">fresh</span>' in text
+    assert '<input type="checkbox" form="f" name="with" value="c&quot;" aria-label="c"> c' in text
+    assert "/never" not in text
+    assert text.count("<input") == 1
+
+
+def test_a_page_of_a_site_names_what_it_loads() -> None:
+    """Its files are those of a report; charts need those that draw them."""
+    files = html.page_files()
+    plain, charted = html.write_body([]), html.write_body(load_page.page(a_ladder()))
+
+    assert plain.scripts == ("tables.js",)
+    assert plain.charts == plain.contents == ""
+    assert set(charted.scripts) < set(files)
+    assert json.loads(charted.charts)["pictures"]
+    assert ".modeldyno" in files["report.css"]
+    assert charted.contents.startswith('<nav aria-label="Contents">')

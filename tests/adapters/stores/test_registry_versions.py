@@ -447,6 +447,7 @@ class TestFigures:
         figure = a_figure(a_task(add(registry)))
         registry.put_figures([figure])
         assert registry.figures_on(TARGET, FigureState.FRESH) == [figure]
+        assert registry.figures_on(TARGET, FigureState.FRESH, limit=0) == []
         registry.put_figures([replace(figure, state=FigureState.STALE)])
         assert registry.figures_on(TARGET, FigureState.FRESH) == []
         assert len(registry.figures_on(TARGET, FigureState.STALE)) == 1
@@ -478,6 +479,8 @@ class TestEvents:
         ]
         assert kinds(registry, "digits/1") == ["version.added", "variant.agrees"]
         assert [event.kind for event in registry.events(newest=2)] == ["variant.agrees", "alias.moved"]
+        last = registry.events()[-1].id
+        assert [event.kind for event in registry.events(newest=1, before=last)] == ["variant.agrees"]
 
     def test_the_chain_holds_over_many_pages(
         self, registry: SqlRegistry, monkeypatch: pytest.MonkeyPatch

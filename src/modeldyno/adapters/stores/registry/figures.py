@@ -52,9 +52,13 @@ def of_model(connection: Connection, model: str, number: int | None) -> Sequence
     return [decode(document, VariantFigure) for document in connection.scalars(query)]
 
 
-def on_target(connection: Connection, target: str, state: str) -> Sequence[VariantFigure]:
-    """Return the figures of a target in a state."""
+def on_target(
+    connection: Connection, target: str, state: str, limit: int | None = None
+) -> Sequence[VariantFigure]:
+    """Return the figures of a target in a state: all, or the newest ones."""
     query = select(FIGURES.c.document).where(FIGURES.c.target == target, FIGURES.c.state == state)
+    if limit is not None:
+        query = query.order_by(FIGURES.c.taken.desc(), FIGURES.c.key).limit(limit)
     return [decode(document, VariantFigure) for document in connection.scalars(query)]
 
 

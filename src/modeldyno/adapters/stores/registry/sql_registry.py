@@ -249,9 +249,9 @@ class SqlRegistry:
         with self._database.reading() as connection:
             return figures.of_model(connection, model, number)
 
-    def figures_on(self, target: str, state: str) -> Sequence[VariantFigure]:
+    def figures_on(self, target: str, state: str, *, limit: int | None = None) -> Sequence[VariantFigure]:
         with self._database.reading() as connection:
-            return figures.on_target(connection, target, state)
+            return figures.on_target(connection, target, state, limit)
 
     def put_figures(self, changed: Sequence[VariantFigure]) -> None:
         with self._changing() as connection:

@@ -1,0 +1,105 @@
+"""How fast each model is on each target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno import plugins
+from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.registry.policy import Policy
+from modeldyno.core.registry.records import FigureState
+from modeldyno.registry.matrix import newest_speeds, version_speeds
+from modeldyno.testing.sample_registry import TARGET, a_figure, a_target, a_task, a_version
+from modeldyno.testing.sample_results import a_result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from modeldyno.core.registry.records import Version
+    from modeldyno.interfaces.registry import Registry
+    from modeldyno.interfaces.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """Give an empty store."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as opened:
+        yield opened
+
+
+def measure(store: Store, version: Version, batch: int, milliseconds: float, **changes: str) -> None:
+    """Store a figure and its Result."""
+    identifier = f"{version.number}{batch:x}" * 6
+    result = a_result(id=identifier, samples=[milliseconds / 1000] * 3000)
+    rate = replace(result.measurements[1], value=batch * 1000.0, interval=None, runs=())
+    store.put(replace(result, measurements=(result.measurements[0], rate)), headline="")
+    figure = a_figure(a_task(version, batch), result=identifier, **changes)
+    store.registry.put_figures([figure])
+
+
+def filled(store: Store, **words: str) -> Registry:
+    """Register two versions; the newer one is measured at two batch sizes."""
+    registry = store.registry
+    registry.put_target(a_target())
+    first, _ = registry.add_version(a_version(**words))
+    second, _ = registry.add_version(a_version(number=2, **words))
+    measure(store, first, 1, 4.0)
+    measure(store, second, 1, 2.0)
+    measure(store, second, 8, 9.0)
+    return registry
+
+
+def test_the_newest_version_is_told_by_its_best_figures(store: Store) -> None:
+    """The lowest latency and the highest rate may be of two figures."""
+    (row,) = newest_speeds(filled(store), ["digits"])
+
+    assert (row.number, row.target.id) == (2, TARGET)
+    assert row.speed.p50 == 0.002
+    assert row.figure.measure.label == "batch 1"
+    assert row.rate == 8000.0
+    assert row.most.measure.label == "batch 8"
+    assert row.speed.bounds is None
+
+
+def test_every_version_has_a_row(store: Store) -> None:
+    """The newest first."""
+    assert [(row.number, row.speed.p50) for row in version_speeds(filled(store), "digits")] == [
+        (2, 0.002),
+        (1, 0.004),
+    ]
+
+
+def test_the_bounds_of_the_policy_are_judged(store: Store) -> None:
+    """By the figure that is shown."""
+    store.registry.put_policy(Policy(name="quick", require=("latency.p50 <= 3ms",)), "ada")
+
+    verdicts = [row.speed.bounds for row in version_speeds(filled(store, policy="quick"), "digits")]
+
+    assert verdicts == [Verdict.HELD, Verdict.BROKEN]
+
+
+def test_a_fresh_figure_comes_before_a_faster_stale_one(store: Store) -> None:
+    """Only where nothing is fresh is the newest figure told, as what it is."""
+    registry = filled(store)
+    version = a_version(number=2)
+    measure(store, version, 4, 0.5, state=FigureState.STALE, taken="2027-01-01")
+    assert [row.speed.p50 for row in newest_speeds(registry, ["digits"])] == [0.002]
+
+    for batch in (1, 8):
+        measure(store, version, batch, 2.0, state=FigureState.STALE)
+    (row,) = newest_speeds(registry, ["digits"])
+    assert (row.figure.state, row.figure.measure.label) == (FigureState.STALE, "batch 4")
+
+
+def test_a_figure_whose_result_is_gone_tells_nothing(store: Store) -> None:
+    """It keeps its row."""
+    registry = filled(store)
+    store.remove("11" * 6)
+
+    rows = list(version_speeds(registry, "digits"))
+
+    assert (rows[1].speed.p50, rows[1].rate) == (None, None)

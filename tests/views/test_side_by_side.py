@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from modeldyno.testing.sample_results import a_failed_result, a_result
+from modeldyno.views.side_by_side import side_by_side
+
+
+def test_figures_stand_beside_each_other() -> None:
+    """A row for each figure of any of them; what one lacks is empty."""
+    facts, figures = side_by_side([a_result(samples=[0.00128] * 50), a_failed_result(id="f" * 12)])
+
+    rows = {row[0]: row[1:] for row in figures.rows}
+    assert rows["latency.p50"] == ("1.28 ms", "")
+    assert rows["latency.p99"] == ("not certified", "")
+    assert rows["throughput"][0].startswith("6,200")
+    assert {row[0]: row[1:] for row in facts.rows}["result"] == ("0123456789ab", "f" * 12)
+
+
+def test_settings_that_are_equal_are_left_out() -> None:
+    """Those that differ are what explains the figures."""
+    one = a_result()
+    other = replace(one, job=replace(one.job, config={**one.job.config, "threads": 4}))
+
+    facts, _ = side_by_side([one, other])
+
+    named = [row[0] for row in facts.rows]
+    assert "threads" in named
+    assert "batch_size" not in named
