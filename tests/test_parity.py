@@ -191,6 +191,7 @@ MORE_FUNCTIONS = {
     "save_comparison": "--json of compare",
     "save_verdict": "--junit, --sarif and --markdown",
     "store": "what is done without --no-store",
+    "watch": "a block of code, which a command line has not",
 }
 """Public functions that are no command."""
 

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from modeldyno.api.server_profiler import Diagnosis, Profiler
     from modeldyno.api.sweep import export_configs, read_study, rerank, sweep
     from modeldyno.api.ui import ui
+    from modeldyno.api.watch import watch
     from modeldyno.core.agreement.conversion import Conversion
     from modeldyno.core.comparison.comparison import Comparison
     from modeldyno.core.comparison.gate_report import GateReport
@@ -100,6 +101,7 @@ _HOMES = {
     "show_model": "modeldyno.api.registry",
     "unregister": "modeldyno.api.registry",
     "update": "modeldyno.api.registry",
+    "watch": "modeldyno.api.watch",
     "work": "modeldyno.api.registry",
     "BaseModelInspector": "modeldyno.api.inspectors",
     "Benchmark": "modeldyno.api.benchmark",
@@ -278,6 +280,7 @@ __all__ = [
     "ui",
     "unregister",
     "update",
+    "watch",
     "work",
 ]
 

@@ -53,5 +53,8 @@ class Watch(Protocol):
 class Sampler(Protocol):
     """Samples processes and devices from a separate process."""
 
-    def start(self, pids: Sequence[int]) -> Watch:
-        """Start sampling the process tree of the first pid; the others belong to ModelDyno."""
+    def start(self, pids: Sequence[int], *, period: float | None = None) -> Watch:
+        """Start sampling the process tree of the first pid; the others belong to ModelDyno.
+
+        Two samples are at least `period` seconds apart; by default as few as the sampler finds good.
+        """

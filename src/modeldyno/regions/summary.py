@@ -40,15 +40,8 @@ def result_of(
         slowed: by how much tracemalloc slowed the program down; None if it was off.
         new_recorder: makes a recorder, to measure what recording a call costs.
     """
-    script = Path(sys.argv[0] if sys.argv and sys.argv[0] not in {"", "-c"} else "python")
-    job = Job(
-        model=ModelRef(scheme=trace_regions.SCRIPT, locator=str(script)),
-        backend="python",
-        probes=(trace_regions.PROBE,),
-        name=name or script.name,
-    )
     return replace(
-        empty_result(job),
+        empty_result(script_job(trace_regions.PROBE, name)),
         environment=machine.describe_environment(()),
         measurements=tuple(trace_regions.region_measurements(tallies, _clock_properties())),
         doubts=tuple(
@@ -56,6 +49,17 @@ def result_of(
                 tallies, cost=0.0 if slowed else recording_cost(new_recorder()), slowed=slowed
             )
         ),
+    )
+
+
+def script_job(probe: str, name: str | None) -> Job:
+    """Return the Job of a Result about this program's own code."""
+    script = Path(sys.argv[0] if sys.argv and sys.argv[0] not in {"", "-c"} else "python")
+    return Job(
+        model=ModelRef(scheme=trace_regions.SCRIPT, locator=str(script)),
+        backend="python",
+        probes=(probe,),
+        name=name or script.name,
     )
 
 

@@ -30,13 +30,18 @@ def steady_collector() -> Iterator[None]:
         gc.unfreeze()
 
 
-def start_samplers(root: int) -> list[Watch]:
-    """Start the samplers on a process, telling each which other processes belong to the profiler."""
+def start_samplers(root: int, *, period: float | None = None) -> list[Watch]:
+    """Start the samplers on a process, telling each which other processes belong to the profiler.
+
+    Args:
+        root: the process; its children are watched, too.
+        period: fewest seconds between two samples; by default as each sampler finds good.
+    """
     watches: list[Watch] = []
     program = dict.fromkeys((root, os.getpid(), *ancestors(2)))  # the reaper and the process that started it
     for name in SAMPLERS:
         ours = (pid for sampler in watches for pid in sampler.pids)
-        watches.append(plugins.sampler(name).start((*program, *ours)))
+        watches.append(plugins.sampler(name).start((*program, *ours), period=period))
     return watches
 
 

@@ -12,6 +12,7 @@ from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
+from modeldyno.core.trace.regions import SCRIPT, WATCHED
 from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.study.rows import format_knob_value
 
@@ -33,6 +34,10 @@ def rerun_command_line(result: Result, bounds: Sequence[Constraint] = ()) -> str
     What the command line cannot express, such as a live Python object, appears by its name.
     """
     job = result.job
+    if job.model.scheme == SCRIPT:
+        return shlex.join(
+            [*(("python",) if WATCHED in job.probes else ("modeldyno", "run")), job.model.locator]
+        )
     words = [
         "modeldyno",
         _subcommand(result),

@@ -83,12 +83,18 @@ class DeviceWatch:
 
 
 def start(
-    pids: Sequence[int], *, root: Path = Path("/"), environ: Mapping[str, str] = os.environ
+    pids: Sequence[int],
+    *,
+    period: float | None = None,
+    root: Path = Path("/"),
+    environ: Mapping[str, str] = os.environ,
 ) -> DeviceWatch:
-    """Watch the devices, and their use by the process tree of the first pid."""
+    """Watch the devices, and their use by the process tree of the first pid, every `period` seconds."""
     if not (sys.platform.startswith("linux") and is_anything_to_watch(root, environ)):
         return DeviceWatch(side=None)
-    return DeviceWatch(side=side.launch("modeldyno.adapters.samplers.device_sidecar", (root, pids[0])))
+    return DeviceWatch(
+        side=side.launch("modeldyno.adapters.samplers.device_sidecar", (root, pids[0], period or 0))
+    )
 
 
 def is_anything_to_watch(root: Path, environ: Mapping[str, str]) -> bool:

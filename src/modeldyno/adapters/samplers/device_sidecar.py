@@ -81,14 +81,14 @@ class DeviceRecorder:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the side process; the arguments are the root of the file system and the pid to watch."""
-    filesystem_root, pid, *_ = arguments
+    """Run the side process; the arguments are the root of the file system, the pid to watch, the period."""
+    filesystem_root, pid, period = arguments
     become_sidecar(int(pid))
     candidates = (nvidia.open_nvidia_devices(os.environ), rapl.open_rapl_zones(Path(filesystem_root)))
     sources = [source for source in candidates if source is not None]
     witness = DeviceRecorder(sources, int(pid))
     try:
-        serve_commands(witness.mark, witness.sample, SHORTEST)
+        serve_commands(witness.mark, witness.sample, max(SHORTEST, float(period)))
         witness.sample()
     finally:
         for source in sources:

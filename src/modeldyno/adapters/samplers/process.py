@@ -57,11 +57,11 @@ class ProcessWatch:
         yield from traffic(stages)
 
 
-def start(pids: Sequence[int]) -> ProcessWatch:
-    """Watch the process tree of the first pid; the other pids belong to this program."""
+def start(pids: Sequence[int], *, period: float | None = None) -> ProcessWatch:
+    """Watch the process tree of the first pid every `period` seconds; the other pids belong to us."""
     if not sys.platform.startswith("linux"):
         return ProcessWatch(side=None)
-    return ProcessWatch(side=side.launch("modeldyno.adapters.samplers.process_sidecar", pids))
+    return ProcessWatch(side=side.launch("modeldyno.adapters.samplers.process_sidecar", (period or 0, *pids)))
 
 
 def memory(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:

@@ -209,7 +209,7 @@ def serve_commands(
     while True:
         ready, _, _ = select.select([0], [], [], pause)
         if not ready:
-            pause = min(LONGEST, max(shortest, sample() / SHARE))
+            pause = max(shortest, min(LONGEST, sample() / SHARE))
             continue
         line = os.read(0, 4096)
         if not line or line.startswith(b"stop"):
@@ -219,11 +219,12 @@ def serve_commands(
 
 
 def main(arguments: list[str]) -> None:
-    """Run the side process; the arguments are the pid to watch and the pids of this program's processes."""
-    root, *ours = map(int, arguments)
+    """Run the side process; the arguments are the period, the pid to watch and those that belong to us."""
+    period, *pids = arguments
+    root, *ours = map(int, pids)
     become_sidecar(root)
     witness = ProcessRecorder(root, ours)
-    serve_commands(witness.mark, witness.sample)
+    serve_commands(witness.mark, witness.sample, max(SHORTEST, float(period)))
     witness.close()
     sys.stdout.write(json.dumps(witness.stages))
 

@@ -22,6 +22,8 @@ SCRIPT = "script"
 """The scheme of the subject of regions: a script, which no loader loads."""
 PROBE = "profiled"
 """The probe in the Job of such a Result."""
+WATCHED = "watched"
+"""The probe in the Job of a Result about a block of code that was watched from outside."""
 MOST = 16_384
 """Most calls of a region that are kept; beyond it a random one of every 2, 4, 8 ... consecutive ones."""
 _NS = 1e-9

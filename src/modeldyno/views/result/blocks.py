@@ -26,6 +26,7 @@ from modeldyno.views.result.static import inspection, reservations
 from modeldyno.views.result.table import results
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
+from modeldyno.views.result.watch import is_watched_block, memory_course
 from modeldyno.views.text import LOG_LINES, NAME_LIMIT, TEXT_LIMIT, unit_of_work
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
@@ -76,6 +77,10 @@ def doubts(result: Result) -> Iterator[Notice]:
 def _measured(result: Result, options: ViewOptions) -> Iterator[Block]:
     if is_region_profile(result):
         yield from regions(result)
+        return
+    if is_watched_block(result):
+        yield from memory_course(result)
+        yield from devices(result, options)
         return
     yield from results(result, options.judgements)
     yield from breakdown(result)

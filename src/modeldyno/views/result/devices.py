@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.stats.units import BYTES, format_quantity
+from modeldyno.views.result.watch import is_watched_block
 from modeldyno.views.text import count, format_measurement, join_nonempty, number
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
@@ -38,7 +39,7 @@ def _table(result: Result) -> Iterator[Block]:
     columns = [place for place in range(len(_COLUMNS)) if any(row[place].strip() for row in rows)]
     if rows:
         yield Table(
-            title="Devices in the timed pass",
+            title=f"Devices in {_period(result)}",
             columns=tuple(
                 Column(title=_COLUMNS[place][0], align=Align.RIGHT if place else Align.LEFT)
                 for place in columns
@@ -46,6 +47,10 @@ def _table(result: Result) -> Iterator[Block]:
             rows=tuple(tuple(row[place] or "—" for place in columns) for row in rows),
         )
         yield from _notes(result, tuple(names))
+
+
+def _period(result: Result) -> str:
+    return "the block" if is_watched_block(result) else "the timed pass"
 
 
 def _notes(result: Result, names: tuple[str, ...]) -> Iterator[Notice]:
@@ -71,7 +76,7 @@ def _traffic(result: Result, look: ViewOptions) -> Iterator[Notice]:
         f"had {count(round(number(faults)[0]), 'major page fault')}" if faults else "",
     )
     if text:
-        yield Notice(severity=Severity.NOTE, text=f"the timed pass {text}")
+        yield Notice(severity=Severity.NOTE, text=f"{_period(result)} {text}")
     if look.verbose and {"network_received", "network_sent"} <= shown.keys():
         text = (
             "meanwhile, all processes in this network namespace received "

@@ -18,6 +18,7 @@ from modeldyno.views.result.operators import operator_time_clause, redundant_ops
 from modeldyno.views.result.regions import is_region_profile, region_time_clause
 from modeldyno.views.result.served import server_clause as under_load
 from modeldyno.views.result.tokens import generation_clause
+from modeldyno.views.result.watch import is_watched_block, watch_clause
 from modeldyno.views.text import NAME_LIMIT, amount, analysed_at, count, estimate, format_measurement, number
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def _highlights(result: Result) -> Iterator[str]:
 def _speed(result: Result) -> str:
     if is_region_profile(result):
         return region_time_clause(result)
+    if is_watched_block(result):
+        return watch_clause(result)
     if served := under_load(result):
         return served
     latency = result.find("latency")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from modeldyno.core.metrics.measurement import Distribution
@@ -326,9 +327,22 @@ def curve(course: MemoryTimeline, top: float = 0.0) -> str:
     for time, level, until in zip(times, in_use, (*times[1:], last), strict=True):
         for place in range(_column(time, last), _column(until, last) + 1):
             tops[place] = max(tops[place], level)
-    drawn = "".join(_LEVELS[min(len(_LEVELS) - 1, int(height / full * len(_LEVELS)))] for height in tops)
-    text = f"{drawn} up to {format_quantity(most, BYTES, 3)} in {format_quantity(last, SECONDS, 2)}"
+    text = (
+        f"{_draw(tops, full)} up to {format_quantity(most, BYTES, 3)} in {format_quantity(last, SECONDS, 2)}"
+    )
     return shorten(text, 78)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Draw values one after the other, of many the highest of each stretch; empty if all are 0."""
+    columns = min(_WIDE, len(values))
+    edges = [place * len(values) // columns for place in range(columns + 1)] if columns else []
+    tops = [max(values[begin:end]) for begin, end in pairwise(edges)]
+    return _draw(tops, max(tops)) if any(tops) else ""
+
+
+def _draw(heights: Sequence[float], full: float) -> str:
+    return "".join(_LEVELS[min(len(_LEVELS) - 1, int(height / full * len(_LEVELS)))] for height in heights)
 
 
 def _column(time: float, last: float) -> int:

@@ -17,6 +17,7 @@ from modeldyno.views.result.regions import is_region_profile
 from modeldyno.views.result.table import brief_results, reached_flops
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
+from modeldyno.views.result.watch import is_watched_block
 from modeldyno.views.text import NAME_LIMIT, amount, format_measurement, join_nonempty, number
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
@@ -34,9 +35,14 @@ _DOUBT = 150
 def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out a profile in brief.
 
-    Inspections, loads and regions are shown in full.
+    Inspections, loads and one's own code are shown in full.
     """
-    if is_inspection(result) or is_region_profile(result) or result.job.load is not None:
+    if (
+        is_inspection(result)
+        or is_region_profile(result)
+        or is_watched_block(result)
+        or result.job.load is not None
+    ):
         yield from blocks(result, options)
         return
     judgements, cohosted = options.judgements, tuple(cohosted_table(result))

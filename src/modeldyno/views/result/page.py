@@ -27,6 +27,7 @@ from modeldyno.views.result.table import MEASURED, results
 from modeldyno.views.result.tiles import tiles
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
+from modeldyno.views.result.watch import is_watched_block, memory_course
 from modeldyno.views.text import unit_of_work
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
@@ -74,6 +75,9 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
         return
     if is_region_profile(result):
         yield from _section("Where the time goes", regions(result), level)
+        return
+    if is_watched_block(result):
+        yield from _section("What it used", (*memory_course(result), *devices(result)), level)
         return
     unit = unit_of_work(result)
     yield from _section(
