@@ -131,7 +131,7 @@ class Distribution:
 
     def effective_size(self, name: str = "mean") -> float:
         """Return the effective sample size of the pool for this statistic, considering autocorrelation."""
-        return _effective_size(self.runs, fraction_of(name))
+        return sum(_effective_sizes(self.runs, fraction_of(name)))
 
     def missing(self, name: str) -> int:
         """Return the effective samples that a percentile lacks for certification; 0 for other statistics."""
@@ -275,13 +275,14 @@ def _pool(runs: tuple[bytes, ...]) -> ndarray:
 
 @lru_cache(maxsize=256)
 def _interval(runs: tuple[bytes, ...], target: float | str) -> Interval:
-    low, high = statistics.pooled_interval(_arrays(runs), target)
+    fraction = None if isinstance(target, str) else target
+    low, high = statistics.pooled_interval(_arrays(runs), target, _effective_sizes(runs, fraction))
     return Interval(low=low, high=high)
 
 
 @lru_cache(maxsize=256)
-def _effective_size(runs: tuple[bytes, ...], fraction: float | None) -> float:
-    return sum(statistics.effective_size(run, fraction) for run in _arrays(runs))
+def _effective_sizes(runs: tuple[bytes, ...], fraction: float | None) -> tuple[float, ...]:
+    return tuple(statistics.effective_size(run, fraction) for run in _arrays(runs))
 
 
 def _standard_deviation(distribution: Distribution) -> float:

@@ -338,29 +338,40 @@ _RESAMPLES = 10_000
 _GRID = 512
 
 
-def pooled_interval(runs: Sequence[Samples], statistic: Statistic) -> IntervalEnds:
+def pooled_interval(
+    runs: Sequence[Samples], statistic: Statistic, sizes: Sequence[float] | None = None
+) -> IntervalEnds:
     """Return the 95 % interval of ``"mean"`` or of a p-quantile over fresh processes.
 
     Five or more: a bootstrap over processes. Two to four: from the lowest to the highest end of the
     processes' own intervals, which encloses the range of their statistics (the range alone covers a
     p99 in fewer than half of the cases). One: the interval within the run.
+
+    Args:
+        runs: samples of each process, in the order taken.
+        statistic: ``"mean"``, or the p of a quantile.
+        sizes: the effective size of each run for this statistic, where already known.
     """
+    if sizes is None:
+        sizes = [effective_size(run, None if isinstance(statistic, str) else statistic) for run in runs]
     if len(runs) < _BOOTSTRAP:
-        own = [_own_interval(run, statistic, alone=len(runs) == 1) for run in runs]
+        alone = len(runs) == 1
+        own = [
+            _own_interval(run, statistic, size, alone=alone) for run, size in zip(runs, sizes, strict=True)
+        ]
         bounds = min(low for low, _ in own), max(high for _, high in own)
     else:
         bounds = _bootstrap(runs, statistic)
     if isinstance(statistic, str) or len(runs) == 1:
         return bounds
-    size = sum(effective_size(run, statistic) for run in runs)
-    return bounds if size >= certified_floor(statistic) else _open_tail(bounds, statistic)
+    return bounds if sum(sizes) >= certified_floor(statistic) else _open_tail(bounds, statistic)
 
 
-def _own_interval(run: Samples, statistic: Statistic, *, alone: bool) -> IntervalEnds:
+def _own_interval(run: Samples, statistic: Statistic, size: float, *, alone: bool) -> IntervalEnds:
     """Return the interval within a process; a single sample of one of several processes is exact."""
     if run.size == 1 and not alone:
         return float(run[0]), float(run[0])
-    return mean_interval(run) if isinstance(statistic, str) else quantile_interval(run, statistic)
+    return mean_interval(run) if isinstance(statistic, str) else quantile_interval(run, statistic, size)
 
 
 def _bootstrap(runs: Sequence[Samples], statistic: Statistic) -> IntervalEnds:
