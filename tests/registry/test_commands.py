@@ -228,3 +228,12 @@ def test_a_webhook_is_added_listed_and_removed(net: Callable[..., Said]) -> None
     assert [hook.kinds for hook in modeldyno.registry_webhook()] == [("alias.*",)]
     assert "Webhook 1 is removed" in net("registry", "webhook", "--remove", "1").out
     assert net("registry", "webhook", "ftp://example.org").code == 2
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_version_of_a_live_object_names_its_class(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modeldyno.api.registry._save_live_object", lambda *_: model)
+
+    version = modeldyno.register(Said(code=0, out="", err=""), labels={"team": "vision"}, convert=False)
+
+    assert version.labels == {"class": f"{Said.__module__}.Said", "team": "vision"}

@@ -73,7 +73,7 @@ def register(  # noqa: PLR0913 - one parameter per option
         task: what it does, such as ``"image classification"``.
         dataset: what it was trained on.
         metrics: what you say of it, such as ``{"accuracy": 0.76}``.
-        labels: any text by name.
+        labels: any text by name; a live object's ``class`` is its class with its module unless it is given.
         parent: the version that it was made from, such as ``"digits/3"``.
         policy: name of the policy that says what is done with it.
         copy: keep its files in the store; otherwise they are used where they are.
@@ -92,8 +92,9 @@ def register(  # noqa: PLR0913 - one parameter per option
     """
     if not isinstance(model, str | Path):
         with tempfile.TemporaryDirectory(prefix="modeldyno-register-") as folder:
+            named = {"class": f"{type(model).__module__}.{type(model).__qualname__}", **(labels or {})}
             words: dict[str, Any] = {
-                "version": version, "task": task, "dataset": dataset, "metrics": metrics, "labels": labels,
+                "version": version, "task": task, "dataset": dataset, "metrics": metrics, "labels": named,
                 "parent": parent, "policy": policy, "convert": convert, "profile": profile, "wait": wait,
                 "trust": True,  # it was written here
             }  # fmt: skip

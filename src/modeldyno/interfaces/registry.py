@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Worker,
     )
     from modeldyno.core.registry.webhooks import Delivery, Webhook
+    from modeldyno.core.result.where import KeptNumber
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +140,9 @@ class Registry(Protocol):
 
     def result(self, identifier: str) -> Result | None:
         """Return a Result by its whole id, or None."""
+
+    def numbers(self, identifiers: Sequence[str], queries: Sequence[str]) -> dict[str, dict[str, KeptNumber]]:
+        """Return the kept numbers of Results by id and query; a Result that is gone has no entry."""
 
     def enqueue(self, tasks: Sequence[Task]) -> int:
         """Queue tasks whose keys are not queued yet; return the number of new ones.

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.registry.answer import choose, judge_figure
+from modeldyno.core.metrics.queries import STATISTICS_SHOWN
+from modeldyno.core.registry.answer import RATES, choose, judge_figure
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.records import FigureState, TaskState, VariantState
 from modeldyno.errors import UnknownName
 from modeldyno.registry.figures import current_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from modeldyno.core.registry.answer import RegistryAnswer
-    from modeldyno.core.registry.records import Task, Variant, Version
+    from modeldyno.core.registry.answer import AnswerCandidate, RegistryAnswer
+    from modeldyno.core.registry.records import HardwareTarget, Task, Variant, VariantFigure, Version
     from modeldyno.interfaces.registry import Registry
     from modeldyno.loadtest.replicas import CostOptions
 
@@ -58,17 +59,7 @@ def answer(
         for figure in current_figures(registry, newest.model, number)
         if wanted is None or figure.target in wanted
     ]
-    candidates = [
-        judge_figure(
-            figure,
-            registry.result(figure.result) if figure.state in _TELLING else None,
-            targets.get(figure.target),
-            bounds=bounds,
-            demand=cost.demand,
-            price=cost.price,
-        )
-        for figure in figures
-    ]
+    candidates = list(_judged(figures, registry, targets, bounds, cost))
     waiting = [
         task
         for task in registry.tasks(states=_WAITING, model=newest.model, number=number)
@@ -84,6 +75,35 @@ def answer(
         waiting=len(waiting),
         seconds=_seconds(waiting, registry) if waiting else None,
     )
+
+
+def _judged(
+    figures: Sequence[VariantFigure],
+    registry: Registry,
+    targets: Mapping[str, HardwareTarget],
+    bounds: tuple[Constraint, ...],
+    cost: CostOptions,
+) -> Iterator[AnswerCandidate]:
+    """Judge figures by the numbers that the store keeps; only for other bounds are their Results read."""
+    queries = [bound.query for bound in bounds]
+    all_kept = all(
+        not query.part and not query.scope and query.statistic in {None, *STATISTICS_SHOWN}
+        for query in queries
+    )
+    fresh = [figure.result for figure in figures if figure.state is FigureState.FRESH]
+    kept = registry.numbers(fresh, [*map(str, queries), *RATES]) if all_kept else {}
+    for figure in figures:
+        numbers = kept.get(figure.result) if figure.state is FigureState.FRESH else None
+        reads = figure.state in _TELLING and numbers is None
+        yield judge_figure(
+            figure,
+            registry.result(figure.result) if reads else None,
+            targets.get(figure.target),
+            bounds=bounds,
+            demand=cost.demand,
+            price=cost.price,
+            kept=numbers,
+        )
 
 
 def _unusable(registry: Registry, newest: Version, number: int | None) -> tuple[Variant, ...]:

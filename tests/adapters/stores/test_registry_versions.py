@@ -14,6 +14,7 @@ from modeldyno.adapters.stores.schema import EVENTS, MODELS
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import Policy
 from modeldyno.core.registry.records import FigureState, VariantState
+from modeldyno.core.result.where import kept_numbers
 from modeldyno.errors import RequestError, StoreError, UnknownName
 from modeldyno.testing.sample_registry import (
     TARGET,
@@ -23,7 +24,7 @@ from modeldyno.testing.sample_registry import (
     a_variant,
     a_version,
 )
-from modeldyno.testing.sample_results import a_small_result
+from modeldyno.testing.sample_results import a_result, a_small_result
 from modeldyno.testing.sample_studies import a_study
 from modeldyno.testing.stores import sweep_into
 
@@ -573,3 +574,16 @@ class TestDamage:
 def _touch(registry: SqlRegistry, model: str, at: str) -> None:
     with registry._database.writing() as connection:
         connection.execute(update(MODELS).where(MODELS.c.name == model).values(touched=at))
+
+
+class TestNumbers:
+    def test_the_numbers_of_results_come_by_query(self, shared: SqlStore) -> None:
+        """Also of more Results than one query may name; one that is gone has no entry."""
+        result = a_result()
+        shared.put(result, headline="")
+        others = [f"{n:012x}" for n in range(2000)]
+
+        found = shared.registry.numbers([*others, result.id], ["latency.p50", "accuracy"])
+
+        assert found == {result.id: {"latency.p50": kept_numbers(result)["latency.p50"]}}
+        assert shared.registry.numbers([result.id], []) == {result.id: {}}

@@ -11,6 +11,7 @@ from modeldyno.core.metrics.measurement import Distribution, Interval, Measureme
 from modeldyno.core.registry.answer import AnswerCandidate, AnswerState, choose, judge_figure
 from modeldyno.core.registry.records import FigureState
 from modeldyno.core.result.result import Failure, FailureKind
+from modeldyno.core.result.where import kept_numbers
 from modeldyno.testing.sample_registry import a_figure, a_target, a_task, a_version
 from modeldyno.testing.sample_results import a_small_result
 
@@ -108,6 +109,34 @@ class TestCandidate:
         out = judged(TEN_MS, rate("throughput", 50.0), bounds=(slow, MUCH)).out
         assert out.count("broken") == 2
         assert "; throughput" in out
+
+
+class TestKeptNumbers:
+    """What a store keeps of a Result answers as the Result itself."""
+
+    @pytest.mark.parametrize(
+        "text",
+        ["latency.p50 <= 20ms", "latency.p99.9 <= 20ms", "latency.p50 <= 1ms", "throughput >= 195/s"],
+    )
+    def test_the_verdict_and_the_replicas_are_the_same(self, text: str) -> None:
+        """Held, not certified, broken and undecided; also of counts and what was seen once."""
+        few = Measurement(metric="parameters", value=1000.0)
+        once = observed_number("load_time", 2.0)
+        result = a_small_result(measurements=(TEN_MS, rate("throughput", 200.0), few, once))
+        bounds = tuple(map(Constraint.parse, (text, "parameters <= 1M", "load_time <= 3s")))
+        one, other = (
+            judge_figure(a_figure(TASK), read, None, bounds=bounds, demand=150.0, price=None, kept=kept)
+            for read, kept in ((result, None), (None, kept_numbers(result)))
+        )
+
+        assert [j.verdict for j in one.judgements] == [j.verdict for j in other.judgements]
+        assert (one.rate_interval, one.replicas) == (other.rate_interval, other.replicas)
+        assert bool(one.out) == bool(other.out)
+
+    def test_what_is_not_kept_was_not_measured(self) -> None:
+        """As of a Result."""
+        found = judge_figure(a_figure(TASK), None, None, bounds=(MUCH,), demand=None, price=None, kept={})
+        assert found.out == "not measured: throughput >= 100/s"
 
 
 class TestCertainty:

@@ -11,7 +11,7 @@ from sqlalchemy import delete, select
 from modeldyno import codec
 from modeldyno.adapters.stores.rows import document_columns, replace, storable_text
 from modeldyno.adapters.stores.schema import ARTIFACTS, FACTS, KEY_LENGTH, NUMBERS, RESULTS, TAGS
-from modeldyno.core.result.where import as_number, as_text, facts, kept_numbers
+from modeldyno.core.result.where import KeptNumber, as_number, as_text, facts, kept_numbers
 from modeldyno.interfaces.store import Entry
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 LISTED = [column for column in RESULTS.c if column.name in Entry.__dataclass_fields__]
 """Columns of a list."""
 NEWEST_FIRST = (RESULTS.c.created.desc(), RESULTS.c.id.desc())
+_AT_ONCE = 500
+"""Results that one query names: databases limit its parameters."""
 ADVICE = "The other results stay readable; remove this one with modeldyno rm."
 """What to do about a damaged document."""
 
@@ -121,3 +123,18 @@ def ids_of(connection: Connection, digests: Sequence[str]) -> list[str]:
     """Return the ids of the Results of models of these digests, the newest first."""
     query = select(RESULTS.c.id).where(RESULTS.c.digest.in_(digests)).order_by(*NEWEST_FIRST)
     return list(connection.scalars(query))
+
+
+def kept_numbers_of(
+    connection: Connection, identifiers: Sequence[str], queries: Sequence[str]
+) -> dict[str, dict[str, KeptNumber]]:
+    """Return the kept numbers of Results by id and query; a Result that is gone has no entry."""
+    found: dict[str, dict[str, KeptNumber]] = {}
+    for start in range(0, len(identifiers), _AT_ONCE):
+        some = identifiers[start : start + _AT_ONCE]
+        found |= {name: {} for name in connection.scalars(select(RESULTS.c.id).where(RESULTS.c.id.in_(some)))}
+        wanted = select(NUMBERS).where(NUMBERS.c.result_id.in_(some), NUMBERS.c.query.in_(queries))
+        for row in connection.execute(wanted):
+            number = KeptNumber(value=row.value, raw=row.raw, low=row.low, high=row.high)
+            found.setdefault(row.result_id, {})[row.query] = number
+    return found

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.replicas_and_cost import Price
-from modeldyno.core.metrics.constraints import Judgement, Verdict
+from modeldyno.core.metrics.constraints import Answer, Judgement, Verdict
 from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Variant, VariantFigure
 from modeldyno.core.result.result import FailureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from modeldyno.core.metrics.constraints import Constraint
     from modeldyno.core.result.result import Result
+    from modeldyno.core.result.where import KeptNumber
 
 RATES = ("request_rate", "throughput")
 """Metrics that say how much a replica does, the first that was measured."""
@@ -90,7 +93,7 @@ class RegistryAnswer:
     """About how long these take; None if nothing measures them."""
 
 
-def judge_figure(
+def judge_figure(  # noqa: PLR0913 - the parts of a question
     figure: VariantFigure,
     result: Result | None,
     target: HardwareTarget | None,
@@ -98,6 +101,7 @@ def judge_figure(
     bounds: Sequence[Constraint],
     demand: float | None,
     price: Price | None,
+    kept: Mapping[str, KeptNumber] | None = None,
 ) -> AnswerCandidate:
     """Judge whether a figure answers.
 
@@ -108,6 +112,7 @@ def judge_figure(
         bounds: all must surely hold.
         demand: requests per second.
         price: of one replica.
+        kept: the numbers of its Result by query, which answer instead of it.
     """
     failure = None if result is None else result.failure
     if figure.state is FigureState.FAILED and failure is not None and failure.kind == FailureKind.OOM:
@@ -116,14 +121,19 @@ def judge_figure(
     if figure.state is not FigureState.FRESH:
         reason = f"{figure.state}: {figure.why}" if figure.why else str(figure.state)
         return AnswerCandidate(figure=figure, target=target, out=reason)
-    if result is None:
+    if kept is not None:
+        ask = partial(_ask_kept, kept)
+    elif result is not None:
+        ask = partial(_ask, result)
+    else:
         return AnswerCandidate(figure=figure, target=target, out="its result is no longer in the store")
-    missing = [str(bound) for bound in bounds if result.find(bound.query.metric, bound.query.scope) is None]
+    answers = [(bound, ask(bound.query)) for bound in bounds]
+    missing = [str(bound) for bound, found in answers if found is None]
     if missing:
         return AnswerCandidate(figure=figure, target=target, out=f"not measured: {', '.join(missing)}")
-    judgements = tuple(map(result.judge, bounds))
+    judgements = tuple(bound.on(found) for bound, found in answers if found is not None)
     not_held = [judgement for judgement in judgements if judgement.verdict is not Verdict.HELD]
-    rate, interval = _rate(result)
+    rate, interval = _rate(ask)
     out = "; ".join(f"{judgement.sentence()}" for judgement in not_held)
     if not out and demand is not None and not rate:
         out = "its rate was not measured"
@@ -190,12 +200,29 @@ def _order(candidate: AnswerCandidate) -> tuple[float, int, float, str]:
     return cost, candidate.replicas or 0, -(candidate.rate or 0.0), candidate.figure.key
 
 
-def _rate(result: Result) -> tuple[float | None, Interval | None]:
+def _ask(result: Result, query: Query) -> Answer | None:
+    return None if result.find(query.metric, query.scope) is None else Answer.to(query, result.measurements)
+
+
+def _ask_kept(kept: Mapping[str, KeptNumber], query: Query) -> Answer | None:
+    """Return the answer that a kept number is; None if the query was not measured."""
+    number = kept.get(str(query))
+    if number is None:
+        return None
+    low, high = number.low, number.high
+    if number.value is not None and low == high == number.value:
+        return Answer(query=query, value=number.value, exact=True)
+    if number.value is not None and low is None and high is None:
+        return Answer(query=query, value=number.value)
+    interval = Interval(low=-math.inf if low is None else low, high=math.inf if high is None else high)
+    return Answer(query=query, value=number.value, interval=interval)
+
+
+def _rate(ask: Callable[[Query], Answer | None]) -> tuple[float | None, Interval | None]:
     for name in RATES:
-        if result.find(name) is not None:
-            answer = result.ask(name)
-            if answer.value:
-                return answer.value, answer.interval
+        answer = ask(Query(metric=name))
+        if answer is not None and answer.value:
+            return answer.value, answer.interval
     return None, None
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from modeldyno.core.registry.webhooks import Delivery, Webhook
     from modeldyno.core.result.result import Result
+    from modeldyno.core.result.where import KeptNumber
     from modeldyno.interfaces.registry import ModelEntry, Outcome
 
 
@@ -143,6 +144,10 @@ class SqlRegistry:
             return None
         origin = f"Result {identifier} in the store {self._database.place}"
         return codec.decode(verified_document(row[0], row[1], origin, results.ADVICE), origin=origin)
+
+    def numbers(self, identifiers: Sequence[str], queries: Sequence[str]) -> dict[str, dict[str, KeptNumber]]:
+        with self._database.reading() as connection:
+            return results.kept_numbers_of(connection, identifiers, queries)
 
     # --- tasks -------------------------------------------------------------------------------------
 
