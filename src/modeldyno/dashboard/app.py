@@ -10,12 +10,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from modeldyno import codec
 from modeldyno.dashboard import document_pages, home_page, registry_pages
@@ -299,6 +300,17 @@ def _made(page: Callable[[Asked], DashboardPage], asked: Asked) -> DashboardPage
         return page(asked)
     except ModelDynoError as error:
         return _problem(_status(error, 404), str(error))
+
+
+def page_at(store: Store, target: str) -> DashboardPage | None:
+    """Make the page at an address; None if there is no such page."""
+    path, _, query = target.partition("?")
+    for route in PAGES:
+        pattern, _, _ = compile_path(route.path)
+        if found := pattern.fullmatch(path):
+            parts = {name: unquote(text) for name, text in found.groupdict().items()}
+            return _made(route.page, Asked(store=store, path=parts, query=tuple(parse_qsl(query))))
+    return None
 
 
 def _status(error: ModelDynoError, otherwise: int) -> int:

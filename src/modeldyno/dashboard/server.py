@@ -12,6 +12,7 @@ from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 PORT = 8500
 HOST = "127.0.0.1"
@@ -62,6 +63,21 @@ def serve(*, port: int = PORT, open_browser: bool = False, tell: Callable[[str],
         # uvicorn raises the signal again that has ended it.
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
+
+
+def write_pages(folder: Path) -> int:
+    """Write all pages of the user's store as files into a new folder; return how many.
+
+    Raises:
+        RequestError: the folder is not empty, or cannot be written.
+        MissingExtra: what it needs is not installed.
+        StoreError: the store cannot be read.
+    """
+    plugins.require(REQUIRES, "dashboard")
+    from modeldyno.dashboard.export import export_pages  # noqa: PLC0415 - needs optional packages
+
+    with plugins.store() as store:
+        return export_pages(store, folder)
 
 
 def listen(port: int) -> socket.socket:

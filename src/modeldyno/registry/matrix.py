@@ -100,7 +100,8 @@ def _row(
 ) -> SpeedRow:
     fresh = [figure for figure in figures if figure.state is FigureState.FRESH]
     usable = fresh or [max(figures, key=lambda figure: figure.taken)]
-    speeds = [(figure, _kept_speed(registry, figure.result, require)) for figure in usable]
+    judged = require if fresh else ()  # what is stale answers nothing
+    speeds = [(figure, _kept_speed(registry, figure.result, judged)) for figure in usable]
     best, speed = min(speeds, key=lambda pair: (pair[1].p50 is None, pair[1].p50 or 0.0))
     most, fastest = max(speeds, key=lambda pair: pair[1].rate or 0.0)
     return SpeedRow(
