@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import webbrowser
 from contextlib import suppress
@@ -91,7 +92,7 @@ def listen(port: int) -> socket.socket:
     try:
         return socket.create_server((HOST, port))
     except OSError as error:
+        why = os.strerror(error.errno or 0)
         raise RequestError(
-            f"Port {port} of {HOST} cannot be used ({error.strerror}); name another with `port`; "
-            "`port=0` takes any."
+            f"Port {port} of {HOST} cannot be used ({why}); name another with `port`; `port=0` takes any."
         ) from error
