@@ -41,12 +41,12 @@ def measure(store: Store, version: Version, batch: int, milliseconds: float, **c
     store.registry.put_figures([figure])
 
 
-def filled(store: Store, **words: str) -> Registry:
+def filled(store: Store, policy: str = "default") -> Registry:
     """Register two versions; the newer one is measured at two batch sizes."""
     registry = store.registry
     registry.put_target(a_target())
-    first, _ = registry.add_version(a_version(**words))
-    second, _ = registry.add_version(a_version(number=2, **words))
+    first, _ = registry.add_version(a_version(policy=policy))
+    second, _ = registry.add_version(a_version(number=2, policy=policy))
     measure(store, first, 1, 4.0)
     measure(store, second, 1, 2.0)
     measure(store, second, 8, 9.0)
