@@ -102,7 +102,7 @@ def render_page(
         mark=mark,
         still=still,
         digest=_digest(page, [*bodies.values()]),
-        version=version("modeldyno"),
+        version=_version(),
         markup=Markup,
     )
     return written
@@ -113,6 +113,11 @@ def _digest(page: DashboardPage, bodies: Sequence[HtmlBody]) -> str:
     others = [part for part in page.parts if not isinstance(part, PageBlocks)]
     written = [body.elements + body.charts for body in bodies]
     return hashlib.sha256(repr((page.title, page.trail, others, written)).encode()).hexdigest()[:16]
+
+
+@cache
+def _version() -> str:
+    return version("modeldyno")
 
 
 def _kind(part: object) -> str:
