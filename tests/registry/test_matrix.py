@@ -83,7 +83,7 @@ def test_the_bounds_of_the_policy_are_judged(store: Store) -> None:
 
 
 def test_a_fresh_figure_comes_before_a_faster_stale_one(store: Store) -> None:
-    """Only where nothing is fresh is the newest figure told, as what it is."""
+    """Only where nothing is fresh is a stale one told, as what it is."""
     registry = filled(store)
     version = a_version(number=2)
     measure(store, version, 4, 0.5, state=FigureState.STALE, taken="2027-01-01")

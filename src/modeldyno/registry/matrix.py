@@ -44,7 +44,7 @@ class SpeedRow:
     number: int
     target: HardwareTarget
     figure: VariantFigure
-    """The fresh one of the lowest latency; if none is fresh, the newest one."""
+    """That of the lowest latency: of the fresh ones, or else of all."""
     speed: FigureSpeed
     most: VariantFigure
     """The figure with the highest rate among those that are as fresh."""
@@ -99,7 +99,7 @@ def _row(
     registry: Registry, figures: Sequence[VariantFigure], target: HardwareTarget, require: tuple[str, ...]
 ) -> SpeedRow:
     fresh = [figure for figure in figures if figure.state is FigureState.FRESH]
-    usable = fresh or [max(figures, key=lambda figure: figure.taken)]
+    usable = fresh or figures
     judged = require if fresh else ()  # what is stale answers nothing
     speeds = [
         (figure, _kept_speed(registry, figure.result, judged))  # type: ignore[arg-type] # an object is a key
