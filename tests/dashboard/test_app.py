@@ -5,12 +5,14 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
+import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.dashboard.conftest import HOSTILE, links_of
 
 from modeldyno.dashboard.app import API, PAGES, QUERY, WRITES
+from modeldyno.dashboard.schema import TYPES
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
 from modeldyno.testing.sample_studies import a_study
 
@@ -193,6 +195,16 @@ def test_the_description_names_every_operation(visitor: Visitor) -> None:
     for path in described.values():
         for parameter in path["get"]["parameters"]:
             assert parameter["in"] == "path" or parameter["description"] == QUERY[parameter["name"]]
+
+
+@pytest.mark.parametrize("path", TYPES)
+def test_a_twin_holds_what_the_description_says(visitor: Visitor, path: str) -> None:
+    """Its JSON is of the schema of its operation."""
+    described = visitor.get(f"{API}/openapi.json").json()
+    operation = described["paths"][API + ("/home" if path == "/" else path)]["get"]
+    schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+
+    jsonschema.validate(visitor.json(example(path)), {**schema, "components": described["components"]})
 
 
 def test_nothing_that_writes_can_be_asked_for(visitor: Visitor) -> None:

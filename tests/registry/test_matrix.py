@@ -41,12 +41,12 @@ def measure(store: Store, version: Version, batch: int, milliseconds: float, **c
     store.registry.put_figures([figure])
 
 
-def filled(store: Store, **words: str) -> Registry:
+def filled(store: Store, policy: str = "default") -> Registry:
     """Register two versions; the newer one is measured at two batch sizes."""
     registry = store.registry
     registry.put_target(a_target())
-    first, _ = registry.add_version(a_version(**words))
-    second, _ = registry.add_version(a_version(number=2, **words))
+    first, _ = registry.add_version(a_version(policy=policy))
+    second, _ = registry.add_version(a_version(number=2, policy=policy))
     measure(store, first, 1, 4.0)
     measure(store, second, 1, 2.0)
     measure(store, second, 8, 9.0)
@@ -83,7 +83,7 @@ def test_the_bounds_of_the_policy_are_judged(store: Store) -> None:
 
 
 def test_a_fresh_figure_comes_before_a_faster_stale_one(store: Store) -> None:
-    """Only where nothing is fresh is the newest figure told, as what it is."""
+    """Only where nothing is fresh is a stale one told, as what it is."""
     registry = filled(store)
     version = a_version(number=2)
     measure(store, version, 4, 0.5, state=FigureState.STALE, taken="2027-01-01")

@@ -10,12 +10,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from modeldyno import codec
 from modeldyno.dashboard import document_pages, home_page, registry_pages
@@ -23,6 +24,7 @@ from modeldyno.dashboard.changes import change_stream
 from modeldyno.dashboard.guard import Guard, Sessions
 from modeldyno.dashboard.html import render_page, static_files
 from modeldyno.dashboard.page import Asked, DashboardPage, PageLink, PageLinks, PageText
+from modeldyno.dashboard.schema import schemas
 from modeldyno.dashboard.store_access import ChangeWatch
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
 
@@ -126,8 +128,9 @@ def make_app(store: Store, port: int, *, ending: Callable[[], bool] = lambda: Fa
     def stream(request: Request) -> Response:
         return change_stream(request, watch, ending)
 
+    held, components = schemas()
     for route in PAGES:
-        _add_page(app, route, answers)
+        _add_page(app, route, answers, held.get(route.path, {}))
     for writing in WRITES:
         app.add_route(writing.path, _later(answers, writing), methods=["POST"], include_in_schema=False)
     app.add_route("/static/{name}", _static, methods=["GET"], include_in_schema=False)
@@ -135,6 +138,7 @@ def make_app(store: Store, port: int, *, ending: Callable[[], bool] = lambda: Fa
     app.add_exception_handler(HTTPException, answers.missing)
     app.add_exception_handler(Exception, answers.failed)
     app.add_middleware(Guard, port=port)
+    app.openapi().setdefault("components", {})["schemas"] = components  # FastAPI keeps what it has made
     return app
 
 
@@ -214,7 +218,7 @@ def _static(request: Request) -> Response:
     return Response(found.content, headers=_KEPT, media_type=found.kind)
 
 
-def _add_page(app: FastAPI, route: PageRoute, answers: _Answers) -> None:
+def _add_page(app: FastAPI, route: PageRoute, answers: _Answers, schema: dict[str, Any]) -> None:
     """Add a page and its JSON twin; both are made in a thread."""
 
     def page(request: Request) -> Response:
@@ -232,7 +236,7 @@ def _add_page(app: FastAPI, route: PageRoute, answers: _Answers) -> None:
         name=route.page.__name__,
         operation_id=route.page.__name__,
         response_class=Response,
-        responses=_RESPONSES,
+        responses={200: {"description": "What the page shows.", "content": _json_of(schema)}, **_PROBLEMS},
         openapi_extra={"parameters": list(_parameters(route))},
     )
 
@@ -244,10 +248,12 @@ def _later(answers: _Answers, route: WriteRoute) -> Callable[[Request], Awaitabl
     return write
 
 
-_JSON: dict[str, Any] = {"application/json": {"schema": {}}}
-_PROBLEM = {"application/json": {"schema": {"type": "object", "properties": {"error": {"type": "string"}}}}}
-_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "What the page shows.", "content": _JSON},
+def _json_of(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+_PROBLEM = _json_of({"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]})
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"description": "Something in the query is wrong; the sentence says what.", "content": _PROBLEM},
     404: {"description": "There is none of that name.", "content": _PROBLEM},
     503: {"description": "The store cannot be read.", "content": _PROBLEM},
@@ -299,6 +305,17 @@ def _made(page: Callable[[Asked], DashboardPage], asked: Asked) -> DashboardPage
         return page(asked)
     except ModelDynoError as error:
         return _problem(_status(error, 404), str(error))
+
+
+def page_at(store: Store, target: str) -> DashboardPage | None:
+    """Make the page at an address; None if there is no such page."""
+    path, _, query = target.partition("?")
+    for route in PAGES:
+        pattern, _, _ = compile_path(route.path)
+        if found := pattern.fullmatch(path):
+            parts = {name: unquote(text) for name, text in found.groupdict().items()}
+            return _made(route.page, Asked(store=store, path=parts, query=tuple(parse_qsl(query))))
+    return None
 
 
 def _status(error: ModelDynoError, otherwise: int) -> int:

@@ -155,7 +155,7 @@ def _work_part(store: Store, running: Sequence[Task], queued: int) -> PageBlocks
         Heading(title="Going on"),
         Notice(
             severity=Severity.NOTE,
-            text=f"{says}; {len(running)} being done; {count(len(workers), 'worker')} here.",
+            text=f"{says}; {len(running)} being done.",
             advice=advice,
         ),
         *((registry_lists.workers(workers, targets),) if workers else ()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from itertools import chain
@@ -65,7 +65,9 @@ def static_files() -> Mapping[str, StaticFile]:
     }
 
 
-def render_page(page: DashboardPage, *, path: str, query: str, token: str, mark: str = "") -> str:
+def render_page(
+    page: DashboardPage, *, path: str, query: str, token: str, mark: str = "", still: bool = False
+) -> str:
     """Write a page.
 
     Args:
@@ -74,11 +76,15 @@ def render_page(page: DashboardPage, *, path: str, query: str, token: str, mark:
         query: its own, for the link to its JSON twin.
         token: of its forms.
         mark: of the store, before it was read.
+        still: whether it is a file that no server follows: without forms, and without its JSON twin.
     """
     reporter = plugins.html()
     # All blocks are written at once, so that the charts of a page are numbered through.
     groups = [part for part in page.parts if isinstance(part, PageBlocks)]
-    bodies = {id(part): reporter.write_body(part.blocks, part.links) for part in groups}
+    bodies = {
+        id(part): reporter.write_body(part.blocks, replace(part.links, boxes={}) if still else part.links)
+        for part in groups
+    }
     charted = [body for body in bodies.values() if body.charts]
     assert len(charted) <= 1, "a page has charts in one of its parts"
     scripts = tuple(dict.fromkeys(chain.from_iterable(b.scripts for b in charted or bodies.values())))
@@ -89,13 +95,14 @@ def render_page(page: DashboardPage, *, path: str, query: str, token: str, mark:
         navigation=NAVIGATION,
         charts=Markup(charted[0].charts) if charted else "",  # noqa: S704 - escaped by its writer
         contents=Markup(charted[0].contents) if charted else "",  # noqa: S704 - as above
-        scripts=[_static(name) for name in (*(scripts or ("tables.js",)), "dashboard.js")],
+        scripts=[_static(n) for n in (*(scripts or ("tables.js",)), *(() if still else ("dashboard.js",)))],
         styles=[_static(name) for name in ("report.css", "dashboard.css")],
         twin=twin,
         token=token,
         mark=mark,
+        still=still,
         digest=_digest(page, [*bodies.values()]),
-        version=version("modeldyno"),
+        version=_version(),
         markup=Markup,
     )
     return written
@@ -106,6 +113,11 @@ def _digest(page: DashboardPage, bodies: Sequence[HtmlBody]) -> str:
     others = [part for part in page.parts if not isinstance(part, PageBlocks)]
     written = [body.elements + body.charts for body in bodies]
     return hashlib.sha256(repr((page.title, page.trail, others, written)).encode()).hexdigest()[:16]
+
+
+@cache
+def _version() -> str:
+    return version("modeldyno")
 
 
 def _kind(part: object) -> str:

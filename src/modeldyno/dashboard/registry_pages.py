@@ -10,6 +10,7 @@ from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import OPEN, TaskState
 from modeldyno.core.report.blocks import Column, Notice, Severity, Table
+from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.dashboard.page import (
     CHIPS,
     LARGEST_NUMBER,
@@ -41,7 +42,7 @@ from modeldyno.views.text import count, shorten_ids
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.registry.records import RegistryEvent, Task, Version
+    from modeldyno.core.registry.records import HardwareTarget, RegistryEvent, Task, Version
     from modeldyno.core.report.blocks import Block
     from modeldyno.dashboard.page import Asked, Part
     from modeldyno.interfaces.registry import ModelEntry
@@ -372,9 +373,7 @@ def targets(asked: Asked) -> DashboardPage:
     shown = Table(
         title="",
         columns=tuple(Column(title=title) for title in ("target", "device", "hardware", "id")),
-        rows=tuple(
-            (t.name, t.device, ", ".join(f"{k} {v}" for k, v in t.hardware.items() if v), t.id) for t in found
-        ),
+        rows=tuple((t.name, t.device, ", ".join(_hardware(t)), t.id) for t in found),
     )
     nothing = PageText(
         text="No target is known yet; a worker makes one of its device.", commands=("modeldyno worker",)
@@ -388,6 +387,13 @@ def targets(asked: Asked) -> DashboardPage:
         ),
         data={"targets": found, "workers": registry.workers()},
     )
+
+
+def _hardware(target: HardwareTarget) -> Iterator[str]:
+    for name, fact in target.hardware.items():
+        if fact:
+            told = format_quantity(float(fact), BYTES, 3) if name == "memory" else fact
+            yield f"{name} {told}"
 
 
 def _worker_parts(asked: Asked, *, open_tasks: bool) -> Iterator[Part]:

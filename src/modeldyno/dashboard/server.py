@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import webbrowser
 from contextlib import suppress
@@ -12,6 +13,7 @@ from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 PORT = 8500
 HOST = "127.0.0.1"
@@ -64,6 +66,21 @@ def serve(*, port: int = PORT, open_browser: bool = False, tell: Callable[[str],
             server.run(sockets=[listener])
 
 
+def write_pages(folder: Path) -> int:
+    """Write all pages of the user's store as files into a new folder; return how many.
+
+    Raises:
+        RequestError: the folder is not empty, or cannot be written.
+        MissingExtra: what it needs is not installed.
+        StoreError: the store cannot be read.
+    """
+    plugins.require(REQUIRES, "dashboard")
+    from modeldyno.dashboard.export import export_pages  # noqa: PLC0415 - needs optional packages
+
+    with plugins.store() as store:
+        return export_pages(store, folder)
+
+
 def listen(port: int) -> socket.socket:
     """Listen at a port of this machine; 0 is any that is free.
 
@@ -75,7 +92,7 @@ def listen(port: int) -> socket.socket:
     try:
         return socket.create_server((HOST, port))
     except OSError as error:
+        why = os.strerror(error.errno or 0)
         raise RequestError(
-            f"Port {port} of {HOST} cannot be used ({error.strerror}); name another with `port`; "
-            "`port=0` takes any."
+            f"Port {port} of {HOST} cannot be used ({why}); name another with `port`; `port=0` takes any."
         ) from error

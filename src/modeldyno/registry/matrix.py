@@ -14,7 +14,7 @@ from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import FigureState, HardwareTarget, VariantFigure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.interfaces.registry import Registry
 
@@ -44,7 +44,7 @@ class SpeedRow:
     number: int
     target: HardwareTarget
     figure: VariantFigure
-    """The fresh one of the lowest latency; if none is fresh, the newest one."""
+    """That of the lowest latency: of the fresh ones, or else of all."""
     speed: FigureSpeed
     most: VariantFigure
     """The figure with the highest rate among those that are as fresh."""
@@ -99,8 +99,12 @@ def _row(
     registry: Registry, figures: Sequence[VariantFigure], target: HardwareTarget, require: tuple[str, ...]
 ) -> SpeedRow:
     fresh = [figure for figure in figures if figure.state is FigureState.FRESH]
-    usable = fresh or [max(figures, key=lambda figure: figure.taken)]
-    speeds = [(figure, _kept_speed(registry, figure.result, require)) for figure in usable]
+    usable = fresh or figures
+    judged = require if fresh else ()  # what is stale answers nothing
+    speeds = [
+        (figure, _kept_speed(registry, figure.result, judged))  # type: ignore[arg-type] # an object is a key
+        for figure in usable
+    ]
     best, speed = min(speeds, key=lambda pair: (pair[1].p50 is None, pair[1].p50 or 0.0))
     most, fastest = max(speeds, key=lambda pair: pair[1].rate or 0.0)
     return SpeedRow(
@@ -135,4 +139,4 @@ def _worst(verdicts: Sequence[Verdict]) -> Verdict | None:
     return next((v for v in (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD) if v in verdicts), None)
 
 
-_kept_speed: Callable[[Registry, str, tuple[str, ...]], FigureSpeed] = lru_cache(maxsize=_KEPT)(figure_speed)
+_kept_speed = lru_cache(maxsize=_KEPT)(figure_speed)

@@ -308,6 +308,15 @@ class StoreSuite(ConclusionSuite):
         assert len(set(marks)) == len(marks)
         assert store.change_mark() == marks[-1]
 
+    def test_no_tags_write_nothing(self, store: Store) -> None:
+        """Asking for the tags of a Result is a read."""
+        fill_store(store, 1)
+        store.tag("00", add=["x"])
+        before = store.change_mark()
+
+        assert store.tag("00").tags == ("x",)
+        assert store.change_mark() == before
+
     def test_threads(self, store: Store) -> None:
         """Several threads read a store, while it is empty and while it is filled."""
         with ThreadPoolExecutor(8) as pool:

@@ -170,6 +170,8 @@ class SqlStore:
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
         """Add and remove tags; adding an existing tag or removing a missing one changes nothing.
 
+        Without tags it only reads, and waits for no writer.
+
         Raises:
             RequestError: there is no such Result, or there are several; a tag is empty, or too long.
             StoreError: the database cannot be written.
@@ -178,8 +180,9 @@ class SqlStore:
         only_asked = not added and not remove
         with self._database.reading() if only_asked else self._database.writing() as connection:
             result_id = _resolve(connection, prefix)
-            removed = TAGS.c.tag.in_([storable_text(tag) for tag in remove])
-            connection.execute(delete(TAGS).where(TAGS.c.result_id == result_id, removed))
+            if remove:
+                removed = TAGS.c.tag.in_([storable_text(tag) for tag in remove])
+                connection.execute(delete(TAGS).where(TAGS.c.result_id == result_id, removed))
             if added:
                 rows = [{"result_id": result_id, "tag": tag} for tag in added]
                 connection.execute(insert(connection, TAGS).on_conflict_do_nothing(), rows)

@@ -1,0 +1,164 @@
+"""What the JSON twins of pages hold, as types; documents are described by `modeldyno schema`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from modeldyno.core.registry.answer import RegistryAnswer
+from modeldyno.core.registry.overview import VersionOverview
+from modeldyno.core.registry.policy import Policy
+from modeldyno.core.registry.records import (
+    AliasMove,
+    HardwareTarget,
+    RegistryEvent,
+    Task,
+    Version,
+    Worker,
+)
+from modeldyno.core.registry.webhooks import Webhook
+from modeldyno.core.result.result import Result
+from modeldyno.interfaces.registry import ModelEntry
+from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
+from modeldyno.registry.matrix import SpeedRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionData:
+    """Something that a person should look at."""
+
+    state: str
+    of: str
+    target: str
+    why: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomeData:
+    """What needs attention, goes on and is new."""
+
+    attention: list[AttentionData]
+    running: list[Task]
+    queued: int
+    results: list[Entry]
+    studies: list[StudyEntry]
+    conclusions: list[ConclusionEntry]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelList:
+    """A page of models; `next` is the address of the page after it, as in every list."""
+
+    items: list[ModelEntry]
+    next: str | None
+    speeds: list[SpeedRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelData:
+    """A model."""
+
+    model: str
+    versions: list[Version]
+    aliases: dict[str, int]
+    moves: list[AliasMove]
+    speeds: list[SpeedRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultList:
+    """A page of results."""
+
+    items: list[Entry]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyList:
+    """A page of studies."""
+
+    items: list[StudyEntry]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConclusionList:
+    """A page of comparisons, or of load series."""
+
+    items: list[ConclusionEntry]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskData:
+    """Tasks and workers."""
+
+    tasks: list[Task]
+    workers: list[Worker]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetData:
+    """Targets and workers."""
+
+    targets: list[HardwareTarget]
+    workers: list[Worker]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventList:
+    """A page of events, the newest first."""
+
+    items: list[RegistryEvent]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsData:
+    """Settings of a store."""
+
+    store: str
+    policies: list[Policy]
+    webhooks: list[Webhook]
+
+
+TYPES: dict[str, Any] = {
+    "/": HomeData,
+    "/models": ModelList,
+    "/models/{name}": ModelData,
+    "/models/{name}/answer": RegistryAnswer,
+    "/models/{name}/{version}": VersionOverview,
+    "/results": ResultList,
+    "/results/{id}": Result,
+    "/studies": StudyList,
+    "/comparisons": ConclusionList,
+    "/loads": ConclusionList,
+    "/tasks": TaskData,
+    "/targets": TargetData,
+    "/events": EventList,
+    "/settings": SettingsData,
+}
+"""Path of a page to what its JSON twin holds; other pages hold whole documents."""
+
+
+def schemas() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the JSON Schemas by path, and the components that they refer to."""
+    each, components = msgspec.json.schema_components(
+        TYPES.values(), ref_template="#/components/schemas/{name}"
+    )
+    nullable: dict[str, Any] = _with_nulls(components)
+    return dict(zip(TYPES, each, strict=True)), nullable
+
+
+def _with_nulls(part: Any) -> Any:
+    """Let every number be null as well: NaN and infinities become so."""
+    if isinstance(part, list):
+        return [_with_nulls(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    if part.get("type") == "number":
+        return {**part, "type": ["number", "null"]}
+    return {key: _with_nulls(value) for key, value in part.items()}
