@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from modeldyno.api.benchmark import Benchmark
     from modeldyno.api.compare import compare, read_comparison, save_comparison
     from modeldyno.api.convert import convert
-    from modeldyno.api.decorators import Profiled, profiled
+    from modeldyno.api.decorators import Profiled, check_time, profiled
     from modeldyno.api.devices import devices, idle_devices
     from modeldyno.api.documents import (
         comment,
@@ -141,6 +141,7 @@ _HOMES = {
     "Verdict": "modeldyno.core.metrics.constraints",
     "advise": "modeldyno.api.advise",
     "check": "modeldyno.api.gate",
+    "check_time": "modeldyno.api.decorators",
     "comment": "modeldyno.api.documents",
     "compare": "modeldyno.api.compare",
     "convert": "modeldyno.api.convert",
@@ -225,6 +226,7 @@ __all__ = [
     "advise",
     "answer",
     "check",
+    "check_time",
     "comment",
     "compare",
     "convert",

@@ -10,9 +10,14 @@ that is decorated; in one that is not, the block does not notice the suspension,
 
 from __future__ import annotations
 
+import atexit
 import inspect
+import os
+import sys
 from contextvars import ContextVar
+from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from threading import RLock
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -36,13 +41,30 @@ MOST_REGIONS = 1000
 OTHERS = "(other names)"
 
 
+class AtExit(StrEnum):
+    """What a recorder does when the program ends."""
+
+    NOTHING = "nothing"
+    REMIND = "remind"
+    """Say that code is marked, if nobody has said whether to record it."""
+    REPORT = "report"
+    """Print what was recorded."""
+
+
 class Profiled:
     """Marks regions and records their calls; use the instance `profiled`."""
 
-    def __init__(self, clock: Callable[[], int] = perf_counter_ns) -> None:
+    def __init__(
+        self, clock: Callable[[], int] = perf_counter_ns, *, at_exit: AtExit = AtExit.NOTHING
+    ) -> None:
         """Take nanoseconds from the given clock."""
         self.on = False
         """Whether calls that begin now are recorded."""
+        self.at_exit = at_exit
+        self._decided = False
+        """Whether somebody has said to record or not to."""
+        self._leaves = False
+        """Whether `leave` is called when the program ends."""
         self._clock = clock
         self._current: ContextVar[Frame | None] = ContextVar("modeldyno_profiled", default=None)
         self._tallies: dict[str, RegionTally] = {}
@@ -77,11 +99,11 @@ class Profiled:
 
     def enable(self) -> None:
         """Record calls that begin from here on."""
-        self.on = True
+        self.on = self._decided = True
 
     def disable(self) -> None:
         """Record no calls that begin from here on; what was recorded stays."""
-        self.on = False
+        self.on, self._decided = False, True
         self._meters.close()
 
     def reset(self) -> None:
@@ -107,7 +129,22 @@ class Profiled:
 
         return render_text(self.result())
 
+    def leave(self, process: int) -> None:
+        """Print what is due when the program ends, unless in a forked child of that process."""
+        if os.getpid() != process:
+            return
+        if self.at_exit is AtExit.REPORT and self._tallies:
+            sys.stderr.write(f"\n{self.report()}")
+        if self.at_exit is AtExit.REMIND and not self._decided:
+            sys.stderr.write(_REMINDER)
+
     # --- called by marks -------------------------------------------------------------------------
+
+    def marked(self) -> None:
+        """See to it that the program does not end in silence."""
+        if not self._leaves and self.at_exit is not AtExit.NOTHING and not _is_own_process():
+            self._leaves = True
+            atexit.register(self.leave, os.getpid())
 
     def begin(self, mark: RegionMark, frame: Frame) -> None:
         """Begin or resume a call; the clock is read last."""
@@ -184,6 +221,7 @@ class RegionMark:
         self, recorder: Profiled, name: str | None, *, sync: bool = False, memory: Memory | None = None
     ) -> None:
         """Create a mark; one without a name can only decorate."""
+        recorder.marked()
         self._recorder = recorder
         self._name = name
         self._open: list[Frame] = []
@@ -263,5 +301,35 @@ def _parse_memory(given: bool | str) -> Memory | None:
     )
 
 
-profiled = Profiled()
+def _is_own_process() -> bool:
+    """Return whether this program is ModelDyno itself, which may load code that is marked."""
+    main = sys.modules.get("__main__")
+    module = getattr(getattr(main, "__spec__", None), "name", "") or ""
+    return "modeldyno" in {module.partition(".")[0], Path(sys.argv[0] if sys.argv else "").name}
+
+
+_REMINDER = (
+    "modeldyno: code is marked with profiled, and nothing was recorded: run it by `modeldyno run SCRIPT`, or "
+    "call profiled.enable() first; profiled.disable() says that it is meant to be off.\n"
+)
+
+profiled = Profiled(at_exit=AtExit.REMIND)
 """The recorder of this process."""
+
+
+@overload
+def check_time(target: F, /) -> F: ...
+@overload
+def check_time(
+    name: str | None = None, /, *, sync: bool = False, memory: bool | Memory = False
+) -> RegionMark: ...
+def check_time(target: Any = None, /, **how: Any) -> Any:
+    """Mark a region as `profiled` does, turn recording on, and print the tables when the program ends.
+
+    ``@check_time``, ``@check_time("name", sync=True)``, ``with check_time("name"):``; the arguments are those
+    of `profiled`, and so is the recorder: `profiled.result()` has what was recorded.
+    """
+    if profiled.at_exit is AtExit.REMIND and not _is_own_process():
+        profiled.at_exit = AtExit.REPORT
+        profiled.enable()
+    return profiled(target, **how)

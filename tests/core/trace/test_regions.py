@@ -75,6 +75,7 @@ def test_tallies_become_measurements() -> None:
     assert isinstance(latency, Distribution)
     assert latency.timer_cost == 5e-8
     assert by_metric["calls", "large"] == 2
+    assert by_metric["first_call", "large"] == min(latency.samples())
     assert by_metric["total_time", "large"] == pytest.approx(0.011)
     assert by_metric["total_self_time", "large"] == pytest.approx(0.011)
     assert by_metric["allocated", "small [cuda:0]"] == 200

@@ -40,8 +40,8 @@ class RegionTally:
     """
 
     __slots__ = (
-        "_most", "_next_kept", "_random", "_stride", "calls", "kept", "least", "longest", "nested_calls",
-        "own", "sizes", "total",
+        "_most", "_next_kept", "_random", "_stride", "calls", "first", "kept", "least", "longest",
+        "nested_calls", "own", "sizes", "total",
     )  # fmt: skip
 
     def __init__(self, most: int = MOST, seed: int = 0) -> None:
@@ -56,6 +56,8 @@ class RegionTally:
         """Nanoseconds of the kept calls."""
         self.least = 0
         self.longest = 0
+        self.first = 0
+        """Nanoseconds of the call that ended first, which may have set up what the others use."""
         self.sizes: dict[str, RegionMemory] = {}
         """Memory by place, where it was measured."""
         self._most = most
@@ -70,7 +72,10 @@ class RegionTally:
         self.own += own
         self.nested_calls += nested_calls
         self.longest = max(self.longest, spent)
-        self.least = spent if self.calls == 1 else min(self.least, spent)
+        if self.calls == 1:
+            self.first = self.least = spent
+        elif spent < self.least:
+            self.least = spent
         if self.calls == self._next_kept:
             self._keep(spent)
 
@@ -118,6 +123,7 @@ def region_measurements(
     for name, tally in sorted(tallies.items(), key=lambda item: -item[1].own):
         value = Distribution.of(tally.seconds(), stop="run ended", **clock)
         yield Measurement(metric="latency", value=value, scope=name)
+        yield observed_number("first_call", tally.first * _NS, scope=name)
         yield observed_number("calls", tally.calls, scope=name)
         yield observed_number("total_time", tally.total * _NS, scope=name)
         yield observed_number("total_self_time", tally.own * _NS, scope=name)
