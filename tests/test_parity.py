@@ -177,6 +177,7 @@ SAID_OTHERWISE = {
 """Parameters whose default is written in another way than that of the option."""
 
 MORE_FUNCTIONS = {
+    "check_time": "marks code, as profiled does, and prints what modeldyno run prints",
     "retrieve": "registry list, as versions with any condition",
     "memory_change": "show --baseline, of two Results",
     "detect_regressions": "check --baseline, as a list of the changes for the worse",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from modeldyno.api.benchmark import Benchmark
     from modeldyno.api.compare import compare, read_comparison, save_comparison
     from modeldyno.api.convert import convert
-    from modeldyno.api.decorators import Profiled, profiled
+    from modeldyno.api.decorators import Profiled, Schedule, check_time, profiled
     from modeldyno.api.devices import devices, idle_devices
     from modeldyno.api.documents import (
         comment,
@@ -128,6 +128,7 @@ _HOMES = {
     "Profiler": "modeldyno.api.server_profiler",
     "Regressions": "modeldyno.api.gate",
     "Result": "modeldyno.core.result.result",
+    "Schedule": "modeldyno.api.decorators",
     "ServerInspector": "modeldyno.api.inspectors",
     "Study": "modeldyno.core.study.study",
     "TensorFlowGrpcInspector": "modeldyno.api.inspectors",
@@ -141,6 +142,7 @@ _HOMES = {
     "Verdict": "modeldyno.core.metrics.constraints",
     "advise": "modeldyno.api.advise",
     "check": "modeldyno.api.gate",
+    "check_time": "modeldyno.api.decorators",
     "comment": "modeldyno.api.documents",
     "compare": "modeldyno.api.compare",
     "convert": "modeldyno.api.convert",
@@ -211,6 +213,7 @@ __all__ = [
     "Profiler",
     "Regressions",
     "Result",
+    "Schedule",
     "ServerInspector",
     "Study",
     "TensorFlowGrpcInspector",
@@ -225,6 +228,7 @@ __all__ = [
     "advise",
     "answer",
     "check",
+    "check_time",
     "comment",
     "compare",
     "convert",

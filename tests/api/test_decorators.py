@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import inspect
+import os
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from modeldyno import Profiled, profiled
 from modeldyno.api.decorators import MOST_REGIONS, OTHERS
 from modeldyno.environment import process_tree
 from modeldyno.errors import RequestError
+from modeldyno.regions.recorder import AtExit
 from modeldyno.regions.summary import recording_cost
 
 if TYPE_CHECKING:
@@ -801,3 +803,55 @@ def test_marking_imports_no_framework() -> None:
     assert done.stdout == "[]\n"
     assert isinstance(profiled, Profiled)
     assert not profiled.on
+
+
+# --- the end of the program --------------------------------------------------------------------
+
+
+def ended(code: str) -> str:
+    """Run a program, and return what it prints to standard error."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+
+
+def test_a_program_that_never_said_whether_to_record_hears_of_it_once() -> None:
+    """In one sentence at its end, however much is marked."""
+    said = ended("from modeldyno import profiled\nfor name in 'ab':\n    with profiled(name): pass")
+
+    assert said.count("modeldyno: code is marked with profiled, and nothing was recorded") == 1
+    assert said.count("\n") == 1
+    assert "modeldyno run SCRIPT" in said
+
+
+@pytest.mark.parametrize("said", ["profiled.disable()", "profiled.enable()"])
+def test_a_program_that_did_say_ends_in_silence(said: str) -> None:
+    """Off is a choice, and what is on is read by the program."""
+    assert ended(f"from modeldyno import profiled\nprofiled(lambda: 0)()\n{said}") == ""
+
+
+def test_check_time_is_on_at_once_and_prints_by_itself() -> None:
+    """Functions and blocks, in the tables of the other marks, without a further line."""
+    said = ended(
+        "from modeldyno import check_time, profiled\n"
+        "@check_time\ndef forward(): pass\n"
+        "for _ in range(3): forward()\n"
+        "with check_time('step', sync=True): pass\n"
+        "assert profiled.result()['calls@forward'] == 3\n"
+    )
+    rows = [line.split()[:2] for line in said.splitlines()]
+
+    assert ["forward", "3"] in rows
+    assert ["step", "1"] in rows
+
+
+def test_check_time_that_marks_what_is_never_called_prints_nothing() -> None:
+    """There are no tables without rows."""
+    assert ended("from modeldyno import check_time\n@check_time\ndef forward(): pass") == ""
+
+
+def test_a_forked_child_leaves_the_last_word_to_its_parent(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its copy of the marks is not its own."""
+    recorder = Profiled(at_exit=AtExit.REMIND)
+    recorder.leave(process=0)
+    assert capsys.readouterr().err == ""
+    recorder.leave(process=os.getpid())
+    assert "nothing was recorded" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from modeldyno.regions.recorder import MOST_REGIONS, OTHERS, Profiled, RegionMark, profiled
+from modeldyno.core.trace.regions import Schedule
+from modeldyno.regions.recorder import MOST_REGIONS, OTHERS, Profiled, RegionMark, check_time, profiled
 
-__all__ = ["MOST_REGIONS", "OTHERS", "Profiled", "RegionMark", "profiled"]
+__all__ = ["MOST_REGIONS", "OTHERS", "Profiled", "RegionMark", "Schedule", "check_time", "profiled"]

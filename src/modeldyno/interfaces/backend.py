@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.knob import Knob, KnobValue
+    from modeldyno.core.trace.op_events import Occurrence
     from modeldyno.interfaces.loader import Model
     from modeldyno.interfaces.session import Session
 
@@ -39,6 +40,14 @@ class ConfiguresProcess(Protocol):
 
     def configure_process(self, config: Mapping[str, KnobValue]) -> None:
         """Set them; called before a model is loaded. Raise RequestError if they cannot be set any more."""
+
+
+@runtime_checkable
+class RecordsOperators(Protocol):
+    """A backend that can record what its framework runs in any block of code."""
+
+    def record_operators(self, name: str) -> Callable[[], tuple[Occurrence, ...]]:
+        """Begin to record in a block of that name; return what ends it and gives the occurrences."""
 
 
 @runtime_checkable

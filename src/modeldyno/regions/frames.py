@@ -13,6 +13,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextvars import ContextVar
 
     from modeldyno.core.trace.regions import RegionMemory
@@ -39,6 +40,8 @@ class Frame:
     """Frames that were open within this one when it was suspended, outermost first."""
     levels: dict[str, MemoryLevel] | None = None
     """Memory when the clock was last started, by place, if memory is watched."""
+    end_operators: Callable[[], None] | None = None
+    """Ends the recording of operators, if they are recorded."""
     sizes: dict[str, RegionMemory] | None = None
     """Memory changes so far, by place."""
 

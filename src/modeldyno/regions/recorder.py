@@ -10,14 +10,19 @@ that is decorated; in one that is not, the block does not notice the suspension,
 
 from __future__ import annotations
 
+import atexit
 import inspect
+import os
+import sys
 from contextvars import ContextVar
+from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from threading import RLock
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from modeldyno.core.trace.regions import RegionMemory, RegionTally
+from modeldyno.core.trace.regions import RegionMemory, RegionTally, Schedule
 from modeldyno.errors import RequestError
 from modeldyno.regions.frames import Frame, current_task
 from modeldyno.regions.memory_meters import MEMORY, Meters, synchronise
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
     from modeldyno.regions.memory_meters import Memory
+    from modeldyno.regions.operators import OperatorRecorder
 
 F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any] | classmethod[Any, ..., Any]")
 
@@ -36,27 +42,59 @@ MOST_REGIONS = 1000
 OTHERS = "(other names)"
 
 
+class AtExit(StrEnum):
+    """What a recorder does when the program ends."""
+
+    NOTHING = "nothing"
+    REMIND = "remind"
+    """Say that code is marked, if nobody has said whether to record it."""
+    REPORT = "report"
+    """Print what was recorded."""
+
+
 class Profiled:
     """Marks regions and records their calls; use the instance `profiled`."""
 
-    def __init__(self, clock: Callable[[], int] = perf_counter_ns) -> None:
+    def __init__(
+        self, clock: Callable[[], int] = perf_counter_ns, *, at_exit: AtExit = AtExit.NOTHING
+    ) -> None:
         """Take nanoseconds from the given clock."""
         self.on = False
         """Whether calls that begin now are recorded."""
+        self.at_exit = at_exit
+        self._decided = False
+        """Whether somebody has said to record or not to."""
+        self._leaves = False
+        """Whether `leave` is called when the program ends."""
         self._clock = clock
         self._current: ContextVar[Frame | None] = ContextVar("modeldyno_profiled", default=None)
         self._tallies: dict[str, RegionTally] = {}
         self._marks: dict[str, RegionMark] = {}
         self._lock = RLock()
         self._meters = Meters()
+        self._operators: OperatorRecorder | None = None
 
     @overload
     def __call__(self, target: F, /) -> F: ...
     @overload
     def __call__(
-        self, name: str | None = None, /, *, sync: bool = False, memory: bool | Memory = False
+        self,
+        name: str | None = None,
+        /,
+        *,
+        sync: bool = False,
+        memory: bool | Memory = False,
+        ops: bool | Schedule = False,
     ) -> RegionMark: ...
-    def __call__(self, target: Any = None, /, *, sync: bool = False, memory: bool | Memory = False) -> Any:
+    def __call__(
+        self,
+        target: Any = None,
+        /,
+        *,
+        sync: bool = False,
+        memory: bool | Memory = False,
+        ops: bool | Schedule = False,
+    ) -> Any:
         """Mark a region: ``@profiled``, ``@profiled("name", sync=True)``, ``with profiled("name"):``.
 
         Args:
@@ -65,23 +103,26 @@ class Profiled:
             memory: also measure allocations: ``"process"`` by the resident size; True, which is ``"python"``,
                 by tracemalloc, which slows the whole program down from then on. With either, also by torch's
                 allocator where CUDA is in use.
+            ops: also record which operators torch runs, if it is loaded, of the first ten calls; a
+                `modeldyno.Schedule` says of which others. Calls of this region within a recorded call of
+                another are a part of that one.
 
         Raises:
             RequestError: the target cannot be decorated, or there is no such memory.
         """
-        if isinstance(target, str) and not sync and not memory:
+        if isinstance(target, str) and not sync and not memory and not ops:
             return self._marks.get(target) or self._cached_mark(target)
-        if target is None or isinstance(target, str):
-            return RegionMark(self, target, sync=sync, memory=_parse_memory(memory))
-        return RegionMark(self, None, sync=sync, memory=_parse_memory(memory))(target)
+        name = target if isinstance(target, str) else None
+        mark = RegionMark(self, name, sync=sync, memory=_parse_memory(memory), ops=_parse_ops(ops))
+        return mark if name is target else mark(target)
 
     def enable(self) -> None:
         """Record calls that begin from here on."""
-        self.on = True
+        self.on = self._decided = True
 
     def disable(self) -> None:
         """Record no calls that begin from here on; what was recorded stays."""
-        self.on = False
+        self.on, self._decided = False, True
         self._meters.close()
 
     def reset(self) -> None:
@@ -89,6 +130,7 @@ class Profiled:
         with self._lock:
             self._tallies = {}
             self._meters.slowed = None
+            self._operators = None
 
     def result(self, name: str | None = None) -> Result:
         """Return the recorded calls as a Result: ``result["latency.p50@load"]`` is the latency of `load`.
@@ -99,7 +141,13 @@ class Profiled:
         from modeldyno.regions.summary import result_of  # noqa: PLC0415 - not needed while off
 
         with self._lock:
-            return result_of(self._tallies, name=name, slowed=self._meters.slowed, new_recorder=Profiled)
+            return result_of(
+                self._tallies,
+                name=name,
+                slowed=self._meters.slowed,
+                operators={} if self._operators is None else self._operators.regions,
+                new_recorder=Profiled,
+            )
 
     def report(self) -> str:
         """Return the recorded calls as text of 80 columns."""
@@ -107,15 +155,32 @@ class Profiled:
 
         return render_text(self.result())
 
+    def leave(self, process: int) -> None:
+        """Print what is due when the program ends, unless in a forked child of that process."""
+        if os.getpid() != process:
+            return
+        if self.at_exit is AtExit.REPORT and self._tallies:
+            sys.stderr.write(f"\n{self.report()}")
+        if self.at_exit is AtExit.REMIND and not self._decided:
+            sys.stderr.write(_REMINDER)
+
     # --- called by marks -------------------------------------------------------------------------
+
+    def marked(self) -> None:
+        """See to it that the program does not end in silence."""
+        if not self._leaves and self.at_exit is not AtExit.NOTHING and not _is_own_process():
+            self._leaves = True
+            atexit.register(self.leave, os.getpid())
 
     def begin(self, mark: RegionMark, frame: Frame) -> None:
         """Begin or resume a call; the clock is read last."""
-        before = self._clock() if mark.memory is not None else 0
+        before = self._clock() if mark.watched else 0
         if mark.memory is not None:
             frame.levels = self._meters.begin(mark.memory)
         frame.enter(self._current)
-        if mark.memory is not None:
+        if mark.watched:
+            if mark.ops is not None:
+                frame.end_operators = self._operator_recorder().begin(frame.name, mark.ops)
             frame.exclude(self._clock() - before)
         if mark.sync:
             synchronise()
@@ -126,7 +191,7 @@ class Profiled:
         if mark.sync:
             synchronise()
         frame.suspend(self._clock(), self._current)
-        self._record_memory(mark, frame)
+        self._end_watching(mark, frame)
 
     def end(self, mark: RegionMark, frame: Frame, *, block: bool = False) -> None:
         """End a call that was never suspended; the clock is read first.
@@ -139,7 +204,7 @@ class Profiled:
         frame.stop(self._clock())
         if not block or self._current.get() is frame:
             self._current.set(frame.parent)
-        self._record_memory(mark, frame)
+        self._end_watching(mark, frame)
         self.note(frame)
 
     def note(self, frame: Frame) -> None:
@@ -165,30 +230,54 @@ class Profiled:
     def _new_tally(self, name: str) -> RegionTally:
         return self._tallies.setdefault(name if len(self._tallies) < MOST_REGIONS else OTHERS, RegionTally())
 
-    def _record_memory(self, mark: RegionMark, frame: Frame) -> None:
-        if frame.levels is None or mark.memory is None:
+    def _operator_recorder(self) -> OperatorRecorder:
+        """Return what records operators, which is imported when it is first needed."""
+        with self._lock:
+            if self._operators is None:
+                from modeldyno.regions.operators import OperatorRecorder  # noqa: PLC0415 - as above
+
+                self._operators = OperatorRecorder()
+            return self._operators
+
+    def _end_watching(self, mark: RegionMark, frame: Frame) -> None:
+        """End what is recorded beside the time; no call around this one has the time that it takes."""
+        if not mark.watched:
             return
         before = self._clock()
-        frame.sizes = {} if frame.sizes is None else frame.sizes
-        self._meters.end(mark.memory, frame.levels, frame.sizes)
-        frame.levels = None
+        if frame.end_operators is not None:
+            frame.end_operators()
+            frame.end_operators = None
+        if frame.levels is not None and mark.memory is not None:
+            frame.sizes = {} if frame.sizes is None else frame.sizes
+            self._meters.end(mark.memory, frame.levels, frame.sizes)
+            frame.levels = None
         frame.exclude(self._clock() - before)
 
 
 class RegionMark:
     """Makes a region of a function or a ``with`` block; it may be used repeatedly."""
 
-    __slots__ = ("_name", "_open", "_recorder", "memory", "sync")
+    __slots__ = ("_name", "_open", "_recorder", "memory", "ops", "sync", "watched")
 
     def __init__(
-        self, recorder: Profiled, name: str | None, *, sync: bool = False, memory: Memory | None = None
+        self,
+        recorder: Profiled,
+        name: str | None,
+        *,
+        sync: bool = False,
+        memory: Memory | None = None,
+        ops: Schedule | None = None,
     ) -> None:
         """Create a mark; one without a name can only decorate."""
+        recorder.marked()
         self._recorder = recorder
         self._name = name
         self._open: list[Frame] = []
         self.sync = sync
         self.memory = memory
+        self.ops = ops
+        self.watched = memory is not None or ops is not None
+        """Whether more than the time is recorded."""
 
     def __call__(self, target: F, /) -> F:
         """Decorate a function, a method, a coroutine, a generator or an asynchronous generator.
@@ -263,5 +352,61 @@ def _parse_memory(given: bool | str) -> Memory | None:
     )
 
 
-profiled = Profiled()
+def _is_own_process() -> bool:
+    """Return whether this program is ModelDyno itself, which may load code that is marked."""
+    main = sys.modules.get("__main__")
+    module = getattr(getattr(main, "__spec__", None), "name", "") or ""
+    return "modeldyno" in {module.partition(".")[0], Path(sys.argv[0] if sys.argv else "").name}
+
+
+_REMINDER = (
+    "modeldyno: code is marked with profiled, and nothing was recorded: run it by `modeldyno run SCRIPT`, or "
+    "call profiled.enable() first; profiled.disable() says that it is meant to be off.\n"
+)
+
+
+def _parse_ops(given: bool | Schedule) -> Schedule | None:
+    """Check of which calls the operators are recorded.
+
+    Raises:
+        RequestError: it is no schedule, or one that never records.
+    """
+    schedule = Schedule() if given is True else given
+    if not schedule:
+        return None
+    if not isinstance(schedule, Schedule):
+        raise RequestError(
+            f"ops={given!r} is no schedule; give ops=True or ops=modeldyno.Schedule(active=3)."
+        )
+    if min(schedule.wait, schedule.warmup) < 0 or min(schedule.active, schedule.repeat) < 1:
+        raise RequestError(
+            f"{schedule} records nothing; active and repeat are 1 or more, the others 0 or more."
+        )
+    return schedule
+
+
+profiled = Profiled(at_exit=AtExit.REMIND)
 """The recorder of this process."""
+
+
+@overload
+def check_time(target: F, /) -> F: ...
+@overload
+def check_time(
+    name: str | None = None,
+    /,
+    *,
+    sync: bool = False,
+    memory: bool | Memory = False,
+    ops: bool | Schedule = False,
+) -> RegionMark: ...
+def check_time(target: Any = None, /, **how: Any) -> Any:
+    """Mark a region as `profiled` does, turn recording on, and print the tables when the program ends.
+
+    ``@check_time``, ``@check_time("name", sync=True)``, ``with check_time("name"):``; the arguments are those
+    of `profiled`, and so is the recorder: `profiled.result()` has what was recorded.
+    """
+    if profiled.at_exit is AtExit.REMIND and not _is_own_process():
+        profiled.at_exit = AtExit.REPORT
+        profiled.enable()
+    return profiled(target, **how)

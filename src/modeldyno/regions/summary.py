@@ -10,9 +10,11 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins, views
+from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.trace import regions as trace_regions
+from modeldyno.core.trace.op_events import sum_occurrences
 from modeldyno.environment import machine
 from modeldyno.runtime.new_result import empty_result
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
     from modeldyno.core.trace.regions import RegionTally
+    from modeldyno.regions.operators import RegionOperators
 
 _CALLS = 2001
 
@@ -30,6 +33,7 @@ def result_of(
     *,
     name: str | None,
     slowed: float | None,
+    operators: Mapping[str, RegionOperators],
     new_recorder: Callable[[], Any],
 ) -> Result:
     """Return a Result whose scopes are the regions.
@@ -38,16 +42,23 @@ def result_of(
         tallies: the recorded calls by region.
         name: name of the Result; by default that of the script.
         slowed: by how much tracemalloc slowed the program down; None if it was off.
+        operators: those of the calls that were recorded, by region.
         new_recorder: makes a recorder, to measure what recording a call costs.
     """
+    recorded = [region for region in operators.values() if region.kept]
+    executed = [row for region in recorded for row in sum_occurrences(region.watched())]
+    executed.sort(key=lambda row: -max(row.self_time, row.device_time))
+    traced = [trace_regions.operators_doubt(sum(region.kept for region in recorded))] if recorded else []
     return replace(
         empty_result(script_job(trace_regions.PROBE, name)),
         environment=machine.describe_environment(()),
         measurements=tuple(trace_regions.region_measurements(tallies, _clock_properties())),
-        doubts=tuple(
-            trace_regions.region_doubts(
+        activity=TraceReport(executed=tuple(executed)) if executed else None,
+        doubts=(
+            *trace_regions.region_doubts(
                 tallies, cost=0.0 if slowed else recording_cost(new_recorder()), slowed=slowed
-            )
+            ),
+            *traced,
         ),
     )
 

@@ -75,6 +75,7 @@ def test_tallies_become_measurements() -> None:
     assert isinstance(latency, Distribution)
     assert latency.timer_cost == 5e-8
     assert by_metric["calls", "large"] == 2
+    assert by_metric["first_call", "large"] == min(latency.samples())
     assert by_metric["total_time", "large"] == pytest.approx(0.011)
     assert by_metric["total_self_time", "large"] == pytest.approx(0.011)
     assert by_metric["allocated", "small [cuda:0]"] == 200
@@ -116,3 +117,24 @@ def test_tracing_is_doubted_with_what_it_costs() -> None:
 
     assert found.code == "traced-memory"
     assert "3.2 times" in found.seen
+
+
+@pytest.mark.parametrize(
+    ("schedule", "recorded", "kept"),
+    [
+        (trace_regions.Schedule(), [*range(10)], [*range(10)]),
+        (trace_regions.Schedule(wait=2, warmup=1, active=2), [2, 3, 4], [3, 4]),
+        (trace_regions.Schedule(wait=1, active=1, repeat=2), [1, 3], [1, 3]),
+    ],
+)
+def test_a_schedule_is_rounds_of_calls(
+    schedule: trace_regions.Schedule, recorded: list[int], kept: list[int]
+) -> None:
+    """Those that wait, those that warm up, and those that are kept."""
+    assert [call for call in range(20) if schedule.records(call)] == recorded
+    assert [call for call in range(20) if schedule.keeps(call)] == kept
+
+
+def test_recorded_operators_are_doubted() -> None:
+    """With how many calls it concerns."""
+    assert trace_regions.operators_doubt(3).seen.endswith("; 3 were")

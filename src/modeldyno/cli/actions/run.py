@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.regions.recorder import profiled
+from modeldyno.regions.recorder import AtExit, profiled
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -37,6 +37,7 @@ def run(script: str, arguments: tuple[str, ...], json_path: str | None) -> None:
         )
     # Registered first, it runs last: after the threads and the exit functions of the script.
     atexit.register(_print_summary, os.getpid(), None if json_path is None else Path(json_path).resolve())
+    profiled.at_exit = AtExit.NOTHING  # the summary is all that is printed
     profiled.enable()
     _execute(path, [script, *arguments])
 

@@ -55,6 +55,7 @@ CODES: dict[str, str] = {
     "factory-ran": "The function that creates the model takes long, and was run unchanged to analyse it.",
     "not-evaluated": "A metric of labelled samples could not be computed; the others were.",
     "timer-bound": "Calls are so short that the cost of reading the clock shows in them.",
+    "traced-operators": "Operators of some calls were recorded, which makes those calls slower.",
     "traced-memory": "Allocations of Python objects were traced, which slowed the code down.",
     "repeated-data": "There was less data than the batches needed, so some was used again.",
     "padded": "Texts are padded to the longest of all: every call takes as long as that one.",

@@ -285,7 +285,8 @@ METRICS = MetricTable((
          section=ReportSection.DETAILS),
     _row("load_time", SECONDS, _LOW, "Loading from start to ready: framework, model and session.",
          in_trial=(), smallest=0.25, prior=0.5, summed=True),
-    _row("first_call", SECONDS, _LOW, "The first call after loading, before any warm-up.",
+    _row("first_call", SECONDS, _LOW,
+         "The first call after loading, before any warm-up; of a region of code its first call.",
          in_trial=(), smallest=0.25, prior=0.3),
     _row("process_memory", BYTES, _LOW,
          "Memory of the process tree above the baseline before loading: loading, the first call and timed "

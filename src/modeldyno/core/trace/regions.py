@@ -31,6 +31,31 @@ _OVERHEAD_LIMIT = 0.05
 """Share of a region's own time above which the recording overhead is a doubt."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Of which calls of a region the operators are recorded: by default of the first ten."""
+
+    wait: int = 0
+    """Calls that are left alone at the beginning of each round."""
+    warmup: int = 0
+    """Calls after them that are recorded and not kept, as the first recorded ones are slower."""
+    active: int = 10
+    """Calls after them that are recorded and kept."""
+    repeat: int = 1
+    """How many such rounds there are."""
+
+    def records(self, call: int) -> bool:
+        """Return whether a call is recorded; they count from 0."""
+        turn, place = divmod(call, self.wait + self.warmup + self.active)
+        return turn < self.repeat and place >= self.wait
+
+    def keeps(self, call: int) -> bool:
+        """Return whether what is recorded of a call is kept."""
+        return (
+            self.records(call) and call % (self.wait + self.warmup + self.active) >= self.wait + self.warmup
+        )
+
+
 class RegionTally:
     """The times of the calls of one region; keeps at most MOST of them.
 
@@ -40,8 +65,8 @@ class RegionTally:
     """
 
     __slots__ = (
-        "_most", "_next_kept", "_random", "_stride", "calls", "kept", "least", "longest", "nested_calls",
-        "own", "sizes", "total",
+        "_most", "_next_kept", "_random", "_stride", "calls", "first", "kept", "least", "longest",
+        "nested_calls", "own", "sizes", "total",
     )  # fmt: skip
 
     def __init__(self, most: int = MOST, seed: int = 0) -> None:
@@ -56,6 +81,8 @@ class RegionTally:
         """Nanoseconds of the kept calls."""
         self.least = 0
         self.longest = 0
+        self.first = 0
+        """Nanoseconds of the call that ended first, which may have set up what the others use."""
         self.sizes: dict[str, RegionMemory] = {}
         """Memory by place, where it was measured."""
         self._most = most
@@ -70,7 +97,10 @@ class RegionTally:
         self.own += own
         self.nested_calls += nested_calls
         self.longest = max(self.longest, spent)
-        self.least = spent if self.calls == 1 else min(self.least, spent)
+        if self.calls == 1:
+            self.first = self.least = spent
+        elif spent < self.least:
+            self.least = spent
         if self.calls == self._next_kept:
             self._keep(spent)
 
@@ -118,6 +148,7 @@ def region_measurements(
     for name, tally in sorted(tallies.items(), key=lambda item: -item[1].own):
         value = Distribution.of(tally.seconds(), stop="run ended", **clock)
         yield Measurement(metric="latency", value=value, scope=name)
+        yield observed_number("first_call", tally.first * _NS, scope=name)
         yield observed_number("calls", tally.calls, scope=name)
         yield observed_number("total_time", tally.total * _NS, scope=name)
         yield observed_number("total_self_time", tally.own * _NS, scope=name)
@@ -138,6 +169,15 @@ def split_region_scope(scope: str) -> tuple[str, str]:
     """Split such a scope into region and place; the place is empty where there is none."""
     name, separator, place = scope.rpartition(" [")
     return (name, place[:-1]) if separator and place.endswith("]") else (scope, "")
+
+
+def operators_doubt(calls: int) -> Doubt:
+    """Return the doubt about times of calls whose operators were recorded."""
+    return Doubt(
+        code="traced-operators",
+        seen=f"calls whose operators were recorded are slower; {calls:,} were",
+        advice="read times from a run without ops=True; minimum and median of many calls hardly change",
+    )
 
 
 def region_doubts(

@@ -77,6 +77,7 @@ def doubts(result: Result) -> Iterator[Notice]:
 def _measured(result: Result, options: ViewOptions) -> Iterator[Block]:
     if is_region_profile(result):
         yield from regions(result)
+        yield from operations(result)
         return
     if is_watched_block(result):
         yield from memory_course(result)

@@ -9,6 +9,7 @@ from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity,
 from modeldyno.core.result.trace_data import EventKind, ExecutedOp
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.views.result.module_tree import name_range, pattern
+from modeldyno.views.result.regions import is_region_profile
 from modeldyno.views.text import TEXT_LIMIT, count, keep_ending, number, share
 
 if TYPE_CHECKING:
@@ -36,15 +37,16 @@ Group = tuple[str, str, list[ExecutedOp]]
 def operations(result: Result) -> Iterator[Block]:
     """Lay out the operators that the ops probe recorded; nothing without them."""
     executed = result.activity.executed if result.activity else ()
+    place = "region" if is_region_profile(result) else "module"
     if executed:
         yield Notice(severity=Severity.NOTE, code="operators", text=_operators_sentence(result, executed))
         operators = [row for row in executed if row.kind is EventKind.OPERATOR]
         yield from _table("Slowest operators", _grouped(operators, lambda _row: ""))
         if any(row.scope for row in operators):
-            yield from _table("Slowest operators by module", _grouped(operators, _place))
+            yield from _table(f"Slowest operators by {place}", _grouped(operators, _place), place)
         for kind, title in _OTHERS.items():
             rows = [row for row in executed if row.kind is kind]
-            yield from _table(title, _grouped(rows, _place))
+            yield from _table(title, _grouped(rows, _place), place)
     yield from redundant_ops_blocks(result)
     for artifact in result.artifacts:
         if artifact.name == "trace":
@@ -64,7 +66,8 @@ def operator_time_clause(result: Result) -> str:
 def _operators_sentence(result: Result, executed: Sequence[ExecutedOp]) -> str:
     """Describe how many operators a call runs, their time, and the most expensive one."""
     whole, on_device = _whole(executed), _device_time(executed) > 0
-    text = f"one call runs {count(round(_calls(executed)), 'operator')}"
+    call = "one call of each recorded region" if is_region_profile(result) else "one call"
+    text = f"{call} runs {count(round(_calls(executed)), 'operator')}"
     groups = _grouped([row for row in executed if row.kind is EventKind.OPERATOR], lambda _row: "")
     if whole:
         place = "on the device" if on_device else "of operator time"
@@ -117,7 +120,7 @@ def _grouped(rows: Sequence[ExecutedOp], place: Callable[[ExecutedOp], str]) -> 
     )
 
 
-def _table(title: str, groups: Sequence[Group]) -> Iterator[Table]:
+def _table(title: str, groups: Sequence[Group], place: str = "module") -> Iterator[Table]:
     if not groups:
         return
     every = [row for _, _, rows in groups for row in rows]
@@ -125,7 +128,7 @@ def _table(title: str, groups: Sequence[Group]) -> Iterator[Table]:
     placed = any(place for place, _, _ in groups)
     whole = sum(map(_cost(device), every))
     titles = [
-        *(("module",) if placed else ()), "name", "calls>", "own time>",
+        *((place,) if placed else ()), "name", "calls>", "own time>",
         *(("device>",) if device else ()), "share>",
     ]  # fmt: skip
     shown = [_cells(group, whole, placed=placed, device=device) for group in groups[:_COSTLIEST]]

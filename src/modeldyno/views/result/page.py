@@ -74,7 +74,7 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
         yield from _section("What it costs", inspection(result, WHOLE), level)
         return
     if is_region_profile(result):
-        yield from _section("Where the time goes", regions(result), level)
+        yield from _section("Where the time goes", (*regions(result), *operations(result)), level)
         return
     if is_watched_block(result):
         yield from _section("What it used", (*memory_course(result), *devices(result)), level)

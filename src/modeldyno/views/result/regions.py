@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
 
-_NAME = 24
-"""Most characters of a region's name, cut from the left."""
+_NAME, _SHORT_NAME = 24, 15
+"""Most characters of a region's name, cut from the left; in the table with most columns."""
+_SLOW_FIRST = 3.0
+"""By how much the first call must exceed the mean of the others for a note."""
 _CALL = ("mean", "min", "p50", "p95", "p99", "max")
 _DASHES = "— marks a percentile with too few independent calls to be certified; the JSON output has them all."
 _MEMORY = ("allocated", "freed", "allocated_peak")
@@ -53,9 +55,13 @@ def regions(result: Result) -> Iterator[Table | Notice]:
     )
     yield _table(
         "Time of one call",
-        ("region", *_CALL),
-        [(_short_name(name), *_one_call(result, name)) for name in names],
+        ("region", "first", *_CALL),
+        [
+            (_short_name(name, _SHORT_NAME), _first_call(result, name), *_one_call(result, name))
+            for name in names
+        ],
     )
+    yield from _slow_first_call(result, names)
     if any(_lacks_percentile(result, name) for name in names):
         yield Notice(severity=Severity.NOTE, text=_DASHES)
     if rows := [row for name in names for row in _memory(result, name)]:
@@ -82,6 +88,36 @@ def _one_call(result: Result, name: str) -> tuple[str, ...]:
     )
 
 
+def _first_call(result: Result, name: str) -> str:
+    first = result.find("first_call", name)
+    return "—" if first is None else format_quantity(number(first)[0], SECONDS, 3)
+
+
+def _slow_first_call(result: Result, names: Sequence[str]) -> Iterator[Notice]:
+    """Say what the first call adds to the mean, of the region where that is most."""
+    excess = {name: (first, rest) for name in names for first, rest in _first_and_rest(result, name)}
+    if excess:
+        name = max(excess, key=lambda name: excess[name][0] - excess[name][1])
+        first, rest = (format_quantity(seconds, SECONDS, 3) for seconds in excess[name])
+        yield Notice(
+            severity=Severity.NOTE,
+            text=f"the first call of {_short_name(name)} took {first}, the others {rest} on average: what it "
+            "sets up is in the mean and the maximum, and hardly in the median",
+        )
+
+
+def _first_and_rest(result: Result, name: str) -> Iterator[tuple[float, float]]:
+    """Yield the first call and the mean of the others in seconds, if it took much longer than they did."""
+    first, latency = result.find("first_call", name), result.find("latency", name)
+    if first is None or latency is None or not isinstance(latency.value, Distribution):
+        return
+    calls, once = len(latency.value), number(first)[0]
+    if calls > 1:
+        rest = (latency.value.statistic("mean") * calls - once) / (calls - 1)
+        if once > _SLOW_FIRST * rest > 0:
+            yield once, rest
+
+
 def _lacks_percentile(result: Result, name: str) -> bool:
     return "—" in _one_call(result, name)
 
@@ -100,8 +136,8 @@ def _measurements(result: Result, metric: str) -> list[Measurement]:
     return [m for m in result.measurements if m.metric == metric]
 
 
-def _short_name(name: str) -> str:
-    return keep_ending(clean(name), _NAME)
+def _short_name(name: str, limit: int = _NAME) -> str:
+    return keep_ending(clean(name), limit)
 
 
 def _table(title: str, titles: Sequence[str], rows: Sequence[tuple[str, ...]], *, texts: int = 1) -> Table:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.core.trace.allocations import AllocationRecorder
     from modeldyno.core.trace.dataflow import DataFlow
-    from modeldyno.core.trace.op_events import WatchedCalls
+    from modeldyno.core.trace.op_events import Occurrence, WatchedCalls
     from modeldyno.interfaces.loader import Feed, Model, ModuleFilter
     from modeldyno.interfaces.session import Decoding, Layers, Training
 
@@ -229,6 +229,13 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
 
 
 # --- opening a session ---------------------------------------------------------------------------
+
+
+def record_operators(name: str) -> Callable[[], tuple[Occurrence, ...]]:
+    """Begin to record the operators of a block; return what ends it and gives them."""
+    from modeldyno.adapters.backends.torch import operators  # noqa: PLC0415 - rarely needed
+
+    return operators.record_operators(name)
 
 
 def _resolve_device(name: str) -> device:

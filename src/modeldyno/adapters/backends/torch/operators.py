@@ -74,6 +74,39 @@ def watch_operators(
     )
 
 
+def record_operators(name: str) -> Callable[[], tuple[Occurrence, ...]]:
+    """Begin to record what torch runs from here on, in a block of that name; return what ends it.
+
+    Within another recording it is a range of that one: the occurrences are the other's, and none its own.
+    """
+    import torch  # noqa: PLC0415 - heavy
+
+    block = torch.profiler.record_function(f"{_MODULE}{name}")
+    if torch.autograd.profiler._is_profiler_enabled:  # noqa: SLF001 - torch's own ranges ask it
+        block.__enter__()
+        return lambda: _end_range(block)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # keeps the profiler from logging
+    place = torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        profiler = _profiler(place)
+        profiler.__enter__()
+    block.__enter__()
+
+    def end() -> tuple[Occurrence, ...]:
+        _end_range(block)
+        _synchronizer(place)()
+        profiler.__exit__(None, None, None)
+        return occurrences(profiler.events() or ())
+
+    return end
+
+
+def _end_range(block: Any) -> tuple[Occurrence, ...]:
+    block.__exit__(None, None, None)
+    return ()
+
+
 def _profiler(device: device) -> Any:
     from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415 - heavy
 

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno import Profiled, Schedule, views
+from modeldyno.core.report.blocks import Table
+from modeldyno.core.trace.op_events import Occurrence
+from modeldyno.errors import RequestError
+from modeldyno.regions import operators
+from modeldyno.regions.operators import OperatorRecorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ADD = Occurrence(name="aten::add", scope="step", self_time=1e-6, total_time=3e-6)
+FILL = Occurrence(name="aten::fill_", scope="step", self_time=2e-6, total_time=2e-6, parent=0)
+
+
+@pytest.fixture
+def began(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let a framework run two operators a call; give the names of the blocks that were begun."""
+    names: list[str] = []
+
+    def start(name: str) -> Callable[[], tuple[Occurrence, ...]]:
+        names.append(name)
+        return lambda: (ADD, FILL)
+
+    monkeypatch.setattr(operators, "_start", start)
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    return names
+
+
+@pytest.fixture
+def mark() -> Profiled:
+    recorder = Profiled()
+    recorder.enable()
+    return recorder
+
+
+def test_the_first_ten_calls_are_recorded(mark: Profiled, began: list[str]) -> None:
+    """The others run at full speed; a row is of one call."""
+    for _ in range(12):
+        with mark("step", ops=True):
+            pass
+    result = mark.result()
+    assert result.activity is not None
+
+    assert began == ["step"] * 10
+    assert [(row.name, row.calls, row.self_time) for row in result.activity.executed] == [
+        ("aten::fill_", 1.0, pytest.approx(2e-6)),
+        ("aten::add", 1.0, pytest.approx(1e-6)),
+    ]
+    assert result["calls@step"] == 12
+    assert "traced-operators" in {doubt.code for doubt in result.doubts}
+
+
+def test_a_schedule_says_which_calls_are_recorded_and_kept(mark: Profiled, began: list[str]) -> None:
+    """Of each round of four: one is left alone, one warms up, two are kept."""
+
+    @mark("step", ops=Schedule(wait=1, warmup=1, active=2, repeat=2))
+    def step() -> None:
+        """Do nothing."""
+
+    for _ in range(20):
+        step()
+
+    assert len(began) == 6
+    assert mark._operators is not None
+    assert mark._operators.regions["step"].kept == 4
+
+
+def test_a_call_within_a_recorded_one_is_a_part_of_it(began: list[str]) -> None:
+    """It has a range, and no rows of its own; afterwards it is recorded by itself."""
+    recorder = OperatorRecorder()
+    outer, inner = recorder.begin("outer", Schedule(active=1)), recorder.begin("inner", Schedule())
+    assert inner is not None
+    assert outer is not None
+    inner()
+    outer()
+    alone = recorder.begin("inner", Schedule())
+    assert alone is not None
+    alone()
+
+    assert began == ["outer", "inner", "inner"]
+    assert {name: region.kept for name, region in recorder.regions.items()} == {"outer": 1, "inner": 1}
+
+
+def test_callers_are_those_of_the_same_call(began: list[str]) -> None:
+    """What is kept of several calls lies in one list."""
+    recorder = OperatorRecorder()
+    for _ in range(2):
+        end = recorder.begin("step", Schedule())
+        assert end is not None
+        end()
+    watched = recorder.regions["step"].watched()
+
+    assert [(one.call, one.parent) for one in watched.occurrences] == [(0, None), (0, 0), (1, None), (1, 2)]
+    assert len(watched.times) == len(began) == 2
+
+
+def test_no_more_is_recorded_when_there_is_much(monkeypatch: pytest.MonkeyPatch, began: list[str]) -> None:
+    """Memory stays bounded."""
+    monkeypatch.setattr(operators, "MOST_EVENTS", 3)
+    recorder = OperatorRecorder()
+    ends = [end() for _ in range(5) if (end := recorder.begin("step", Schedule())) is not None]
+
+    assert len(ends) == len(began) == 2
+
+
+def test_without_torch_nothing_is_recorded(mark: Profiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    with mark("step", ops=True):
+        pass
+    result = mark.result()
+
+    assert result.activity is None
+    assert result["calls@step"] == 1
+
+
+@pytest.mark.parametrize("ops", [Schedule(active=0), Schedule(wait=-1), Schedule(repeat=0), "all"])
+def test_a_schedule_that_records_nothing_is_refused(mark: Profiled, ops: Schedule) -> None:
+    """Before anything runs."""
+    with pytest.raises(RequestError, match=r"records nothing|no schedule"):
+        mark("step", ops=ops)
+
+
+def test_operators_of_torch_are_told_by_region(mark: Profiled) -> None:
+    """A block in a recorded one has its own; the tables are those of a profile."""
+    torch = pytest.importorskip("torch")
+    weight = torch.ones(8, 8)
+    for _ in range(2):
+        with mark("outer", ops=True):
+            total = torch.relu(weight)
+            with mark("inner", ops=True):
+                total = total @ weight
+    result = mark.result()
+    assert result.activity is not None
+    rows = {(row.scope, row.name): row.calls for row in result.activity.executed}
+    titles = [block.title for block in views.blocks(result) if isinstance(block, Table)]
+
+    assert rows["outer", "aten::relu"] == 1
+    assert rows["inner", "aten::mm"] == 1
+    assert ("outer", "aten::mm") not in rows
+    assert any(title.startswith("Slowest operators by region") for title in titles)
