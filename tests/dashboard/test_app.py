@@ -241,3 +241,17 @@ def test_whatever_is_asked_for_no_page_fails(visitor: Visitor, route: PageRoute,
     twin = visitor.get(API + ("/home" if path == "/" else asked))
     assert twin.status_code in {200, 400, 404}
     assert twin.headers["content-type"] == "application/json"
+
+
+def test_results_are_searched_by_the_conditions_of_the_command_line(visitor: Visitor) -> None:
+    """What cannot be read is said in a sentence, above the box that still has it."""
+    failed = visitor.json("/results?where=failed")["items"]
+    others = visitor.json("/results?where=not+failed")["items"]
+
+    assert [entry["failed"] for entry in failed] == [True]
+    assert not any(entry["failed"] for entry in others)
+    assert others
+    wrong = visitor.get("/results?where=latncy.p50+%3C+5ms")
+    assert wrong.status_code == 400
+    assert "did you mean" in wrong.text
+    assert 'value="latncy.p50 &lt; 5ms"' in wrong.text

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from modeldyno import codec
-from modeldyno.dashboard import document_pages, home_page, registry_pages
+from modeldyno.dashboard import chart_pictures, document_pages, home_page, registry_pages
 from modeldyno.dashboard.changes import change_stream
 from modeldyno.dashboard.guard import Guard, Sessions
 from modeldyno.dashboard.html import render_page, static_files
@@ -67,7 +67,7 @@ PAGES = (
         path="/models/{name}/answer", page=registry_pages.answer, query=("require", "demand", "price", "on")
     ),
     PageRoute(path="/models/{name}/{version}", page=registry_pages.version),
-    PageRoute(path="/results", page=document_pages.results, query=("name", "tag", "before")),
+    PageRoute(path="/results", page=document_pages.results, query=("name", "tag", "where", "before")),
     PageRoute(path="/results/{id}", page=document_pages.result),
     PageRoute(path="/studies", page=document_pages.studies, query=("name", "before")),
     PageRoute(path="/studies/{id}", page=document_pages.study),
@@ -86,6 +86,8 @@ WRITES = (
     WriteRoute(path="/models/{name}/aliases", write=registry_pages.change_alias),
     WriteRoute(path="/tasks", write=registry_pages.change_tasks),
 )
+WITH_CHARTS = tuple(route for route in PAGES if route.path.endswith("/{id}"))
+"""Pages whose charts have addresses of their own."""
 QUERY = {
     "all": "Any text: tasks that have ended, too.",
     "before": "Where the page before ended, as its `next` says.",
@@ -100,6 +102,7 @@ QUERY = {
     "tag": "Only results with this tag.",
     "task": "Only models with this task.",
     "text": "Only models whose name contains this.",
+    "where": "Conditions, such as `latency.p99 < 20ms and batch_size = 8`.",
     "with": "Id, tag or name of a document; two to five of them.",
 }
 """What each word of a query means."""
@@ -131,6 +134,10 @@ def make_app(store: Store, port: int, *, ending: Callable[[], bool] = lambda: Fa
     held, components = schemas()
     for route in PAGES:
         _add_page(app, route, answers, held.get(route.path, {}))
+    for route in WITH_CHARTS:
+        for suffix in chart_pictures.KINDS:
+            path = f"{route.path}/chart.{suffix}"
+            app.add_route(path, _picture(answers, route, suffix), methods=["GET"], include_in_schema=False)
     for writing in WRITES:
         app.add_route(writing.path, _later(answers, writing), methods=["POST"], include_in_schema=False)
     app.add_route("/static/{name}", _static, methods=["GET"], include_in_schema=False)
@@ -156,6 +163,18 @@ class _Answers:
     def twin(self, route: PageRoute, request: Request) -> Response:
         """Answer with the JSON of a page."""
         return _as_json(_made(route.page, _asked(self._store, request)))
+
+    def picture(self, route: PageRoute, request: Request, suffix: str) -> Response:
+        """Answer with a chart of a page as a picture: the one that the query names, or the first."""
+        asked = _asked(self._store, request)
+        page = _made(route.page, asked)
+        if page.status == _FOUND:
+            try:
+                drawn = chart_pictures.draw(page, suffix, asked.text("chart"))
+                return Response(drawn, headers=_FRESH, media_type=chart_pictures.KINDS[suffix])
+            except ModelDynoError as error:
+                page = _problem(_status(error, 404), str(error))
+        return self._show(page, request)
 
     async def form(self, route: WriteRoute, request: Request) -> Response:
         """Do what a form asks for, and lead to the page that shows it."""
@@ -202,6 +221,7 @@ class _Answers:
         return answer
 
 
+_FOUND = 200
 _FRESH = {"cache-control": "no-store"}
 _KEPT = {"cache-control": "max-age=31536000, immutable"}
 
@@ -239,6 +259,13 @@ def _add_page(app: FastAPI, route: PageRoute, answers: _Answers, schema: dict[st
         responses={200: {"description": "What the page shows.", "content": _json_of(schema)}, **_PROBLEMS},
         openapi_extra={"parameters": list(_parameters(route))},
     )
+
+
+def _picture(answers: _Answers, route: PageRoute, suffix: str) -> Callable[[Request], Response]:
+    def picture(request: Request) -> Response:
+        return answers.picture(route, request, suffix)
+
+    return picture
 
 
 def _later(answers: _Answers, route: WriteRoute) -> Callable[[Request], Awaitable[Response]]:

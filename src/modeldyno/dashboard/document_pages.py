@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
 from modeldyno.core.report.blocks import Column, Table, clean
 from modeldyno.core.result.result import Result
+from modeldyno.core.result.where_text import parse
+from modeldyno.dashboard.chart_pictures import links_to_charts
 from modeldyno.dashboard.page import (
     PAGE,
     DashboardPage,
@@ -34,6 +37,7 @@ from modeldyno.views.text import shorten_ids
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from modeldyno.core.result.where import Expression
     from modeldyno.dashboard.page import Asked, Part
     from modeldyno.interfaces.store import Store
     from modeldyno.kinds import Stored
@@ -90,7 +94,17 @@ LOADS = DocumentRoom(
 def results(asked: Asked) -> DashboardPage:
     """List results, those of a name or with a tag, a page at a time."""
     name, tag, before = asked.text("name"), asked.text("tag"), asked.text("before")
-    found = asked.store.find(name=name or None, tag=tag or None, limit=PAGE + 1, before=before)
+    where = asked.text("where")
+    hint = "latency.p99 < 20ms and batch_size = 8"
+    conditions = FormField(name="where", label="Where", value=where, hint=hint)
+    try:
+        found = asked.store.find(
+            name=name or None, tag=tag or None, limit=PAGE + 1, before=before, where=conditions_of(where)
+        )
+    except RequestError as error:
+        found, wrong = (), str(error)
+    else:
+        wrong = ""
     shown = found[:PAGE]
     links = entry_links(RESULTS, "id", [entry.id for entry in shown])
     ids = dict(zip(shorten_ids([entry.id for entry in shown]), [entry.id for entry in shown], strict=True))
@@ -102,11 +116,17 @@ def results(asked: Asked) -> DashboardPage:
         RESULTS,
         shown,
         mark=shown[-1].mark if len(found) > PAGE else "",
-        query={"name": name, "tag": tag},
+        query={"name": name, "tag": tag, "where": where},
         first=not before,
         parts=(PageBlocks(blocks=(lists.listing(shown),), links=ticked), beside) if shown else (),
-        more_fields=(FormField(name="tag", label="Tag", value=tag),),
+        more_fields=(FormField(name="tag", label="Tag", value=tag), conditions),
+        wrong=wrong,
     )
+
+
+def conditions_of(text: str) -> Expression | None:
+    """Read the conditions of the search box, which are those of ``modeldyno list --where``."""
+    return parse(text, now=datetime.now(UTC)) if text else None
 
 
 def studies(asked: Asked) -> DashboardPage:
@@ -170,10 +190,12 @@ def _list_page(  # noqa: PLR0913 - the parts of a list
     first: bool,
     parts: tuple[Part, ...],
     more_fields: tuple[FormField, ...] = (),
+    wrong: str = "",
 ) -> DashboardPage:
+    """Make the page of a list; `wrong` is what was wrong in what was asked for."""
     asks = any(query.values()) or not first
     nothing = (
-        PageText(text="Nothing here is like that.")
+        PageText(text=wrong or "Nothing here is like that.")
         if asks
         else PageText(text=room.none, commands=(room.command,))
     )
@@ -191,7 +213,8 @@ def _list_page(  # noqa: PLR0913 - the parts of a list
             *(parts or (nothing,)),
             *older_links(room.path, mark, first=first, **query),
         ),
-        data=list_data(shown, room.path, mark, **query),
+        data={"error": wrong} if wrong else list_data(shown, room.path, mark, **query),
+        status=400 if wrong else 200,
     )
 
 
@@ -253,13 +276,15 @@ def _document_page(store: Store, room: DocumentRoom, document: Any) -> Dashboard
     kind = kind_of(document)
     blocks = tuple(kind.page(document, ViewOptions(load_result=result_or_none(store))))
     name = clean(document.name) or "a model"
-    return DashboardPage(
+    page = DashboardPage(
         title=f"{kind.name.capitalize()} {document.id[:12]} of {name}",
         room=f"/{room.path}",
         trail=(PageLink(text=room.title, address=f"/{room.path}"),),
         parts=(PageBlocks(blocks=blocks),),
         data=kind.encode(document),
     )
+    pictures = links_to_charts(page, room.path, document.id)
+    return page if pictures is None else replace(page, parts=(*page.parts, pictures))
 
 
 # --- beside each other ---------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def write(
     """
     reporter = plugins.reporter_for(path)
     if chart is not None:
-        _save(path, _draw_chart(reporter, path.suffix, lay_out_document(document), chart))
+        _save(path, draw_chart(lay_out_document(document), path, chart))
         return
     if isinstance(document, Result):
         _save(path, reporter.render(document, judgements=judgements))
@@ -123,11 +123,19 @@ def check_format(path: Path) -> None:
         raise RequestError(f"No report is written as {path.suffix}; use one of {', '.join(suffixes)}.")
 
 
-def _draw_chart(reporter: Reporter, suffix: str, page: Page, name: str) -> bytes:
-    """Draw the chart of a page whose name is `name`, or the first whose name has it in it."""
+def draw_chart(page: Page, path: Path, name: str) -> bytes:
+    """Draw the chart of a page whose name is `name`, or the first whose name has it in it.
+
+    The suffix of `path` is the format.
+
+    Raises:
+        RequestError: there is no such chart, or the format is none of a picture.
+        MissingExtra: the format needs a package that is not installed.
+    """
+    reporter = plugins.reporter_for(path)
     if not isinstance(reporter, DrawsCharts):
-        raise RequestError(f"A {suffix} file holds every chart or none; --chart is for .svg and .png.")
-    charts = _charts_by_name(page)
+        raise RequestError(f"A {path.suffix} file holds every chart or none; --chart is for .svg and .png.")
+    charts = charts_by_name(page)
     wanted = name.strip().casefold()
     alike = [title for title in charts if wanted and wanted in title.casefold()]
     if not alike:
@@ -136,7 +144,7 @@ def _draw_chart(reporter: Reporter, suffix: str, page: Page, name: str) -> bytes
     return reporter.draw(charts[(same or alike)[0]], title=page.title)
 
 
-def _charts_by_name(page: Page) -> dict[str, Picture]:
+def charts_by_name(page: Page) -> dict[str, Picture]:
     """Return the charts of a page by title; of the same title, the second is ``TITLE #2``."""
     found: dict[str, Picture] = {}
     times: Counter[str] = Counter()
