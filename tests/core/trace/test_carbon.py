@@ -55,6 +55,7 @@ def test_of_a_load_the_requests_count() -> None:
     assert carbon is not None
 
     assert carbon.value == pytest.approx(0.2)
+    assert carbon.interval is None
 
 
 @pytest.mark.parametrize(("measurements", "lacks"), [((RATE,), "power"), ((CARD,), "rate"), ((), "rate")])

@@ -79,13 +79,11 @@ def with_carbon(result: Result, emission: Emission) -> Result:
     low, value, high = _sum([_ends(m) for m in read]) if read else [emission.power or 0.0] * 3
     slow, usual, fast = _ends(rate)
     grams = emission.intensity * _INFERENCES
-    carbon = observed_number(
-        "carbon",
-        grams * value / usual,
-        interval=Interval(
-            low=grams * low / fast if isfinite(fast) else 0.0, high=grams * high / slow if slow > 0 else inf
-        ),
+    interval = Interval(
+        low=grams * low / fast if isfinite(fast) else 0.0, high=grams * high / slow if slow > 0 else inf
     )
+    known = interval.low < interval.high  # else neither power nor rate has an interval
+    carbon = observed_number("carbon", grams * value / usual, interval=interval if known else None)
     doubts = result.doubts if read else (*result.doubts, _assumed(emission))
     return replace(result, measurements=(*result.measurements, carbon), doubts=doubts)
 
