@@ -40,7 +40,7 @@ DIVIDED = {
         {"uuid": "MIG-d2", "used": 0, "free": 2 * GIB, "total": 2 * GIB, "processes": []},
     ],
 }
-FOUR = [CARD, {**CARD, "uuid": "GPU-bbbb-2", "utilization": 0}, UNSUPPORTED, DIVIDED]
+FOUR: list[dict[str, Any]] = [CARD, {**CARD, "uuid": "GPU-bbbb-2", "utilization": 0}, UNSUPPORTED, DIVIDED]
 
 
 @pytest.fixture

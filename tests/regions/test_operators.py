@@ -50,10 +50,11 @@ def test_the_first_ten_calls_are_recorded(mark: Profiled, began: list[str]) -> N
     assert result.activity is not None
 
     assert began == ["step"] * 10
-    assert [(row.name, row.calls, row.self_time) for row in result.activity.executed] == [
-        ("aten::fill_", 1.0, pytest.approx(2e-6)),
-        ("aten::add", 1.0, pytest.approx(1e-6)),
+    assert [(row.name, row.calls) for row in result.activity.executed] == [
+        ("aten::fill_", 1),
+        ("aten::add", 1),
     ]
+    assert result.activity.executed[0].self_time == pytest.approx(2e-6)
     assert result["calls@step"] == 12
     assert "traced-operators" in {doubt.code for doubt in result.doubts}
 

@@ -67,7 +67,7 @@ def test_a_block_is_the_timed_stage(sampler: Sampler) -> None:
     assert sampler.stages == [WatchStage.BASELINE, WatchStage.TIMED]
     assert result["process_memory.max"] == 4 << 20
     assert result["power@cuda:0"] == 240
-    assert 0 < result["total_time"] < 60
+    assert 0 < (result["total_time"] or 0) < 60
 
 
 def test_a_watched_block_is_shown_with_its_course_and_devices(sampler: Sampler) -> None:
@@ -142,4 +142,4 @@ def test_memory_that_a_block_takes_is_seen() -> None:
     with modeldyno.watch(period=60.0) as block:
         held = bytearray(64 << 20)
 
-    assert len(held) <= block.result["process_memory.max"] < 1.5 * len(held)
+    assert len(held) <= (block.result["process_memory.max"] or 0) < 1.5 * len(held)

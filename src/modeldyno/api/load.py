@@ -13,6 +13,7 @@ from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.load_curve import LoadCurve, parse_ladder
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
+from modeldyno.core.trace.carbon import Emission
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.loadtest.headers import headers_in_environment
 from modeldyno.loadtest.resume import (
@@ -58,6 +59,8 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
     inputs: Sequence[str | InputSpec] = (),
     headers: Mapping[str, str] | None = None,
     records: str | Path | None = None,
+    carbon: str | None = None,
+    power: str | None = None,
     probes: Sequence[str] = (),
     require: str | Sequence[str] = (),
     percentiles: str | Sequence[str] = (),
@@ -91,6 +94,9 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         inputs: shapes, ranges or files, as ``--input`` takes them.
         headers: sent with every request; not stored in the Result.
         records: a file for every request: ``.csv``, ``.jsonl`` or ``.npz``.
+        carbon: intensity of the grid, such as ``"400g/kWh"``: the metric ``carbon`` are the grams of CO2
+            equivalent of 1,000 inferences, where the power of the server can be read.
+        power: power to assume for `carbon` where none can be read, such as ``"65W"``.
         probes: what to measure; by default static analysis and the load.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
         percentiles: percentiles to measure until certified, such as ``"p99"``.
@@ -385,6 +391,7 @@ def _request(given: Mapping[str, Any]) -> Request:
         name=given["name"],
         trust=given["trust"],
         beside=as_tuple(given["beside"], "beside"),
+        emission=Emission.parse(given.get("carbon"), given.get("power")),
     )
 
 

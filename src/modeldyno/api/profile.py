@@ -16,6 +16,7 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.probe_options import Observation, parse_token_counts
+from modeldyno.core.trace.carbon import Emission
 from modeldyno.documents import lookup as documents_lookup
 from modeldyno.documents.catalog import store_conclusion
 from modeldyno.errors import NotStoredWarning, RequestError, RunFailed, StoreError
@@ -48,6 +49,8 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     outputs: str | Path | None = None,
     evaluate: str | Callable[..., Any] | Sequence[str | Callable[..., Any]] = (),
     data: Any = None,
+    carbon: str | None = None,
+    power: str | None = None,
     require: str | Sequence[str] = (),
     percentiles: str | Sequence[str] = (),
     plan: Plan | None = None,
@@ -90,6 +93,9 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels; by default `inputs`.
             Of a live object also an iterable of batches (inputs, labels), such as a DataLoader or a
             ``tf.data.Dataset``; it is evaluated after the measurement.
+        carbon: intensity of the grid, such as ``"400g/kWh"``: the metric ``carbon`` are the grams of CO2
+            equivalent of 1,000 inferences, where power can be read.
+        power: power to assume for `carbon` where none can be read, such as ``"65W"``.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
         percentiles: percentiles to measure until certified, such as ``"p99"``.
         plan: time and precision of the measurement.
@@ -141,6 +147,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         name=name,
         trust=trust,
         beside=as_tuple(beside, "beside"),
+        emission=Emission.parse(carbon, power),
     )
     with showing_progress(watch, progress=progress) as on_event:
         outcome = measure_request(request, model, example, inline=inline, watch=on_event)

@@ -93,7 +93,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     )),
     ("Load", (
         "--concurrency", "--rate", "--replay", *(row.flag for row in LOAD), "--find-load", "--most",
-        "--measurements", "--demand", "--price",
+        "--measurements", "--demand", "--price", "--carbon", "--power",
     )),
     ("Search", (
         "--space", "--objective", "--maximize", "--minimize", "--latency-budget", "--min-throughput",

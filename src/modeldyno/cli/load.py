@@ -45,6 +45,7 @@ from modeldyno.cli.output_options import result_output_options
     "--demand", help="Compute the number of replicas for this request rate within the bounds: 1000/s."
 )
 @click.option("--price", help="Price of a replica, such as 1.20/h or '876 EUR/month': compute the costs.")
+@cli_options.carbon_options
 @click.option(
     "--header",
     "headers",

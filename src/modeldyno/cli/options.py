@@ -43,6 +43,21 @@ TRUST = click.option(
 )  # fmt: skip
 
 
+def carbon_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the carbon of an inference."""
+    options = (
+        click.option(
+            "--carbon",
+            metavar="INTENSITY",
+            help="CO2 of 1,000 inferences on such a grid: 400g/kWh.",
+        ),
+        click.option("--power", help="Power to assume for --carbon where none can be read, such as 65W."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def require_option(
     sentence: str = "Such as 'latency.p99 <= 50ms'; exit 1 if broken, 5 if undecided.",
 ) -> Decorator:

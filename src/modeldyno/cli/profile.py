@@ -32,6 +32,7 @@ from modeldyno.cli.output_options import result_output_options
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a trace of a few calls for Perfetto.")
 @click.option("--outputs", type=click.Path(dir_okay=False), help="Write the outputs of one call: .npz")
 @cli_options.evaluation_options
+@cli_options.carbon_options
 @cli_options.require_option()
 @cli_options.plan_options()
 @cli_options.BESIDE

@@ -32,6 +32,7 @@ from modeldyno.core.spec.probe_options import (
 )
 from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_vary
 from modeldyno.core.stats.units import BYTES, parse_quantity
+from modeldyno.core.trace.carbon import Emission
 from modeldyno.data.labelled_samples import read_labels
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.backend import ServesSeveral
@@ -67,6 +68,8 @@ class Request:
     trust: bool = False
     beside: tuple[str, ...] = ()
     """Models on the same server at the same time, each as `multi_model.CoHostedModelSpec` parses it."""
+    emission: Emission | None = None
+    """What the power drawn emits; None if that is not asked for."""
 
     def constraints(self) -> tuple[Constraint, ...]:
         """Parse the constraints; one that names no model applies to each."""

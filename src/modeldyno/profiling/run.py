@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.result.result import Result
+from modeldyno.core.trace.carbon import with_carbon
 from modeldyno.errors import RequestError
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.repeated import run_replicated
@@ -76,6 +77,8 @@ def run_request(
     else:
         with subprocess_executor(interrupts, guard) as execute:
             result = run_replicated(execute, job, watch=watch)
+    if request.emission is not None:
+        result = with_carbon(result, request.emission)
     return judge_result(result, constraints)
 
 

@@ -8,7 +8,7 @@ from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity,
 from modeldyno.core.stats.units import BYTES, CELSIUS, FRACTION, HERTZ, WATTS, format_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.environment.devices import DeviceReading, DeviceState
 
@@ -80,7 +80,7 @@ def _text(value: float | None, unit: str, digits: int = 3) -> str:
     return _UNKNOWN if value is None else format_quantity(value, unit, digits)
 
 
-def _table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]], *, texts: int) -> Table:
+def _table(title: str, titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, texts: int) -> Table:
     return Table(
         title=title,
         columns=tuple(

@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING
 from modeldyno import codec
 from modeldyno.adapters.exporters.exported_numbers import figures, labels
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.stats.units import BYTES, CELSIUS, CORES, FRACTION, HERTZ, JOULES, RATE, SECONDS, WATTS
+from modeldyno.core.stats.units import (
+    BYTES,
+    CELSIUS,
+    CORES,
+    FRACTION,
+    GRAMS,
+    HERTZ,
+    JOULES,
+    RATE,
+    SECONDS,
+    WATTS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +35,7 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 _UNITS = {
     SECONDS: "seconds", BYTES: "bytes", RATE: "per_second", FRACTION: "ratio", CORES: "cores",
-    JOULES: "joules", WATTS: "watts", HERTZ: "hertz", CELSIUS: "celsius",
+    JOULES: "joules", WATTS: "watts", HERTZ: "hertz", CELSIUS: "celsius", GRAMS: "grams",
 }  # fmt: skip
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

@@ -26,6 +26,7 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import Notice, Severity
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
+from modeldyno.core.trace.carbon import Emission
 from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
@@ -62,6 +63,8 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     if len(steps) > 1 or options["find_load"]:
         if targets.report:
             check_format(Path(targets.report))
+        if options["carbon"]:
+            raise RequestError("--carbon is of one load; drop it, or measure one load.")
         if options["records"]:
             raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
         ctx.exit(_measure_series(_begin(model_request, steps, options), targets, planned, options))
@@ -262,6 +265,7 @@ def _request(options: dict[str, Any], concurrency: int | None) -> request.Reques
         name=options["name"],
         trust=options["trust"],
         beside=options["beside"],
+        emission=Emission.parse(options["carbon"], options["power"]),
     )
 
 

@@ -21,6 +21,7 @@ from modeldyno.core.comparison.gate_report import GateReport
 from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.comparison.schedule import PLAN
 from modeldyno.core.spec.probe_options import Observation, parse_token_counts
+from modeldyno.core.trace.carbon import Emission
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.profiling import request
 from modeldyno.profiling.run import INTERRUPTED, OK, JudgedResult, judge_result, run_request
@@ -60,7 +61,10 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         name=options["name"],
         trust=options["trust"],
         beside=options["beside"],
+        emission=Emission.parse(options["carbon"], options["power"]),
     )
+    if model_request.emission is not None and options["baseline"] is not None:
+        raise RequestError("--carbon is of one result; drop it, or --baseline.")
     gate_options.check_baseline(ctx)
     gate_options.check_output_paths(options)
     options["tags"] = (*options["tags"], *gate_options.baseline_tags(options))

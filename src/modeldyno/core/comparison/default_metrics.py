@@ -8,11 +8,13 @@ from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.stats.units import BYTES
+from modeldyno.core.trace import regions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from modeldyno.core.metrics.measurement import Measurement
+    from modeldyno.core.metrics.metric import MetricRow
     from modeldyno.core.result.result import Result
 
 ALL = ""
@@ -35,15 +37,35 @@ def headline_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
 
 
 def shared_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
-    """Return one query for each metric of the whole model that both have and that has a better direction."""
+    """Return one query for each metric of the whole model that both have and that has a better direction.
+
+    Of two profiles of regions they are of each region that both have: its time, calls and memory.
+    """
+    own_code = all(regions.PROBE in result.job.probes for result in (baseline, candidate))
     queries = []
     for measurement in baseline.measurements:
         row, other = measurement.row, candidate.find(measurement.metric, measurement.scope)
-        if measurement.scope or row.better is Better.NEITHER or row.circumstance or other is None:
+        if other is None or _is_spread(measurement) is not _is_spread(other):
             continue
-        if _is_spread(measurement) is _is_spread(other):
-            queries.append(Query(metric=row.name, statistic=_default_statistic(measurement)))
+        if _is_of_region(measurement, other) if own_code else not measurement.scope and _has_direction(row):
+            statistic = _default_statistic(measurement)
+            queries.append(Query(metric=row.name, scope=measurement.scope, statistic=statistic))
     return tuple(queries)
+
+
+_OF_REGIONS = frozenset({"latency", "calls", "allocated", "allocated_peak"})
+"""Metrics of a region that are compared: its total time follows from them, and has no interval."""
+
+
+def _is_of_region(measurement: Measurement, other: Measurement) -> bool:
+    """Whether it is compared: calls only if they differ, and not the size of the whole process."""
+    _, place = regions.split_region_scope(measurement.scope)
+    same_calls = measurement.metric == "calls" and measurement.value == other.value
+    return measurement.metric in _OF_REGIONS and place != "process" and not same_calls
+
+
+def _has_direction(row: MetricRow) -> bool:
+    return row.better is not Better.NEITHER and not row.circumstance
 
 
 def _default_statistic(measurement: Measurement) -> str | None:

@@ -27,6 +27,7 @@ JOULES = "J"
 WATTS = "W"
 HERTZ = "Hz"
 CELSIUS = "°C"
+GRAMS = "g"
 
 # Smallest first: the least number shown in a unit, the unit's size, its name.
 _SHOWN: dict[str, tuple[tuple[float, float, str], ...]] = {
@@ -43,13 +44,14 @@ _SHOWN: dict[str, tuple[tuple[float, float, str], ...]] = {
     WATTS: ((0.0, 1e-3, " mW"), (1.0, 1.0, " W"), (1e3, 1e3, " kW")),
     HERTZ: ((0.0, 1.0, " Hz"), (1e3, 1e3, " kHz"), (1e6, 1e6, " MHz"), (1e9, 1e9, " GHz")),
     CELSIUS: ((0.0, 1.0, " °C"),),
+    GRAMS: ((0.0, 1e-6, " ug"), (1e-3, 1e-3, " mg"), (1.0, 1.0, " g"), (1e3, 1e3, " kg")),
 }
 KINDS = frozenset(_SHOWN)
 """All base units."""
 _WHOLE = frozenset({BYTES, COUNT})
 _ZERO = {
     SECONDS: "0 s", BYTES: "0 B", COUNT: "0", RATE: "0/s", FRACTION: "0%", CORES: "0 cores",
-    JOULES: "0 J", WATTS: "0 W", HERTZ: "0 Hz", CELSIUS: "0 °C",
+    JOULES: "0 J", WATTS: "0 W", HERTZ: "0 Hz", CELSIUS: "0 °C", GRAMS: "0 g",
 }  # fmt: skip
 _PARSED: dict[str, dict[str, float]] = {
     SECONDS: {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0},
@@ -67,10 +69,11 @@ _PARSED: dict[str, dict[str, float]] = {
     WATTS: {"mW": 1e-3, "W": 1.0, "kW": 1e3},
     HERTZ: {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9},
     CELSIUS: {"°C": 1.0, "C": 1.0},
+    GRAMS: {"ug": 1e-6, "mg": 1e-3, "g": 1.0, "kg": 1e3, "t": 1e6},
 }
 _EXAMPLES = {
     SECONDS: "50ms", BYTES: "24GiB", COUNT: "10M", RATE: "1000/s", FRACTION: "2%", CORES: "2cores",
-    JOULES: "5J", WATTS: "300W", HERTZ: "2GHz", CELSIUS: "80C",
+    JOULES: "5J", WATTS: "300W", HERTZ: "2GHz", CELSIUS: "80C", GRAMS: "2g",
 }  # fmt: skip
 """An example of a quantity, for error messages."""
 UNITS = tuple(_EXAMPLES)
@@ -79,7 +82,7 @@ _QUANTITY = re.compile(
     r"(?P<number>[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>\S*)"
 )
 _NUMBER_AND_UNIT = re.compile(
-    r"(?<=\d) (?=(?:ns|us|ms|s|[KMGT]iB|B|[kMGT]?(?:MACs|FLOPs?)|[kMGT]B?|cores|[umk]?[JW]|[kMG]?Hz|°C)\b)"
+    r"(?<=\d) (?=(?:ns|us|ms|s|[KMGT]iB|B|[kMGT]?(?:MACs|FLOPs?)|[kMGT]B?|cores|[umk]?[JWg]|[kMG]?Hz|°C)\b)"
 )
 _EXACT = 12
 """Digits of a number given by the user: enough for any, without the rounding error of binary fractions."""

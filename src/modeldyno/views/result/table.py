@@ -11,6 +11,7 @@ from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
 from modeldyno.core.result.scopes import scopes
 from modeldyno.core.spec.static_options import HERE
 from modeldyno.core.stats.units import BYTES, FRACTION, RATE, SECONDS, format_quantity
+from modeldyno.core.trace.carbon import ASSUMED
 from modeldyno.views.result.served import redundant_metrics
 from modeldyno.views.result.totals import describe_total, drop_open_range
 from modeldyno.views.text import (
@@ -183,7 +184,8 @@ def _note(result: Result, measurement: Measurement) -> str:
         return _samples_note(result, measurement)
     once = measurement.row.unit == SECONDS and len(measurement.runs) == 1 and measurement.interval is None
     parts = _parts(result, measurement.metric) if measurement.row.summed else ""
-    return join_nonempty("measured once" if once else "", parts)
+    assumed = measurement.metric == "carbon" and any(doubt.code == ASSUMED for doubt in result.doubts)
+    return join_nonempty("measured once" if once else "", parts, "of an assumed power" if assumed else "")
 
 
 def _samples_note(result: Result, measurement: Measurement) -> str:

@@ -81,12 +81,13 @@ def record_operators(name: str) -> Callable[[], tuple[Occurrence, ...]]:
     """
     import torch  # noqa: PLC0415 - heavy
 
-    block = torch.profiler.record_function(f"{_MODULE}{name}")
+    block: Any = torch.profiler.record_function(f"{_MODULE}{name}")
+    cuda: Any = torch.cuda
     if torch.autograd.profiler._is_profiler_enabled:  # noqa: SLF001 - torch's own ranges ask it
         block.__enter__()
         return lambda: _end_range(block)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # keeps the profiler from logging
-    place = torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+    place = torch.device("cuda" if cuda.is_initialized() else "cpu")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         profiler = _profiler(place)
