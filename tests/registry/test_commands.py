@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 import modeldyno
+from modeldyno import plugins
 from modeldyno.cli import main
 from modeldyno.core.registry.answer import AnswerState
-from modeldyno.core.registry.records import TaskState
+from modeldyno.core.registry.records import FigureState, TaskState
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
 
@@ -87,6 +88,25 @@ def test_a_json_document_has_everything(net: Callable[..., Said]) -> None:
 
     assert shown["version"]["metrics"] == {"accuracy": 0.76}
     assert [figure["figure"]["state"] for figure in shown["figures"]] == ["fresh"] * 3
+
+
+def test_each_version_is_listed_with_its_best_figures(net: Callable[..., Said], model: Path) -> None:
+    """Also one that is not measured yet, or whose figures are stale."""
+    model.write_bytes(b"other weights")
+    net("registry", "add", str(model), "--no-convert")
+    said = net("registry", "show", "net/1").out.partition("Versions, each by its best figures")[2]
+    (speed,) = json.loads(net("registry", "show", "net", "--json", "-").out)["speeds"]
+
+    assert [line.split()[0] for line in said.splitlines() if "net/" in line] == ["net/2", "net/1"]
+    assert "not measured" in said
+    assert (speed["number"], speed["state"], speed["p99"]) == (1, "fresh", speed["p50"])
+    assert speed["p50"] == pytest.approx(2e-3)
+    with plugins.store() as store:
+        store.registry.put_figures(
+            [replace(f, state=FigureState.STALE, why="old") for f in store.registry.figures("net", 1)]
+        )
+    (speed,) = json.loads(net("registry", "show", "net", "--json", "-").out)["speeds"]
+    assert (speed["state"], speed["p50"], speed["rate"]) == ("stale", None, None)
 
 
 def test_an_answer_names_variant_replicas_and_cost(net: Callable[..., Said]) -> None:

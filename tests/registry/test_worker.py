@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.registry import DIGEST, ONCE, a_measurement
 
+from modeldyno import plugins
+from modeldyno.codec import conversion as conversion_codec
+from modeldyno.core.agreement.conversion import Converted
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT, profile_tasks
@@ -14,6 +17,7 @@ from modeldyno.core.registry.records import FigureState, TaskState, Variant, Var
 from modeldyno.core.registry.webhooks import Webhook
 from modeldyno.core.registry.windows import Window
 from modeldyno.core.result.result import Failure, FailureKind
+from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
@@ -24,6 +28,7 @@ from modeldyno.registry.figures import current_figures
 from modeldyno.registry.register import Registration, register
 from modeldyno.registry.targets import software_here, target_here
 from modeldyno.registry.worker import DEFERRALS, TaskDone, WorkerOptions, run_worker
+from modeldyno.testing.sample_conversions import a_conversion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -248,6 +253,34 @@ def test_a_variant_is_trusted_as_it_was_written_here(registered: Registry, measu
 
     trusted = {request.model.partition(":")[0]: request.trust for request in measured}
     assert trusted == {"onnx": False, "torchscript": True}
+
+
+@pytest.mark.parametrize("recipe", plugins.names("converter"))
+def test_a_variant_is_measured_with_the_inputs_of_its_source(
+    registered: Registry, measured: list[Request], recipe: str
+) -> None:
+    """The samples lie beside it; the source has its own."""
+    version = registered.version(VersionName.parse("net"))
+    sized = InputSpec(name="ids", shape=("batch", 64), dtype="int64", low=0, high=999)
+    real = InputSpec(name="mask", dtype="int64", source="inputs.npz")
+    made = Converted(recipe=recipe, inputs=(sized, real))
+    converter = plugins.converter(recipe)
+    variant = Variant(
+        model="net", number=1, recipe=recipe, state=VariantState.AGREES, reference=converter.loader,
+        backend=converter.backend, digest=DIGEST, files=version.files, entry=version.entry,
+        conversion=conversion_codec.encode(replace(a_conversion(), converted=(made,))).decode(),
+    )  # fmt: skip
+    registered.put_variant(variant, "me")
+    registered.enqueue(tuple(profile_tasks(variant, DEFAULT, target_here().id)))
+
+    work()
+
+    own = [
+        request for request in measured if request.model.startswith(f"{converter.loader}:") and request.inputs
+    ]
+    folder = own[0].model.partition(":")[2].rpartition("/")[0]
+    assert [request.inputs for request in own] == [(sized, replace(real, source=f"{folder}/inputs.npz"))] * 3
+    assert [request.inputs for request in measured if request not in own] == [()] * 3
 
 
 @pytest.fixture

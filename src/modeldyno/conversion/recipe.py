@@ -16,6 +16,7 @@ from modeldyno import plugins
 from modeldyno.conversion.failures import failure, failure_of
 from modeldyno.conversion.labelled import task_metrics, task_outputs
 from modeldyno.conversion.locate import farthest_call, locate
+from modeldyno.conversion.measured_inputs import SAMPLES_FILE, own_names, with_names_of
 from modeldyno.conversion.reference import (
     Reference,
     SourceInvalidError,
@@ -224,8 +225,9 @@ def _checked(made: Converted, check: _Check, path: Path) -> Converted:
     loader, backend = plugins.loader(check.converter.loader), check.converter.backend
     ref = ModelRef(scheme=check.converter.loader, locator=str(path))
     model = loader.load(ref, seed=check.order.seed, trust=True)
-    made = replace(made, digest=model.identity.digest)
     reference = check.reference
+    made = replace(made, digest=model.identity.digest, inputs=with_names_of(reference.measured, model.inputs))
+    _write_samples(check, model, path.parent)
     tallies, refused = compare_model(model, backend, reference, check.folder, check.rule)
     if refused:
         if not tallies and (error := _example_error(model, check)) is not None:
@@ -247,6 +249,14 @@ def _checked(made: Converted, check: _Check, path: Path) -> Converted:
     first = locate(check.load_source, model, backend, call, check.folder, check.rule)
     made = replace(made, agreement=replace(agreement, first=first))
     return _unchecked(replace(made, failure=_differs(agreement, reference, tallies)), path)
+
+
+def _write_samples(check: _Check, model: Model, folder: Path) -> None:
+    """Write the real samples that the source is measured with, by the names of the converted model."""
+    samples = read_arrays(check.folder / SAMPLES_FILE)
+    names = own_names([spec.name for spec in check.reference.measured], [s.name for s in model.inputs])
+    if kept := {names[name]: array for name, array in samples.items() if name in names}:
+        write_arrays(folder / SAMPLES_FILE, kept)
 
 
 def _with_task(agreement: ModelAgreement, model: Model, check: _Check) -> ModelAgreement:

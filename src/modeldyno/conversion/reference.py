@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import codec, plugins
 from modeldyno.codec import conversion as codec_conversion
 from modeldyno.conversion.check_inputs import CheckCall, CheckPlan, first_axis
+from modeldyno.conversion.measured_inputs import SAMPLES_FILE, example_samples, measured_inputs, own_names
 from modeldyno.core.agreement.compare import relative_floor, source_fault, unstable
 from modeldyno.core.agreement.rule import BOUNDS, PRECISION
 from modeldyno.core.spec.input_spec import InputSpec
@@ -71,6 +72,8 @@ class Reference:
     """The coarsest dtype that it computes in; empty if its outputs show it."""
     samples: int
     notes: tuple[str, ...] = ()
+    measured: tuple[InputSpec, ...] = ()
+    """What it is measured with, as `measured_inputs` gives it."""
 
 
 class SourceInvalidError(Exception):
@@ -109,6 +112,7 @@ def run_reference(
         for number, (call, found) in enumerate(calls)
     )
     write_arrays(folder / "example.npz", {f"{_INPUT}{name}": array for name, array in example.items()})
+    write_arrays(folder / SAMPLES_FILE, example_samples(model, requested))
     reference = Reference(
         model=model.identity,
         kind=source_kind(model),
@@ -122,6 +126,7 @@ def run_reference(
         computed=_computed(model),
         samples=_distinct([call.feed for call, _ in calls]),
         notes=(*notes, *_blind(calls)),
+        measured=measured_inputs(model, requested),
     )
     codec.write(folder / _RECORD, codec_conversion.encode_part(reference))
     return reference
@@ -194,14 +199,11 @@ def opened(model: Model, backend: str, **settings: Any) -> Iterator[Run]:
 def fitted(feed: Feed, model: Model) -> Feed:
     """Give the inputs the names and dtypes of the converted model, which may leave out unused ones."""
     declared = {spec.name: spec for spec in model.inputs}
-    named = {name: array for name, array in feed.items() if name in declared}
-    if len(named) != len(declared):
-        if len(declared) != len(feed):
-            return named or feed
-        named = dict(zip(declared, feed.values(), strict=True))
+    names = own_names(list(feed), list(declared))
+    named = {names[name]: array for name, array in feed.items() if name in names} or feed
     return {
         name: array.astype(declared[name].dtype)
-        if declared[name].dtype in {"float32", "float64"} and array.dtype.kind == "f"
+        if name in declared and declared[name].dtype in {"float32", "float64"} and array.dtype.kind == "f"
         else array
         for name, array in named.items()
     }

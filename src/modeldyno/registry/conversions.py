@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.agreement.conversion import Converted
     from modeldyno.core.registry.records import Version
+    from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
 
@@ -113,6 +114,23 @@ def located(variant: Variant, registry: Registry) -> ModelRef:
     """
     path = weights.fetch(variant, weights.place(registry.weights))
     return resolve_reference(f"{variant.reference}:{path}")
+
+
+def measured_inputs(variant: Variant, ref: ModelRef) -> tuple[InputSpec, ...]:
+    """Return the inputs that a variant is measured with: those of its source, as its conversion noted them.
+
+    Args:
+        variant: nothing is returned for the source, which is measured with its own.
+        ref: where it is on this machine.
+    """
+    if not variant.conversion:
+        return ()
+    made = conversion_codec.decode(variant.conversion.encode(), origin=variant.name)[variant.recipe]
+    folder = Path(ref.locator).parent
+    return tuple(
+        spec if spec.source is None else replace(spec, source=str(folder / spec.source))
+        for spec in made.inputs
+    )
 
 
 def _kept(variant: Variant, made: Converted, folder: Path, where: str) -> Variant:

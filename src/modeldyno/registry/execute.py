@@ -126,7 +126,7 @@ def _request(version: Version, variant: Variant, ref: ModelRef, what: Measure, d
         model=str(ref),
         backend=backend or None,
         settings=settings,
-        inputs=(),
+        inputs=conversions.measured_inputs(variant, ref),
         probes=what.probes,
         load=load,
         require=what.require,

@@ -63,9 +63,14 @@ def newest_speeds(registry: Registry, models: Iterable[str]) -> Iterator[SpeedRo
                 yield row
 
 
-def version_speeds(registry: Registry, model: str) -> Iterator[SpeedRow]:
-    """Yield a row for each version and target of a model, the newest version first."""
-    return _speeds(_Known(registry), model)
+def version_speeds(
+    registry: Registry, model: str, numbers: Iterable[int] | None = None
+) -> Iterator[SpeedRow]:
+    """Yield a row for each version and target of a model, the newest version first.
+
+    `numbers` are those of the versions; None is all.
+    """
+    return _speeds(_Known(registry), model, (None,) if numbers is None else numbers)
 
 
 class _Known:
@@ -77,11 +82,12 @@ class _Known:
         self.require = {DEFAULT.name: DEFAULT.require} | {p.name: p.require for p in registry.policies()}
 
 
-def _speeds(known: _Known, model: str) -> Iterator[SpeedRow]:
+def _speeds(known: _Known, model: str, numbers: Iterable[int | None] = (None,)) -> Iterator[SpeedRow]:
     def place(figure: VariantFigure) -> tuple[int, str]:
         return -figure.number, figure.target
 
-    figures = [figure for figure in known.registry.figures(model) if figure.target in known.targets]
+    found = (figure for number in numbers for figure in known.registry.figures(model, number))
+    figures = [figure for figure in found if figure.target in known.targets]
     bounds = _bounds(known, model, {figure.number for figure in figures})
     for (number, target), group in groupby(sorted(figures, key=place), key=place):
         yield _row(known.registry, list(group), known.targets[target], bounds.get(-number, ()))

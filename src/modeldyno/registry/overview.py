@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.registry.overview import MeasuredFigure, VersionOverview
-from modeldyno.core.registry.records import OPEN
+from modeldyno.core.registry.overview import MeasuredFigure, VersionOverview, VersionSpeed
+from modeldyno.core.registry.records import OPEN, FigureState
 from modeldyno.registry.figures import current_figures
+from modeldyno.registry.matrix import version_speeds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from modeldyno.core.registry.names import VersionName
     from modeldyno.interfaces.registry import Registry
 
@@ -31,10 +34,11 @@ def version_overview(registry: Registry, name: VersionName) -> VersionOverview:
     digests = tuple({version.digest, *(variant.digest for variant in variants if variant.digest)})
     shown = {measured.figure.result for measured in figures}
     named = registry.aliases(version.model)
+    numbers = tuple(v.number for v in registry.versions(version.model, limit=_NUMBERS))
     return VersionOverview(
         version=version,
         aliases=tuple(alias for alias, number in named.items() if number == version.number),
-        numbers=tuple(v.number for v in registry.versions(version.model, limit=_NUMBERS)),
+        numbers=numbers,
         variants=variants,
         figures=figures,
         targets=tuple(registry.targets()),
@@ -42,4 +46,21 @@ def version_overview(registry: Registry, name: VersionName) -> VersionOverview:
         workers=len(registry.workers()),
         results=tuple(result for result in registry.results_of(digests) if result not in shown),
         studies=tuple(registry.studies_of(digests)),
+        speeds=tuple(_speeds(registry, version.model, numbers)) if len(numbers) > 1 else (),
     )
+
+
+def _speeds(registry: Registry, model: str, numbers: Sequence[int]) -> Iterator[VersionSpeed]:
+    """Yield the best fresh figures of versions, after marking those that are stale."""
+    for number in numbers:
+        current_figures(registry, model, number)
+    for row in version_speeds(registry, model, numbers):
+        fresh = row.figure.state is FigureState.FRESH
+        yield VersionSpeed(
+            number=row.number,
+            target=row.target.id,
+            p50=row.speed.p50 if fresh else None,
+            p99=row.speed.p99 if fresh else None,
+            rate=row.rate if fresh else None,
+            state=row.figure.state,
+        )

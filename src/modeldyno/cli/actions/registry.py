@@ -80,7 +80,8 @@ def show(name: str, json_path: str | None) -> None:
     if not _write_json(overview, json_path):
         print_blocks(*version_view.blocks(overview))
         if len(shown) > 1:
-            print_blocks(lists.versions(shown))
+            targets = {target.id: target for target in overview.targets}
+            print_blocks(lists.version_figures(shown, overview.speeds, targets))
 
 
 def get(name: str, folder: str) -> None:

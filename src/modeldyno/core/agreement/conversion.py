@@ -71,6 +71,9 @@ class Converted:
     failure: ConversionFailure | None = None
     reproduce: str = ""
     """The script beside the file that makes it again; empty for a live object."""
+    inputs: tuple[InputSpec, ...] = ()
+    """What it is measured with to be compared with its source: the source's sizes, ranges and samples, by its
+    own names. ``source`` names a file of samples beside its own; empty if the request named files."""
 
     @property
     def usable(self) -> bool:

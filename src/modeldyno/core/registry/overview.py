@@ -18,6 +18,23 @@ class MeasuredFigure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VersionSpeed:
+    """The best fresh figures of a version on a target; None is what no fresh figure tells."""
+
+    number: int
+    target: str
+    """Its id."""
+    p50: float | None
+    """The lowest latency, in seconds, of any variant and batch size."""
+    p99: float | None
+    """Of the same figure, in seconds; None if it is not certified."""
+    rate: float | None
+    """The highest rate, per second; it may be of another figure."""
+    state: FigureState
+    """Of these figures: of the others if none is fresh."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionOverview:
     """A version with its variants, figures and tasks."""
 
@@ -37,6 +54,8 @@ class VersionOverview:
     """Ids of further Results of the same model, newest first."""
     studies: tuple[str, ...]
     """Ids of its studies, newest first."""
+    speeds: tuple[VersionSpeed, ...] = ()
+    """Of each of `numbers` on each target where it was measured; empty if there is one version only."""
 
     @property
     def usable(self) -> int:

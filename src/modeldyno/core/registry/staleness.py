@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.registry.records import Fact, VariantFigure
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Number of the rules of measuring; a change of what a figure means raises it, and makes older ones stale."""
 
 FORBIDDING = frozenset(

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.records import TaskState
 from modeldyno.core.report.blocks import Align, Column, Table, shorten
+from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.views.text import format_rough_duration, format_utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from modeldyno.core.registry.overview import VersionSpeed
     from modeldyno.core.registry.policy import Policy
     from modeldyno.core.registry.records import (
         AliasMove,
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 _WHY = 60
 """Most characters of a reason."""
+_FIGURES = frozenset({"p50", "p99", "rate"})
+_DAY = 10
+"""Characters of a time up to its day."""
 _MINUTES = 16
 """Characters of a time up to its minutes."""
 
@@ -60,6 +65,34 @@ def versions(found: Sequence[Version]) -> Table:
         for version in found
     )
     return _table("Versions", ("version", "digest", "framework", "by", "metrics", "registered"), rows)
+
+
+def version_figures(
+    found: Sequence[Version], speeds: Sequence[VersionSpeed], targets: Mapping[str, HardwareTarget]
+) -> Table:
+    """List versions of a model with their best fresh figures, one row for each target."""
+    rows: list[tuple[str, ...]] = []
+    for version in found:
+        metrics = " ".join(f"{name}={value:g}" for name, value in version.metrics.items())
+        first = version.name, format_utc(version.created)[:_DAY], metrics
+        measured = [speed for speed in speeds if speed.number == version.number]
+        for at, speed in enumerate(measured):
+            rows.append((*(("", "", "") if at else first), *_speed(speed, targets)))
+        if not measured:
+            rows.append((*first, "", "", "", "", "not measured"))
+    titles = ("version", "registered", "metrics", "target", "p50", "p99", "rate", "state")
+    return _table("Versions, each by its best figures", titles, tuple(rows), numbers=_FIGURES)
+
+
+def _speed(speed: VersionSpeed, targets: Mapping[str, HardwareTarget]) -> tuple[str, ...]:
+    uncertified = "not certified" if speed.p50 is not None else ""
+    return (
+        targets[speed.target].name if speed.target in targets else speed.target,
+        "" if speed.p50 is None else format_quantity(speed.p50, SECONDS, 3),
+        uncertified if speed.p99 is None else format_quantity(speed.p99, SECONDS, 3),
+        format_quantity(speed.rate, RATE, 3) if speed.rate else "",
+        str(speed.state),
+    )
 
 
 def tasks(found: Sequence[Task], targets: Mapping[str, HardwareTarget]) -> Table:
