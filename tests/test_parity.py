@@ -49,6 +49,8 @@ FUNCTIONS: dict[str, str | Nowhere] = {
     "run": Nowhere("a script that runs in Python decorates with @profiled and reads profiled.result()"),
     "engine": Nowhere("installs programs on a machine, once, before anything is measured"),
     "help": Nowhere("Python has help()"),
+    "servers": "list_servers",  # the package modeldyno.servers has the name
+    "servers stop": "stop_server",
     "worker": "work",
     "registry": Nowhere("a group: each of its commands has a function"),
     "registry add": "register",
@@ -210,8 +212,10 @@ def command(name: str) -> click.Command:
 
 @cache
 def all_commands() -> tuple[str, ...]:
-    """Return the commands, and those of the group that has a function for each."""
-    return (*COMMANDS, *(f"registry {name}" for name in command("registry").commands))  # type: ignore[attr-defined]
+    """Return the commands, and those of the groups that have a function for each."""
+    groups = {name: command(name) for name in ("registry", "servers")}
+    parts = (f"{name} {part}" for name, group in groups.items() for part in group.commands)  # type: ignore[attr-defined]
+    return (*COMMANDS, *parts)
 
 
 @cache

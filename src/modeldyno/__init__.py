@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         work,
     )
     from modeldyno.api.result_dict import Figures
+    from modeldyno.api.serve import Server, list_servers, serve, stop_server
     from modeldyno.api.server_profiler import Diagnosis, Profiler
     from modeldyno.api.sweep import export_configs, read_study, rerank, sweep
     from modeldyno.api.ui import ui
@@ -129,6 +130,7 @@ _HOMES = {
     "Regressions": "modeldyno.api.gate",
     "Result": "modeldyno.core.result.result",
     "Schedule": "modeldyno.api.decorators",
+    "Server": "modeldyno.api.serve",
     "ServerInspector": "modeldyno.api.inspectors",
     "Study": "modeldyno.core.study.study",
     "TensorFlowGrpcInspector": "modeldyno.api.inspectors",
@@ -159,6 +161,7 @@ _HOMES = {
     "inspect": "modeldyno.api.profile",
     "list_plugins": "modeldyno.api.documents",
     "list_results": "modeldyno.api.documents",
+    "list_servers": "modeldyno.api.serve",
     "load": "modeldyno.api.load",
     "load_baseline": "modeldyno.api.gate",
     "load_curve": "modeldyno.api.load",
@@ -179,7 +182,9 @@ _HOMES = {
     "save_comparison": "modeldyno.api.compare",
     "save_verdict": "modeldyno.api.documents",
     "schema": "modeldyno.api.documents",
+    "serve": "modeldyno.api.serve",
     "show": "modeldyno.api.documents",
+    "stop_server": "modeldyno.api.serve",
     "store": "modeldyno.api.profile",
     "sweep": "modeldyno.api.sweep",
     "tag": "modeldyno.api.documents",
@@ -214,6 +219,7 @@ __all__ = [
     "Regressions",
     "Result",
     "Schedule",
+    "Server",
     "ServerInspector",
     "Study",
     "TensorFlowGrpcInspector",
@@ -247,6 +253,7 @@ __all__ = [
     "list_models",
     "list_plugins",
     "list_results",
+    "list_servers",
     "load",
     "load_baseline",
     "load_curve",
@@ -275,8 +282,10 @@ __all__ = [
     "save_comparison",
     "save_verdict",
     "schema",
+    "serve",
     "show",
     "show_model",
+    "stop_server",
     "store",
     "sweep",
     "tag",

@@ -129,3 +129,60 @@ def cmdline(pid: int) -> bytes:
 def parent(pid: int) -> int:
     """Give the parent of a process."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+OWNED = STARTER.replace(
+    "    time.sleep(600)\n", "    server.hand_over(int(sys.argv[2]) or None)\n    print('kept', flush=True)\n"
+)
+
+
+def handed_over(engines: Path, owner: int) -> dict[int, int]:
+    """Start a server by a process that hands it over and ends; give the server's processes."""
+    starter = subprocess.Popen(
+        [sys.executable, "-c", OWNED, str(Path(__file__).parent), str(owner)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "MODELDYNO_ENGINES": str(engines)},
+    )
+    assert starter.stdout is not None
+    guard = int(starter.stdout.readline().split()[0])
+    assert starter.stdout.read() == "kept\n"
+    starter.stdout.close()
+    assert starter.wait() == 0
+    return family_of(guard)
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    """Start a process that owns a server and does nothing."""
+    return subprocess.Popen(["sleep", "600"])
+
+
+def kill_the_owner(engines: Path) -> None:
+    """Hand a server over, kill its new owner, and check that nothing of it is left."""
+    owner = sleeper()
+    family = handed_over(engines, owner.pid)
+    assert len(family) == 4, "the server lives on when its starter has ended"
+    owner.kill()
+    owner.wait()
+    assert left_after(family) == []
+
+
+def test_a_server_ends_with_the_process_that_it_was_handed_over_to(engines: Path) -> None:
+    """It outlives its starter, and no process of it is left after kill -9 of its owner, ten times."""
+    for _ in range(10):
+        kill_the_owner(engines)
+
+
+@pytest.mark.slow
+def test_a_server_ends_with_its_owner_a_hundred_times(engines: Path) -> None:
+    """After kill -9 of the owner, 100 times, no process is left."""
+    for _ in range(100):
+        kill_the_owner(engines)
+
+
+def test_a_server_without_an_owner_stays_until_its_guard_is_asked_to_end(engines: Path) -> None:
+    """Handed over to nobody, it outlives its starter, and SIGTERM to the guard ends all of it."""
+    family = handed_over(engines, 0)
+    assert len(family) == 4
+    os.kill(next(iter(family)), signal.SIGTERM)
+    assert left_after(family) == []

@@ -15,7 +15,7 @@ from modeldyno.api.inspectors import ENGINES, STAGES, BaseModelInspector, Server
 from modeldyno.api.load import load
 from modeldyno.api.profile import measure_request, store_if
 from modeldyno.api.result_dict import Section
-from modeldyno.core.load.endpoint_url import parse_endpoint
+from modeldyno.core.load.endpoint_url import format_endpoint, parse_endpoint
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.metrics.constraints import Verdict
@@ -444,10 +444,7 @@ def _repeated(values: Any, times: int) -> Any:
 def _url_of(inspector: ServerInspector) -> str:
     endpoint = inspector.endpoint
     assert endpoint is not None
-    scheme = ("grpc" if inspector.protocol.endswith("grpc") else "http") + ("s" if endpoint.tls else "")
-    version = f"@{endpoint.version}" if endpoint.version else ""
-    address = f"{scheme}://{endpoint.host}:{endpoint.port}{endpoint.path}"
-    return f"{address}#{endpoint.model}{version},protocol={inspector.protocol}"
+    return format_endpoint(replace(endpoint, protocol=inspector.protocol))
 
 
 def _measure_sections(

@@ -22,6 +22,8 @@ COMMANDS = {
     "inspect": "Count what a model costs without running it: parameters, MACs, memory.",
     "profile": "Measure a model in a process: latency, throughput, memory.",
     "load": "Load-test a model behind a server: latency, throughput, the largest load within bounds.",
+    "serve": "Start a server for a model and leave it running: a URL to load.",
+    "servers": "List the servers that run, with what they use, or stop them.",
     "sweep": "Find the best configuration within bounds, with its confidence.",
     "compare": "Compare models: which is better, by how much, how surely, and why.",
     "advise": "Try optimizations of a model and report what helped and what it cost.",

@@ -97,6 +97,27 @@ def cpu_seconds(pid: int) -> float:
     return sum(map(int, stat_fields(pid)[11:15])) / _TICK
 
 
+def disk_traffic(pid: int) -> tuple[int, int] | None:
+    """Return the disk bytes read and written by a process and its ended children; None if not allowed."""
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except OSError:
+        return None if Path(f"/proc/{pid}").exists() else (0, 0)
+    counts = dict(line.split(": ") for line in lines)
+    return int(counts["read_bytes"]), int(counts["write_bytes"])
+
+
+def network_traffic(pid: int) -> tuple[int, int] | None:
+    """Return the bytes received and sent in a process's network namespace, without the loopback."""
+    try:
+        lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
+    except OSError:
+        return None
+    devices = dict(line.split(":", 1) for line in lines)
+    counts = [fields.split() for name, fields in devices.items() if name.strip() != "lo"]
+    return sum(int(fields[0]) for fields in counts), sum(int(fields[8]) for fields in counts)
+
+
 def stat_fields(pid: int) -> list[str]:
     """Return the fields of ``stat`` after the name; empty for a process that is gone."""
     with suppress(OSError):

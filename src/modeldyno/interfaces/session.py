@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.trace_data import Span
 
@@ -202,6 +203,30 @@ class MayEnd(Protocol):
 
     def ended(self) -> str:
         """Describe how and why it exited; empty while it runs, and for a server that we did not start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedServer:
+    """A server of a session, and how it is reached without the session."""
+
+    pid: int
+    """The root process: SIGTERM to it ends the server."""
+    ports: Mapping[str, int]
+    """Interface (``http``, ``grpc``, ``metrics``) to port."""
+    endpoint: Endpoint
+    log: str
+    """Path of its log."""
+
+
+@runtime_checkable
+class CanStay(Protocol):
+    """A session whose server can stay when the session is closed."""
+
+    def started(self) -> StartedServer | None:
+        """Return the server; None if we did not start it."""
+
+    def hand_over(self, owner: int | None) -> None:
+        """Let the server stay until the process `owner` ends; with None, until it is stopped."""
 
 
 @runtime_checkable

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from modeldyno import plugins
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.environment.running_servers import running_url
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.profiling.unrecognised import explain_unrecognised
 
@@ -26,6 +27,8 @@ _LISTED = 6
 def resolve_reference(text: str) -> ModelRef:
     """Parse a reference; a bare path is resolved by suffix and content.
 
+    The name of a running server, where there is no such path, stands for its URL.
+
     A directory that is not a model as a whole stands for the single model file in it.
 
     Raises:
@@ -41,6 +44,8 @@ def resolve_reference(text: str) -> ModelRef:
     if ref.scheme:
         return ref  # looking up its loader suggests the nearest name
     path = Path(ref.locator)
+    if not path.exists() and (url := running_url(text)) is not None:
+        return ModelRef.parse(url)
     return _check_file_reference(
         _claimed_by_loader(path, ref.locator)
         or _model_in_directory(path, text)

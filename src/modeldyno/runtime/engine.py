@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces.probe import Probe, TurnToken
     from modeldyno.interfaces.sampler import Watch
+    from modeldyno.interfaces.session import Session
     from modeldyno.runtime.measured_region import Region
 
 
@@ -155,6 +156,25 @@ def events(  # noqa: PLR0913 - all that a run may meet outside
     yield from record_measurements(map(event_of, samples), measurements)
     yield from map(event_of, energy.energy_per_call(measurements))
     yield Ended()
+
+
+@contextmanager
+def answering_session(job: Job) -> Iterator[Session]:
+    """Load and open the model of a Job and call it once, as a run does before it measures.
+
+    Raises:
+        ModelDynoError: the request cannot be carried out.
+        Exception: anything that a model, its framework or its server raises.
+    """
+    stage = RunStage(watch=lambda _event: None)
+    with OpenSession() as lent:
+        for _ in _load_and_inspect(job, stage, lent, lambda: False):
+            pass
+        assert lent.ready is not None
+        for _ in _open_backend(job, stage, lent.stack, lent.ready):
+            pass
+        assert lent.ready.opened is not None
+        yield lent.ready.opened.session
 
 
 @dataclass(slots=True, kw_only=True)

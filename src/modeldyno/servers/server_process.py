@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.environment.process_tree import list_process_tree
+from modeldyno.environment.process_tree import list_process_tree, start_ticks
 from modeldyno.servers.paths import new_log_file
 from modeldyno.servers.startup_error import error_excerpt, find_cause
 from modeldyno.servers.tcp_ports import LOOPBACK, free_ports, ports_in_use
@@ -39,6 +39,8 @@ _READY_CHECK = 0.05
 """Seconds between two readiness checks."""
 _ATTEMPTS = 4
 """Maximum starts after transient failures, for example when another program takes the free port first."""
+_HAND_OVER_TIME = 10.0
+"""Seconds in which a supervisor accepts another owner."""
 _LOG_CHECK = 0.5
 """Seconds between two searches of the log for fatal errors."""
 _TAIL = 1 << 20
@@ -103,6 +105,8 @@ class ServerProcess:
     """Socket to the supervisor."""
     grace: float
     received: bytes = b""
+    kept: bool = False
+    """Whether it was handed over, so that it is not ours to stop."""
 
     @property
     def pid(self) -> int:
@@ -127,8 +131,31 @@ class ServerProcess:
             f"{self.name} {how}{why and f': {why}'}; its log is {self.log}", error_excerpt(log)
         )
 
+    def hand_over(self, owner: int | None) -> None:
+        """Let the server stay when this process is gone, and end with another, or with none.
+
+        Args:
+            owner: process id; None for a server that runs until its supervisor gets SIGTERM.
+
+        Raises:
+            ServerFailed: the server or the owner has ended, or an owner cannot be watched on this system.
+        """
+        with suppress(OSError):
+            self.line.sendall(f"owner {owner or 0} {start_ticks(owner) if owner else 0}\n".encode())
+        deadline = time.monotonic() + _HAND_OVER_TIME
+        while not any(word == "kept" for word, _ in self._reports()):
+            self._receive(_READY_CHECK)
+            if how := self.ended():
+                raise self.failed(how)
+            if time.monotonic() > deadline:  # pragma: no cover - a supervisor that hangs
+                raise self.failed("could not be handed over")
+        self.kept = True
+
     def stop(self) -> None:
-        """Stop the server and wait until all of its processes have ended."""
+        """Stop the server and wait until all of its processes have ended, unless it was handed over."""
+        if self.kept:
+            self.line.close()
+            return
         with suppress(OSError):
             self.line.shutdown(socket.SHUT_WR)
         try:

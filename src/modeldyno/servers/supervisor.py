@@ -8,6 +8,10 @@ with the shared memory whose names begin with FOLDER's name. Then the starter se
 the starter sends anything more, or dies, by whatever signal; when the server's own process exits; and when
 a signal asks us to stop. When we exit, nothing is left.
 
+One line more the starter may send: ``owner PID TICKS`` hands the server over to that process, which started
+at that time, and ``owner 0 0`` to nobody. It is answered by ``kept``. The server then stays when the starter
+is gone, and ends with its owner.
+
 Daemonised processes become our children, because we are a child subreaper (Linux; elsewhere only processes
 that stay in the tree are found). Standard library only.
 """
@@ -28,7 +32,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from modeldyno.environment.process_tree import end_with_parent, list_process_tree
+from modeldyno.environment.process_tree import end_with_parent, list_process_tree, start_ticks
 
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL = 0.02
@@ -73,8 +77,16 @@ class _Supervisor:
     def wait(self) -> None:
         """Wait until it is time to end the server."""
         self.reap()
-        poll = select.poll()
         watched = [self.starter.fileno(), *(() if self.parent is None else (self.parent,))]
+        while self._wait_for(watched) == [self.starter.fileno()]:
+            owner = self._new_owner()
+            if owner is None:
+                return
+            watched = owner
+
+    def _wait_for(self, watched: list[int]) -> list[int]:
+        """Return which descriptors became readable; none once the server has exited or a signal has come."""
+        poll = select.poll()
         for descriptor in (self.wake, *watched):
             poll.register(descriptor, select.POLLIN)
         while self.code is None and not self.stop_signals:
@@ -82,8 +94,23 @@ class _Supervisor:
             if self.wake in ready:
                 os.read(self.wake, 512)
                 self.reap()
-            if ready - {self.wake}:
-                return
+            if others := ready - {self.wake}:
+                return sorted(others)
+        return []
+
+    def _new_owner(self) -> list[int] | None:
+        """Return what tells the end of the process to which the server is handed over; None to end it now."""
+        word, pid, ticks = [*self.starter.recv(256).split(), b"", b"", b""][:3]
+        if word != b"owner":
+            return None
+        owner, watched = int(pid), list[int]()
+        if owner:
+            descriptor = _parent_descriptor(owner)
+            if descriptor is None or start_ticks(owner) != int(ticks):  # it has ended, or cannot be watched
+                return None
+            watched = [descriptor]
+        _report(self.starter, "kept")
+        return watched
 
     def reap(self) -> None:
         """Reap exited children: the server itself, and its orphaned descendants."""

@@ -173,11 +173,11 @@ def test_what_a_process_writes_is_seen_from_outside(tmp_path: Path) -> None:
     assert subject.stdin is not None
     assert subject.stdout is not None
     try:
-        before = process_sidecar.disk_traffic(subject.pid)
+        before = process_tree.disk_traffic(subject.pid)
         subject.stdin.write(b"\n")
         subject.stdin.flush()
         subject.stdout.readline()
-        after = process_sidecar.disk_traffic(subject.pid)
+        after = process_tree.disk_traffic(subject.pid)
     finally:
         subject.kill()
         subject.communicate()
@@ -309,8 +309,8 @@ def test_a_process_that_is_gone_takes_nothing() -> None:
         process_tree.cpu_seconds(gone),
         process_sidecar.switches(gone),
         process_sidecar.major_faults(gone),
-        process_sidecar.disk_traffic(gone),
-        process_sidecar.network_traffic(gone),
+        process_tree.disk_traffic(gone),
+        process_tree.network_traffic(gone),
     ) == (0, 0.0, (0, 0), 0, (0, 0), None)
 
 

@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno.environment.process_tree import (
     cpu_seconds,
+    disk_traffic,
     end_with_parent,
     list_process_tree,
+    network_traffic,
     peak_size,
     resident_size,
     stat_fields,
@@ -51,27 +53,6 @@ def forget_peak(pid: int) -> None:
 def major_faults(pid: int) -> int:
     """Return the major page faults of a process and its ended children."""
     return sum(map(int, stat_fields(pid)[9:11]))
-
-
-def disk_traffic(pid: int) -> tuple[int, int] | None:
-    """Return the disk bytes read and written by a process and its ended children; None if not allowed."""
-    try:
-        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
-    except OSError:
-        return None if Path(f"/proc/{pid}").exists() else (0, 0)
-    counts = dict(line.split(": ") for line in lines)
-    return int(counts["read_bytes"]), int(counts["write_bytes"])
-
-
-def network_traffic(pid: int) -> tuple[int, int] | None:
-    """Return the bytes received and sent in a process's network namespace, without the loopback."""
-    try:
-        lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
-    except OSError:
-        return None
-    devices = dict(line.split(":", 1) for line in lines)
-    counts = [fields.split() for name, fields in devices.items() if name.strip() != "lo"]
-    return sum(int(fields[0]) for fields in counts), sum(int(fields[8]) for fields in counts)
 
 
 def switches(pid: int) -> tuple[int, int]:

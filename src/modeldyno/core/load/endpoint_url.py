@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from modeldyno.core.load.request_target import Endpoint, Tls, Transport
 from modeldyno.core.spec.knob import BOOLEANS
@@ -69,6 +69,16 @@ def parse_endpoint(url: str) -> tuple[Endpoint, Transport]:
         tls=_parse_tls(url, settings, encrypted=encrypted),
         protocol=settings.get("protocol", ""),
     ), transport
+
+
+def format_endpoint(endpoint: Endpoint) -> str:
+    """Write an endpoint without TLS settings of its own as the URL that `parse_endpoint` reads."""
+    scheme = ("grpc" if endpoint.protocol.endswith("grpc") else "http") + ("s" if endpoint.tls else "")
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    version = f"@{endpoint.version}" if endpoint.version else ""
+    protocol = f",protocol={endpoint.protocol}" if endpoint.protocol else ""
+    model = quote(endpoint.model, safe="/:")
+    return f"{scheme}://{host}:{endpoint.port}{endpoint.path}#{model}{version}{protocol}"
 
 
 def parse_headers(text: str) -> tuple[tuple[str, str], ...]:

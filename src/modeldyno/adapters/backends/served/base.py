@@ -17,6 +17,7 @@ from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.client import Client, CountsPrompts
 from modeldyno.interfaces.loader import Form
+from modeldyno.interfaces.session import StartedServer
 from modeldyno.servers import tcp_ports
 from modeldyno.servers.admin_client import AdminClient
 from modeldyno.servers.server_process import ServerProcess, run_server
@@ -170,7 +171,7 @@ def need_torch(model: Model, name: str, title: str, packages: Mapping[str, str])
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """A model on a server; implements `CanSend`."""
+    """A model on a server; implements `CanSend` and `CanStay`."""
 
     client: Client
     endpoint: Endpoint
@@ -205,6 +206,22 @@ class Session:
         if self.server is None or not (how := self.server.ended()):
             return ""
         return str(self.server.failed(how))
+
+    def started(self) -> StartedServer | None:
+        """Return the server, and how it is reached; None if it is not ours."""
+        if self.server is None:
+            return None
+        return StartedServer(
+            pid=self.server.pid,
+            ports=self.server.ports,
+            endpoint=self.endpoint,
+            log=str(self.server.log),
+        )
+
+    def hand_over(self, owner: int | None) -> None:
+        """Let the server stay when the session is closed."""
+        if self.server is not None:
+            self.server.hand_over(owner)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,0 +1,39 @@
+"""What ``modeldyno servers`` does."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from modeldyno import codec
+from modeldyno.cli.actions.output_options import OutputTargets
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
+from modeldyno.environment import running_servers as running
+from modeldyno.environment.server_usage import read_usage
+from modeldyno.views import servers as view
+
+
+def list_servers(json_path: str | None, *, stats: bool) -> None:
+    """List the servers that run."""
+    targets = OutputTargets(json=json_path, store=False)
+    if json_path not in {None, "-"}:
+        codec.check_directory(Path(str(json_path)))
+    found = running.list_running()
+    usage = read_usage(found) if stats else ()
+    listed = [asdict(server) for server in found]
+    for entry, use in zip(listed, usage, strict=False):
+        entry["usage"] = asdict(use)
+    targets.write(codec.encode_document({"servers": listed}))
+    if not targets.silent:
+        with ignore_broken_pipe():
+            print_blocks(*view.blocks(found, usage))
+            targets.told()
+
+
+def stop(names: tuple[str, ...], *, all_servers: bool) -> None:
+    """Stop servers by name."""
+    for server in running.named(names, all_servers=all_servers):
+        running.stop_running(server)
+        click.echo(f"{server.name} is stopped.")

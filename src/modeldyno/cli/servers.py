@@ -1,0 +1,26 @@
+"""``modeldyno servers``."""
+
+from __future__ import annotations
+
+import click
+
+from modeldyno.cli import actions
+from modeldyno.cli.output_options import JSON
+
+
+@click.group(name="servers", invoke_without_command=True)
+@click.option("--stats", is_flag=True, help="Also measure what the processes of each use.")
+@JSON
+@click.pass_context
+def command(ctx: click.Context, *, stats: bool, json_path: str | None) -> None:
+    """List the servers that modeldyno serve has started: name, model, backend, URL, since when."""
+    if ctx.invoked_subcommand is None:
+        actions.servers.list_servers(json_path, stats=stats)
+
+
+@command.command(name="stop")
+@click.argument("names", nargs=-1)
+@click.option("--all", "all_servers", is_flag=True, help="Stop every server of this user on this machine.")
+def _stop(names: tuple[str, ...], *, all_servers: bool) -> None:
+    """Stop the servers NAMES, with all of their processes."""
+    actions.servers.stop(names, all_servers=all_servers)

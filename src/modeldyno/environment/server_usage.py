@@ -1,0 +1,86 @@
+"""What the processes of running servers use: cores, memory, threads, disk and network."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from modeldyno.environment.process_tree import (
+    cpu_seconds,
+    disk_traffic,
+    list_process_tree,
+    network_traffic,
+    stat_fields,
+    tree_memory,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.environment.running_servers import RunningServer
+
+_PERIOD = 0.5
+"""Seconds over which the use of cores is measured."""
+_THREADS = 17
+"""Field of ``stat`` after the name with the number of threads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerUsage:
+    """What a server's process tree uses. A figure that cannot be read is None."""
+
+    cores: float | None
+    """Cores used, over half a second: 1.0 is one of them all the time."""
+    memory: int | None
+    """Bytes now; what processes share counts once."""
+    threads: int | None
+    disk_read: int | None
+    """Bytes since the start; of processes of other users it cannot be read."""
+    disk_written: int | None
+    network_received: int | None
+    """Bytes since the start of its network namespace, which is the machine's unless it is in a container;
+    without the loopback."""
+    network_sent: int | None
+
+
+def read_usage(servers: Sequence[RunningServer], period: float = _PERIOD) -> tuple[ServerUsage, ...]:
+    """Measure the use of several servers at the same time, for `period` seconds."""
+    if not servers:
+        return ()
+    began = time.monotonic()
+    before = [_cpu_times(server.pid) for server in servers]
+    time.sleep(period)
+    after = [_cpu_times(server.pid) for server in servers]
+    elapsed = time.monotonic() - began
+    return tuple(
+        _usage(server.pid, sum(now.get(pid, spent) - spent for pid, spent in then.items()) / elapsed)
+        for server, then, now in zip(servers, before, after, strict=True)
+    )
+
+
+def _cpu_times(root: int) -> dict[int, float]:
+    """Return the seconds of processor time of each process of a tree."""
+    return {pid: cpu_seconds(pid) for pid in list_process_tree(root)}
+
+
+def _usage(root: int, cores: float) -> ServerUsage:
+    family = [pid for pid in list_process_tree(root) if stat_fields(pid)]
+    if not family:  # it has ended meanwhile, or the system does not tell
+        return ServerUsage(
+            cores=None, memory=None, threads=None, disk_read=None, disk_written=None,
+            network_received=None, network_sent=None,
+        )  # fmt: skip
+    disk = [disk_traffic(pid) for pid in family]
+    known = [pair for pair in disk if pair is not None]
+    complete = len(known) == len(disk)
+    network = network_traffic(family[-1])
+    return ServerUsage(
+        cores=max(0.0, cores),
+        memory=tree_memory(family) or None,
+        threads=sum(int(fields[_THREADS]) for pid in family if (fields := stat_fields(pid))),
+        disk_read=sum(read for read, _ in known) if complete else None,
+        disk_written=sum(written for _, written in known) if complete else None,
+        network_received=None if network is None else network[0],
+        network_sent=None if network is None else network[1],
+    )

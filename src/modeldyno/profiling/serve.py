@@ -1,0 +1,78 @@
+"""Start a server for a model that stays: what was asked -> Job -> server."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.environment.running_servers import check_name
+from modeldyno.errors import RequestError
+from modeldyno.profiling.request import SERVER, Request
+from modeldyno.profiling.resolve_model import resolve_reference
+from modeldyno.runtime.serve_worker import start_server
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from modeldyno.core.spec.input_spec import InputSpec
+    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.environment.running_servers import RunningServer
+
+_DROPPED = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def serve_model(  # noqa: PLR0913 - what a server is asked for
+    model: str,
+    *,
+    backend: str | None,
+    settings: Mapping[str, KnobValue],
+    device: str | None = None,
+    ports: str | None = None,
+    inputs: tuple[str | InputSpec, ...] = (),
+    name: str | None = None,
+    trust: bool = False,
+    detach: bool = False,
+) -> RunningServer:
+    """Start a server as a load does, check that it answers, and leave it running.
+
+    It ends with this process, or with `detach` when it is stopped.
+
+    Raises:
+        RequestError: the request is invalid, or the name is taken.
+        MissingExtra: the engine is not installed.
+        RunFailed: the server does not start, or does not answer.
+    """
+    ref = resolve_reference(model)
+    if plugins.serves(plugins.loader(ref.scheme).backend):
+        raise RequestError(f"{model} is on a server already; load it by its URL.")
+    backend = backend or SERVER
+    if not plugins.serves(backend):
+        raise RequestError(
+            f"The backend '{backend}' starts no server; choose triton, torchserve, mlserver or openai."
+        )
+    chosen = check_name(name) if name is not None else _name_of(ref.locator)
+    knobs = {"device": device, "ports": ports}
+    for knob, value in knobs.items():
+        if value is not None and knob in settings:
+            raise RequestError(f"The knob {knob} is set twice: {value} and {settings[knob]}.")
+    request = Request(
+        model=model,
+        backend=backend,
+        settings={**settings, **{knob: value for knob, value in knobs.items() if value is not None}},
+        inputs=inputs,
+        probes=("load",),
+        plan=Plan(),
+        trust=trust,
+    )
+    return start_server(request.job(), chosen, numbered=name is None, owner=None if detach else os.getpid())
+
+
+def _name_of(locator: str) -> str:
+    """Return the name of a server from a model's locator: ``models/digits.onnx`` -> ``digits``."""
+    word = locator.rpartition("#")[2] or locator
+    word = word.rpartition(":")[2] if ":" in Path(word).name else Path(word).stem
+    return _DROPPED.sub("-", word).strip("-")[:60] or "model"

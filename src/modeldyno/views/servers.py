@@ -1,0 +1,69 @@
+"""Running servers as tables of 80 columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean
+from modeldyno.core.stats.units import BYTES, format_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.environment.running_servers import RunningServer
+    from modeldyno.environment.server_usage import ServerUsage
+
+_UNKNOWN = "—"
+
+
+def blocks(servers: Sequence[RunningServer], usage: Sequence[ServerUsage] = ()) -> Iterator[Block]:
+    """Lay out the servers, and below what each uses, if that was measured."""
+    if not servers:
+        text = "No server runs; start one with: modeldyno serve MODEL --backend triton"
+        yield Notice(severity=Severity.NOTE, text=text)
+        return
+    yield Table(
+        title="Servers",
+        columns=tuple(Column(title=title) for title in ("name", "model", "backend", "url", "since (UTC)")),
+        rows=tuple(
+            (
+                clean(server.name),
+                clean(server.model.rpartition("/")[2]),
+                clean(server.backend),
+                clean(server.url.partition(",")[0]),
+                clean(server.started.replace("T", " ")[:16]),
+            )
+            for server in servers
+        ),
+    )
+    if usage:
+        yield Table(
+            title="Use",
+            columns=tuple(
+                Column(title=title, align=Align.RIGHT if place else Align.LEFT)
+                for place, title in enumerate(
+                    ("name", "cores", "memory", "threads", "disk read", "written", "net received", "sent")
+                )
+            ),
+            rows=tuple(
+                (clean(server.name), *_figures(use)) for server, use in zip(servers, usage, strict=True)
+            ),
+        )
+        text = "Network traffic is that of the machine's interfaces, unless a server is in a container."
+        yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _figures(use: ServerUsage) -> tuple[str, ...]:
+    return (
+        _UNKNOWN if use.cores is None else f"{use.cores:.2f}",
+        _bytes(use.memory),
+        _UNKNOWN if use.threads is None else f"{use.threads:,}",
+        _bytes(use.disk_read),
+        _bytes(use.disk_written),
+        _bytes(use.network_received),
+        _bytes(use.network_sent),
+    )
+
+
+def _bytes(number: int | None) -> str:
+    return _UNKNOWN if number is None else format_quantity(number, BYTES, 3)
