@@ -46,8 +46,9 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_page_on_functions_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its marks count what its loop does."""
     names: dict[str, object] = {"__name__": "__main__"}
-    marks, use = blocks("profile-your-own-functions.md")
+    marks, use, operators = blocks("profile-your-own-functions.md")
     exec(marks, names)
+    exec(operators, {"__name__": "__main__"})
     with monkeypatch.context() as patch:
         patch.setattr(profiled, "reset", lambda: None)
         exec(use, names)

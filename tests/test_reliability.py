@@ -19,6 +19,7 @@ from modeldyno.adapters.backends.python import Session
 from modeldyno.adapters.loaders import onnx, url
 from modeldyno.core.result.result import Doubted, Failed, FailureKind
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.dashboard.server import HOST
 from modeldyno.data import Payload
 from modeldyno.errors import RequestError
 from modeldyno.runtime.events import RunStage
@@ -261,11 +262,11 @@ def test_of_200_secrets_none_is_kept(
 
 # --- what listens -----------------------------------------------------------------------------------------
 
-LISTENING = re.compile(r"\.bind\(|\bcreate_server\(|\bstart_server\(|HTTPServer\(|\bsocketserver\b")
+LISTENING = re.compile(r"\.bind\(|\bcreate_server\(|asyncio\.start_server\(|HTTPServer\(|\bsocketserver\b")
 
 
-def test_nothing_that_ships_waits_for_requests() -> None:
-    """There is no page and no job to be sent from elsewhere: only a look for free ports, and tests."""
+def test_only_the_dashboard_waits_for_requests() -> None:
+    """It listens on this machine only; the rest is a look for free ports, and tests."""
     source = ROOT / "src" / "modeldyno"
     lines = {
         str(path.relative_to(source)): [line.strip() for line in text.splitlines() if LISTENING.search(line)]
@@ -274,10 +275,11 @@ def test_nothing_that_ships_waits_for_requests() -> None:
     }
 
     assert lines == {
+        "dashboard/server.py": ["return socket.create_server((HOST, port))"],
         "servers/tcp_ports.py": ["probe.bind((LOOPBACK, port))"],
         "testing/server.py": ["listening = await loop.create_server("],
     }
-    assert LOOPBACK == "127.0.0.1"
+    assert LOOPBACK == HOST == "127.0.0.1"
 
 
 # --- the page that lists them -----------------------------------------------------------------------------
