@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 class Server:
     """A server that `serve` has started; as a context manager it is stopped at the end of the block."""
 
-    running: ServerRecord
+    record: ServerRecord
     """What is recorded of it: model, backend, ports, process id, log."""
 
     @property
     def name(self) -> str:
         """Its name, for `load`, `sweep`, `Profiler` and `stop_server`."""
-        return self.running.name
+        return self.record.name
 
     @property
     def url(self) -> str:
         """The URL that `load` takes."""
-        return self.running.url
+        return self.record.url
 
     def stop(self) -> None:
         """End it with all of its processes; nothing if it has ended.
@@ -44,7 +44,7 @@ class Server:
         Raises:
             RunFailed: it could not be ended.
         """
-        running.stop_running(self.running)
+        running.stop_running(self.record)
 
     def __enter__(self) -> Self:
         return self
