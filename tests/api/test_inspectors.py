@@ -6,6 +6,7 @@ import itertools
 import re
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import modeldyno
 from modeldyno import (
     BaseModelInspector,
     Profiler,
+    ServerInspector,
     TensorFlowInspector,
     TorchServeInspector,
     TritonInspector,
@@ -456,3 +458,77 @@ def test_ports_are_those_of_the_table() -> None:
     assert isinstance(profiler.inspector, BaseModelInspector)
     place = profiler.inspector.endpoint  # type: ignore[attr-defined]
     assert (place.host, place.port, place.model) == ("localhost", 8501, "m")
+
+
+def test_a_gpu_has_ports_of_its_own() -> None:
+    """The conventional port follows the device of each diagnosis, unless the endpoint was set by hand."""
+    profiler = Profiler({"name": "m", "engine": "ONNX"}, server_name="localhost", data=[1.0])
+    inspector = profiler.inspector
+    assert isinstance(inspector, ServerInspector)
+    ports = []
+    for device in ("cuda:1", "gpu:0", "cpu", "unknown"):
+        profiler._choose_port(device)
+        assert inspector.endpoint is not None
+        ports.append(inspector.endpoint.port)
+    inspector.endpoint = replace(inspector.endpoint, port=9)
+    profiler._choose_port("cuda:0")
+
+    assert ports == [8010, 8010, 8001, 8001]
+    assert inspector.endpoint.port == 9
+
+
+def test_a_running_server_is_found_by_its_name(server: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its URL says where it is and what the model is called there."""
+    urls = {"mine": f"http://127.0.0.1:{server}#echo,protocol=kserve-http"}
+    monkeypatch.setattr(server_profiler, "running_url", urls.get)
+    profiler = Profiler(
+        {"name": "net", "engine": "ONNX"},
+        server_name="mine",
+        inspector=TritonInspector(np.ones(4, np.float32)),
+    )
+    profiler.inspector.batch_num = 20
+
+    assert profiler.diagnose()["request_rate"] > 0
+
+
+def test_without_a_server_the_model_is_served_for_the_diagnosis(
+    server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for all sizes, on the device that was asked for; afterwards its server is stopped."""
+    asked: list[tuple[str, str, str]] = []
+    stopped: list[str] = []
+
+    class Served:
+        url = f"http://127.0.0.1:{server}#echo"
+        record = SimpleNamespace(ports={"http": server}, runs=True)
+
+        def __enter__(self) -> None:
+            self.record.runs = True
+
+        def __exit__(self, *_error: object) -> None:
+            self.record.runs = False
+            stopped.append(self.url)
+
+    def serve(path: str, *, backend: str, device: str) -> Served:
+        asked.append((path, backend, device))
+        return Served()
+
+    monkeypatch.setattr(server_profiler, "serve", serve)
+    profiler = Profiler(
+        {"name": "net", "engine": "ONNX", "path": "net.onnx"},
+        inspector=TritonInspector(np.ones(4, np.float32), batch_num=20),
+    )
+
+    found = profiler.diagnose_all_batches("cuda:1", [1, 2])
+    assert [each["device"] for each in found.values()] == ["cuda:1", "cuda:1"]
+    assert asked == [("net.onnx", "triton", "cuda:1")]
+    profiler.diagnose(1)
+    assert asked[1:] == [("net.onnx", "triton", "cpu")]
+    assert len(stopped) == 2
+
+
+def test_only_a_path_can_be_served_here() -> None:
+    """Without one, or with a server, it is said what is missing."""
+    profiler = Profiler({"name": "net", "engine": "ONNX"}, data=np.ones(4, np.float32))
+    with pytest.raises(RequestError, match="give its path in model_info"):
+        profiler.pre_deploy()

@@ -11,7 +11,7 @@ import pytest
 from modeldyno.environment import running_servers as running
 from modeldyno.environment.process_tree import start_ticks
 from modeldyno.environment.running_servers import (
-    RunningServer,
+    ServerRecord,
     claim,
     find_running,
     list_running,
@@ -22,7 +22,7 @@ from modeldyno.errors import RequestError, UnknownName
 if TYPE_CHECKING:
     from pathlib import Path
 
-Start = Callable[..., RunningServer]
+Start = Callable[..., ServerRecord]
 
 
 @pytest.fixture(autouse=True)
@@ -37,10 +37,10 @@ def start() -> Iterator[Start]:
     """Start a process that stands for a server, and describe it."""
     processes: list[subprocess.Popen[bytes]] = []
 
-    def started(name: str = "net", **changes: object) -> RunningServer:
+    def started(name: str = "net", **changes: object) -> ServerRecord:
         process = subprocess.Popen(["sleep", "600"])
         processes.append(process)
-        server = RunningServer(
+        server = ServerRecord(
             name=name, model="onnx:net.onnx", backend="triton", device="cpu", url="http://127.0.0.1:8000#net",
             protocol="kserve-http", ports={"http": 8000}, pid=process.pid, ticks=start_ticks(process.pid),
             started=f"2026-01-01T00:00:{len(processes):02}+00:00", detached=True, log="net.log",

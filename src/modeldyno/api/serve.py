@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, check_settings
 from modeldyno.environment import running_servers as running
-from modeldyno.environment.running_servers import RunningServer
+from modeldyno.environment.running_servers import ServerRecord
 from modeldyno.environment.server_usage import read_usage
 from modeldyno.errors import RequestError
 from modeldyno.profiling.serve import serve_model
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 class Server:
     """A server that `serve` has started; as a context manager it is stopped at the end of the block."""
 
-    running: RunningServer
+    record: ServerRecord
     """What is recorded of it: model, backend, ports, process id, log."""
 
     @property
     def name(self) -> str:
         """Its name, for `load`, `sweep`, `Profiler` and `stop_server`."""
-        return self.running.name
+        return self.record.name
 
     @property
     def url(self) -> str:
         """The URL that `load` takes."""
-        return self.running.url
+        return self.record.url
 
     def stop(self) -> None:
         """End it with all of its processes; nothing if it has ended.
@@ -44,7 +44,7 @@ class Server:
         Raises:
             RunFailed: it could not be ended.
         """
-        running.stop_running(self.running)
+        running.stop_running(self.record)
 
     def __enter__(self) -> Self:
         return self
@@ -116,7 +116,7 @@ def list_servers(*, stats: bool = False) -> tuple[Any, ...]:
         stats: also measure for half a second what the processes of each use.
 
     Returns:
-        A `RunningServer` each, in the order of their start: ``.name``, ``.url``, ``.model``, ``.backend``,
+        A `ServerRecord` each, in the order of their start: ``.name``, ``.url``, ``.model``, ``.backend``,
         ``.ports``, ``.started``. With `stats` pairs of that and a `ServerUsage`: cores used, memory, disk and
         network traffic in bytes, and threads; a figure that cannot be read is None.
     """

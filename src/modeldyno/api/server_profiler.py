@@ -7,6 +7,7 @@ import random
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from modeldyno.api.inspectors import ENGINES, STAGES, BaseModelInspector, Server
 from modeldyno.api.load import load
 from modeldyno.api.profile import measure_request, store_if
 from modeldyno.api.result_dict import Section
+from modeldyno.api.serve import Server, serve
 from modeldyno.core.load.endpoint_url import format_endpoint, parse_endpoint
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Endpoint
@@ -25,6 +27,7 @@ from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
 from modeldyno.environment.idle import IdleRule
 from modeldyno.environment.idle_device import idle_device
+from modeldyno.environment.running_servers import running_url
 from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, RunFailed, UnknownName
 from modeldyno.profiling.request import Request
 from modeldyno.progress import showing_progress
@@ -143,8 +146,10 @@ class Profiler:
         Args:
             model_info: information about the model: a mapping or an object with ``name`` (or
                 ``architecture``) and ``engine``; or the URL of a model on a server.
-            server_name: URL of the server, or its host, if it uses the conventional port of its engine; by
-                default this machine. If servers run on several devices, that of each:
+            server_name: URL of the server; the name of one that `serve` has started; or its host, if it uses
+                the conventional port of its engine for the device. If None, the ``path`` of `model_info` is
+                served here for each diagnosis; without a path, the host is this machine. If servers run on
+                several devices, that of each:
                 ``{"cpu": "http://127.0.0.1:8001", "cuda:0": "http://127.0.0.1:8010"}``.
             inspector: sends the requests; by default that of the engine, which needs `data`.
             data: one data item, if no inspector is given.
@@ -169,9 +174,53 @@ class Profiler:
         self.inspector = inspector or self._default_inspector(data)
         self._path = ""
         """Of the model, if it is to be served here."""
+        self._deployed: Server | None = None
+        self._conventional: Endpoint | None = None
+        """The endpoint, if its port is that of the table, which depends on the device."""
         if isinstance(self.inspector, ServerInspector) and self.inspector.endpoint is None:
             self._path = "" if server_name is not None else self._read_info("path", "saved_path")
             self.inspector.endpoint = self._endpoint(self.server_name)
+
+    def pre_deploy(self, device: str = CPU) -> Server:
+        """Serve the model on a device of this machine, and send the requests there.
+
+        Without it, and without a server, each diagnosis serves the model and stops its server.
+
+        Returns:
+            The server, which is stopped by its ``stop()``, at the end of a block of ``with``, or with this
+            process.
+
+        Raises:
+            RequestError: `model_info` has no ``path``, or a server was given.
+            MissingExtra: the engine is not installed.
+            RunFailed: the server does not start, or does not answer.
+        """
+        inspector, engine = self.inspector, self._engine()
+        if not self._path or not isinstance(inspector, ServerInspector):
+            raise RequestError("To serve a model here, give its path in model_info, and no server.")
+        if engine not in _SERVED_BY:
+            raise UnknownName.among("engine that can be started here", engine, _SERVED_BY)
+        server = serve(self._path, backend=_SERVED_BY[engine], device=device)
+        interface = "grpc" if inspector.protocol.endswith("grpc") else "http"
+        inspector.endpoint = replace(self._endpoint(server.url), port=server.record.ports[interface])
+        self._deployed = server
+        return server
+
+    @contextmanager
+    def _served_on(self, device: str) -> Iterator[None]:
+        """Serve the model within the block, unless a server was given or is there already."""
+        if not self._path or (self._deployed is not None and self._deployed.record.runs):
+            self._choose_port(device)
+            yield
+            return
+        with self.pre_deploy(CPU if device == _UNKNOWN else device):
+            yield
+
+    def _choose_port(self, device: str) -> None:
+        """Take the conventional port of the device, unless the endpoint was set otherwise."""
+        inspector, ours = self.inspector, self._conventional
+        if ours is not None and isinstance(inspector, ServerInspector) and inspector.endpoint == ours:
+            inspector.endpoint = self._endpoint(self.server_name, device)
 
     def diagnose(
         self, batch_size: int | None = None, device: str = _UNKNOWN, timeout: float = 30
@@ -180,7 +229,8 @@ class Profiler:
 
         Args:
             batch_size: by default that of the inspector.
-            device: where the server runs the model; only copied to the diagnosis, as a client cannot know it.
+            device: where the model is served, if that is done here; of another server it is copied to the
+                diagnosis, as a client cannot know it, and chooses the conventional port.
             timeout: seconds to wait until the model is ready.
 
         Raises:
@@ -188,8 +238,9 @@ class Profiler:
         """
         if batch_size is not None:
             self.inspector.set_batch_size(batch_size)
-        _wait_until_ready(self.inspector, timeout)
-        return self._diagnosis(self._result(), device)
+        with self._served_on(device):
+            _wait_until_ready(self.inspector, timeout)
+            return self._diagnosis(self._result(), device)
 
     def _diagnosis(
         self, result: Result, device: str, stages: Mapping[str, Sequence[float]] | None = None
@@ -226,7 +277,8 @@ class Profiler:
             batch_sizes, device = device, batch_sizes
         if isinstance(batch_sizes, str) or not isinstance(device, str):
             raise TypeError("diagnose_all_batches takes batch sizes and a device, such as ([1, 4], 'cpu')")
-        return {size: self.diagnose(size, device, timeout) for size in batch_sizes}
+        with self._served_on(device):
+            return {size: self.diagnose(size, device, timeout) for size in batch_sizes}
 
     def auto_diagnose(
         self,
@@ -362,17 +414,21 @@ class Profiler:
             raise RequestError(f"The inspector of {engine} needs one item to send; give data=.")
         return ENGINES[engine][0](data, batch_num=100)
 
-    def _endpoint(self, server: str | None) -> Endpoint:
-        """Return the endpoint: from the URL, or from the host and the conventional port of the engine."""
+    def _endpoint(self, server: str | None, device: str = CPU) -> Endpoint:
+        """Return the endpoint: from the URL, or from the host and the conventional port for the device."""
         name = self._read_info("name", "architecture")
         address = server or (self.model_info if isinstance(self.model_info, str) else "") or LOOPBACK
+        if (url := running_url(address)) is not None:  # it knows under which name it serves the model
+            return parse_endpoint(url)[0]
         if "://" in address:
             endpoint, _ = parse_endpoint(address)
             return replace(endpoint, model=endpoint.model or name)
         assert isinstance(self.inspector, ServerInspector)
         engine = self._engine()
-        port = CONVENTIONAL[ENGINES[engine][1] if engine in ENGINES else "onnx", False]["http"]
-        return Endpoint(host=address, port=port, model=name)
+        row = ENGINES[engine][1] if engine in ENGINES else "onnx"
+        port = CONVENTIONAL[row, device.startswith(("cuda", "gpu"))]["http"]
+        self._conventional = Endpoint(host=address, port=port, model=name)
+        return self._conventional
 
     def _read_info(self, *names: str) -> str:
         """Read a field of the model information, a mapping or an object; an enum member by its name."""

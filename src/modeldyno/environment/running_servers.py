@@ -32,7 +32,7 @@ _STOP_TIME = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunningServer:
+class ServerRecord:
     """A server that we started, and how to reach it."""
 
     name: str
@@ -103,7 +103,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def claim(server: RunningServer, *, numbered: bool) -> RunningServer:
+def claim(server: ServerRecord, *, numbered: bool) -> ServerRecord:
     """Record a server under its name, which nobody else can then take.
 
     Args:
@@ -134,7 +134,7 @@ def claim(server: RunningServer, *, numbered: bool) -> RunningServer:
         ) from error
 
 
-def _create(path: Path, server: RunningServer) -> bool:
+def _create(path: Path, server: ServerRecord) -> bool:
     """Write a complete file at once; return whether it was not there yet."""
     descriptor, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
     try:
@@ -148,13 +148,13 @@ def _create(path: Path, server: RunningServer) -> bool:
     return True
 
 
-def list_running() -> tuple[RunningServer, ...]:
+def list_running() -> tuple[ServerRecord, ...]:
     """Return the servers that run, in the order in which they were started; forget those that are gone."""
     found = (_read(path) for path in state_folder().glob("*.json"))
     return tuple(sorted((server for server in found if server), key=lambda server: server.started))
 
 
-def find_running(name: str) -> RunningServer:
+def find_running(name: str) -> ServerRecord:
     """Return the server of a name.
 
     Raises:
@@ -167,7 +167,7 @@ def find_running(name: str) -> RunningServer:
     return server
 
 
-def named(names: Sequence[str], *, all_servers: bool) -> tuple[RunningServer, ...]:
+def named(names: Sequence[str], *, all_servers: bool) -> tuple[ServerRecord, ...]:
     """Return the servers of these names, or all that run.
 
     Raises:
@@ -184,7 +184,7 @@ def running_url(name: str) -> str | None:
     return None if server is None else server.url
 
 
-def stop_running(server: RunningServer) -> None:
+def stop_running(server: ServerRecord) -> None:
     """End a server and all of its processes, and forget it.
 
     Raises:
@@ -206,24 +206,24 @@ def stop_running(server: RunningServer) -> None:
             raise RunFailed(f"The server '{server.name}' (pid {server.pid}) does not end.")
 
 
-def forget(server: RunningServer) -> None:
+def forget(server: ServerRecord) -> None:
     """Remove the file of a server, unless it is of another that took the name."""
     if is_recorded(server):
         with suppress(OSError):
             (state_folder() / f"{server.name}.json").unlink()
 
 
-def is_recorded(server: RunningServer) -> bool:
+def is_recorded(server: ServerRecord) -> bool:
     """Return whether a server is still among those that were not stopped by name."""
     recorded = _load(state_folder() / f"{server.name}.json")
     return recorded is not None and (recorded.pid, recorded.ticks) == (server.pid, server.ticks)
 
 
-def _find(name: str) -> RunningServer | None:
+def _find(name: str) -> ServerRecord | None:
     return _read(state_folder() / f"{name}.json") if _NAME.fullmatch(name) else None
 
 
-def _read(path: Path) -> RunningServer | None:
+def _read(path: Path) -> ServerRecord | None:
     """Read a file; remove it and return None if its server is gone, or if it is none of ours."""
     server = _load(path)
     if server is not None and server.runs:
@@ -233,10 +233,10 @@ def _read(path: Path) -> RunningServer | None:
     return None
 
 
-def _load(path: Path) -> RunningServer | None:
+def _load(path: Path) -> ServerRecord | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        known = {field.name for field in fields(RunningServer)}
-        return RunningServer(**{name: value for name, value in document.items() if name in known})
+        known = {field.name for field in fields(ServerRecord)}
+        return ServerRecord(**{name: value for name, value in document.items() if name in known})
     except (OSError, ValueError, TypeError, AttributeError):
         return None

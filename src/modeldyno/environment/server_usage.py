@@ -18,7 +18,7 @@ from modeldyno.environment.process_tree import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.environment.running_servers import RunningServer
+    from modeldyno.environment.running_servers import ServerRecord
 
 _PERIOD = 0.5
 """Seconds over which the use of cores is measured."""
@@ -44,7 +44,7 @@ class ServerUsage:
     network_sent: int | None
 
 
-def read_usage(servers: Sequence[RunningServer], period: float = _PERIOD) -> tuple[ServerUsage, ...]:
+def read_usage(servers: Sequence[ServerRecord], period: float = _PERIOD) -> tuple[ServerUsage, ...]:
     """Measure the use of several servers at the same time, for `period` seconds."""
     if not servers:
         return ()

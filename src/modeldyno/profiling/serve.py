@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.environment.running_servers import RunningServer
+    from modeldyno.environment.running_servers import ServerRecord
 
 _DROPPED = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -36,7 +36,7 @@ def serve_model(  # noqa: PLR0913 - what a server is asked for
     name: str | None = None,
     trust: bool = False,
     detach: bool = False,
-) -> RunningServer:
+) -> ServerRecord:
     """Start a server as a load does, check that it answers, and leave it running.
 
     It ends with this process, or with `detach` when it is stopped.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import codec, errors
 from modeldyno.core.load.endpoint_url import format_endpoint
 from modeldyno.environment.process_tree import end_with_parent, start_ticks
-from modeldyno.environment.running_servers import RunningServer, claim
+from modeldyno.environment.running_servers import ServerRecord, claim
 from modeldyno.errors import ModelDynoError, RequestError, RunFailed
 from modeldyno.interfaces.session import CanStay
 from modeldyno.runtime.engine import answering_session
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
 
 
-def start_server(job: Job, name: str, *, numbered: bool, owner: int | None) -> RunningServer:
+def start_server(job: Job, name: str, *, numbered: bool, owner: int | None) -> ServerRecord:
     """Start a server for the model of a Job, and leave it running.
 
     Args:
@@ -73,7 +73,7 @@ def start_server(job: Job, name: str, *, numbered: bool, owner: int | None) -> R
     answer = json.loads(line)
     if "error" in answer:
         raise getattr(errors, answer["error"])(answer["message"])
-    return RunningServer(**answer)
+    return ServerRecord(**answer)
 
 
 def main() -> None:
@@ -104,13 +104,13 @@ _TOLD = (
 """Errors that are raised again as what they are."""
 
 
-def _serve(order: dict[str, Any]) -> RunningServer:
+def _serve(order: dict[str, Any]) -> ServerRecord:
     job, owner = codec.decode_job(json.dumps(order["job"]).encode()), order["owner"]
     with answering_session(job) as session:
         started = session.started() if isinstance(session, CanStay) else None
         if started is None:  # of another place, as with server=URL
             raise RequestError(f"The backend '{job.backend}' starts no server for {job.model}.")
-        server = RunningServer(
+        server = ServerRecord(
             name=order["name"],
             model=str(job.model),
             backend=job.backend,

@@ -10,13 +10,13 @@ from modeldyno.core.stats.units import BYTES, format_quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.environment.running_servers import RunningServer
+    from modeldyno.environment.running_servers import ServerRecord
     from modeldyno.environment.server_usage import ServerUsage
 
 _UNKNOWN = "—"
 
 
-def blocks(servers: Sequence[RunningServer], usage: Sequence[ServerUsage] = ()) -> Iterator[Block]:
+def blocks(servers: Sequence[ServerRecord], usage: Sequence[ServerUsage] = ()) -> Iterator[Block]:
     """Lay out the servers, and below what each uses, if that was measured."""
     if not servers:
         text = "No server runs; start one with: modeldyno serve MODEL --backend triton"

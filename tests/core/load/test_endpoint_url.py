@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.load.endpoint_url import parse_endpoint, parse_headers, unknown_model
+from modeldyno.core.load.endpoint_url import format_endpoint, parse_endpoint, parse_headers, unknown_model
 from modeldyno.core.load.request_target import Endpoint, Tls, Transport
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError, UnknownName
@@ -101,3 +101,19 @@ def test_a_model_that_a_server_does_not_know() -> None:
     named = unknown_model("a", "2", ("b", "c"))
     assert named.endswith("'a' of version 2; check the name after # (it has: b, c)")
     assert unknown_model("a", "", tuple("bcdefghijk")).endswith("(it has: b, c, d, e, f, g, h, i, ...)")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h:8000#m",
+        "http://h:8000#a%2Cb@2,protocol=kserve-http",
+        "https://h:1/prefix#m,protocol=openai",
+        "grpc://[::1]:8001#m,protocol=kserve-grpc",
+    ],
+)
+def test_an_endpoint_is_written_as_the_url_that_it_was_read_from(url: str) -> None:
+    """Scheme, host, path, model, version and protocol are kept; an endpoint that speaks gRPC says so."""
+    endpoint, _ = parse_endpoint(url)
+
+    assert format_endpoint(endpoint) == url

@@ -18,7 +18,7 @@ from modeldyno.servers.server_process import read_tail
 from modeldyno.servers.startup_error import find_cause
 
 if TYPE_CHECKING:
-    from modeldyno.environment.running_servers import RunningServer
+    from modeldyno.environment.running_servers import ServerRecord
 
 _LOOK = 0.25
 """Seconds between two looks whether the server still runs."""
@@ -47,7 +47,7 @@ def run(options: dict[str, Any]) -> None:
         _wait(server)
 
 
-def _wait(server: RunningServer) -> None:
+def _wait(server: ServerRecord) -> None:
     """Wait until the server is stopped, here or by its name.
 
     Raises:

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support import tiny_onnx
+
+import modeldyno
+from modeldyno.environment.process_tree import list_process_tree, start_ticks
+from modeldyno.errors import RequestError, RunFailed
+from modeldyno.profiling.serve import serve_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BACKEND = '''"""Serves any ONNX model by the server whose timing is known."""
+import sys
+from contextlib import contextmanager
+
+from modeldyno import plugins
+from modeldyno.adapters.backends.served import base
+from modeldyno.core.load.request_target import Endpoint
+from modeldyno.servers.server_process import Launch, http_ready
+
+requires, accepts, serves = (), frozenset({"onnx"}), True
+knobs = (base.knob("device"), base.knob("config"), base.ports_knob({"http": 8000}), base.knob("batch_size"))
+
+def check(config):
+    base.check(config, {"http": 8000})
+
+@contextmanager
+def open(model, config):
+    if config.get("config.broken"):
+        raise OSError("no such engine")
+    launch = Launch(
+        name="known",
+        command=lambda _folder, ports: [
+            sys.executable, "-m", "modeldyno.testing.server", "--port", str(ports["http"])
+        ],
+        ports=base.choose_ports(config, {"http": 8000}),
+        ready=lambda ports: http_ready(ports["http"], "/v2/health/ready"),
+        grace=0.0,
+    )
+    def session(server, control):
+        place = Endpoint(
+            host="127.0.0.1", port=server.ports["http"], model="echo", protocol="kserve-http",
+            options={"binary": False},
+        )
+        return base.Session(
+            client=plugins.client("kserve-http"), endpoint=place, control=control, server=server,
+            pid=server.pid, software={},
+        )
+    with base.open_server_session(launch, "http", session) as opened:
+        yield opened
+'''
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a backend ``known`` that every child process finds, and a state of its own."""
+    info = tmp_path / "site" / "known-0.1.dist-info"
+    info.mkdir(parents=True)
+    (tmp_path / "site" / "known_backend.py").write_text(BACKEND)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: known\nVersion: 0.1\n")
+    (info / "entry_points.txt").write_text("[modeldyno.backends]\nknown = known_backend\n")
+    path = os.pathsep.join(filter(None, (str(tmp_path / "site"), os.environ.get("PYTHONPATH"))))
+    monkeypatch.setenv("PYTHONPATH", path)
+    monkeypatch.setenv("MODELDYNO_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("MODELDYNO_ENGINES", str(tmp_path / "engines"))
+    return tmp_path
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process that finds the backend."""
+    return subprocess.run(
+        [sys.executable, "-m", "modeldyno", *words], capture_output=True, text=True, check=False
+    )
+
+
+def is_gone(family: dict[int, int]) -> bool:
+    """Wait until none of the processes is left."""
+    deadline = time.monotonic() + 60
+    while any(start_ticks(pid) == ticks for pid, ticks in family.items()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_a_detached_server_answers_under_its_name_until_it_is_stopped(site: Path) -> None:
+    """The command ends and the server stays: it is listed, loaded and stopped by its name."""
+    model = tiny_onnx.mlp(site)
+    started = run("serve", str(model), "--backend", "known", "--detach", "--name", "mine", "--input", "x=1x4")
+    assert started.returncode == 0, started.stderr
+    url, load, stop = started.stdout.splitlines()
+    assert url.startswith("mine is served by known: http://127.0.0.1:")
+    assert load == "  load it: modeldyno load mine -c 16"
+    assert stop == "  stop it: modeldyno servers stop mine"
+    (server,) = modeldyno.list_servers()
+    assert (server.name, server.backend, server.detached) == ("mine", "known", True)
+    family = {pid: start_ticks(pid) for pid in list_process_tree(server.pid)}
+    try:
+        result = modeldyno.load(
+            "mine", requests=20, inputs="x=1x4", probes=["load"], store=False, progress=False
+        )
+        assert result["throughput"] > 0
+        ((_, usage),) = modeldyno.list_servers(stats=True)
+        assert usage.memory > 1e6
+        assert usage.threads >= 2
+    finally:
+        modeldyno.stop_server("mine")
+    assert is_gone(family)
+    assert modeldyno.list_servers() == ()
+
+
+def test_a_server_that_does_not_start_leaves_nothing_and_says_why(site: Path) -> None:
+    """What the backend raised is told in one sentence, with exit code 4."""
+    model = tiny_onnx.mlp(site)
+    failed = run("serve", str(model), "--backend", "known", "--set", "config.broken=1")
+    assert failed.returncode == RunFailed.exit_code
+    assert "The server could not be started: OSError: no such engine" in failed.stderr
+    assert modeldyno.list_servers() == ()
+
+
+def test_what_starts_no_server_is_refused(site: Path) -> None:
+    """A URL is on a server already, a runtime in a process is none, and a live object has no reference."""
+    model = tiny_onnx.mlp(site)
+    with pytest.raises(RequestError, match="is on a server already"):
+        modeldyno.serve("http://127.0.0.1:8000#echo")
+    with pytest.raises(RequestError, match="'onnxruntime' starts no server"):
+        modeldyno.serve(model, backend="onnxruntime")
+    with pytest.raises(RequestError, match="device is set twice"):
+        serve_model(str(model), backend="triton", settings={"device": "cpu"}, device="cpu")
