@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.overview import MeasuredFigure, VersionOverview, VersionSpeed
-from modeldyno.core.registry.records import OPEN, FigureState
+from modeldyno.core.registry.records import OPEN, FigureState, TaskState
 from modeldyno.registry.figures import current_figures
 from modeldyno.registry.matrix import version_speeds
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.registry.names import VersionName
+    from modeldyno.core.registry.records import Task, Version
     from modeldyno.interfaces.registry import Registry
 
 _NUMBERS = 10
@@ -43,11 +44,21 @@ def version_overview(registry: Registry, name: VersionName) -> VersionOverview:
         figures=figures,
         targets=tuple(registry.targets()),
         tasks=tuple(registry.tasks(states=tuple(OPEN), model=version.model, number=version.number)),
+        failed=tuple(_failed(registry, version, {measured.figure.key for measured in figures})),
         workers=len(registry.workers()),
         results=tuple(result for result in registry.results_of(digests) if result not in shown),
         studies=tuple(registry.studies_of(digests)),
         speeds=tuple(_speeds(registry, version.model, numbers)) if len(numbers) > 1 else (),
     )
+
+
+def _failed(registry: Registry, version: Version, known: set[str]) -> Iterator[Task]:
+    """Yield the measurements of which nothing came; one that is to be done again has not failed yet."""
+    tasks = registry.tasks(states=(*OPEN, TaskState.FAILED), model=version.model, number=version.number)
+    again = {task.key for task in tasks if task.state in OPEN}
+    for task in tasks:
+        if task.state is TaskState.FAILED and task.measure is not None and task.key not in known | again:
+            yield task
 
 
 def _speeds(registry: Registry, model: str, numbers: Sequence[int]) -> Iterator[VersionSpeed]:

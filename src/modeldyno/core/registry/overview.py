@@ -48,6 +48,8 @@ class VersionOverview:
     targets: tuple[HardwareTarget, ...]
     tasks: tuple[Task, ...]
     """Those that are still to be done."""
+    failed: tuple[Task, ...] = ()
+    """Measurements that failed without a figure, such as of a model that cannot be loaded."""
     workers: int
     """Workers that are there."""
     results: tuple[str, ...]

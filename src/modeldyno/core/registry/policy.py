@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 _DAY = 86400.0
 FIRST, CONVERSIONS, FURTHER, REPEATS = 10, 20, 100, 1000
-"""Priorities: the first figure of the source, conversions, other figures, and stale ones measured again."""
+"""Priorities: the first figure of the source, conversions, other figures, and stale ones measured again.
+
+Other figures follow FURTHER in the order of the policy, so that all variants are compared at its first batch
+size before any is measured at the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,7 @@ def profile_tasks(variant: Variant, policy: Policy, target: str) -> Iterator[Tas
     """Yield the tasks that measure a variant on a target."""
     for position, measure in enumerate(policy.measures()):
         first = position == 0 and variant.recipe == SOURCE
-        yield profile_task(variant, measure, target, priority=FIRST if first else FURTHER)
+        yield profile_task(variant, measure, target, priority=FIRST if first else FURTHER + position)
 
 
 def profile_task(variant: Variant, measure: Measure, target: str, *, priority: int) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
@@ -21,6 +22,8 @@ _LATENCIES = ("p50", "p99")
 _RATES = ("throughput", "request_rate")
 _DIGEST = 19
 """Characters of a digest that are shown: twelve after its kind."""
+_BRACKETS = re.compile(r"^\(([^)]*)\)")
+"""Around what follows the state, which has a column of its own."""
 _WHY = 120
 """Most characters of a reason in a table."""
 
@@ -37,6 +40,7 @@ def blocks(overview: VersionOverview) -> Iterator[Block]:
             yield Heading(title=f"Figures on {target.name}", level=2)
             yield _figures(measured)
             yield from _reasons(measured)
+    yield from _failed(overview)
     yield from _waiting(overview)
 
 
@@ -89,7 +93,7 @@ def _variants(overview: VersionOverview) -> Table:
             variant.recipe,
             _MARKS.get(variant.state, str(variant.state)),
             variant.backend,
-            shorten(variant.why.removeprefix(f"{variant.state} "), _WHY),
+            shorten(_BRACKETS.sub(r"\1", variant.why.removeprefix(f"{variant.state} ")), _WHY),
         )
         for variant in overview.variants
     )
@@ -141,6 +145,16 @@ def _rate(result: Result | None) -> str:
         if value:
             return format_quantity(value, RATE, 3)
     return ""
+
+
+def _failed(overview: VersionOverview) -> Iterator[Block]:
+    """Say once for each reason which measurements failed."""
+    reasons: dict[str, list[str]] = {}
+    for task in overview.failed:
+        assert task.measure is not None
+        reasons.setdefault(task.why, []).append(f"{task.recipe}, {task.measure.label}")
+    for why, names in reasons.items():
+        yield Notice(severity=Severity.DOUBT, code="failed", text=f"{'; '.join(names)}: {why}")
 
 
 def _waiting(overview: VersionOverview) -> Iterator[Block]:

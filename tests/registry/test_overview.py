@@ -1,0 +1,51 @@
+"""What `registry show` tells of a version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.registry import ONCE
+
+from modeldyno.adapters.reporters import terminal
+from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.records import TaskState, Worker
+from modeldyno.interfaces.registry import Outcome
+from modeldyno.registry.overview import version_overview
+from modeldyno.registry.register import Registration, register
+from modeldyno.registry.targets import target_here
+from modeldyno.registry.worker import run_worker
+from modeldyno.testing.sample_registry import a_variant
+from modeldyno.views.registry import version as version_view
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modeldyno.interfaces.registry import Registry
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_measurement_that_failed_is_told_until_it_is_queued_again(registry: Registry, model: Path) -> None:
+    """The others have figures."""
+    register(Registration(model=str(model), convert=False), registry)
+    first = registry.claim(Worker(id="a", target=target_here().id, host="here", pid=1, software={}))
+    assert first is not None
+    registry.finish(first, Outcome(state=TaskState.FAILED, why="no shape"), "a")
+    run_worker(ONCE)
+    overview = version_overview(registry, VersionName.parse("net"))
+    shown = " ".join(terminal.text(tuple(version_view.blocks(overview))).split())
+
+    assert [task.label for task in overview.failed] == ["net/1 source: batch 1"]
+    assert "failed: source, batch 1: no shape" in shown
+    registry.change_tasks([first.id], TaskState.QUEUED, "me")
+    assert version_overview(registry, VersionName.parse("net")).failed == ()
+
+
+def test_why_a_variant_agrees_does_not_begin_with_a_bracket(registry: Registry, model: Path) -> None:
+    version = register(Registration(model=str(model)), registry).version
+    why = "agrees (42 samples, 5 ways of calling): largest error 1e-07 where 1e-05 is allowed"
+    registry.put_variant(a_variant(version, "onnx", why=why), "me")
+    overview = version_overview(registry, VersionName.parse("net"))
+    shown = " ".join(terminal.text(tuple(version_view.blocks(overview))).split())
+
+    assert "agrees onnxruntime 42 samples, 5 ways of calling: largest error" in shown
