@@ -55,6 +55,7 @@ FUNCTIONS: dict[str, str | Nowhere] = {
     "registry list": "list_models",
     "registry show": "show_model",
     "registry get": "get_model",
+    "registry push": "push",
     "registry update": "update",
     "registry rm": "unregister",
     "registry alias": "move_alias",
