@@ -57,6 +57,7 @@ FUNCTIONS: dict[str, str | Nowhere] = {
     "registry list": "list_models",
     "registry show": "show_model",
     "registry get": "get_model",
+    "registry push": "push",
     "registry update": "update",
     "registry rm": "unregister",
     "registry alias": "move_alias",

@@ -21,6 +21,7 @@ from modeldyno.registry import changes, deployment, webhooks
 from modeldyno.registry.changes import change_and_list_tasks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
+from modeldyno.registry.push import push_version
 from modeldyno.registry.register import Registration
 from modeldyno.registry.register import register as register_model
 from modeldyno.registry.targets import named_device
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import AliasMove, RegistryEvent, Task, Version
     from modeldyno.core.registry.webhooks import Webhook
     from modeldyno.interfaces.registry import ModelEntry
+    from modeldyno.registry.push import PushedVersion
 
 _FORMS = ("exported", "torchscript", "onnx")
 """Forms in which a live object is saved, the most faithful first."""
@@ -64,7 +66,8 @@ def register(  # noqa: PLR0913 - one parameter per option
     """Register a model, as ``modeldyno registry add`` does.
 
     Args:
-        model: a path or a reference, such as ``"model.onnx"`` or ``"torch:file.py:factory"``; or a live
+        model: a path or a reference, such as ``"model.onnx"``, ``"torch:file.py:factory"`` or, of MLflow's
+            registry, ``"models:/name/3"`` or ``"models:/name@alias"``; or a live
             ``torch.nn.Module``, Keras model or estimator, which is saved in the first form that is still the
             model: exported (.pt2), torchscript, onnx.
         example: inputs of a live object: an array, a tuple of them, or a dict by name.
@@ -241,6 +244,29 @@ def get_model(name: str, folder: str | Path) -> Path:
     """
     with plugins.store() as store:
         return changes.copy_files(store.registry, name, Path(folder))[1]
+
+
+@reword_errors
+def push(name: str, *, to: str | None = None) -> PushedVersion:
+    """Write the fresh figures of a version to MLflow, as ``modeldyno registry push`` does.
+
+    They become tags of the version there, which every page and client of MLflow shows: of each target, the
+    median and p99 of the latency, and the throughput, of the variant of the highest rate, with 95 %
+    intervals, the configuration and the id of the Result. Its aliases are set there.
+
+    Args:
+        name: ``"digits"`` (the newest version), ``"digits/3"`` or ``"digits@champion"``.
+        to: ``"mlflow:URI"`` or ``"mlflow:DIR"``; by default the store of ``MLFLOW_TRACKING_URI``.
+
+    Returns:
+        What was written: ``reference`` (``"models:/digits/3"``), ``new``, ``tags``, ``aliases``, ``targets``.
+
+    Raises:
+        RequestError: there is no such version, or MLflow cannot use the store.
+        MissingExtra: MLflow is not installed.
+    """
+    with plugins.store() as store:
+        return push_version(store.registry, name, to=to)
 
 
 @reword_errors

@@ -39,7 +39,10 @@ def command() -> None:
 @click.option("--trust", is_flag=True, help="Allow its file to run code when it is loaded.")
 @JSON
 def _add(**given: object) -> None:
-    """Register MODEL: keep it, give it a version, and queue what is to be done with it."""
+    """Register MODEL: keep it, give it a version, and queue what is to be done with it.
+
+    MODEL is a file, or a version of MLflow's registry: models:/name/3, models:/name@alias.
+    """
     actions.registry.add(given)
 
 
@@ -68,6 +71,15 @@ def _show(name: str, json_path: str | None) -> None:
 def _get(name: str, folder: str) -> None:
     """Copy the files of version NAME to a new FOLDER."""
     actions.registry.get(name, folder)
+
+
+@command.command(name="push")
+@click.argument("name")
+@click.option("--to", metavar="mlflow:URI|DIR", help="Store to write to.  [default: MLFLOW_TRACKING_URI]")
+@JSON
+def _push(name: str, to: str | None, json_path: str | None) -> None:
+    """Write the fresh figures and the aliases of version NAME to MLflow's registry, as tags."""
+    actions.registry.push(name, to, json_path)
 
 
 @command.command(name="update")

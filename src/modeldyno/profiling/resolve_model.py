@@ -1,4 +1,7 @@
-"""Resolve a user's word to a model: a reference, a path, or a directory with one model; executes nothing."""
+"""Resolve a user's word to a model: a reference, a path, or a directory with one model; executes nothing.
+
+A version of MLflow's registry is fetched first, and stands for its file.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from modeldyno import plugins
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.environment.running_servers import running_url
 from modeldyno.errors import RequestError, UnknownName
+from modeldyno.profiling import mlflow_version
 from modeldyno.profiling.unrecognised import explain_unrecognised
 
 _WHOLE_DIRECTORY = ("hf", "repository", "savedmodel")
@@ -34,8 +38,11 @@ def resolve_reference(text: str) -> ModelRef:
     Raises:
         RequestError: the path does not exist, no loader claims it, a directory holds several models, or a
             Python file does not contain the name.
+        MissingExtra: it is a version of MLflow's registry, and MLflow is not installed.
     """
     ref = ModelRef.parse(text)
+    if ref.scheme == mlflow_version.SCHEME:
+        return mlflow_version.fetch_mlflow_version(text).ref
     schemes = plugins.names("loader")
     if ref.scheme in schemes:
         return _check_file_reference(ref)

@@ -11,8 +11,10 @@ from modeldyno.core.registry.modelci_path import ModelCiPath
 from modeldyno.core.registry.names import VersionName, check_model_name, name_from_label
 from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
 from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
+from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor, new_identity
+from modeldyno.profiling import mlflow_version
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.registry import conversions, weights
 from modeldyno.registry.policies import find_policy
@@ -25,10 +27,12 @@ if TYPE_CHECKING:
 
     from modeldyno.core.registry.policy import Policy
     from modeldyno.core.registry.records import Task
-    from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
     from modeldyno.runtime.identify import IdentifiedModel
 
+SOURCE_LABEL, CREATED_LABEL, RUN_LABEL = "mlflow.version", "mlflow.created", "mlflow.run"
+"""Labels of what came from MLflow: ``models:/name/3``, when that was made, and the id of its run."""
+_ORIGIN_LABELS = (SOURCE_LABEL, CREATED_LABEL, RUN_LABEL)
 _SOURCE_WHY = "the registered model itself"
 
 
@@ -125,7 +129,7 @@ def register(request: Registration, registry: Registry) -> Registered:
         MissingExtra: an optional package is not installed.
         StoreError: its files or the registry cannot be written.
     """
-    request = with_modelci_words(request)
+    request = with_mlflow_words(with_modelci_words(request))
     ref = resolve_reference(request.model)
     policy = find_policy(registry, request.policy)
     parent = registry.version(VersionName.parse(request.parent)).name if request.parent else ""
@@ -161,8 +165,11 @@ def register(request: Registration, registry: Registry) -> Registered:
         trust=request.trust,
     )
     version, new = registry.add_version(draft, number=request.number)
+    origin = {label: text for label, text in request.labels.items() if label in _ORIGIN_LABELS}
     if new:
         registry.put_variant(_source(version), version.creator)
+    elif version.labels != {**version.labels, **origin}:
+        version = registry.change_version(version, actor(), labels={**version.labels, **origin})
     queued = registry.enqueue(
         tuple(first_tasks(version, policy, registry, convert=request.convert, profile=request.profile))
     )
@@ -187,6 +194,25 @@ def with_modelci_words(request: Registration) -> Registration:
         number=request.number or described.version,
         task=request.task or described.task,
         labels={"framework": described.framework, "engine": described.engine, **request.labels},
+    )
+
+
+def with_mlflow_words(request: Registration) -> Registration:
+    """Complete a registration of ``models:/name/3``: its files are fetched, and labels say where from.
+
+    Raises:
+        RequestError: there is no such version, or its form cannot be loaded.
+        MissingExtra: MLflow is not installed.
+    """
+    if ModelRef.parse(request.model).scheme != mlflow_version.SCHEME:
+        return request
+    version = mlflow_version.fetch_mlflow_version(request.model)
+    source = {SOURCE_LABEL: version.reference, CREATED_LABEL: version.created, RUN_LABEL: version.run}
+    return replace(
+        request,
+        model=str(version.ref),
+        name=request.name or name_from_label(version.name),
+        labels={**{label: text for label, text in source.items() if text}, **request.labels},
     )
 
 

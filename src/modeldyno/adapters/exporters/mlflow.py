@@ -6,9 +6,7 @@ database and the artifacts. Metric names are queries, with ``/`` before a scope;
 
 from __future__ import annotations
 
-import logging
 import re
-import warnings
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +16,7 @@ from modeldyno import codec
 from modeldyno.adapters.exporters.exported_numbers import circumstances, figures, settings
 from modeldyno.codec import study as codec_study
 from modeldyno.core.study.study import TrialState
-from modeldyno.errors import RequestError
+from modeldyno.environment.mlflow_client import REQUIRES, local_uri, mlflow_client
 from modeldyno.views.result.headline import headline
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
 
-requires = ("mlflow", "sqlalchemy")
+requires = REQUIRES
 EXPERIMENT = "modeldyno"
 _ID, _PARENT, _NAME, _NOTE = "modeldyno.id", "mlflow.parentRunId", "mlflow.runName", "mlflow.note.content"
 _ILLEGAL = re.compile(r"[^\w\-. :/]")
@@ -71,27 +69,13 @@ def _open_store(target: str) -> Iterator[tuple[Any, str]]:
     Raises:
         RequestError: MLflow cannot use the store.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # MLflow's own deprecation warnings
-        from mlflow import MlflowClient  # noqa: PLC0415 - slow to import
-        from mlflow.exceptions import MlflowException  # noqa: PLC0415
-
-        logging.getLogger("mlflow").setLevel(logging.WARNING)  # it logs the creation of its tables
-
-        uri, artifact_location = target, None
-        if "://" not in target:
-            folder = Path(target).resolve()
-            folder.mkdir(parents=True, exist_ok=True)
-            uri, artifact_location = f"sqlite:///{folder}/mlflow.db", (folder / "artifacts").as_uri()
-        try:
-            client = MlflowClient(tracking_uri=uri)
-            found_experiment = client.get_experiment_by_name(EXPERIMENT)
-            if found_experiment:
-                yield client, found_experiment.experiment_id
-            else:
-                yield client, client.create_experiment(EXPERIMENT, artifact_location)
-        except MlflowException as error:
-            raise RequestError(f"MLflow cannot use {target}: {' '.join(str(error).split())[:300]}") from error
+    artifact_location = None if "://" in target else (Path(target).resolve() / "artifacts").as_uri()
+    with mlflow_client(local_uri(target), target) as client:
+        found_experiment = client.get_experiment_by_name(EXPERIMENT)
+        if found_experiment:
+            yield client, found_experiment.experiment_id
+        else:
+            yield client, client.create_experiment(EXPERIMENT, artifact_location)
 
 
 def _find_run(client: Any, experiment: str, name: str) -> str | None:

@@ -23,6 +23,7 @@ from modeldyno.registry import answer as answering
 from modeldyno.registry import changes, deployment, webhooks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
+from modeldyno.registry.push import push_version
 from modeldyno.registry.register import Registration, read_registration, register
 from modeldyno.registry.worker import WorkerOptions
 from modeldyno.views.registry import answer as answer_view
@@ -89,6 +90,29 @@ def get(name: str, folder: str) -> None:
     with plugins.store() as store:
         version, path = changes.copy_files(store.registry, name, Path(folder))
     click.echo(clean(f"{version.name} is in {path}"))
+
+
+def push(name: str, to: str | None, json_path: str | None) -> None:
+    """Write figures and aliases to MLflow."""
+    with plugins.store() as store:
+        pushed = push_version(store.registry, name, to=to)
+    if _write_json(pushed, json_path):
+        return
+    written = " and ".join(
+        filter(
+            None,
+            (
+                f"figures of {', '.join(pushed.targets)}" if pushed.targets else "its digest",
+                f"the alias {', '.join(pushed.aliases)}" if pushed.aliases else "",
+            ),
+        )
+    )
+    made = ", which is new," if pushed.new else ""
+    click.echo(clean(f"{pushed.reference}{made} has {written} of {pushed.version}"))
+    if not pushed.targets:
+        click.echo(
+            f"No figure of {pushed.version} is fresh; modeldyno worker measures what is missing.", err=True
+        )
 
 
 def update(given: Mapping[str, Any]) -> None:

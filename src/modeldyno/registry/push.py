@@ -1,0 +1,178 @@
+"""Write the figures of a version as tags of its version in MLflow, and set the aliases there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from modeldyno import plugins
+from modeldyno.core.metrics.constraints import Answer
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.registry.names import VersionName
+from modeldyno.environment.mlflow_client import REQUIRES, local_uri, mlflow_client
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.loadtest.replicas import CostOptions
+from modeldyno.profiling.mlflow_version import STORE, created_at
+from modeldyno.registry.answer import answer
+from modeldyno.registry.register import CREATED_LABEL, RUN_LABEL, SOURCE_LABEL
+from modeldyno.views.text import estimate, format_utc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.registry.answer import AnswerCandidate
+    from modeldyno.core.registry.records import Version
+    from modeldyno.core.result.result import Result
+    from modeldyno.interfaces.registry import Registry
+
+_FIGURES = tuple(map(Query.parse, ("latency.p50", "latency.p99", "throughput", "request_rate")))
+_PREFIX, _DIGEST = "modeldyno.", "modeldyno.digest"
+_ILLEGAL = re.compile(r"[^\w\-. ]")
+"""Characters that MLflow does not allow in a part of a tag's name."""
+_LONGEST = 5000
+"""Characters of a tag."""
+_REFERENCE = re.compile(r"models:/(?P<name>[^/@]+)/(?P<number>[0-9]+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushedVersion:
+    """What was written to MLflow."""
+
+    version: str
+    """The version here, such as ``digits/3``."""
+    reference: str
+    """The version there, as ``models:/digits/3``."""
+    new: bool
+    """Whether it was made there."""
+    tags: dict[str, str]
+    aliases: tuple[str, ...]
+    targets: tuple[str, ...]
+    """Names of the targets whose figures were written."""
+    stale: int
+    """Figures that were not written, as they are not fresh."""
+
+
+def push_version(registry: Registry, name: str, *, to: str | None = None) -> PushedVersion:
+    """Write the fresh figures of a version to MLflow: of each target, the variant of the highest rate.
+
+    A version that came from MLflow is found by where it came from, another by its digest; else a version is
+    made of the same name, whose source names ours. Tags of earlier figures are replaced.
+
+    Args:
+        registry: with the figures.
+        name: of the version.
+        to: ``mlflow:URI`` or ``mlflow:DIR``; by default the store of MLFLOW_TRACKING_URI.
+
+    Raises:
+        RequestError: there is no such version, or MLflow cannot use the store.
+        MissingExtra: MLflow is not installed.
+    """
+    uri = None if to is None else _uri(to)
+    version = registry.version(VersionName.parse(name))
+    found = answer(registry, version.name, require=(), cost=CostOptions())
+    fresh = [candidate for candidate in (found.best, *found.others) if candidate is not None]
+    best = _best_by_target(fresh)
+    tags = {_DIGEST: version.digest, "modeldyno.version": version.name}
+    for target, candidate in best.items():
+        tags |= {f"{_PREFIX}{key}/{target}": text[:_LONGEST] for key, text in _told(candidate, registry)}
+    named = registry.aliases(version.model)
+    aliases = tuple(alias for alias, number in named.items() if number == version.number)
+    plugins.require(REQUIRES, "registry push")
+    with mlflow_client(uri, to or STORE) as client:
+        there, new = _version_there(client, version)
+        model, number = there.name, str(there.version)
+        for key in there.tags:
+            if key.startswith(_PREFIX) and key not in tags:
+                client.delete_model_version_tag(model, number, key)
+        for key, text in tags.items():
+            client.set_model_version_tag(model, number, key, text)
+        for alias in aliases:
+            client.set_registered_model_alias(model, alias, number)
+    return PushedVersion(
+        version=version.name,
+        reference=f"models:/{model}/{number}",
+        new=new,
+        tags=tags,
+        aliases=aliases,
+        targets=tuple(best),
+        stale=len(found.fell_out),
+    )
+
+
+def _uri(to: str) -> str:
+    tool, _, target = to.partition(":")
+    if tool != "mlflow":
+        raise UnknownName.among("registry to push to", tool, ("mlflow",))
+    if not target:
+        raise RequestError(f"'{to}' names no store; write mlflow:URI, such as mlflow:http://host:5000.")
+    plugins.require(REQUIRES, "registry push")
+    return local_uri(target)
+
+
+def _best_by_target(candidates: list[AnswerCandidate]) -> dict[str, AnswerCandidate]:
+    """Return the first candidate of each target by a name that is a part of a tag's name."""
+    first: dict[str, AnswerCandidate] = {}
+    for candidate in candidates:
+        first.setdefault(candidate.figure.target, candidate)
+    best: dict[str, AnswerCandidate] = {}
+    for identifier, candidate in first.items():
+        name = identifier if candidate.target is None else candidate.target.name
+        name = _ILLEGAL.sub("_", name).strip(" .") or identifier
+        best[f"{name} {identifier}" if name in best else name] = candidate
+    return best
+
+
+def _told(candidate: AnswerCandidate, registry: Registry) -> Iterator[tuple[str, str]]:
+    """Yield what is told of a figure, by the middle of the tag's name."""
+    figure, result = candidate.figure, registry.result(candidate.figure.result)
+    yield "configuration", f"{figure.recipe}, {figure.measure.label}"
+    yield "result", figure.result
+    yield "measured", format_utc(figure.taken)
+    if candidate.target is not None:
+        yield "target", f"{candidate.target.device} of target {candidate.target.id}"
+    for query in _FIGURES if result is not None else ():
+        if result is not None and (text := _text(result, query)):
+            yield str(query), text
+
+
+def _text(result: Result, query: Query) -> str:
+    """Return a number with its interval and certainty; why there is none; or nothing if none was measured."""
+    if result.find(query.metric, query.scope) is None:
+        return ""
+    found = Answer.to(query, result.measurements)
+    value, interval = estimate(found.value, found.interval, query.unit)
+    if not value:
+        return found.why
+    return f"{value} ({interval} with 95% certainty)" if interval else value
+
+
+def _version_there(client: Any, version: Version) -> tuple[Any, bool]:
+    """Return the version in MLflow that is this one, and whether it was made now."""
+    if (origin := _origin(client, version)) is not None:
+        return origin, False
+    condition = f"name = '{version.model}' and tags.`{_DIGEST}` = '{version.digest}'"
+    if found := client.search_model_versions(condition, max_results=1):
+        return found[0], False
+    if not client.search_registered_models(f"name = '{version.model}'", max_results=1):
+        client.create_registered_model(version.model)
+    source = f"modeldyno:{quote(version.name)}"
+    return client.create_model_version(version.model, source, tags={_DIGEST: version.digest}), True
+
+
+def _origin(client: Any, version: Version) -> Any | None:
+    """Return the version that this one was fetched from; None in another store."""
+    match = _REFERENCE.fullmatch(version.labels.get(SOURCE_LABEL, ""))
+    if match is None:
+        return None
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415 - slow to import
+
+    try:
+        found = client.get_model_version(match["name"], match["number"])
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
+    same_run = (found.run_id or "") == version.labels.get(RUN_LABEL, "")
+    return found if same_run and created_at(found) == version.labels.get(CREATED_LABEL) else None

@@ -1,0 +1,46 @@
+"""MLflow's client, and what its errors say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.environment.mlflow_client import local_uri, mlflow_client
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("mlflow")
+
+
+def test_a_directory_stands_for_the_database_in_it(tmp_path: Path) -> None:
+    assert local_uri(str(tmp_path / "runs")) == f"sqlite:///{tmp_path}/runs/mlflow.db"
+    assert (tmp_path / "runs").is_dir()
+
+
+def test_a_uri_is_taken_as_it_is() -> None:
+    assert local_uri("http://host:5000") == "http://host:5000"
+
+
+@pytest.mark.parametrize("scheme", ["sqlite:///", "file://", ""])
+def test_a_store_that_is_not_there_is_not_made_by_reading(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}{tmp_path}/none")
+
+    with (
+        pytest.raises(RequestError, match=r"no store of MLflow at .*/none; set MLFLOW_TRACKING_URI"),
+        mlflow_client(None, "it"),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_mlflow_says_is_one_sentence_that_names_the_store() -> None:
+    with (
+        pytest.raises(RequestError, match=r"^MLflow cannot use nosuch: \S[^\n]*$"),
+        mlflow_client("nosuch://x", "nosuch") as client,
+    ):
+        client.search_registered_models()
