@@ -76,7 +76,9 @@ def test_every_command_of_every_page_is_known(page: Path) -> None:
         command: click.Command | None = cli
         words = shlex.split(re.split(r"&&|\s# ", line)[0])
         context = click.Context(cli, info_name="modeldyno")
-        while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        while isinstance(command, click.Group) and not (
+            command.invoke_without_command and (not words or words[0].startswith("-"))
+        ):
             _, command, words = command.resolve_command(context, words)
         assert command is not None
         command.make_context("modeldyno", words, **cli.context_settings)

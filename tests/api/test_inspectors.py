@@ -470,11 +470,12 @@ def test_a_gpu_has_ports_of_its_own() -> None:
         profiler._choose_port(device)
         assert inspector.endpoint is not None
         ports.append(inspector.endpoint.port)
-    inspector.endpoint = replace(inspector.endpoint, port=9)
+    by_hand = Endpoint(host="localhost", port=9, model="m")
+    inspector.endpoint = by_hand
     profiler._choose_port("cuda:0")
 
     assert ports == [8010, 8010, 8001, 8001]
-    assert inspector.endpoint.port == 9
+    assert inspector.endpoint == by_hand
 
 
 def test_a_running_server_is_found_by_its_name(server: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def main() -> None:
         kind = type(error).__name__ if type(error) in _TOLD else RequestError.__name__
         told = {"error": kind, "message": str(error)}
     except Exception as error:  # noqa: BLE001 - whatever a model, its framework or a server raises
-        message = failure_of(error, "serve").message
+        message = failure_of(error, "serve").message.rstrip(".")
         told = {"error": RunFailed.__name__, "message": f"The server could not be started: {message}."}
     os.write(answer, json.dumps(told).encode() + b"\n")
 

@@ -53,6 +53,10 @@ def test_the_settings_of_the_server() -> None:
     assert (server["host"], server["http_port"], server["parallel_workers"]) == ("127.0.0.1", 1, 0)
     assert server["debug"] is True
     assert (model["max_batch_size"], model["max_batch_time"]) == (4, 0.003)
+    assert model["inputs"] == [
+        {"name": "x", "datatype": "FP32", "shape": [-1, 4]},
+        {"name": "t", "datatype": "BYTES", "shape": [1]},
+    ]
     extra = model["parameters"]["extra"]
     assert extra["inputs"] == {"x": "float32", "t": "object"}
     assert (extra["samples"], extra["tally"]) == (2, "/place")

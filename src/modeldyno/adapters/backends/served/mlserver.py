@@ -16,12 +16,14 @@ from modeldyno.core.load.request_target import Endpoint
 from modeldyno.servers import install, prometheus_text, tcp_ports, worker_counters
 from modeldyno.servers.paths import INSIDE
 from modeldyno.servers.server_process import Launch, http_ready
+from modeldyno.servers.triton_config import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from modeldyno.adapters.backends.served.model_files import DeployedModel
     from modeldyno.core.load.server_stats import ServerCounters
+    from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces.loader import Model
     from modeldyno.servers.admin_client import AdminClient
@@ -153,6 +155,7 @@ def _files(
     model = {
         "name": name,
         "implementation": "mlserver_runtime.Runtime",
+        "inputs": [_described(spec) for spec in deployed.inputs],  # so that clients can ask for them
         "max_batch_size": int(config["max_batch"]),
         "max_batch_time": int(config.get("queue_delay", _DEFAULT_DELAY)) * _MICRO,
         "parameters": {
@@ -175,6 +178,13 @@ def _parse_setting(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _described(spec: InputSpec) -> dict[str, Any]:
+    """Describe an input as the Open Inference Protocol does; -1 is a size that is free."""
+    datatype = "BYTES" if spec.dtype == "string" else DTYPES[str(spec.dtype)].removeprefix("TYPE_")
+    shape = [size if isinstance(size, int) else -1 for size in spec.shape or ()]
+    return {"name": spec.name, "datatype": datatype, "shape": shape}
 
 
 def _numpy_dtype(dtype: str | None) -> str:
