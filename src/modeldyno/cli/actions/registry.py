@@ -79,10 +79,9 @@ def show(name: str, json_path: str | None) -> None:
         overview = version_overview(store.registry, VersionName.parse(name))
         shown = store.registry.versions(overview.version.model, limit=10)
     if not _write_json(overview, json_path):
-        print_blocks(*version_view.blocks(overview))
-        if len(shown) > 1:
-            targets = {target.id: target for target in overview.targets}
-            print_blocks(lists.version_figures(shown, overview.speeds, targets))
+        targets = {target.id: target for target in overview.targets}
+        several = [lists.version_figures(shown, overview.speeds, targets)] if len(shown) > 1 else []
+        print_blocks(*version_view.blocks(overview), *several)
 
 
 def get(name: str, folder: str) -> None:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import Fact, VariantFigure
 
 PROTOCOL = 2
-"""Number of the rules of measuring; a change of what a figure means raises it, and makes older ones stale."""
+"""Number of the rules of measuring; a change of what a figure means raises it, and makes older ones stale.
+
+2: a variant is measured with the inputs of its source."""
 
 FORBIDDING = frozenset(
     {

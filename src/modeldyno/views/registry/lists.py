@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.registry.records import TaskState
+from modeldyno.core.registry.records import FigureState, TaskState
 from modeldyno.core.report.blocks import Align, Column, Table, shorten
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.views.text import format_rough_duration, format_utc
@@ -79,20 +79,19 @@ def version_figures(
         for at, speed in enumerate(measured):
             rows.append((*(("", "", "") if at else first), *_speed(speed, targets)))
         if not measured:
-            rows.append((*first, "", "", "", "", "not measured"))
-    titles = ("version", "registered", "metrics", "target", "p50", "p99", "rate", "state")
+            rows.append((*first, "", "not measured", "", ""))
+    titles = ("version", "registered", "metrics", "target", "p50", "p99", "rate")
     return _table("Versions, each by its best figures", titles, tuple(rows), numbers=_FIGURES)
 
 
-def _speed(speed: VersionSpeed, targets: Mapping[str, HardwareTarget]) -> tuple[str, ...]:
-    uncertified = "not certified" if speed.p50 is not None else ""
-    return (
-        targets[speed.target].name if speed.target in targets else speed.target,
-        "" if speed.p50 is None else format_quantity(speed.p50, SECONDS, 3),
-        uncertified if speed.p99 is None else format_quantity(speed.p99, SECONDS, 3),
-        format_quantity(speed.rate, RATE, 3) if speed.rate else "",
-        str(speed.state),
-    )
+def _speed(speed: VersionSpeed, targets: Mapping[str, HardwareTarget]) -> tuple[str, str, str, str]:
+    """Return the target, and the figures or why there are none."""
+    target = targets[speed.target].name if speed.target in targets else speed.target
+    if speed.state is not FigureState.FRESH:
+        return target, str(speed.state), "", ""
+    p50 = "not certified" if speed.p50 is None else format_quantity(speed.p50, SECONDS, 3)
+    p99 = "not certified" if speed.p99 is None else format_quantity(speed.p99, SECONDS, 3)
+    return target, p50, p99, format_quantity(speed.rate, RATE, 3) if speed.rate else ""
 
 
 def tasks(found: Sequence[Task], targets: Mapping[str, HardwareTarget]) -> Table:
