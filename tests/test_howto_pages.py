@@ -63,10 +63,7 @@ def test_the_commands_of_the_page_on_the_registry_work(
     run: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of its commands does what it says, but for the answer, which a busy machine may not know."""
-    quick = replace(DEFAULT, convert=(), batch_sizes=(1,), max_time=0.3)
-    monkeypatch.setattr("modeldyno.registry.policies.DEFAULT", quick)
-    monkeypatch.setattr("modeldyno.environment.idle_device.why_busy", lambda _device, _rule: None)
-    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    make_workers_quick(tmp_path, monkeypatch)
     put_digits_into_mlflow(tmp_path, monkeypatch)
     page = (ROOT / "docs" / "howto" / "register-models.md").read_text(encoding="utf-8")
     policy = re.findall(r"```yaml\n# nightly.yaml\n(.*?)```", page, re.DOTALL)[0]
@@ -83,6 +80,35 @@ def test_the_commands_of_the_page_on_the_registry_work(
     monkeypatch.setattr(modeldyno, "work", lambda **_: None)
     (python,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(python, {})
+
+
+def make_workers_quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers measure one short figure in a store of its own, however busy the machine is."""
+    quick = replace(DEFAULT, convert=(), batch_sizes=(1,), max_time=0.3)
+    monkeypatch.setattr("modeldyno.registry.policies.DEFAULT", quick)
+    monkeypatch.setattr("modeldyno.environment.idle_device.why_busy", lambda _device, _rule: None)
+    monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: folder)
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{folder}/store.db")
+
+
+def test_the_commands_of_the_page_for_users_of_modelci_work(
+    run: Callable[[str], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its YAML is registered, measured, converted and found again."""
+    pytest.importorskip("openvino")
+    make_workers_quick(tmp_path, monkeypatch)
+    page = (ROOT / "docs" / "howto" / "come-from-modelci.md").read_text(encoding="utf-8")
+    (words,) = re.findall(r"```yaml\n# model.yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "model.yaml").write_text(words)
+
+    run(page)
+
+    capsys.readouterr()
+    exec(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], {})
+    assert capsys.readouterr().out == "Digits/1 {'acc': 0.992}\n"
 
 
 def put_digits_into_mlflow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

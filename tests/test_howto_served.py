@@ -7,9 +7,10 @@ import runpy
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.registry import ANY_LOAD
 
 import modeldyno
 from modeldyno import Profiler
@@ -71,6 +72,24 @@ def test_the_page_on_inspectors_runs(place: str, capsys: pytest.CaptureFixture[s
 
     assert isinstance(names["profiler"], Profiler)
     assert capsys.readouterr().out.count("all batch throughput") == 2
+
+
+@pytest.mark.filterwarnings("ignore::modeldyno.UncertifiedWarning")
+def test_the_client_of_the_page_for_users_of_modelci_runs(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is measured with one batch size, with two, and on each device that is idle."""
+    monkeypatch.setattr("modeldyno.api.server_profiler.IdleRule", lambda **_: ANY_LOAD)
+    monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: tmp_path)
+    text = (HOWTO / "come-from-modelci.md").read_text(encoding="utf-8").replace(PLACE, place)
+    _, script = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(script, names)
+
+    assert capsys.readouterr().out.count("all batch throughput") == 1
+    assert [*names["by_size"]] == [1, 8]
+    assert {device: [*found] for device, found in names["by_device"].items()} == {"cpu": [1, 8]}
+    assert names["by_size"][8]["all_batch_throughput"] > names["by_size"][8]["request_rate"]
 
 
 def test_the_recipe_for_an_inspector_runs(capsys: pytest.CaptureFixture[str]) -> None:
