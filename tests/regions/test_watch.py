@@ -85,9 +85,14 @@ def test_a_watched_block_is_shown_with_its_course_and_devices(sampler: Sampler) 
     assert list(views.overview(result)) == blocks
 
 
-def test_the_command_that_repeats_it_runs_the_script(sampler: Sampler) -> None:
-    """No command of ours watches a block."""
-    assert rerun_command_line(seen(sampler)) == f"python {sys.argv[0]}"
+def test_the_command_that_repeats_it_runs_the_script(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No command of ours watches a block; what was typed at a prompt has no script."""
+    monkeypatch.setattr(sys, "argv", ["train.py", "--fast"])
+    assert rerun_command_line(seen(sampler)) == "python train.py"
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    assert rerun_command_line(seen(sampler)) == "python"
 
 
 def test_it_may_be_started_and_stopped(sampler: Sampler) -> None:

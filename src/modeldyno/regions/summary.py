@@ -65,7 +65,7 @@ def result_of(
 
 def script_job(probe: str, name: str | None) -> Job:
     """Return the Job of a Result about this program's own code."""
-    script = Path(sys.argv[0] if sys.argv and sys.argv[0] not in {"", "-c"} else "python")
+    script = Path(sys.argv[0] if sys.argv and sys.argv[0] not in {"", "-c"} else trace_regions.PROMPT)
     return Job(
         model=ModelRef(scheme=trace_regions.SCRIPT, locator=str(script)),
         backend="python",

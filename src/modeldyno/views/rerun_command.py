@@ -12,7 +12,7 @@ from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
-from modeldyno.core.trace.regions import SCRIPT, WATCHED
+from modeldyno.core.trace.regions import PROMPT, SCRIPT, WATCHED
 from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.study.rows import format_knob_value
 
@@ -35,9 +35,10 @@ def rerun_command_line(result: Result, bounds: Sequence[Constraint] = ()) -> str
     """
     job = result.job
     if job.model.scheme == SCRIPT:
-        return shlex.join(
-            [*(("python",) if WATCHED in job.probes else ("modeldyno", "run")), job.model.locator]
-        )
+        if job.model.locator == PROMPT:
+            return PROMPT
+        runner = ("python",) if WATCHED in job.probes else ("modeldyno", "run")
+        return shlex.join([*runner, job.model.locator])
     words = [
         "modeldyno",
         _subcommand(result),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SCRIPT = "script"
 """The scheme of the subject of regions: a script, which no loader loads."""
+PROMPT = "python"
+"""Stands for the script where code was typed at a prompt, or given as an argument."""
 PROBE = "profiled"
 """The probe in the Job of such a Result."""
 WATCHED = "watched"
