@@ -114,7 +114,7 @@ def test_it_gates(site: Site) -> None:
     judged = site.modeldyno("check", "dense.json", "--baseline", "half.json", "--metric", "sparsity")
 
     assert judged.returncode == 1
-    assert "net.dense fails: sparsity 44.44% -> 0%, -100%: worse." in judged.stdout
+    assert "net.dense fails: sparsity 44.44% -> 0%, -44.4 points: worse." in judged.stdout
 
 
 @pytest.mark.parametrize("installed", ["whole", "nothing"])
