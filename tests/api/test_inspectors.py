@@ -208,7 +208,11 @@ def test_an_asynchronous_inspector_sends_many_at_once() -> None:
 
 def test_a_broken_agreement_is_told() -> None:
     """The percentile and the seconds of the agreement are really applied."""
-    diagnosis = Profiler("m", inspector=Sleeping("x", batch_num=1500, sla=0.001, percentile=90)).diagnose()
+    profiler = Profiler("m", inspector=Sleeping("x", batch_num=1500, sla=0.001, percentile=90))
+    for _ in range(3):  # a neighbour may leave one of them undecided
+        diagnosis = profiler.diagnose()
+        if diagnosis["sla"]["held"] != "undecided":
+            break
     assert diagnosis["sla"]["held"] == "broken"
     assert not diagnosis["sla"]["met"]
     assert diagnosis["sla"]["attainment"] == 0

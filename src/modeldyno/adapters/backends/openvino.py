@@ -14,6 +14,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
+from modeldyno.environment.openvino_telemetry import without_telemetry
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form
 
@@ -84,7 +85,8 @@ def open_core() -> Any:
     OpenVINO gives the thread a signal stack of its own with each Core. If one of two is closed before the
     other, the thread is left with one that is gone, and the next signal ends the process.
     """
-    import openvino  # noqa: PLC0415 - optional, and heavy
+    with without_telemetry():
+        import openvino  # noqa: PLC0415 - optional, and heavy
 
     return openvino.Core()
 

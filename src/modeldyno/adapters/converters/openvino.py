@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.converters import torch_program
+from modeldyno.environment.openvino_telemetry import without_telemetry
 from modeldyno.interfaces.converter import ConvertedFile, SourceKind
 
 if TYPE_CHECKING:
@@ -25,12 +26,14 @@ lossy = False
 def convert(source: ConversionSource, path: Path, *, opset: int | None) -> ConvertedFile:
     """Convert; weights are not compressed to float16, which OpenVINO would do unless told not to."""
     del opset
-    import openvino  # noqa: PLC0415 - optional, and heavy
+    with without_telemetry():
+        import openvino  # noqa: PLC0415 - optional, and heavy
 
-    if source.kind == SourceKind.ONNX:
-        made = openvino.convert_model(str(source.model.value))
-    else:
-        made = openvino.convert_model(torch_program.export_program(source))
+    onnx = source.kind == SourceKind.ONNX
+    given = str(source.model.value) if onnx else torch_program.export_program(source)
+    with without_telemetry():
+        made = openvino.convert_model(given)
+    if not onnx:
         for ports, names in (
             (made.inputs, tuple(source.example)),
             (made.outputs, tuple(spec.name for spec in source.outputs)),
