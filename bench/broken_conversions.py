@@ -184,7 +184,7 @@ def example_of(network: nn.Module) -> Any:
             return torch.randn(2, 16)
 
 
-def made(kind: Callable[[], nn.Module]) -> nn.Module:
+def make_network(kind: Callable[[], nn.Module]) -> nn.Module:
     """Make a network with the weights of one seed."""
     torch.manual_seed(1)
     return kind().eval()
@@ -296,7 +296,7 @@ def only(size: int) -> Change:
     return around(lambda x: x.expand(size, *x.shape[1:]) if len(x) == 1 else x[:size], lambda y: y[:size])
 
 
-def rounded(dtype: torch.dtype) -> Change:
+def store_as(dtype: torch.dtype) -> Change:
     """Store the weights in a coarser dtype, undeclared."""
     return lambda network: network.to(dtype).to(torch.float32) and None
 
@@ -323,9 +323,9 @@ TORCH: tuple[tuple[str, Callable[[], nn.Module], Change], ...] = (
     ("one kernel zeroed", Cnn, edit("b.weight", lambda t: torch.cat([t[:1] * 0, t[1:]]))),
     ("one row of the embedding lost", Transformer, edit("places.weight", lambda t: torch.cat([t[:1], t[:1], t[2:]]))),
     ("stale weights: a step of training missing", Mlp, edit("b.weight", lambda t: t + 1e-3 * torch.sign(t))),
-    ("weights rounded to float16, undeclared", Mlp, rounded(torch.float16)),
-    ("weights rounded to bfloat16, undeclared", Cnn, rounded(torch.bfloat16)),
-    ("weights rounded to float16 in a transformer", Transformer, rounded(torch.float16)),
+    ("weights rounded to float16, undeclared", Mlp, store_as(torch.float16)),
+    ("weights rounded to bfloat16, undeclared", Cnn, store_as(torch.bfloat16)),
+    ("weights rounded to float16 in a transformer", Transformer, store_as(torch.float16)),
     ("weights quantised to 8 bits, undeclared", Mlp, edit("b.weight", lambda t: (t / t.abs().max() * 127).round() * t.abs().max() / 127)),
     # biases and classes
     ("last bias dropped", Mlp, edit("c.bias", torch.zeros_like)),
@@ -663,7 +663,7 @@ def broken(every: int = 1) -> Iterator[tuple[str, bool, str]]:
     """Yield each broken conversion: what is broken, whether it was found, and the sentence."""
     sources: dict[Any, Source] = {}
     for name, kind, change in TORCH[::every]:
-        network = made(kind)
+        network = make_network(kind)
         key = type(network), getattr(network, "soft", None)
         if key not in sources:
             with model_of(network, example_of(network)) as model:
@@ -685,7 +685,7 @@ FOLLOWED = ("exported", "onnx")
 """Forms whose layers can be compared."""
 
 
-def followed(source: Source, candidate: Model, recipe: str) -> FirstDifference | None:
+def locate_in_form(source: Source, candidate: Model, recipe: str) -> FirstDifference | None:
     """Convert a model, and find where it first differs from the source; None if it refuses a call.
 
     Raises:
@@ -709,7 +709,7 @@ def places(every: int = 1, recipes: tuple[str, ...] = FOLLOWED) -> Iterator[tupl
     Right exports come last: nothing was broken in them.
     """
     for name, kind, change in TORCH[::every]:
-        network = made(kind)
+        network = make_network(kind)
         copied = copy.deepcopy(network)
         other = change(copied)
         changed = (copied if other is None else other).eval()
@@ -718,14 +718,14 @@ def places(every: int = 1, recipes: tuple[str, ...] = FOLLOWED) -> Iterator[tupl
             source = run(model, "torch")
             for recipe in recipes:
                 with suppress(Exception):  # an exporter that cannot
-                    if (found := followed(source, candidate, recipe)) is not None:
+                    if (found := locate_in_form(source, candidate, recipe)) is not None:
                         yield f"{name} ({recipe})", PLACES[name], found.place, found.sentence
     for name, network, example in list(networks())[::every]:
         with model_of(network.eval(), example) as model:
             source = run(model, "torch")
             for recipe in recipes:
                 with suppress(Exception):
-                    if (found := followed(source, model, recipe)) is not None:
+                    if (found := locate_in_form(source, model, recipe)) is not None:
                         yield (
                             f"{name} ({recipe})",
                             "",
@@ -787,7 +787,7 @@ def transformers() -> Iterator[tuple[str, nn.Module, Any]]:
 def networks() -> Iterator[tuple[str, nn.Module, Any]]:
     """Yield every network with its example."""
     for kind in (Mlp, lambda: Mlp(soft=True), Cnn, Transformer, Recurrent, Embedder, Detector, Upscaler):
-        network = made(kind)  # type: ignore[arg-type]
+        network = make_network(kind)  # type: ignore[arg-type]
         yield (
             f"{type(network).__name__}{' softmax' if getattr(network, 'soft', False) else ''}",
             network,

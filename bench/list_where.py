@@ -51,7 +51,7 @@ CONDITIONS = (
 )
 
 
-def made(count: int) -> Iterator[Result]:
+def make_results(count: int) -> Iterator[Result]:
     """Yield results that differ in everything that conditions name."""
     source = random.Random(1)
     job = a_job()
@@ -87,7 +87,7 @@ def main() -> None:
 
             def fill() -> None:
                 with store._database.writing() as connection:  # noqa: SLF001 - a commit for each would take long
-                    for result in made(options.results):
+                    for result in make_results(options.results):
                         results.put(connection, result, "latency p50")
 
             print(f"put: {cpu_ms(fill) / options.results:.2f} ms each")

@@ -86,15 +86,15 @@ def _measure(name: str, reference: str, policy: Policy, folder: Path) -> Times:
         assert version.name == f"{name}/1"
     options = worker.WorkerOptions(once=True, idle=IdleRule(looks=0))
     with (
-        mock.patch.object(idle_device, "device_lock", _timed(idle_device.device_lock, times, folder)),
-        mock.patch.object(execute, "run_request", _watched(times)),
+        mock.patch.object(idle_device, "device_lock", _timing_lock(idle_device.device_lock, times, folder)),
+        mock.patch.object(execute, "run_request", _watching_run(times)),
         mock.patch.object(worker.canary, "is_due", return_value=False),
     ):
         worker.run_worker(options, done=lambda done: _add(times, done))
     return times
 
 
-def _timed(lock: Callable[..., Any], times: Times, folder: Path) -> Callable[..., Any]:
+def _timing_lock(lock: Callable[..., Any], times: Times, folder: Path) -> Callable[..., Any]:
     @contextmanager
     def timed(device: str, who: str) -> Iterator[str | None]:
         with lock(device, who, folder=folder) as holder:
@@ -105,7 +105,7 @@ def _timed(lock: Callable[..., Any], times: Times, folder: Path) -> Callable[...
     return timed
 
 
-def _watched(times: Times) -> Callable[..., JudgedResult]:
+def _watching_run(times: Times) -> Callable[..., JudgedResult]:
     def run(request: Any, **given: Any) -> JudgedResult:
         seen: dict[str, list[float]] = {}
 

@@ -92,7 +92,7 @@ class Question:
     on: str | None
 
 
-def measured(truth: Truth, rng: np.random.Generator) -> Result:
+def a_measurement(truth: Truth, rng: np.random.Generator) -> Result:
     """Draw the Result of a measurement from the truth."""
     times = lognormal(truth.middle, truth.sigma).draw(rng, SAMPLES)
     mean, error = float(times.mean()), float(times.std()) / math.sqrt(SAMPLES)
@@ -141,7 +141,7 @@ def asked_model(
                     middle = base * (0.6 + 0.4 * batch) * (1.0, 0.7)[at]
                     fresh = figure.state is FigureState.FRESH
                     truths.append(Truth(figure.key, target, batch, middle, chance.uniform(0.05, 0.4), fresh))
-                    results.append(measured(truths[-1], rng))
+                    results.append(a_measurement(truths[-1], rng))
                     figures.append(replace(figure, result=results[-1].id))
     return versions, variants, figures, results, truths
 
@@ -173,7 +173,7 @@ def fill(
                 versions = [a_version(name, digest=f"sha256:{name}")]
                 variants = [a_variant(versions[0])]
                 figure = figure_of(variants[0], 1, targets[0], software, chance)
-                results = [measured(Truth(figure.key, targets[0], 1, 0.002, 0.1, True), rng)]
+                results = [a_measurement(Truth(figure.key, targets[0], 1, 0.002, 0.1, True), rng)]
                 figures = [replace(figure, result=results[0].id)]
             insert(VERSIONS, map(version_row, versions))
             insert(VARIANTS, map(variant_row, variants))

@@ -222,7 +222,7 @@ class StartedServer:
 class CanStay(Protocol):
     """A session whose server can stay when the session is closed."""
 
-    def started(self) -> StartedServer | None:
+    def started_server(self) -> StartedServer | None:
         """Return the server; None if we did not start it."""
 
     def hand_over(self, owner: int | None) -> None:

@@ -107,7 +107,7 @@ _TOLD = (
 def _serve(order: dict[str, Any]) -> ServerRecord:
     job, owner = codec.decode_job(json.dumps(order["job"]).encode()), order["owner"]
     with answering_session(job) as session:
-        started = session.started() if isinstance(session, CanStay) else None
+        started = session.started_server() if isinstance(session, CanStay) else None
         if started is None:  # of another place, as with server=URL
             raise RequestError(f"The backend '{job.backend}' starts no server for {job.model}.")
         server = ServerRecord(

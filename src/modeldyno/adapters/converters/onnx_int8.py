@@ -69,7 +69,7 @@ def _keep_scopes(floats: Path, quantised: Path) -> None:
     for node in reversed(model.graph.node):
         known = [homes[name] for name in node.output if name in homes]
         after = [scopes for name in node.output for scopes in takers.get(name, ())]
-        scopes = _scopes(node)[:-1] or (known[0] if known else _shared(after))
+        scopes = _scopes(node)[:-1] or (known[0] if known else _common_modules(after))
         for name in node.input:
             takers.setdefault(name, []).append(scopes)
         if scopes and not _scopes(node):
@@ -77,7 +77,7 @@ def _keep_scopes(floats: Path, quantised: Path) -> None:
     onnx.save(model, str(quantised))
 
 
-def _shared(scopes: list[list[str]]) -> list[str]:
+def _common_modules(scopes: list[list[str]]) -> list[str]:
     """Return the modules, from the outermost on, that all have in common."""
     return [names[0] for names in takewhile(lambda names: len(set(names)) == 1, zip(*scopes, strict=False))]
 

@@ -207,7 +207,7 @@ class Session:
             return ""
         return str(self.server.failed(how))
 
-    def started(self) -> StartedServer | None:
+    def started_server(self) -> StartedServer | None:
         """Return the server, and how it is reached; None if it is not ours."""
         if self.server is None:
             return None

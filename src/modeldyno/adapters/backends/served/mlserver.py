@@ -155,7 +155,7 @@ def _files(
     model = {
         "name": name,
         "implementation": "mlserver_runtime.Runtime",
-        "inputs": [_described(spec) for spec in deployed.inputs],  # so that clients can ask for them
+        "inputs": [_describe_input(spec) for spec in deployed.inputs],  # so that clients can ask for them
         "max_batch_size": int(config["max_batch"]),
         "max_batch_time": int(config.get("queue_delay", _DEFAULT_DELAY)) * _MICRO,
         "parameters": {
@@ -180,7 +180,7 @@ def _parse_setting(text: str) -> Any:
         return text
 
 
-def _described(spec: InputSpec) -> dict[str, Any]:
+def _describe_input(spec: InputSpec) -> dict[str, Any]:
     """Describe an input as the Open Inference Protocol does; -1 is a size that is free."""
     datatype = "BYTES" if spec.dtype == "string" else DTYPES[str(spec.dtype)].removeprefix("TYPE_")
     shape = [size if isinstance(size, int) else -1 for size in spec.shape or ()]
