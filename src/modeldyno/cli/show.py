@@ -32,6 +32,9 @@ from modeldyno.cli.output_options import module_view_options
 @click.option(
     "--price", help="Price of a replica, such as 1.20/h or '876 EUR/month': show what the work costs."
 )
+@click.option(
+    "--job", "as_job", is_flag=True, help="Print the YAML file that measures it again: --job > job.yaml."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON document.")
 @module_view_options
 @click.option("-v", "--verbose", is_flag=True, help="Print everything: all figures, tables and advice.")
