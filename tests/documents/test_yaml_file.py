@@ -115,7 +115,7 @@ def test_a_file_is_read_or_refused_by_its_name(tmp_path: Path) -> None:
 
     assert read_yaml_file(good).tree == {"model": "m.onnx"}
     for path, said in (
-        (large, "too many for a sweep"),
+        (large, "too many for a configuration"),
         (other, "not text in UTF-8"),
         (tmp_path / "no", "Cannot"),
     ):

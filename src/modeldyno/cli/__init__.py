@@ -51,8 +51,6 @@ COMMANDS = {
 }
 """Command to its summary; with this table ``--help`` need not import the commands."""
 
-NEVER_IN_FILES = ("--trust",)
-"""Options that neither a file nor the environment may set: running code must be allowed each time."""
 _MODULE_NAMES = {"list": "list_", "import": "import_"}
 """Commands whose module has another name: ``list`` would shadow the built-in, ``import`` is a keyword."""
 _MEASURING = frozenset(
@@ -156,6 +154,7 @@ def _print_versions(ctx: click.Context, _parameter: click.Parameter, requested: 
 def cli(ctx: click.Context) -> None:
     """Profile machine-learning models: cost, speed, and how far to trust each number."""
     from modeldyno.cli.config_file import read_defaults  # noqa: PLC0415 - --help does not read the file
+    from modeldyno.cli.defaults import NEVER_IN_FILES  # noqa: PLC0415
 
     command = ctx.command.get_command(ctx, ctx.invoked_subcommand or "")  # type: ignore[attr-defined]
     if command is not None:

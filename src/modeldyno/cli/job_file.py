@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno.cli import NEVER_IN_FILES
-from modeldyno.cli.gate_options import BoundsCommand, repeat_bound_flags
+from modeldyno.cli.defaults import NEVER_IN_FILES
 from modeldyno.documents.job_file import is_job_address, read_job
 from modeldyno.errors import RequestError, UnknownName
 
@@ -45,7 +44,7 @@ def expand_job_file(command: click.Command, ctx: click.Context, words: Sequence[
     """
     if not any(map(is_job_address, words)):
         return list(words)
-    typed = repeat_bound_flags(words) if isinstance(command, BoundsCommand) else list(words)
+    typed: list[str] = getattr(command, "spread_flags", list)(words)
     scratch = click.Context(command, parent=ctx, resilient_parsing=True)
     try:
         given, further, _ = command.make_parser(scratch).parse_args(list(typed))

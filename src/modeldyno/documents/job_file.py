@@ -21,10 +21,10 @@ from modeldyno.documents.yaml_file import FileConfig, Place, Tree, read_yaml_fil
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-COMMAND, JOBS, MATRIX = "command", "jobs", "matrix"
-"""Keys of a file that are no options."""
+COMMAND, MODEL, JOBS, MATRIX = "command", "model", "jobs", "matrix"
+"""Keys of a file with a meaning for any command."""
 MOST_JOBS = 1000
 
 _ADDRESS = re.compile(r"(?P<path>.*\.ya?ml)(?:#(?P<first>\d+)(?P<range>-(?P<last>\d+)?)?)?", re.IGNORECASE)
@@ -39,7 +39,7 @@ class FileJob:
     config: FileConfig
     """Its keys, those of the whole file included."""
     label: str = ""
-    """What distinguishes it from the others of the file: ``a.onnx batch_size=8``."""
+    """Its model, and what distinguishes it from the other jobs of its command: ``a.onnx batch_size=8``."""
 
     @property
     def command(self) -> str:
@@ -110,18 +110,18 @@ def expand_jobs(config: FileConfig) -> tuple[FileJob, ...]:
     Raises:
         RequestError: ``jobs`` or ``matrix`` is wrong, or there are too many jobs.
     """
-    varied = list(_varied_configs(_with_one_spelling(config)))
+    configs = tuple(_job_configs(_with_one_spelling(config)))
     return tuple(
-        FileJob(number=number, config=job, label=_label(job, places))
-        for number, (job, places) in enumerate(varied, 1)
+        FileJob(number=number, config=job, label=_label(job, configs))
+        for number, job in enumerate(configs, 1)
     )
 
 
-def _varied_configs(config: FileConfig) -> Iterator[tuple[FileConfig, tuple[Place, ...]]]:
-    """Yield the configuration of each job, with the places where it differs from others."""
+def _job_configs(config: FileConfig) -> Iterator[FileConfig]:
+    """Yield the configuration of each job."""
     common = _without(config, JOBS)
     if JOBS not in config.tree:
-        yield from _matrix_configs(common, ())
+        yield from _matrix_configs(common)
         return
     items = config.tree[JOBS]
     with config.at(JOBS):
@@ -132,13 +132,10 @@ def _varied_configs(config: FileConfig) -> Iterator[tuple[FileConfig, tuple[Plac
             if not isinstance(item, dict) or JOBS in item:
                 raise RequestError("a job is a mapping of options, such as model: a.onnx")
         job = _with_one_spelling(_part(config, (JOBS, str(index)), item))
-        places = tuple(place for place, _ in _leaves(_without(job, MATRIX).tree))
-        yield from _matrix_configs(job.over(common), places)
+        yield from _matrix_configs(job.over(common))
 
 
-def _matrix_configs(
-    config: FileConfig, places: tuple[Place, ...]
-) -> Iterator[tuple[FileConfig, tuple[Place, ...]]]:
+def _matrix_configs(config: FileConfig) -> Iterator[FileConfig]:
     """Yield the configuration of each combination of the matrix."""
     matrix = config.tree.get(MATRIX, {})
     with config.at(MATRIX):
@@ -165,7 +162,7 @@ def _matrix_configs(
                 origin=config.origin,
             )
             job = chosen.over(job)
-        yield job, (*places, *targets.values())
+        yield job
 
 
 def _target(place: Place) -> Place:
@@ -224,15 +221,15 @@ def _with_one_spelling(config: FileConfig) -> FileConfig:
     return replace(config, tree=tree, lines=lines)
 
 
-def _label(job: FileConfig, places: tuple[Place, ...]) -> str:
-    """Say what distinguishes a job: the model by its name, other keys with their values."""
-    words = []
-    for place in dict.fromkeys(places):
-        value: Any = job.tree
-        for name in place:
-            value = value.get(name) if isinstance(value, dict) else None
-        if value is None or place == (COMMAND,):
-            continue
+def _label(job: FileConfig, jobs: Sequence[FileConfig]) -> str:
+    """Name the model of a job, and the keys in which jobs of its command differ."""
+    command = job.tree.get(COMMAND)
+    others = [dict(_leaves(other.tree)) for other in jobs if other.tree.get(COMMAND) == command]
+    words: list[str] = []
+    for place, value in _leaves(job.tree):
         text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        words.append(Path(text).name if place == ("model",) else f"{place[-1]}={text}")
+        if place == (MODEL,):
+            words.insert(0, Path(text).name)
+        elif any(other.get(place) != value for other in others):
+            words.append(f"{place[-1]}={text}")
     return " ".join(words)

@@ -73,12 +73,12 @@ def _of_words(words: Sequence[str]) -> dict[str, Any]:
         text = rest.pop(0)
         if key in _MAPPINGS:
             name, _, value = text.partition("=")
-            tree.setdefault(key, {})[name] = _number(value)
+            tree.setdefault(key, {})[name] = _plain(value)
         elif key in tree:
             earlier = tree[key]
-            tree[key] = [*(earlier if isinstance(earlier, list) else [earlier]), _number(text)]
+            tree[key] = [*(earlier if isinstance(earlier, list) else [earlier]), _plain(text)]
         else:
-            tree[key] = _number(text)
+            tree[key] = _plain(text)
     return tree
 
 
@@ -96,7 +96,7 @@ def _of_study(study: Study) -> Iterator[tuple[str, Any]]:
         yield "data", job.observation.data
     yield "space", dict(_pair(str(axis)) for axis in study.space.axes)
     for word, maximized in (("maximize", True), ("minimize", False)):
-        aims = {str(o.query): o.weight for o in goal.objectives if o.maximize is maximized}
+        aims = {str(o.query): _plain(f"{o.weight:g}") for o in goal.objectives if o.maximize is maximized}
         yield from _unless_empty(word, aims)
     yield from _unless_empty("require", [str(bound) for bound in goal.constraints])
     if goal.rank is not Rank.BEST:
@@ -104,8 +104,8 @@ def _of_study(study: Study) -> Iterator[tuple[str, Any]]:
     yield "strategy", study.strategy
     budget = {f.name: getattr(study.budget, f.name) for f in fields(Budget)}
     yield from _unless_empty("budget", {k: v for k, v in budget.items() if v != getattr(Budget(), k)})
-    plan = dict(_changed(job.plan, Plan(), options.PLAN)) | {"max_time": job.plan.max_time}
-    yield "plan", {**plan, "seed": study.seed}
+    plan = dict(_changed(job.plan, Plan(), options.PLAN))
+    yield "plan", {**plan, "max_time": f"{job.plan.max_time:g}s", "seed": study.seed}
     if job.load is not None:
         load: dict[str, Any] = dict(_changed(job.load, Load(), options.LOAD))
         name = "concurrency" if job.load.closed else "rate"
@@ -119,7 +119,7 @@ def _changed(given: Any, defaults: Any, rows: Iterable[Option]) -> Iterator[tupl
     for row in rows:
         value = getattr(given, row.field)
         if row.in_file and value != getattr(defaults, row.field):
-            yield row.field, _number(",".join(format_option_values(row.kind, value)))
+            yield row.field, _plain(",".join(format_option_values(row.kind, value)))
 
 
 def _unless_empty(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -133,9 +133,11 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _knob(value: Any) -> Any:
-    return _number(format_knob_value(value))
+    return _plain(format_knob_value(value))
 
 
-def _number(text: str) -> Any:
-    """Return whole numbers as such, so that a file shows them without quotes."""
+def _plain(text: str) -> Any:
+    """Return whole numbers and truth values as such, so that a file shows them without quotes."""
+    if text in {"true", "false"}:
+        return text == "true"
     return int(text) if text.isascii() and text.isdecimal() and str(int(text)) == text else text

@@ -12,7 +12,7 @@ import click
 
 from modeldyno.cli import COMMANDS, cli, print_error, run_command
 from modeldyno.cli.job_file import expand_job_file, takes_job_files
-from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.core.report.blocks import Align, Column, Table, shorten
 from modeldyno.documents.job_file import COMMAND, FileJob, read_jobs
 from modeldyno.errors import ModelDynoError, RequestError, UnknownName
 
@@ -44,8 +44,7 @@ def run(address: str, typed: Sequence[str], folder: str | None) -> NoReturn:
     finished: list[FinishedJob] = []
     for job in jobs:
         click.echo(f"{_title(job, jobs)}\n")
-        target = ("--json", str(Path(folder) / f"{job.number}.json")) if folder is not None else ()
-        finished.append(_run_job(job, (*typed, *target)))
+        finished.append(_run_job(job, (*typed, *_json_option(job, folder))))
         click.echo("")
         if finished[-1].code in {_INTERRUPTED, _TERMINATED}:
             click.echo(f"Interrupted at job {job.number}; to go on: modeldyno run {job.address}-")
@@ -79,6 +78,13 @@ def check_jobs(jobs: Sequence[FileJob], typed: Sequence[str]) -> None:
             command.make_context(job.command, words, parent=ctx)
 
 
+def _json_option(job: FileJob, folder: str | None) -> tuple[str, ...]:
+    """Return the option that saves the document of a job; nothing for a command that makes none."""
+    command = cli.get_command(click.Context(cli), job.command)
+    makes = command is not None and any("--json" in option.opts for option in command.params)
+    return ("--json", str(Path(folder) / f"{job.number}.json")) if folder is not None and makes else ()
+
+
 def _run_job(job: FileJob, typed: Sequence[str]) -> FinishedJob:
     """Run one job; an error is printed, and the next job can be run."""
     words = [job.command, job.address, *typed]
@@ -98,6 +104,8 @@ def _title(job: FileJob, jobs: Sequence[FileJob]) -> str:
 
 
 _ALIGN = {"job": Align.RIGHT}
+_WHAT_CHARS, _FOUND_CHARS = 26, 29
+"""Most characters of a column, so that a row has 80."""
 
 
 def table_of_jobs(finished: Sequence[FinishedJob]) -> Table:
@@ -110,10 +118,10 @@ def table_of_jobs(finished: Sequence[FinishedJob]) -> Table:
     rows = tuple(
         (
             str(done.job.number),
-            f"{done.job.command} {done.job.label}".strip(),
+            shorten(f"{done.job.command} {done.job.label}".strip(), _WHAT_CHARS),
             _STATES.get(done.code, "interrupted"),
             "" if document is None else next(names),
-            "" if document is None else kind_of(document).brief(document),
+            "" if document is None else shorten(kind_of(document).brief(document), _FOUND_CHARS),
         )
         for done, document in zip(finished, documents, strict=True)
     )
