@@ -27,7 +27,6 @@ _REFUSED = 2
 _COMMAND = (sys.executable, "-m", "modeldyno")
 
 
-@reword_errors
 def run_jobs(file: str | Path, *options: str) -> list[Stored | None]:
     """Run the jobs of a YAML file one after the other, as ``modeldyno run JOBS.yaml`` does.
 
