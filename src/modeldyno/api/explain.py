@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, check_settings, offered, store_conclusion_if, store_if
-from modeldyno.core.load.explanation import ECHO, MEAN, Explanation
+from modeldyno.core.load.explanation import ECHO, Explanation
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Result
 from modeldyno.documents.lookup import find_any
@@ -47,7 +47,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
     inputs: Sequence[str | InputSpec] = (),
     concurrency: int | None = None,
     rate: float | str | None = None,
-    statistic: str = MEAN,
+    statistic: str | None = None,
     rounds: int = ROUNDS,
     max_time: float = MAX_TIME,
     name: str | None = None,
@@ -71,7 +71,8 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
         concurrency: concurrent requests of the load, in a closed loop; 4 by default. With a rate, their
             maximum.
         rate: requests per second of the load, in an open loop: a number, or text such as ``"100:poisson"``.
-        statistic: ``"mean"``, to which hops add up, or ``"p50"``, whose difference to it is in the rest.
+        statistic: ``"mean"`` or ``"p50"``; if None, the median of calls and the mean of requests, as a server
+            tells means: of requests the median has a rest that the mean lacks.
         rounds: rounds in which everything is measured once.
         max_time: seconds for all of it; one round is measured in any case.
         name: name of the model in the results.

@@ -27,8 +27,8 @@ from modeldyno.cli.output_options import result_output_options
     "--rate", metavar="R[:KIND]", help="Load: an open loop of so many requests per second, 100:poisson."
 )
 @click.option(
-    "--statistic", type=click.Choice(defaults.EXPLAINED), default=defaults.EXPLAINED[0], show_default=True,
-    help="What is explained; hops add up to the mean, and to the median with a rest.",
+    "--statistic", type=click.Choice(defaults.EXPLAINED),
+    help="What is explained; by default the median of calls, and the mean of requests, as servers tell it.",
 )  # fmt: skip
 @click.option(
     "--rounds", type=click.IntRange(1), default=defaults.EXPLAIN_ROUNDS, show_default=True,

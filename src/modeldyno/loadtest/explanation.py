@@ -16,7 +16,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core.load.explanation import ECHO, MEAN, STATISTICS, Explanation, Level, last_result, level_of
+from modeldyno.core.load.explanation import (
+    ECHO,
+    STATISTICS,
+    Explanation,
+    Level,
+    last_result,
+    level_of,
+    usual_statistic,
+)
 from modeldyno.core.result.result import Event, Progressed, Result, merge
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.knob import BATCH_SIZE, find_knob
@@ -61,13 +69,14 @@ class ExplainOptions:
     rounds: int = ROUNDS
     max_time: float = MAX_TIME
     """Seconds for all of it; a round that does not fit is not begun, except the first."""
-    statistic: str = MEAN
+    statistic: str | None = None
+    """None for the usual one: of a call the median, of requests the mean."""
 
     def __post_init__(self) -> None:
         """Refuse, in one sentence, what cannot be."""
         if self.rounds < 1:
             raise RequestError("An explanation needs at least one round.")
-        if self.statistic not in STATISTICS:
+        if self.statistic is not None and self.statistic not in STATISTICS:
             raise RequestError(
                 f"The statistic of an explanation is {' or '.join(STATISTICS)}, not '{self.statistic}'."
             )
@@ -229,7 +238,7 @@ def measure_explanation(
         **new_identity(),
         results=results,
         baseline=dict(baseline or {}),
-        statistic=planned.options.statistic,
+        statistic=planned.options.statistic or usual_statistic(level_of(last_result(results))),
         missing=rounds.missing,
     )
 
@@ -370,7 +379,10 @@ def results_of(document: Stored) -> dict[str, Result]:
 
 
 def explain_results(
-    results: Mapping[str, Result], baseline: Mapping[str, Result] | None = None, *, statistic: str = MEAN
+    results: Mapping[str, Result],
+    baseline: Mapping[str, Result] | None = None,
+    *,
+    statistic: str | None = None,
 ) -> Explanation:
     """Explain results that were measured before, or what changed from others to them.
 
@@ -378,10 +390,14 @@ def explain_results(
         RequestError: the statistic is unknown, or one is in process and the other of a server.
     """
     ExplainOptions(statistic=statistic)
+    level = level_of(last_result(results))
     if baseline:
-        _check_level(level_of(last_result(results)), baseline)
+        _check_level(level, baseline)
     return Explanation(
-        **new_identity(), results=dict(results), baseline=dict(baseline or {}), statistic=statistic
+        **new_identity(),
+        results=dict(results),
+        baseline=dict(baseline or {}),
+        statistic=statistic or usual_statistic(level),
     )
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 """Number of the schema of an Explanation."""
-MEAN = "mean"
-STATISTICS = (MEAN, "p50")
+MEAN, MEDIAN = "mean", "p50"
+STATISTICS = (MEAN, MEDIAN)
 """Statistics that can be explained."""
 _UNEXPLAINED = 0.03
 """Share of the whole that the rests may have."""
@@ -59,11 +59,11 @@ class HopName(StrEnum):
     """Operators, beyond the bound."""
     FRAMEWORK = "framework"
     """The call outside of operators."""
-    COMPUTE = "compute in the server"
+    COMPUTE = "server compute"
     """The server's call of the model, beyond that in process."""
     QUEUE = "queue"
-    INPUT = "inputs in the server"
-    OUTPUT = "outputs in the server"
+    INPUT = "server inputs"
+    OUTPUT = "server outputs"
     PROTOCOL = "protocol"
     """Requests and answers of this size, on their way and being read and written."""
     CLIENT = "wait for the client"
@@ -192,6 +192,11 @@ def last_result(results: Mapping[str, Result]) -> Result:
     return next(results[level] for level in reversed(Level) if level in results)
 
 
+def usual_statistic(level: Level) -> str:
+    """Return what is explained unless asked otherwise: of requests the mean, as a server's stages are."""
+    return MEDIAN if level is Level.IN_PROCESS else MEAN
+
+
 def level_of(result: Result) -> Level:
     """Return the level of a result: under load if it is of requests, else in process."""
     return Level.IN_PROCESS if result.job.load is None else Level.LOADED
@@ -215,7 +220,7 @@ def explain_levels(results: Mapping[str, Result], statistic: str = MEAN) -> Iter
             stages = server_stages(result)
             hops = tuple(_hops_served(level, result, results, before, stages, stages_before))
             stages_before = stages
-        rest = _rest(level, whole, before, hops, results)
+        rest = _rest(level, whole, before, hops, results, statistic)
         before = LevelHops(level=level, whole=whole, hops=(*hops, rest))
         yield before
 
@@ -350,6 +355,7 @@ def _rest(
     before: LevelHops | None,
     hops: tuple[Hop, ...],
     results: Mapping[str, Result],
+    statistic: str,
 ) -> Hop:
     """Return what the hops of a level leave of its whole.
 
@@ -359,7 +365,7 @@ def _rest(
     known = sum(hop.time.seconds for hop in hops if hop.time is not None)
     start = 0.0 if before is None else before.whole.seconds
     seconds = whole.seconds - start - known
-    time, how = _rest_estimate(level, whole, before, hops, results)
+    time, how = _rest_estimate(level, whole, before, hops, results, statistic)
     return Hop(name=HopName.REST, level=level, time=time.moved_to(seconds), how=how)
 
 
@@ -369,10 +375,11 @@ def _rest_estimate(
     before: LevelHops | None,
     hops: tuple[Hop, ...],
     results: Mapping[str, Result],
+    statistic: str,
 ) -> tuple[TimeEstimate, str]:
     result = results[level]
     if level is Level.IN_PROCESS:
-        plain = measured_time(result, "unwatched_time", MEAN, _WATCHED)
+        plain = measured_time(result, "unwatched_time", statistic, _WATCHED)
         if plain is not None:
             return whole - plain, "the timed pass, less unwatched calls of the second pass"
         return _independent(whole, before, hops), "all that is above what is known"
