@@ -282,7 +282,11 @@ def _waterfall_lines(block: Waterfall, width: int) -> Iterator[Line]:
     low, high = min(0.0, *ends), max(0.0, *ends)
     for step, (begin, end), size, interval in zip(block.steps, block.spans, sizes, intervals, strict=True):
         role = "value" if step.is_sum else "faint" if step.is_rest else ""
-        bar = _placed_bar(begin - low, end - low, room / (high - low)) if room > 0 and high > low else ""
+        bar = (
+            _placed_bar((begin - low) / (high - low), (end - low) / (high - low), max(room, 0))
+            if high > low
+            else ""
+        )
         spans = (
             (_align(step.name, columns[0], Align.LEFT), role), (" " * _GAP, ""),
             (_align(size, columns[1], Align.RIGHT), role), (" " * _GAP, ""),
@@ -294,13 +298,15 @@ def _waterfall_lines(block: Waterfall, width: int) -> Iterator[Line]:
         yield from (((part, "faint"),) for part in wrap(block.note, width))
 
 
-def _placed_bar(begin: float, end: float, scale: float) -> str:
-    """Draw a bar from one place to another, either of which may be the left one."""
-    left, right = sorted((round(begin * scale * 2), round(end * scale * 2)))
-    right = max(right, left + (begin != end))
-    halves = " " * (left // 2) + ("▐" if left % 2 else "")
+def _placed_bar(begin: float, end: float, width: int) -> str:
+    """Draw a bar from one share of the width to another, either of which may be the left one."""
+    left, right = sorted((round(begin * width * 2), round(end * width * 2)))
+    right = min(max(right, left + 1), 2 * width)
+    left = max(0, min(left, right - 1))
     whole = right // 2 - (left + 1) // 2
-    return halves + "█" * whole + ("▌" if right % 2 and whole >= 0 else "")
+    if whole < 0:  # both within the left half of one character
+        return " " * (left // 2) + "▌"
+    return " " * (left // 2) + "▐" * (left % 2) + "█" * whole + "▌" * (right % 2)
 
 
 def _bar(size: float) -> str:

@@ -31,6 +31,8 @@ STATISTICS = (MEAN, MEDIAN)
 """Statistics that can be explained."""
 _UNEXPLAINED = 0.03
 """Share of the whole that the rests may have."""
+_TOO_SMALL = 0.01
+"""Share of the whole up to which a negative hop raises no doubt."""
 _HERE = "here"
 """Scope of the bound on the machine that measured."""
 _WATCHED = "ops"
@@ -404,8 +406,9 @@ def _independent(whole: TimeEstimate, before: LevelHops | None, hops: tuple[Hop,
 
 def explanation_doubts(levels: tuple[LevelHops, ...]) -> Iterator[Doubt]:
     """Yield reasons to doubt the hops: some are surely negative, or the rests are large."""
+    least = _TOO_SMALL * levels[-1].whole.seconds if levels else 0.0
     for hop in (hop for level in levels for hop in level.hops):
-        if hop.time is not None and hop.time.is_known_negative:
+        if hop.time is not None and hop.time.is_known_negative and -hop.time.seconds > least:
             yield Doubt(
                 code="negative-hop",
                 seen=f"{hop.label}: {format_quantity(hop.time.seconds, SECONDS, 3)}, although it adds work: "

@@ -102,7 +102,7 @@ def _change_sentence(explanation: Explanation) -> str:
     return f"{head} {verb} by {by}: {', '.join(parts[:_MOST_PARTS]) or 'by many small parts'}."
 
 
-_TOLD, _MOST_PARTS = 0.1, 3
+_TOLD, _MOST_PARTS = 0.05, 3
 """Share of a change from which on its part is told, and how many are."""
 
 
@@ -282,22 +282,8 @@ def _basis(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
 
 
 def _how_table(explanation: Explanation) -> Table:
-    rows = []
-    for level in explanation.levels:
-        for hop in level.hops:
-            size, interval = ("unknown", "") if hop.time is None else _texts(hop.time)
-            rows.append((hop.label, size, interval, hop.how))
-        rows.append((_LEVEL_NAMES[level.level], *_texts(level.whole), "the latency that was measured"))
-    return Table(
-        title="",
-        columns=(
-            Column(title="hop"),
-            Column(title="time", align=Align.RIGHT),
-            Column(title="95 % interval"),
-            Column(title="how"),
-        ),
-        rows=tuple(rows),
-    )
+    rows = [(hop.label, hop.how) for hop in explanation.hops]
+    return Table(title="", columns=(Column(title="hop"), Column(title="how")), rows=tuple(rows))
 
 
 def _texts(time: TimeEstimate) -> tuple[str, str]:
