@@ -56,20 +56,20 @@ def test_every_hop_from_the_bound_to_the_load_is_told() -> None:
         "bound": 3.0,
         "kernels": 1.18,
         "framework": 0.78,
-        "rest, in process": 0.04,
+        "rest in process": 0.04,
         "server compute": 0.2,
         "queue": 0.02,
         "server inputs": 0.1,
         "server outputs": 0.08,
         "protocol": 0.45,
         "wait for the client": 0.01,
-        "rest, served alone": 0.05,
-        "server compute, under load": 0.4,
-        "queue, under load": 8.98,
-        "server inputs, under load": 0.0,
-        "server outputs, under load": 0.02,
-        "wait for the client, under load": 0.01,
-        "rest, under load": 0.1,
+        "rest served alone": 0.05,
+        "server compute under load": 0.4,
+        "queue under load": 8.98,
+        "server inputs under load": 0.0,
+        "server outputs under load": 0.02,
+        "wait for the client under load": 0.01,
+        "rest under load": 0.1,
     }
 
 
@@ -83,18 +83,18 @@ def test_the_hops_add_up_to_the_whole() -> None:
     assert explanation.whole is not None
     assert explanation.whole.seconds == pytest.approx(15.42 * MILLI)
     assert explanation["under load"] == explanation.whole.seconds
-    assert explanation["queue, under load"] == pytest.approx(8.98 * MILLI)
+    assert explanation["queue under load"] == pytest.approx(8.98 * MILLI)
 
 
 @pytest.mark.parametrize(
     ("stage", "label"),
     [
-        ("compute", "server compute, under load"),
-        ("queue", "queue, under load"),
-        ("input", "server inputs, under load"),
-        ("output", "server outputs, under load"),
-        ("network", "rest, under load"),
-        ("wait", "wait for the client, under load"),
+        ("compute", "server compute under load"),
+        ("queue", "queue under load"),
+        ("input", "server inputs under load"),
+        ("output", "server outputs under load"),
+        ("network", "rest under load"),
+        ("wait", "wait for the client under load"),
     ],
 )
 def test_a_delay_lands_in_its_own_hop(stage: str, label: str) -> None:
@@ -112,7 +112,7 @@ def test_the_echo_takes_the_protocol_out_of_the_rest() -> None:
     results = {name: result for name, result in an_explanation().results.items() if name != ECHO}
     found = times(results)
     assert found["protocol"] is None
-    assert found["rest, served alone"] == 0.5
+    assert found["rest served alone"] == 0.5
 
 
 def test_nothing_is_filled_in_without_statistics() -> None:
@@ -122,7 +122,7 @@ def test_nothing_is_filled_in_without_statistics() -> None:
     })  # fmt: skip
     unknown = {name for name, time in found.items() if time is None}
     assert unknown == {"server compute", "queue", "server inputs", "server outputs", "protocol"}
-    assert found["rest, served alone"] == 0.9
+    assert found["rest served alone"] == 0.9
     (level,) = explain_levels({Level.ALONE: a_served_result(ALONE, known=False)})
     rest = level.hops[-1]
     assert rest.how.startswith("network, protocol, client, and the server")
@@ -140,10 +140,10 @@ def test_a_stage_that_one_server_lacks_is_unknown() -> None:
 def test_a_model_that_is_only_called() -> None:
     """Its hops end at the call; without operators all above the bound is the rest."""
     assert list(times({Level.IN_PROCESS: a_called_result()})) == [
-        "bound", "kernels", "framework", "rest, in process",
+        "bound", "kernels", "framework", "rest in process",
     ]  # fmt: skip
     unwatched = times({Level.IN_PROCESS: a_called_result(parts=None)})
-    assert unwatched == {"bound": 3.0, "kernels": None, "framework": None, "rest, in process": 2.0}
+    assert unwatched == {"bound": 3.0, "kernels": None, "framework": None, "rest in process": 2.0}
     unbounded = times({Level.IN_PROCESS: a_called_result(bound=None)})
     assert (unbounded["bound"], unbounded["kernels"]) == (None, 4.18)
 
@@ -151,7 +151,7 @@ def test_a_model_that_is_only_called() -> None:
 def test_a_model_that_is_only_served() -> None:
     """The server's compute is told in full where no call in process is known."""
     assert times({Level.ALONE: a_served_result(ALONE)})["server compute"] == 5.2
-    assert times({Level.LOADED: a_served_result(LOADED, 4)})["server compute, under load"] == 5.6
+    assert times({Level.LOADED: a_served_result(LOADED, 4)})["server compute under load"] == 5.6
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ def test_the_median_leaves_its_difference_to_the_mean_in_the_rest() -> None:
         loaded, measurements=(Measurement(metric="latency", value=skewed), *loaded.measurements[1:])
     )
     mean, median = (times({Level.LOADED: loaded}, statistic) for statistic in ("mean", "p50"))
-    assert median["queue, under load"] == mean["queue, under load"] == 9.0
-    rests = [found["rest, under load"] for found in (mean, median)]
+    assert median["queue under load"] == mean["queue under load"] == 9.0
+    rests = [found["rest under load"] for found in (mean, median)]
     assert rests[0] is not None
     assert rests[1] == pytest.approx(rests[0] - 5.0)
     assert [usual_statistic(level) for level in Level] == ["p50", "mean", "mean"]
@@ -219,7 +219,7 @@ def test_a_hop_that_is_surely_negative_is_doubted() -> None:
     assert found[0].startswith(
         "server compute: -2.00 ms, although it adds work: the server runs the model faster"
     )
-    assert found[1].startswith("queue, under load: -1.50 ms")
+    assert found[1].startswith("queue under load: -1.50 ms")
     assert "unlike conditions" in found[1]
     assert len(found) == 2  # that the inputs take 0.05 ms less is below a hundredth of the whole
 
@@ -273,13 +273,13 @@ def test_the_change_of_each_hop() -> None:
     slower = {**now.results, Level.LOADED: a_served_result({**LOADED, "queue": 13.0}, 4)}
     changes = hop_changes(before.levels, tuple(explain_levels(slower)))
     moved = {hop.label: hop.time.seconds for hop in changes if hop.time and abs(hop.time.seconds) > 1e-9}
-    assert moved == {"queue, under load": pytest.approx(4 * MILLI)}
+    assert moved == {"queue under load": pytest.approx(4 * MILLI)}
     served = tuple(explain_levels({Level.LOADED: a_served_result(LOADED, known=False)}))
     lost = {hop.label for hop in hop_changes(before.levels, served) if hop.time is None}
-    assert {"bound", "queue, under load", "server compute, under load"} <= lost
+    assert {"bound", "queue under load", "server compute under load"} <= lost
     assert "protocol" in lost
     nothing = hop_changes(served, served)
-    assert {hop.label for hop in nothing} == {"wait for the client, under load", "rest, under load"}
+    assert {hop.label for hop in nothing} == {"wait for the client under load", "rest under load"}
 
 
 def test_an_explanation_compares_with_its_baseline() -> None:

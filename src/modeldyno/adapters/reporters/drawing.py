@@ -644,14 +644,16 @@ def _waterfall(axes: Axes, picture: Waterfall) -> None:
     axes.set_xlim(low, (high + 0.24 * (high - low)) or 1.0)
     _name_rows(axes, [step.name for step in picture.steps])
     for row, (step, (begin, end)) in enumerate(zip(picture.steps, spans, strict=True)):
-        colour = _TEXT if step.is_sum else _LINE if step.is_rest else _COLOURS[0]
+        colour = _TEXT if step.is_sum else _LINE if step.is_rest else _COLOURS[1 if end < begin else 0]
+        reach = max(begin, end) / unit
         axes.barh(row, (end - begin) / unit, left=begin / unit, height=0.66, color=colour)
         if row + 1 < len(picture.steps):
             axes.vlines(end / unit, row + 0.33, row + 0.67, colors=_LINE, linewidth=1)
         if step.low is not None and step.high is not None and not step.is_sum:
             left, right = max(low, (begin + step.low) / unit), min(high, (begin + step.high) / unit)
-            axes.hlines(row, left, right, colors=_SOFT, linewidth=1.5)
-        axes.annotate(step_texts(step, picture.scale)[0], (max(begin, end) / unit, row), xytext=(5, 0),
+            axes.hlines(row + 0.2, left, right, colors=_TEXT, linewidth=1.2)
+            reach = max(reach, right)
+        axes.annotate(step_texts(step, picture.scale)[0], (reach, row), xytext=(5, 0),
                       textcoords="offset points", va="center", fontsize=8.5)  # fmt: skip
     axes.grid(visible=True, axis="x", color=_SHADE)
     axes.set_xlabel(shorten(label, 60))

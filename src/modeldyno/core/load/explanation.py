@@ -97,8 +97,8 @@ class Hop:
     def label(self) -> str:
         """Its name, with the level where others have the same."""
         if self.name is HopName.REST:
-            return f"rest, {self.level}"
-        return f"{self.name}, {self.level}" if self.level is Level.LOADED else str(self.name)
+            return f"rest {self.level}"
+        return f"{self.name} {self.level}" if self.level is Level.LOADED else str(self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ def _named_parts(hops: Sequence[Hop], whole: float) -> str:
         and abs(hop.time.seconds) >= _SMALL * abs(whole)
     ]
     rest = sum(hop.time.seconds for hop in hops if hop.time is not None and hop.name is HopName.REST)
-    return "; ".join([*parts, f"rest {format_quantity(rest, SECONDS, 2)}"])
+    return ", ".join([*parts, f"rest {format_quantity(rest, SECONDS, 2)}"])
 
 
 def _time(time: TimeEstimate) -> str:
