@@ -156,7 +156,7 @@ KINDS = (
         page=explanation_view.page,
         numbers=explanation_view.numbers,
         title=explanation_view.title,
-        brief=explanation_view.headline,
+        brief=explanation_view.brief,
     ),
     DocumentKind(
         name="trend",

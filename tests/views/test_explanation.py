@@ -20,7 +20,7 @@ from modeldyno.testing.sample_explanations import (
     an_explanation,
 )
 from modeldyno.testing.sample_results import a_small_result
-from modeldyno.views.load.explanation import blocks, headline, numbers, page
+from modeldyno.views.load.explanation import blocks, brief, headline, numbers, page
 from modeldyno.views.view_options import ViewOptions
 
 
@@ -148,3 +148,9 @@ def test_every_number_is_in_the_table() -> None:
     assert rows[0] == ("in process", "bound", "0.003", "0.003", "0.003")
     unknown = numbers(an_explanation(results={Level.ALONE.value: a_served_result(ALONE)})).rows
     assert ("served alone", "protocol", "", "", "") in unknown
+
+
+def test_a_list_has_the_latency_and_its_largest_part() -> None:
+    """Of a comparison it has the sentence, and of a failure the reason."""
+    assert brief(an_explanation()) == "15 ms under load, most of it queue under load (9.0 ms)"
+    assert brief(changed(queue=13.0)) == headline(changed(queue=13.0))

@@ -57,6 +57,17 @@ def headline(explanation: Explanation) -> str:
     return _change_sentence(explanation) if explanation.baseline else _sentence(explanation, levels)
 
 
+def brief(explanation: Explanation) -> str:
+    """Say the latency and its largest part, for a list; of a comparison its whole sentence."""
+    levels = explanation.levels
+    if explanation.baseline or not levels:
+        return headline(explanation)
+    known = [hop for level in levels for hop in level.hops if hop.time is not None]
+    largest = max(known, key=_size)
+    text = f"{_time(levels[-1].whole)} {levels[-1].level}"
+    return text if largest.time is None else f"{text}, most of it {largest.label} ({_time(largest.time)})"
+
+
 def _sentence(explanation: Explanation, levels: Sequence[LevelHops]) -> str:
     whole = levels[-1].whole
     statistic = _STATISTIC_NAMES[explanation.statistic]
