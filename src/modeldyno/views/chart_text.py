@@ -266,6 +266,9 @@ def step_texts(step: WaterfallStep, scale: AxisScale) -> tuple[str, str]:
         return format_on_axis(step.size, scale), ""
     if step.low == step.high:
         return format_on_axis(step.size, scale), "computed"
+    if scale.unit not in KINDS:
+        ends = (format_on_axis(end, scale) for end in (step.low, step.high))
+        return format_on_axis(step.size, scale), " to ".join(ends)
     return format_estimate(step.size, step.low, step.high, scale.unit)
 
 
