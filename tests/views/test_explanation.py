@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from modeldyno import plugins
-from modeldyno.core.load.explanation import ECHO, Explanation, Level
+from modeldyno.core.load.explanation import ECHO, Explanation, RunLevel
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.report.blocks import Notice, Table
 from modeldyno.core.report.charts import Waterfall
@@ -31,8 +31,8 @@ def shown(explanation: Explanation, *, verbose: bool = False) -> str:
 
 def changed(**stages: float) -> Explanation:
     """Return an explanation of two loads that differ in some stages."""
-    before = {Level.LOADED.value: a_served_result(LOADED, 4)}
-    now = {Level.LOADED.value: a_served_result({**LOADED, **stages}, 4)}
+    before = {RunLevel.LOADED.value: a_served_result(LOADED, 4)}
+    now = {RunLevel.LOADED.value: a_served_result({**LOADED, **stages}, 4)}
     return an_explanation(results=now, baseline=before)
 
 
@@ -60,7 +60,7 @@ def test_the_terminal_draws_the_waterfall_within_80_columns() -> None:
 def test_what_is_not_known_is_said_and_not_drawn() -> None:
     """A server without statistics leaves its hops unknown."""
     explanation = an_explanation(
-        results={Level.ALONE.value: a_served_result(ALONE, known=False)},
+        results={RunLevel.ALONE.value: a_served_result(ALONE, known=False)},
         missing={ECHO: "a running server has the model"},
     )
     text = shown(explanation, verbose=True)
@@ -84,7 +84,7 @@ def test_details_say_how_each_hop_was_measured() -> None:
 def test_the_rests_are_told_and_whether_they_may_be_zero() -> None:
     """Their share of the whole is in a note."""
     assert "sum: the rests are 1.2% of the whole" in shown(an_explanation())
-    noisy = an_explanation(results={Level.IN_PROCESS.value: a_called_result(4.961)}, statistic="p50")
+    noisy = an_explanation(results={RunLevel.IN_PROCESS.value: a_called_result(4.961)}, statistic="p50")
     assert "within its interval 0: rest in process" in " ".join(shown(noisy).split())
 
 
@@ -93,12 +93,12 @@ def test_doubts_and_failures_are_told() -> None:
     called = replace(a_called_result(), doubts=(Doubt(code="interference", seen="busy", advice="wait"),))
     failed = a_small_result(failures=(Failure(where="load", kind=FailureKind.SERVER, message="it ended"),))
     explanation = an_explanation(
-        results={Level.IN_PROCESS.value: called, Level.LOADED.value: failed}, statistic="p50"
+        results={RunLevel.IN_PROCESS.value: called, RunLevel.LOADED.value: failed}, statistic="p50"
     )
     text = shown(explanation)
     assert "under load: load: it ended." in text
     assert "of the measurements: interference (in process)." in text
-    nothing = an_explanation(results={Level.LOADED.value: failed})
+    nothing = an_explanation(results={RunLevel.LOADED.value: failed})
     assert headline(nothing) == "digits: no latency was measured; load: it ended."
 
 
@@ -114,7 +114,7 @@ def test_a_change_names_the_hops_that_it_is_of() -> None:
 def test_no_sure_change_is_said_so() -> None:
     """A change whose interval holds zero is none."""
     assert "has not surely changed" in headline(changed(queue=9.01))
-    lost = an_explanation(baseline={Level.LOADED.value: a_small_result()})
+    lost = an_explanation(baseline={RunLevel.LOADED.value: a_small_result()})
     assert headline(lost).endswith("the baseline has no latency.")
 
 
@@ -134,7 +134,7 @@ def test_of_the_slowest_requests_only_what_is_known_is_told() -> None:
     """The client's part is of each request; the stages of a server are of all."""
     text = " ".join(shown(an_explanation()).split())
     assert "slowest requests" not in text  # 40 requests certify no p99
-    slow = an_explanation(results={Level.LOADED.value: a_served_result(LOADED, 4, count=2000)})
+    slow = an_explanation(results={RunLevel.LOADED.value: a_served_result(LOADED, 4, count=2000)})
     notes = [block.text for block in blocks(slow) if isinstance(block, Notice) and "slowest" in block.code]
     assert "sums over all requests" in notes[0]
     both = replace(slow, baseline=slow.results)
@@ -146,7 +146,7 @@ def test_every_number_is_in_the_table() -> None:
     """In base units, with its interval; unknown ones are empty."""
     rows = numbers(an_explanation()).rows
     assert rows[0] == ("in process", "bound", "0.003", "0.003", "0.003")
-    unknown = numbers(an_explanation(results={Level.ALONE.value: a_served_result(ALONE)})).rows
+    unknown = numbers(an_explanation(results={RunLevel.ALONE.value: a_served_result(ALONE)})).rows
     assert ("served alone", "protocol", "", "", "") in unknown
 
 

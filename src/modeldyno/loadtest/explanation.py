@@ -20,7 +20,7 @@ from modeldyno.core.load.explanation import (
     ECHO,
     STATISTICS,
     Explanation,
-    Level,
+    RunLevel,
     last_result,
     level_of,
     usual_statistic,
@@ -86,7 +86,7 @@ class ExplainOptions:
 class ExplainPlan:
     """The checked jobs of an explanation."""
 
-    jobs: Mapping[Level, Job]
+    jobs: Mapping[RunLevel, Job]
     missing: Mapping[str, str]
     """Level to the reason why it is not measured."""
     options: ExplainOptions
@@ -110,12 +110,12 @@ def plan_explanation(request: Request, options: ExplainOptions) -> ExplainPlan:
     server = next((name for name in (asked, own) if name is not None and plugins.serves(name)), None)
     used = tuple(name for name in (caller, server) if name is not None)
     missing: dict[str, str] = {}
-    jobs: dict[Level, Job] = {}
+    jobs: dict[RunLevel, Job] = {}
     plan = _share_time(request.plan, options, probes=2 * (caller is not None) + 3 * (server is not None))
     if caller is None:
-        missing[Level.IN_PROCESS] = "a running server has the model; only requests can be measured"
+        missing[RunLevel.IN_PROCESS] = "a running server has the model; only requests can be measured"
     else:
-        jobs[Level.IN_PROCESS] = replace(
+        jobs[RunLevel.IN_PROCESS] = replace(
             request,
             backend=caller,
             settings=_settings_of(caller, used, request.settings),
@@ -124,7 +124,7 @@ def plan_explanation(request: Request, options: ExplainOptions) -> ExplainPlan:
             plan=plan,
         ).job()
     if server is None:
-        missing |= dict.fromkeys((Level.ALONE, Level.LOADED), _NOT_ASKED)
+        missing |= dict.fromkeys((RunLevel.ALONE, RunLevel.LOADED), _NOT_ASKED)
         return ExplainPlan(jobs=jobs, missing=missing, options=options, echo=None)
     served = replace(
         request,
@@ -133,14 +133,14 @@ def plan_explanation(request: Request, options: ExplainOptions) -> ExplainPlan:
         probes=("load",),
         plan=plan,
     )
-    jobs[Level.ALONE] = replace(served, load=Load(concurrency=1)).job()
+    jobs[RunLevel.ALONE] = replace(served, load=Load(concurrency=1)).job()
     if options.load == Load(concurrency=1):
-        missing[Level.LOADED] = "the load is one request at a time, which is alone"
+        missing[RunLevel.LOADED] = "the load is one request at a time, which is alone"
     else:
-        jobs[Level.LOADED] = replace(served, load=options.load).job()
+        jobs[RunLevel.LOADED] = replace(served, load=options.load).job()
     echo = None
     if caller is None:
-        missing[ECHO] = missing[Level.IN_PROCESS]
+        missing[ECHO] = missing[RunLevel.IN_PROCESS]
     else:
         kept = {name: value for name, value in served.settings.items() if name in _SHARED}
         echo = replace(served, settings=kept, load=Load(concurrency=1), name=ECHO)
@@ -180,7 +180,7 @@ def load_of(concurrency: int | None, rate: str | None) -> Load:
 
 def describe_plan(planned: ExplainPlan) -> str:
     """Say what is measured, and how often."""
-    names = [str(level) for level in Level if level in planned.jobs]
+    names = [str(level) for level in RunLevel if level in planned.jobs]
     names += ["an echo of the same size"] if planned.echo is not None else []
     rounds = planned.options.rounds
     times = "Measuring" if rounds == 1 else f"Measuring in up to {rounds} rounds"
@@ -213,7 +213,7 @@ def measure_explanation(
         RunFailed: nothing was measured.
     """
     if baseline:
-        level = Level.LOADED if planned.jobs.keys() - {Level.IN_PROCESS} else Level.IN_PROCESS
+        level = RunLevel.LOADED if planned.jobs.keys() - {RunLevel.IN_PROCESS} else RunLevel.IN_PROCESS
         _check_level(level, baseline)
     with ExitStack() as stack:
         interrupts = stack.enter_context(counted_interrupts())
@@ -275,8 +275,8 @@ class _Rounds:
 
     def _order(self, number: int) -> Iterator[str]:
         """Yield what to measure in a round; the first begins with the server, which may not be installed."""
-        served = [level for level in (Level.ALONE, Level.LOADED) if level in self.planned.jobs]
-        called = [level for level in (Level.IN_PROCESS,) if level in self.planned.jobs]
+        served = [level for level in (RunLevel.ALONE, RunLevel.LOADED) if level in self.planned.jobs]
+        called = [level for level in (RunLevel.IN_PROCESS,) if level in self.planned.jobs]
         echo = [ECHO] if self.planned.echo is not None else []
         names = [*served, *called, *echo]
         yield from (name for name in (names[::-1] if number % 2 else names) if name not in self.failed)
@@ -290,8 +290,8 @@ class _Rounds:
         if name == ECHO:
             self._measure_echo(tell)
             return
-        job = self.planned.jobs[Level(name)]
-        result = self._call(job, tell) if name == Level.IN_PROCESS else self.serve(job, watch=tell)
+        job = self.planned.jobs[RunLevel(name)]
+        result = self._call(job, tell) if name == RunLevel.IN_PROCESS else self.serve(job, watch=tell)
         self._keep(name, result)
 
     def _keep(self, name: str, result: Result) -> None:
@@ -302,13 +302,13 @@ class _Rounds:
 
     def _call(self, job: Job, tell: Callable[[Event], None]) -> Result:
         """Call the model in process: its first time with the analysis, and if it is served, its outputs."""
-        first = Level.IN_PROCESS not in self.results
+        first = RunLevel.IN_PROCESS not in self.results
         if not first:
             job = replace(job, probes=tuple(probe for probe in job.probes if probe != STATIC))
         if first and self.planned.echo is not None:
             observation = Observation(outputs=str(self._outputs))
             job = replace(job, probes=(*job.probes, OUTPUTS), observation=observation)
-        known = self.results.get(Level.IN_PROCESS, [])
+        known = self.results.get(RunLevel.IN_PROCESS, [])
         if known and not known[0].find("unwatched_time", OPERATORS):
             job = replace(job, probes=tuple(probe for probe in job.probes if probe != OPERATORS))
         try:
@@ -401,7 +401,7 @@ def explain_results(
     )
 
 
-def _check_level(level: Level, baseline: Mapping[str, Result]) -> None:
+def _check_level(level: RunLevel, baseline: Mapping[str, Result]) -> None:
     """Refuse to compare a call in process with a request.
 
     Raises:

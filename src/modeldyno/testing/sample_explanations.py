@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.load.explanation import ECHO, Explanation, Level
+from modeldyno.core.load.explanation import ECHO, Explanation, RunLevel
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.testing.sample_results import a_job, a_small_result
@@ -84,9 +84,9 @@ def an_explanation(**changes: Any) -> Explanation:
         "id": "e4b1" * 3,
         "created": _CREATED,
         "results": {
-            Level.IN_PROCESS.value: a_called_result(),
-            Level.ALONE.value: a_served_result(ALONE),
-            Level.LOADED.value: a_served_result(LOADED, 4),
+            RunLevel.IN_PROCESS.value: a_called_result(),
+            RunLevel.ALONE.value: a_served_result(ALONE),
+            RunLevel.LOADED.value: a_served_result(LOADED, 4),
             ECHO: a_served_result(echo),
         },
     }

@@ -11,7 +11,7 @@ import pytest
 from modeldyno.core.load.explanation import (
     ECHO,
     HopName,
-    Level,
+    RunLevel,
     explain_levels,
     explanation_doubts,
     hop_changes,
@@ -102,7 +102,7 @@ def test_a_delay_lands_in_its_own_hop(stage: str, label: str) -> None:
     results = an_explanation().results
     before = times(results)
     slower = a_served_result({**LOADED, stage: LOADED[stage] + 2.0}, 4)
-    after = times({**results, Level.LOADED: slower})
+    after = times({**results, RunLevel.LOADED: slower})
     changed = {name: round((after[name] or 0) - (before[name] or 0), 3) for name in before}
     assert {name: change for name, change in changed.items() if change} == {label: 2.0}
 
@@ -118,12 +118,12 @@ def test_the_echo_takes_the_protocol_out_of_the_rest() -> None:
 def test_nothing_is_filled_in_without_statistics() -> None:
     """A server that reports nothing leaves its stages unknown, and the rest is all but the client's wait."""
     found = times({
-        Level.IN_PROCESS: a_called_result(), Level.ALONE: a_served_result(ALONE, known=False),
+        RunLevel.IN_PROCESS: a_called_result(), RunLevel.ALONE: a_served_result(ALONE, known=False),
     })  # fmt: skip
     unknown = {name for name, time in found.items() if time is None}
     assert unknown == {"server compute", "queue", "server inputs", "server outputs", "protocol"}
     assert found["rest served alone"] == 0.9
-    (level,) = explain_levels({Level.ALONE: a_served_result(ALONE, known=False)})
+    (level,) = explain_levels({RunLevel.ALONE: a_served_result(ALONE, known=False)})
     rest = level.hops[-1]
     assert rest.how.startswith("network, protocol, client, and the server")
 
@@ -132,26 +132,26 @@ def test_a_stage_that_one_server_lacks_is_unknown() -> None:
     """Its reason is another than that of a server without any statistics."""
     whole = a_served_result(ALONE)
     part = replace(whole, measurements=tuple(m for m in whole.measurements if m.metric != "queue_time"))
-    (level,) = explain_levels({Level.LOADED: part})
+    (level,) = explain_levels({RunLevel.LOADED: part})
     queue = next(hop for hop in level.hops if hop.name is HopName.QUEUE)
     assert (queue.time, queue.how) == (None, "this server does not report its queue")
 
 
 def test_a_model_that_is_only_called() -> None:
     """Its hops end at the call; without operators all above the bound is the rest."""
-    assert list(times({Level.IN_PROCESS: a_called_result()})) == [
+    assert list(times({RunLevel.IN_PROCESS: a_called_result()})) == [
         "bound", "kernels", "framework", "rest in process",
     ]  # fmt: skip
-    unwatched = times({Level.IN_PROCESS: a_called_result(parts=None)})
+    unwatched = times({RunLevel.IN_PROCESS: a_called_result(parts=None)})
     assert unwatched == {"bound": 3.0, "kernels": None, "framework": None, "rest in process": 2.0}
-    unbounded = times({Level.IN_PROCESS: a_called_result(bound=None)})
+    unbounded = times({RunLevel.IN_PROCESS: a_called_result(bound=None)})
     assert (unbounded["bound"], unbounded["kernels"]) == (None, 4.18)
 
 
 def test_a_model_that_is_only_served() -> None:
     """The server's compute is told in full where no call in process is known."""
-    assert times({Level.ALONE: a_served_result(ALONE)})["server compute"] == 5.2
-    assert times({Level.LOADED: a_served_result(LOADED, 4)})["server compute under load"] == 5.6
+    assert times({RunLevel.ALONE: a_served_result(ALONE)})["server compute"] == 5.2
+    assert times({RunLevel.LOADED: a_served_result(LOADED, 4)})["server compute under load"] == 5.6
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_model_that_is_only_served() -> None:
 )
 def test_the_cost_of_watching_is_divided(parts: tuple[float, float, float], framework: float) -> None:
     """Half of it is taken off the time outside of operators, of which at most half can be cost."""
-    found = times({Level.IN_PROCESS: a_called_result(parts=parts)})
+    found = times({RunLevel.IN_PROCESS: a_called_result(parts=parts)})
     assert found["framework"] == framework
 
 
@@ -178,7 +178,7 @@ def test_times_without_intervals_have_none_together() -> None:
     measurements = tuple(
         replace(m, value=one) if m.metric == "operator_time" else m for m in called.measurements
     )
-    (level,) = explain_levels({Level.IN_PROCESS: replace(called, measurements=measurements)})
+    (level,) = explain_levels({RunLevel.IN_PROCESS: replace(called, measurements=measurements)})
     assert [hop.time and hop.time.interval for hop in level.hops][1:3] == [None, None]
 
 
@@ -189,18 +189,21 @@ def test_the_median_leaves_its_difference_to_the_mean_in_the_rest() -> None:
     loaded = replace(
         loaded, measurements=(Measurement(metric="latency", value=skewed), *loaded.measurements[1:])
     )
-    mean, median = (times({Level.LOADED: loaded}, statistic) for statistic in ("mean", "p50"))
+    mean, median = (times({RunLevel.LOADED: loaded}, statistic) for statistic in ("mean", "p50"))
     assert median["queue under load"] == mean["queue under load"] == 9.0
     rests = [found["rest under load"] for found in (mean, median)]
     assert rests[0] is not None
     assert rests[1] == pytest.approx(rests[0] - 5.0)
-    assert [usual_statistic(level) for level in Level] == ["p50", "mean", "mean"]
+    assert [usual_statistic(level) for level in RunLevel] == ["p50", "mean", "mean"]
 
 
 def test_a_result_has_the_level_of_its_job() -> None:
     """Requests are under load, calls in process; a level without a latency is left out."""
-    assert [level_of(a_called_result()), level_of(a_served_result(ALONE))] == [Level.IN_PROCESS, Level.LOADED]
-    assert list(explain_levels({Level.IN_PROCESS: a_small_result()})) == []
+    assert [level_of(a_called_result()), level_of(a_served_result(ALONE))] == [
+        RunLevel.IN_PROCESS,
+        RunLevel.LOADED,
+    ]
+    assert list(explain_levels({RunLevel.IN_PROCESS: a_small_result()})) == []
 
 
 # --- doubts ------------------------------------------------------------------------------------------
@@ -210,9 +213,9 @@ def test_a_hop_that_is_surely_negative_is_doubted() -> None:
     """A server that computes faster than the process, and one whose queue shrinks under load."""
     fast = {**ALONE, "compute": 3.0, "queue": 2.0, "input": 0.15}
     results = {
-        Level.IN_PROCESS: a_called_result(),
-        Level.ALONE: a_served_result(fast),
-        Level.LOADED: a_served_result({**LOADED, "queue": 0.5}, 4),
+        RunLevel.IN_PROCESS: a_called_result(),
+        RunLevel.ALONE: a_served_result(fast),
+        RunLevel.LOADED: a_served_result({**LOADED, "queue": 0.5}, 4),
     }
     doubts = explanation_doubts(tuple(explain_levels(results)))
     found = [doubt.seen for doubt in doubts if doubt.code == "negative-hop"]
@@ -229,7 +232,7 @@ def test_a_large_rest_is_doubted() -> None:
     good = an_explanation()
     assert [doubt.code for doubt in good.doubts] == []
     assert unexplained_share(good.levels) == pytest.approx(0.19 / 15.42)
-    results = {**good.results, Level.LOADED: a_served_result({**LOADED, "network": 2.0}, 4)}
+    results = {**good.results, RunLevel.LOADED: a_served_result({**LOADED, "network": 2.0}, 4)}
     assert [doubt.code for doubt in explanation_doubts(tuple(explain_levels(results)))] == ["large-rest"]
     assert list(explanation_doubts(())) == []
 
@@ -239,7 +242,7 @@ def test_an_overload_explains_nothing() -> None:
     zero = replace(
         a_called_result(), measurements=(Measurement(metric="latency", value=Distribution.of([0.0])),)
     )
-    assert unexplained_share(tuple(explain_levels({Level.IN_PROCESS: zero}))) == 0.0
+    assert unexplained_share(tuple(explain_levels({RunLevel.IN_PROCESS: zero}))) == 0.0
 
 
 # --- the document ------------------------------------------------------------------------------------
@@ -247,7 +250,7 @@ def test_an_overload_explains_nothing() -> None:
 
 def test_what_is_not_known_has_no_number() -> None:
     """Asking for it raises, as asking for what does not exist."""
-    explanation = an_explanation(results={Level.ALONE: a_served_result(ALONE)})
+    explanation = an_explanation(results={RunLevel.ALONE: a_served_result(ALONE)})
     with pytest.raises(KeyError, match="protocol is not known"):
         explanation["protocol"]
     with pytest.raises(KeyError, match="kernels"):
@@ -260,7 +263,7 @@ def test_failures_and_interruptions_of_its_results_are_its_own() -> None:
         failures=(Failure(where="load", kind=FailureKind.OOM, message="out of memory"),),
         doubts=(Doubt(code=INTERRUPTED, seen="Ctrl-C", advice=""),),
     )
-    explanation = an_explanation(results={Level.IN_PROCESS: failed})
+    explanation = an_explanation(results={RunLevel.IN_PROCESS: failed})
     assert explanation.failures == {"in process": "load: out of memory"}
     assert explanation.interrupted
     assert [doubt.code for doubt in explanation.doubts] == [INTERRUPTED]
@@ -270,11 +273,11 @@ def test_failures_and_interruptions_of_its_results_are_its_own() -> None:
 def test_the_change_of_each_hop() -> None:
     """Between two explanations each hop has its difference; what only one knows has none."""
     before, now = an_explanation(), an_explanation()
-    slower = {**now.results, Level.LOADED: a_served_result({**LOADED, "queue": 13.0}, 4)}
+    slower = {**now.results, RunLevel.LOADED: a_served_result({**LOADED, "queue": 13.0}, 4)}
     changes = hop_changes(before.levels, tuple(explain_levels(slower)))
     moved = {hop.label: hop.time.seconds for hop in changes if hop.time and abs(hop.time.seconds) > 1e-9}
     assert moved == {"queue under load": pytest.approx(4 * MILLI)}
-    served = tuple(explain_levels({Level.LOADED: a_served_result(LOADED, known=False)}))
+    served = tuple(explain_levels({RunLevel.LOADED: a_served_result(LOADED, known=False)}))
     lost = {hop.label for hop in hop_changes(before.levels, served) if hop.time is None}
     assert {"bound", "queue under load", "server compute under load"} <= lost
     assert "protocol" in lost

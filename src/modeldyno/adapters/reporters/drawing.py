@@ -653,7 +653,7 @@ def _waterfall(axes: Axes, picture: Waterfall) -> None:
             left, right = max(low, (begin + step.low) / unit), min(high, (begin + step.high) / unit)
             axes.hlines(row + 0.2, left, right, colors=_TEXT, linewidth=1.2)
             reach = max(reach, right)
-        axes.annotate(step_texts(step, picture.scale)[0], (reach, row), xytext=(5, 0),
+        axes.annotate(shorten(step_texts(step, picture.scale)[0], 24), (reach, row), xytext=(5, 0),
                       textcoords="offset points", va="center", fontsize=8.5)  # fmt: skip
     axes.grid(visible=True, axis="x", color=_SHADE)
     axes.set_xlabel(shorten(label, 60))

@@ -40,7 +40,7 @@ _WATCHED = "ops"
 NETWORK = "network_time"
 
 
-class Level(StrEnum):
+class RunLevel(StrEnum):
     """A way to run the model; each comes with all that the one before has."""
 
     IN_PROCESS = "in process"
@@ -87,7 +87,7 @@ class Hop:
     """A part of the latency."""
 
     name: HopName
-    level: Level
+    level: RunLevel
     time: TimeEstimate | None
     """None if it cannot be known."""
     how: str
@@ -98,14 +98,14 @@ class Hop:
         """Its name, with the level where others have the same."""
         if self.name is HopName.REST:
             return f"rest {self.level}"
-        return f"{self.name} {self.level}" if self.level is Level.LOADED else str(self.name)
+        return f"{self.name} {self.level}" if self.level is RunLevel.LOADED else str(self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelHops:
     """A level: its whole, and the hops that lead to it from the level before."""
 
-    level: Level
+    level: RunLevel
     whole: TimeEstimate
     hops: tuple[Hop, ...]
 
@@ -191,17 +191,17 @@ class Explanation:
 
 def last_result(results: Mapping[str, Result]) -> Result:
     """Return the result of the last level that is there."""
-    return next(results[level] for level in reversed(Level) if level in results)
+    return next(results[level] for level in reversed(RunLevel) if level in results)
 
 
-def usual_statistic(level: Level) -> str:
+def usual_statistic(level: RunLevel) -> str:
     """Return what is explained unless asked otherwise: of requests the mean, as a server's stages are."""
-    return MEDIAN if level is Level.IN_PROCESS else MEAN
+    return MEDIAN if level is RunLevel.IN_PROCESS else MEAN
 
 
-def level_of(result: Result) -> Level:
+def level_of(result: Result) -> RunLevel:
     """Return the level of a result: under load if it is of requests, else in process."""
-    return Level.IN_PROCESS if result.job.load is None else Level.LOADED
+    return RunLevel.IN_PROCESS if result.job.load is None else RunLevel.LOADED
 
 
 # --- levels ------------------------------------------------------------------------------------------
@@ -211,12 +211,12 @@ def explain_levels(results: Mapping[str, Result], statistic: str = MEAN) -> Iter
     """Yield each level whose latency was measured, with its hops; the rest is the last of them."""
     before: LevelHops | None = None
     stages_before: Mapping[HopName, TimeEstimate] = {}
-    for level in Level:
+    for level in RunLevel:
         result = results.get(level)
         whole = None if result is None else measured_time(result, "latency", statistic)
         if result is None or whole is None:
             continue
-        if level is Level.IN_PROCESS:
+        if level is RunLevel.IN_PROCESS:
             hops = tuple(_hops_in_process(result, statistic))
         else:
             stages = server_stages(result)
@@ -232,20 +232,20 @@ def _hops_in_process(result: Result, statistic: str) -> Iterator[Hop]:
     if bound is not None and bound.interval is None:
         bound = _exact(bound.seconds)
     yield _hop(
-        HopName.BOUND, Level.IN_PROCESS, bound,
+        HopName.BOUND, RunLevel.IN_PROCESS, bound,
         "operations and bytes of the model, at the peaks measured on this machine",
         "the model could not be analysed, or this machine's peaks are not known in its dtype",
     )  # fmt: skip
     kernels, framework = _split_call(result, statistic)
     unwatched = "the backend does not tell its operators"
     yield _hop(
-        HopName.KERNELS, Level.IN_PROCESS,
+        HopName.KERNELS, RunLevel.IN_PROCESS,
         kernels if kernels is None or bound is None else kernels - bound,
         "operators of the second pass, without the cost of watching them; less the bound",
         unwatched,
     )  # fmt: skip
     yield _hop(
-        HopName.FRAMEWORK, Level.IN_PROCESS, framework,
+        HopName.FRAMEWORK, RunLevel.IN_PROCESS, framework,
         "a call of the second pass outside of its operators: interpreter, dispatch, allocation",
         unwatched,
     )  # fmt: skip
@@ -292,7 +292,7 @@ def server_stages(result: Result) -> dict[HopName, TimeEstimate]:
 
 
 def _hops_served(
-    level: Level,
+    level: RunLevel,
     result: Result,
     results: Mapping[str, Result],
     before: LevelHops | None,
@@ -340,7 +340,7 @@ def _unreported(result: Result, name: HopName) -> str:
     return "the server reports no statistics"
 
 
-def _hop(name: HopName, level: Level, time: TimeEstimate | None, how: str, otherwise: str) -> Hop:
+def _hop(name: HopName, level: RunLevel, time: TimeEstimate | None, how: str, otherwise: str) -> Hop:
     return Hop(name=name, level=level, time=time, how=how if time is not None else otherwise)
 
 
@@ -352,7 +352,7 @@ def _exact(seconds: float) -> TimeEstimate:
 
 
 def _rest(
-    level: Level,
+    level: RunLevel,
     whole: TimeEstimate,
     before: LevelHops | None,
     hops: tuple[Hop, ...],
@@ -372,7 +372,7 @@ def _rest(
 
 
 def _rest_estimate(
-    level: Level,
+    level: RunLevel,
     whole: TimeEstimate,
     before: LevelHops | None,
     hops: tuple[Hop, ...],
@@ -380,7 +380,7 @@ def _rest_estimate(
     statistic: str,
 ) -> tuple[TimeEstimate, str]:
     result = results[level]
-    if level is Level.IN_PROCESS:
+    if level is RunLevel.IN_PROCESS:
         plain = measured_time(result, "unwatched_time", statistic, _WATCHED)
         if plain is not None:
             return whole - plain, "the timed pass, less unwatched calls of the second pass"
@@ -388,8 +388,8 @@ def _rest_estimate(
     network = measured_time(result, NETWORK, MEAN)
     if network is None:
         return _independent(whole, before, hops), "network, protocol, client, and the server as a whole"
-    alone, echo = (results.get(name) for name in (Level.ALONE, ECHO))
-    if level is Level.LOADED and alone is not None and (other := measured_time(alone, NETWORK, MEAN)):
+    alone, echo = (results.get(name) for name in (RunLevel.ALONE, ECHO))
+    if level is RunLevel.LOADED and alone is not None and (other := measured_time(alone, NETWORK, MEAN)):
         return network - other, "network, protocol and client, less those of a request alone"
     if echo is not None and (other := measured_time(echo, NETWORK, MEAN)):
         return network - other, "what neither the server's account nor the echo has"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.load.explanation import (
     ECHO,
     HopName,
-    Level,
+    RunLevel,
     explanation_doubts,
     hop_changes,
     last_result,
@@ -172,9 +172,9 @@ def _steps(levels: Sequence[LevelHops]) -> Iterator[WaterfallStep]:
 
 
 _LEVEL_NAMES = {
-    Level.IN_PROCESS: "= call in process",
-    Level.ALONE: "= request alone",
-    Level.LOADED: "= request under load",
+    RunLevel.IN_PROCESS: "= call in process",
+    RunLevel.ALONE: "= request alone",
+    RunLevel.LOADED: "= request under load",
 }
 
 
@@ -250,9 +250,9 @@ def _sum_notices(explanation: Explanation) -> Iterator[Notice]:
 
 def _tail_notices(explanation: Explanation) -> Iterator[Notice]:
     """Say what is known of the slowest requests, or of their change."""
-    if Level.LOADED not in explanation.results:
+    if RunLevel.LOADED not in explanation.results:
         return
-    now = tail_time(explanation.results[Level.LOADED], _TAIL)
+    now = tail_time(explanation.results[RunLevel.LOADED], _TAIL)
     before = None
     if explanation.baseline:
         before = tail_time(last_result(explanation.baseline), _TAIL)
