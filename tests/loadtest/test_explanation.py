@@ -238,10 +238,12 @@ def test_the_echo_has_the_inputs_and_returns_the_outputs_of_the_model(
 
 
 def test_the_time_limit_is_of_all_rounds(runs: Runs) -> None:
-    """A round that would not fit is not begun, except the first."""
-    moments = iter([0.0, 0.0, 50.0, 50.0, 101.0])
-    measure_explanation(served_plan(rounds=9, max_time=120.0), clock=lambda: next(moments))
-    assert len(runs.jobs) == 2 * 4
+    """What would not fit is not measured again; everything is measured once."""
+    measure_explanation(served_plan(rounds=9, max_time=120.0), clock=lambda: 10.0 * len(runs.jobs))
+    assert len(runs.jobs) == 12
+    runs.jobs.clear()
+    measure_explanation(served_plan(rounds=9, max_time=5.0), clock=lambda: 10.0 * len(runs.jobs))
+    assert len(runs.jobs) == 4
 
 
 def test_an_echo_that_cannot_be_served_is_missing(runs: Runs) -> None:

@@ -36,7 +36,7 @@ from modeldyno.cli.output_options import result_output_options
 )  # fmt: skip
 @click.option(
     "--max-time", default=defaults.EXPLAIN_TIME, show_default=True, callback=quantity_callback("s"),
-    help="Time limit of the command; one round is always measured.",
+    help="Time limit of the command; everything is measured once in any case.",
 )  # fmt: skip
 @cli_options.NAME
 @cli_options.TRUST

@@ -55,6 +55,8 @@ _MEASURING = 0.5
 """Share of the time for measuring; the rest is for starts, warm-up and analysis."""
 _SHORTEST, _LONGEST = 0.3, 5.0
 """Seconds that a probe measures in a round, however little or much time there is."""
+_WARMED, _OVERHEAD = 3.0, 2.0
+"""Times its measuring time, and seconds on top, that a load takes on a server that runs."""
 _NOT_ASKED = "not asked for; `backend=triton` serves the model"
 _SHARED = ("protocol",)
 """Knobs of the server that the echo shares: what decides on how a request travels."""
@@ -68,7 +70,7 @@ class ExplainOptions:
     """The load of the last level."""
     rounds: int = ROUNDS
     max_time: float = MAX_TIME
-    """Seconds for all of it; a round that does not fit is not begun, except the first."""
+    """Seconds for all of it; what does not fit is not measured again, but once in any case."""
     statistic: str | None = None
     """None for the usual one: of a call the median, of requests the mean."""
 
@@ -257,21 +259,34 @@ class _Rounds:
     missing: dict[str, str]
     results: dict[str, list[Result]] = field(default_factory=dict)
     echo: Job | None = None
+    took: dict[str, float] = field(default_factory=dict)
+    """Seconds that each step took last."""
     failed: set[str] = field(default_factory=set)
     """What is not measured again, because it failed."""
 
     def run(self, clock: Callable[[], float]) -> None:
-        """Measure round by round, until all rounds are done or the next does not fit into the time."""
+        """Measure round by round, until all rounds are done or nothing more fits into the time."""
         options, begin = self.planned.options, clock()
         for number in range(options.rounds):
-            round_begin = clock()
+            measured = False
             for name in self._order(number):
                 if self.interrupts:
                     return
+                step_begin = clock()
+                if number and step_begin - begin + self._expected(name) > options.max_time:
+                    continue
                 self._measure(name, f"round {number + 1} of {options.rounds}, {name}")
-            end = clock()
-            if end - begin + (end - round_begin) > options.max_time:
+                self.took[name], measured = clock() - step_begin, True
+            if not measured:
                 return
+
+    def _expected(self, name: str) -> float:
+        """Return the seconds that a step may take again: what it took, of a server without its start."""
+        took = self.took.get(name, 0.0)
+        job = self.planned.jobs[RunLevel.ALONE] if name == ECHO else self.planned.jobs[RunLevel(name)]
+        if name == RunLevel.IN_PROCESS:
+            return took
+        return min(took, _WARMED * job.plan.max_time + _OVERHEAD)
 
     def _order(self, number: int) -> Iterator[str]:
         """Yield what to measure in a round; the first begins with the server, which may not be installed."""

@@ -212,7 +212,7 @@ def test_a_result_has_the_level_of_its_job() -> None:
 def test_a_hop_that_is_surely_negative_is_doubted() -> None:
     """A server that computes faster than the process, and one whose queue shrinks under load."""
     fast = {**ALONE, "compute": 3.0, "queue": 2.0, "input": 0.15}
-    results = {
+    results: dict[str, Result] = {
         RunLevel.IN_PROCESS: a_called_result(),
         RunLevel.ALONE: a_served_result(fast),
         RunLevel.LOADED: a_served_result({**LOADED, "queue": 0.5}, 4),

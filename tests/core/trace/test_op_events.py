@@ -139,4 +139,4 @@ def test_with_kernels_on_a_device_their_time_counts() -> None:
             Occurrence(name="Memcpy HtoD", kind=EventKind.TRANSFER, device_time=0.2),
         ),
     )
-    assert operator_times(watched) == (pytest.approx(0.9),)
+    assert list(operator_times(watched)) == pytest.approx([0.9])
