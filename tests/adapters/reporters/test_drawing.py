@@ -27,6 +27,8 @@ from modeldyno.core.report.charts import (
     Stack,
     Tree,
     TreeNode,
+    Waterfall,
+    WaterfallStep,
 )
 from modeldyno.core.stats.sanitize import clean, shorten
 from modeldyno.errors import MissingExtra
@@ -188,6 +190,19 @@ def test_bars_trees_changes_and_coordinates() -> None:
     )
     assert {"precision", "highlighted: best of all"} <= set(texts(drawn(parallel)))
     assert {"fp32", "fp16", "1"} <= set(texts(drawn(parallel)))
+
+
+def test_a_waterfall_has_a_bar_and_a_label_for_each_step() -> None:
+    """A step of unknown size is labelled so; one without any size is drawn, too."""
+    steps = (
+        WaterfallStep(name="bound", size=0.003, low=0.003, high=0.003),
+        WaterfallStep(name="queue", size=None),
+        WaterfallStep(name="server", size=-0.001, low=-0.002, high=0.001),
+        WaterfallStep(name="whole", size=0.002, is_sum=True),
+    )
+    found = texts(drawn(Waterfall(title="w", scale=SECONDS, steps=steps)))
+    assert {"bound", "3.00 ms", "queue", "unknown", "server", "-1.0 ms", "whole", "2.00 ms"} <= set(found)
+    assert "unknown" in texts(drawn(Waterfall(title="w", scale=SECONDS, steps=steps[1:2])))
 
 
 def test_numbers_without_end_and_without_range_are_drawn() -> None:
