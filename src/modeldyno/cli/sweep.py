@@ -103,6 +103,10 @@ def stored_options(command: cli_options.Command) -> cli_options.Command:
             "--top", default=5, show_default=True, type=click.IntRange(1),
             help="Configurations to show, and to export.",
         ),
+        click.option(
+            "--from-model-analyzer", metavar="FILE", type=click.Path(dir_okay=False),
+            help="Print the sweep file that a configuration of Model Analyzer means.",
+        ),
     )(command)  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import options
 from modeldyno.core.study.goal import Rank
+from modeldyno.sweeps import model_analyzer_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,22 +127,9 @@ KEYS: dict[str, dict[str, Any]] = {
 """Key to its schema."""
 
 FOREIGN = {
-    "models": "write model:, and those on the same server below beside:; for the others a file each",
-    "profile_models": "write model:, and those on the same server below beside:; for the others a file each",
-    "run_config_profile_models_concurrently_enable": "write the other models below beside:",
-    "weighting": "write maximize: with a weight for each model, such as {throughput@a: 2, throughput@b: 1}",
-    "model_repository": "write model: DIRECTORY#MODEL, or the path of the model's file",
+    **model_analyzer_keys.KEYS,
     "max_time": "write it below budget: for the whole sweep, or below plan: for each look",
     "max_trials": "write it below budget:",
-    "model_config_parameters": "write space: with instances, max_batch, queue_delay, or config.PATH",
-    "parameters": "write space: with concurrency: or batch_size:",
-    "concurrency": "write it below space: to vary it, or below load: to keep it",
-    "batch_sizes": "write batch_size: below space:",
-    "request_rate": "write rate: below space: to vary it, or below load: to keep it",
-    "constraints": "write require:, such as latency.p99 <= 10ms",
-    "run_config_search_mode": "write strategy: quick, grid, ladder or optuna",
-    "triton_launch_mode": "write set: with launch: docker, or server: http://host:8000",
-    "client_protocol": "write set: with protocol: grpc",
     "trust": "give --trust on the command line each time instead, because it lets files run code",
 }
 """Names of other programs, or of other parts of this one: what to write instead."""

@@ -5,19 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 from click.core import ParameterSource
 
 from modeldyno.cli.actions import sweep_study
+from modeldyno.cli.actions.printing import ignore_broken_pipe
 from modeldyno.errors import RequestError
 from modeldyno.options import LOAD, PLAN
+from modeldyno.sweeps.model_analyzer import read_model_analyzer
 from modeldyno.sweeps.schema import AIMS, GOALS
 from modeldyno.sweeps.value_parsers import CERTAIN, parse_certainty
 from modeldyno.sweeps.yaml_file import SUFFIXES, SweepConfig, Tree, read_sweep_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import click
 
 _SAME_NAME = ("backend", "name", "strategy", "evaluate", "data", *GOALS)
 """Options that have the same name in a sweep file."""
@@ -30,7 +31,10 @@ _SECTIONS = {
 
 
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Begin, resume or rerank a study; exit with its code."""
+    """Begin, resume or rerank a study, or translate one; exit with its code."""
+    if options["from_model_analyzer"] is not None:
+        _print_translation(ctx, options)
+        return
     exclusive = [name for name in ("resume", "rerank") if options[name] is not None]
     if len(exclusive) > 1 or (exclusive and options["dry_run"]):
         raise RequestError("--resume, --rerank and --dry-run exclude each other; give one of them.")
@@ -46,6 +50,19 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     if options["model"] is None:
         raise RequestError("A sweep needs a MODEL or a file SWEEP.yaml; see modeldyno sweep --help.")
     ctx.exit(sweep_study.begin(merge_config(ctx, options), options))
+
+
+def _print_translation(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Print the sweep file that a configuration of Model Analyzer means."""
+    typed = [name for name, value in options.items() if _is_given(ctx, name, value) and _is_typed(ctx, name)]
+    if unused := set(typed) - {"from_model_analyzer", "model"}:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(unused))
+        raise RequestError(
+            f"--from-model-analyzer prints a sweep file, so {flags} would have no effect; give that to the sweep."
+        )
+    translated = read_model_analyzer(Path(options["from_model_analyzer"]), options["model"] or "")
+    with ignore_broken_pipe():
+        click.echo(translated.text(), nl=False)
 
 
 def check_certainty(text: str) -> None:
