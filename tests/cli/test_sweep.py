@@ -509,8 +509,8 @@ def test_a_directory_is_named_for_the_model(
     bench()
     study = study_of(modeldyno("sweep", *BATCHES))
 
-    assert export_configs._directory_name(replace(study, name="a b/c")) == "c"
-    assert export_configs._directory_name(replace(study, name="../..")) == "model"
+    assert base_name(replace(study, name="a b/c")) == "c"
+    assert base_name(replace(study, name="../..")) == "model"
 
 
 @pytest.mark.parametrize(

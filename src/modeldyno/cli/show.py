@@ -32,6 +32,13 @@ from modeldyno.cli.output_options import module_view_options
 @click.option(
     "--price", help="Price of a replica, such as 1.20/h or '876 EUR/month': show what the work costs."
 )
+@click.option(
+    "--configuration",
+    "configurations",
+    multiple=True,
+    metavar="NAME,...",
+    help="For a study: these configurations under each of their loads.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON document.")
 @module_view_options
 @click.option("-v", "--verbose", is_flag=True, help="Print everything: all figures, tables and advice.")

@@ -109,7 +109,8 @@ def _translate_space(draft: Draft, config: Mapping[str, Any], below: Mapping[str
     """Translate what is varied, as Model Analyzer decides it.
 
     The settings of the server are varied by themselves unless some are given or the search is disabled; the
-    load is, unless it is given or the search is disabled. Without any word about it, the usual axes are varied.
+    load is, unless it is given or the search is disabled. Without any word about it, the usual axes are
+    varied.
     """
     parameters = {**{key: config[key] for key in LOADS if key in config}, **(below.get("parameters") or {})}
     for key in parameters:

@@ -21,9 +21,11 @@ _SHORT = {
 }  # fmt: skip
 _SWITCHES = frozenset(
     {
-        "override_output_model_repository", "collect_cpu_metrics", "always_report_gpu_metrics", "dcgm_disable",
+        "override_output_model_repository", "collect_cpu_metrics", "always_report_gpu_metrics",
+        "dcgm_disable",
         "skip_summary_reports", "skip_detailed_reports", "reload_model_disable", "early_exit_enable",
-        "use_concurrency_formula", "run_config_search_disable", "run_config_profile_models_concurrently_enable",
+        "use_concurrency_formula", "run_config_search_disable",
+        "run_config_profile_models_concurrently_enable",
         "request_rate_search_enable", "concurrency_sweep_disable", "perf_output", "quiet", "verbose",
     }
 )  # fmt: skip

@@ -58,7 +58,7 @@ def _print_translation(ctx: click.Context, options: dict[str, Any]) -> None:
     if unused := set(typed) - {"from_model_analyzer", "model"}:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(unused))
         raise RequestError(
-            f"--from-model-analyzer prints a sweep file, so {flags} would have no effect; give that to the sweep."
+            f"--from-model-analyzer prints a sweep file, so {flags} would have no effect; drop it."
         )
     translated = read_model_analyzer(Path(options["from_model_analyzer"]), options["model"] or "")
     with ignore_broken_pipe():
