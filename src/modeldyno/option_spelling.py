@@ -10,11 +10,11 @@ import re
 
 FIELDS = frozenset(
     {
-        "beside", "carbon", "configurations", "data", "demand", "drivers", "duration", "evaluate", "find_load", "force",
-        "headers", "inputs", "layers", "max_regression", "max_runs", "max_time", "maximize",
-        "memory", "memory_limit", "min_runs", "min_time", "min_warmup", "minimize", "mode", "pictures", "pin", "plots", "port",
-        "power", "precision", "price", "processes", "rate", "records", "requests", "require", "run",
-        "seed", "smallest", "timeout", "vary",
+        "beside", "carbon", "configurations", "data", "demand", "drivers", "duration", "evaluate",
+        "find_load", "force", "headers", "inputs", "layers", "max_regression", "max_runs", "max_time",
+        "maximize", "memory", "memory_limit", "min_runs", "min_time", "min_warmup", "minimize", "mode",
+        "pictures", "pin", "plots", "port", "power", "precision", "price", "processes", "rate", "records",
+        "requests", "require", "run", "seed", "smallest", "timeout", "vary",
     }
 )  # fmt: skip
 """The fields that messages name; other words in backticks stay as they are."""

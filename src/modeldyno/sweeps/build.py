@@ -18,6 +18,7 @@ from modeldyno.core.load.multi_model import CoHostedModelSpec
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS, Query
+from modeldyno.core.report.chosen_plot import ChosenPlot, plot_of_parts
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation, is_evaluation
@@ -30,6 +31,7 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.profiling import request, resolve_model
 from modeldyno.sweeps import axes, value_parsers
+from modeldyno.sweeps.model_analyzer_keys import KEYS as ANALYZER_KEYS
 from modeldyno.sweeps.point_to_job import check_axes
 from modeldyno.sweeps.schema import AIMS, FOREIGN, KEYS, STRATEGY
 
@@ -55,6 +57,8 @@ def build_study(words: SweepConfig, *, trust: bool = False) -> tuple[Study, tupl
     """
     _check_names(words)
     tree = words.tree
+    if "models" in tree:
+        raise RequestError("These are several models; sweep each by itself, or all with sweep_models.")
     if not tree.get("model"):
         raise RequestError(f"{words.origin or 'A sweep'} names no model; add model: model.onnx.")
     beside = tuple(_read_neighbours(words))
@@ -106,10 +110,21 @@ def build_study(words: SweepConfig, *, trust: bool = False) -> tuple[Study, tupl
         seed=plan.seed,
         budget=read_budget(words, Budget()),
         name=value_parsers.as_text(tree.get("name")) or _study_name(job.model),
+        plots=tuple(_read_plots(words)),
     )
     with words.at("space"):
         check_axes(result)
     return result, default_axes
+
+
+def _read_plots(words: SweepConfig) -> Iterator[ChosenPlot]:
+    """Read the charts that the page of the study shall have."""
+    for name, parts in (words.tree.get("plots") or {}).items():
+        with words.at("plots", name):
+            if not isinstance(parts, Mapping):
+                raise RequestError(f"The plot '{name}' needs x and y: {{x: latency.p99, y: throughput}}.")
+            texts = {str(part): str(value) for part, value in parts.items()}
+            yield plot_of_parts({"title": name, **texts}, name)
 
 
 def _study_name(model: ModelRef) -> str:
@@ -138,13 +153,14 @@ def _check_names(words: SweepConfig) -> None:
 
 _EXAMPLES = {
     "set": "instances: 2", "space": "batch_size: [1, 2, 4]", "budget": "max_time: 10m",
-    "plan": "max_time: 5s", "load": "concurrency: 8",
+    "plan": "max_time: 5s", "load": "concurrency: 8", "plots": "a: {x: latency.p99, y: throughput}",
 }  # fmt: skip
 
 
 def _unknown(name: str, known: Iterable[str], within: str = "") -> RequestError:
     if not within and name in FOREIGN:
-        return RequestError(f"There is no '{name}' in a sweep; {FOREIGN[name]}.")
+        whole = "; --from-model-analyzer FILE translates a whole file" if name in ANALYZER_KEYS else ""
+        return RequestError(f"There is no '{name}' in a sweep; {FOREIGN[name]}{whole}.")
     return UnknownName.among(f"'{within}' part" if within else "part of a sweep", name, known)
 
 

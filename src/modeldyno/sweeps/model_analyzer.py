@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.sweeps.model_analyzer_draft import Draft, TranslatedSweep, as_list, as_names, as_number
-from modeldyno.sweeps.model_analyzer_keys import KEYS
+from modeldyno.sweeps.model_analyzer_keys import KEYS, METRICS, METRICS_WITHOUT_COUNTERPART
 from modeldyno.sweeps.model_analyzer_model import SEARCH, draft_model, translate_model_config
 from modeldyno.sweeps.schema import KEYS as SWEEP_KEYS
 
@@ -161,10 +161,10 @@ def _join(config: Mapping[str, Any], drafts: Sequence[Draft]) -> TranslatedSweep
         own = drafts[0].tree
     parts = (common, *drafts)
     tree = _merge(common.tree, own)
-    if not {"objectives", "models"} & tree.keys() and "space" not in tree:
-        tree.setdefault("mode", "online")  # the usual loads of a server are varied
+    if "objectives" not in tree and not any("objectives" in draft.tree for draft in drafts):
+        tree["mode"] = "online"
     return TranslatedSweep(
-        tree={key: tree[key] for key in ("models", *SWEEP_KEYS) if key in tree},
+        tree={key: tree[key] for key in SWEEP_KEYS if key in tree},
         options=tuple(
             word for words in dict.fromkeys(w for part in parts for w in part.options) for word in words
         ),
@@ -251,6 +251,7 @@ def _draft_common(config: Mapping[str, Any]) -> Draft:
             "bls_composing_models", "what stands below its models: write space: with composing.NAME.instances"
         )
     _translate_composing(draft, rest.take("ensemble_composing_models"))
+    _translate_plots(draft, rest.take("plots"))
     _translate_output(draft, rest)
     for key in rest.left():
         draft.drop(key)
@@ -322,6 +323,24 @@ def _translate_composing(draft: Draft, models: Any) -> None:
                 draft.drop(
                     f"ensemble_composing_models.{name}.{key}", "only model_config_parameters apply to a part"
                 )
+
+
+def _translate_plots(draft: Draft, plots: Any) -> None:
+    """Translate the charts that a report shall have."""
+    for name, plot in plots.items() if isinstance(plots, Mapping) else ():
+        axes = {axis: str(plot.get(f"{axis}_axis")) for axis in ("x", "y")}
+        unknown = [axis for axis in axes.values() if axis not in METRICS and axis not in _PLOT_AXES]
+        if unknown:
+            draft.drop(
+                f"plots.{name}", METRICS_WITHOUT_COUNTERPART.get(unknown[0], f"'{unknown[0]}' is no metric")
+            )
+            continue
+        parts: dict[str, Any] = {x: METRICS[axis][0] if axis in METRICS else axis for x, axis in axes.items()}
+        parts["title"] = str(plot.get("title") or name)
+        draft.put("plots", str(name), parts | ({"monotonic": True} if plot.get("monotonic") else {}))
+
+
+_PLOT_AXES = ("batch_size", "concurrency")
 
 
 def _translate_output(draft: Draft, rest: _Rest) -> None:

@@ -151,7 +151,10 @@ def as_number(value: Any) -> int | float:
 
 def command_words(tree: Mapping[str, Any]) -> Iterator[str]:
     """Yield the words of ``modeldyno sweep`` for a sweep with one model."""
-    yield tree["model"]
+    first, *others = [tree["model"]] if "model" in tree else [m["model"] for m in tree["models"].values()]
+    yield first
+    for model in others:
+        yield from ("--also", model)
     for key, flag in (("set", "--set"), ("space", "--space")):
         for name, value in tree.get(key, {}).items():
             yield from (flag, f"{name}={_word(value)}")

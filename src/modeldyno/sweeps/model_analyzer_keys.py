@@ -110,7 +110,7 @@ KEYS: dict[str, str] = {
     "skip_detailed_reports": "a report is written if -o FILE asks for it",
     "report_model_configs": "modeldyno report STUDY --configuration NAME,NAME -o FILE.html",
     "output_formats": "the suffix of -o FILE is the format: .html, .pdf, .md, .csv, .json",
-    "plots": "modeldyno report STUDY --chart TITLE -o FILE.svg writes one chart of the page",
+    "plots": "write x: and y: for x_axis: and y_axis:, with our names of metrics",
     "filename_model_inference": _COLUMNS,
     "filename_model_gpu": _COLUMNS,
     "filename_server_only": _COLUMNS,

@@ -82,6 +82,15 @@ LOAD = {
 
 KEYS: dict[str, dict[str, Any]] = {
     "model": _described(_TEXT, "A path, scheme:locator, or the URL of a running server."),
+    "models": _described(
+        {
+            "anyOf": [
+                {"type": "array", "items": _TEXT},
+                {"type": "object", "additionalProperties": {"type": "object"}},
+            ]
+        },
+        "Several models, one after the other: [a.onnx, b.onnx], or names with keys of a sweep of their own.",
+    ),
     "name": _described(_TEXT, "What to call the model."),
     "backend": _described(_TEXT, "What runs or serves it."),
     "set": _described(
@@ -119,6 +128,18 @@ KEYS: dict[str, dict[str, Any]] = {
         {"enum": [str(rank) for rank in Rank]},
         "Rank a configuration at its best load, or each load separately."
     ),
+    "plots": _described(
+        {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {"x": _TEXT, "y": _TEXT, "title": _TEXT, "monotonic": _VALUE},
+                "required": ["x", "y"],
+                "additionalProperties": False,
+            },
+        },
+        "Charts of your own: name to x and y, each a query or an axis: {a: {x: latency.p99, y: throughput}}.",
+    ),
     "strategy": _described(_TEXT, "How to search: quick, grid, ladder, optuna, optuna-nsga2 or optuna-gp."),
     "budget": _object("When the sweep ends.", **BUDGET),
     "plan": _object("How carefully to measure.", **PLAN),
@@ -142,6 +163,6 @@ def schema() -> dict[str, Any]:
         "title": "ModelDyno sweep",
         "type": "object",
         "properties": KEYS,
-        "required": ["model"],
+        "anyOf": [{"required": ["model"]}, {"required": ["models"]}],
         "additionalProperties": False,
     }

@@ -100,9 +100,7 @@ def _instead_of_profile(config: Mapping[str, Any], given: Mapping[str, Any], pat
             f"Model Analyzer's profile of several models is: modeldyno sweep --from-model-analyzer {path} "
             f"> sweep.yaml; then: {sweep.command()}"
         )
-    models = [str(part["model"]) for part in sweep.tree["models"].values()]
-    words = [*models[:1], *(word for model in models[1:] for word in ("--then", model))]
-    return f"Model Analyzer's profile of several models is: {sweep.command_line(words)}"
+    return f"Model Analyzer's profile of several models is: {sweep.command_line()}"
 
 
 def _analysis_line(config: Mapping[str, Any], given: Mapping[str, Any]) -> str:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from modeldyno.cli.actions import sweep_study
+from modeldyno.cli.actions import sweep_models, sweep_study
 from modeldyno.cli.actions.printing import ignore_broken_pipe
 from modeldyno.errors import RequestError
 from modeldyno.options import LOAD, PLAN
 from modeldyno.sweeps.model_analyzer import read_model_analyzer
+from modeldyno.sweeps.model_set import MODELS, split_models
 from modeldyno.sweeps.schema import AIMS, GOALS
 from modeldyno.sweeps.value_parsers import CERTAIN, parse_certainty
 from modeldyno.sweeps.yaml_file import SUFFIXES, SweepConfig, Tree, read_sweep_file
@@ -49,7 +50,10 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         ctx.exit(sweep_study.resume(merge_config(ctx, typed), options))
     if options["model"] is None:
         raise RequestError("A sweep needs a MODEL or a file SWEEP.yaml; see modeldyno sweep --help.")
-    ctx.exit(sweep_study.begin(merge_config(ctx, options), options))
+    config = merge_config(ctx, options)
+    if several := split_models(config):
+        ctx.exit(sweep_models.begin(several, options))
+    ctx.exit(sweep_study.begin(config, options))
 
 
 def _print_translation(ctx: click.Context, options: dict[str, Any]) -> None:
@@ -80,7 +84,9 @@ def merge_config(ctx: click.Context, options: dict[str, Any]) -> SweepConfig:
     path = Path(options.get("model") or "")
     if path.suffix not in SUFFIXES:
         tree = _to_tree(options, (name for name, value in options.items() if _is_given(ctx, name, value)))
-        return SweepConfig(tree={**({"model": options["model"]} if options.get("model") else {}), **tree})
+        also = [str(model) for model in options.get("also") or ()]
+        model = {"model": options["model"]} if options.get("model") else {}
+        return SweepConfig(tree={**({MODELS: [options["model"], *also]} if also else model), **tree})
     file = read_sweep_file(path)
     defaulted = (
         name for name, value in options.items() if _is_given(ctx, name, value) and not _is_typed(ctx, name)

@@ -132,7 +132,7 @@ def plots_of(
     for plot in chosen:
         at = replace(plot, x=axis) if plot.x == "LOAD" else plot
         series = [line for row in rows if (line := _line(study, row, at, options)).x] if at.x else []
-        if series:
+        if series and (required or max(len(line.x) for line in series) > 1):
             yield Plot(title=str(plot), x=_scale(at.x), y=_scale(at.y), series=tuple(series))
         elif required:
             raise RequestError(f"Nothing to draw as '{plot}': no trial has both {plot.x} and {plot.y}.")

@@ -87,7 +87,7 @@ def _best(
             str(row.rank),
             configuration_tag(row),
             *(_at(row, name) for name in axes),
-            *(_figure(study, row, query) for query in study.goal.queries),
+            *(format_figure(study, row, query) for query in study.goal.queries),
             *(_gain(row) for _ in gains),
             f"{row.share:.0%}",
             _row_text(row, names, _remark(ranked, row)) if together else _remark(ranked, row),
@@ -160,7 +160,7 @@ def best_by_load_table(study: Study, ranked: Ranking) -> Table:
         (
             configuration_tag(row),
             *(_at(row, name) for name in names),
-            *(_figure(study, row, query) for query in study.goal.queries),
+            *(format_figure(study, row, query) for query in study.goal.queries),
             _gain(row),
             f"{at_load.certainty:.0%}",
             _row_text(row, list(study.configuration(row.point)), _remark(at_load, row)),
@@ -191,7 +191,7 @@ def _row_text(row: RankedConfiguration, names: Sequence[str], remark: str) -> st
     return f"{_DEFAULT}: {text}" if row.default and text else remark if row.default else text
 
 
-def _figure(study: Study, row: RankedConfiguration, query: Query) -> str:
+def format_figure(study: Study, row: RankedConfiguration, query: Query) -> str:
     """Format a value with half of its interval, and whether its bounds hold."""
     judged = [j for j in row.judgements if j.constraint.query == query]
     mark = _MARKS[min((j.verdict for j in judged), key=list(_SEVERE).index)] if judged else ""
