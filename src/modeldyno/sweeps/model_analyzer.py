@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.sweeps.model_analyzer_draft import Draft, TranslatedSweep, as_list, as_names, as_number
+from modeldyno.sweeps.model_analyzer_draft import (
+    Draft,
+    TranslatedSweep,
+    as_list,
+    as_names,
+    as_number,
+    check_section,
+)
 from modeldyno.sweeps.model_analyzer_keys import KEYS, METRICS, METRICS_WITHOUT_COUNTERPART
 from modeldyno.sweeps.model_analyzer_model import SEARCH, draft_model, translate_model_config
 from modeldyno.sweeps.schema import KEYS as SWEEP_KEYS
@@ -82,18 +89,18 @@ def translate(config: Mapping[str, Any], *, model: str = "", origin: str = "") -
         RequestError: it has a key that Model Analyzer does not know, or names no model.
     """
     try:
-        drafts = tuple(_draft_models(config, model))
+        return _join(config, tuple(_draft_models(config, model)))
     except RequestError as error:
         error.args = (f"{origin}: {error}" if origin else str(error),)
         raise
-    return _join(config, drafts)
 
 
 def _draft_models(config: Mapping[str, Any], model: str) -> Iterator[Draft]:
     """Translate what holds for each model, or for the one that is given instead."""
-    for key in config:
+    for key, value in config.items():
         if key not in KEYS:
             raise UnknownName.among("key of Model Analyzer", key, KEYS)
+        check_section(key, value)
     models = _models(config)
     if model:
         yield draft_model(config, model, next(iter(models.values()), {}), reference=model)
@@ -125,9 +132,12 @@ def _models(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     models: dict[str, Mapping[str, Any]] = {}
     for item in items:
         for name, below in (item if isinstance(item, Mapping) else {item: None}).items():
+            if not isinstance(below or {}, Mapping):
+                raise RequestError(f"below {name} stand keys, such as {name}: {{cpu_only: true}}.")
             for key in below or ():
                 if key not in OWN:
                     raise UnknownName.among(f"key of Model Analyzer below {name}:", str(key), OWN)
+                check_section(f"{name}.{key}", below[key])
             models[str(name)] = below or {}
     return models
 

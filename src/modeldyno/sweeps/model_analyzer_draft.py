@@ -102,6 +102,23 @@ class Draft:
 # --- values ----------------------------------------------------------------------------------------
 
 
+_SECTIONS = (
+    "parameters", "model_config_parameters", "perf_analyzer_flags", "genai_perf_flags", "triton_server_flags",
+    "triton_server_environment", "triton_docker_args", "triton_docker_labels", "plots",
+)  # fmt: skip
+"""Keys with further keys below them."""
+
+
+def check_section(key: str, value: Any) -> None:
+    """Refuse a key that has no keys below it, but should.
+
+    Raises:
+        RequestError: `key` is such a key, perhaps with its model in front, and `value` is no mapping.
+    """
+    if key.rpartition(".")[2] in _SECTIONS and not isinstance(value or {}, Mapping):
+        raise RequestError(f"'{key}' holds keys with values, not {value}.")
+
+
 def as_list(value: Any) -> list[Any]:
     """Return the items of a list, or of text with commas."""
     if value is None:

@@ -112,7 +112,11 @@ def _translate_space(draft: Draft, config: Mapping[str, Any], below: Mapping[str
     load is, unless it is given or the search is disabled. Without any word about it, the usual axes are
     varied.
     """
-    parameters = {**{key: config[key] for key in LOADS if key in config}, **(below.get("parameters") or {})}
+    parameters = {
+        **{key: config[key] for key in LOADS if key in config},
+        **(config.get("parameters") or {}),
+        **(below.get("parameters") or {}),
+    }
     for key in parameters:
         if key not in LOADS:
             raise UnknownName.among("key below parameters:", str(key), LOADS)
