@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.errors import RequestError
 from modeldyno.sweeps.model_analyzer import read_config, translate
+from modeldyno.sweeps.model_analyzer_draft import as_names
 from modeldyno.sweeps.model_analyzer_keys import KEYS
 
 if TYPE_CHECKING:
@@ -105,8 +106,8 @@ def _instead_of_profile(config: Mapping[str, Any], given: Mapping[str, Any], pat
 
 def _analysis_line(config: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """Return the ranking of a stored study that an analysis of Model Analyzer is."""
-    models = str(given.get("analysis_models") or config.get("profile_models") or _STUDY)
-    study = re.split(r"[,\s]", models)[0] if "{" not in models else _STUDY
+    models = as_names(given.get("analysis_models") or config.get("profile_models"))
+    study = models[0] if models else _STUDY
     try:
         tree = translate({**config, "profile_models": None}, model=study).tree
     except RequestError:
