@@ -131,14 +131,15 @@ def _models(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     items = [given] if isinstance(given, Mapping) else as_list(given)
     models: dict[str, Mapping[str, Any]] = {}
     for item in items:
-        for name, below in (item if isinstance(item, Mapping) else {item: None}).items():
-            if not isinstance(below or {}, Mapping):
+        for name, given_below in (item if isinstance(item, Mapping) else {item: None}).items():
+            below = given_below or {}
+            if not isinstance(below, Mapping):
                 raise RequestError(f"below {name} stand keys, such as {name}: {{cpu_only: true}}.")
-            for key in below or ():
+            for key, value in below.items():
                 if key not in OWN:
                     raise UnknownName.among(f"key of Model Analyzer below {name}:", str(key), OWN)
-                check_section(f"{name}.{key}", below[key])
-            models[str(name)] = below or {}
+                check_section(f"{name}.{key}", value)
+            models[str(name)] = below
     return models
 
 
