@@ -55,7 +55,7 @@ Regression = float | str | Mapping[str, float | str] | None
 def load_baseline(source: str | Path) -> Result:
     """Read a baseline: a file, an id or a tag of the store, or ``"@main"`` for the newest of a branch.
 
-    Of a file with several Results, such as a session that `ModelProfiler.export_json` wrote, it is the last
+    Of a file with several Results, such as a session that `ModelProfiler.export_json` wrote, it is the first
     one that measured latency and throughput.
 
     Raises:
@@ -67,7 +67,7 @@ def load_baseline(source: str | Path) -> Result:
             result for result in codec.read_all(path) if result.find("latency") and result.find("throughput")
         ]
         if timed:
-            return timed[-1]
+            return timed[0]
     return find_baseline(str(source))
 
 
