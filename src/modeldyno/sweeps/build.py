@@ -19,12 +19,12 @@ from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.chosen_plot import ChosenPlot, plot_of_parts
-from modeldyno.core.spec.knob import KnobValue, configure
+from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation, is_evaluation
 from modeldyno.core.stats.units import RATE, SECONDS, parse_bound
 from modeldyno.core.study.goal import Goal, Objective, Rank, goal_of_each_model
-from modeldyno.core.study.search_space import Axis, Space
+from modeldyno.core.study.search_space import Axis, Space, parse_axis
 from modeldyno.core.study.study import LOADS, Budget, Study
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError, UnknownName
@@ -44,8 +44,10 @@ if TYPE_CHECKING:
 PLAN = Plan(max_time=10.0)
 """Plan of verification trials; search trials are shorter, see `core.study.trial_effort`."""
 THROUGHPUT = "throughput"
-_DEFAULT_LOAD_AXES = {"concurrency": "1..64*2"}
-"""Loads of a server where none are given."""
+_DEFAULT_LOADS = "1..64*2"
+"""Concurrency of a server where no load is given."""
+_OFFLINE, _OFFLINE_BATCHES, _OFFLINE_LOADS = "offline", f"{BATCH_SIZE.name}=1..64*2", "1..4*2"
+"""The mode without a latency to hold: requests have many samples, and few are in flight."""
 
 
 def build_study(words: SweepConfig, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]]:
@@ -372,12 +374,15 @@ def _default_load_axes(
         f"{neighbour.name}.": neighbour.rate is not None or neighbour.concurrency is not None
         for neighbour in beside
     }
-    return tuple(
-        axes.read_axis(f"{prefix}{name}", text)
+    fixed = {*names, *words.tree.get("set", ())}
+    offline = words.tree.get("mode") == _OFFLINE
+    batches = [_OFFLINE_BATCHES] if offline and not {BATCH_SIZE.name, *BATCH_SIZE.aliases} & fixed else []
+    loads = [
+        f"{prefix}concurrency={_OFFLINE_LOADS if offline else _DEFAULT_LOADS}"
         for prefix, has_load in configured.items()
         if not (has_load or any(f"{prefix}{load}" in names for load in LOADS))
-        for name, text in _DEFAULT_LOAD_AXES.items()
-    )
+    ]
+    return tuple(map(parse_axis, (*batches, *loads)))
 
 
 def _read_load(words: SweepConfig, space: Space) -> Load:

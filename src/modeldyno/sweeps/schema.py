@@ -120,7 +120,8 @@ KEYS: dict[str, dict[str, Any]] = {
     "minimize": _described(_AIMS, "A metric, several, or metric to weight."),
     "require": _described(_TEXTS, "Bounds, such as latency.p99 <= 50ms."),
     "mode": _described(
-        {"enum": ["online", "offline"]}, "Maximize the throughput of a server: online under a latency budget."
+        {"enum": ["online", "offline"]},
+        "Maximize the throughput of a server: online by concurrency, offline by batch_size.",
     ),
     "latency_budget": _described(_QUANTITY, "The same as require: latency.p99 <= 10ms."),
     "min_throughput": _described(_QUANTITY, "The same as require: throughput >= 500/s."),

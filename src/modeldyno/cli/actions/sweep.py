@@ -102,8 +102,9 @@ def merge_config(ctx: click.Context, options: dict[str, Any]) -> SweepConfig:
 
 
 def _is_given(ctx: click.Context, name: str, value: Any) -> bool:
-    """Check whether an option was given, rather than its default."""
-    return value not in (None, ()) and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    """Check whether an option was given, rather than its default; ``-b`` gives settings without ``--set``."""
+    given = name == "settings" or ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    return value not in (None, ()) and given
 
 
 def _is_typed(ctx: click.Context, name: str) -> bool:
