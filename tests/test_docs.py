@@ -69,9 +69,14 @@ def test_the_readme_is_short() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_every_command_of_every_page_is_known(page: Path) -> None:
-    """Its words are read as those of the command; `make test-pages` runs them."""
+def test_every_command_of_every_page_is_known(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its words are read as those of the command, with the files of the page; `make test-pages` runs them."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    monkeypatch.chdir(tmp_path)
+    for name, content in re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", text, re.DOTALL):
+        Path(name).write_text(content)
     for line in re.findall(r"^\$ modeldyno (.*)$", text, re.MULTILINE):
         command: click.Command | None = cli
         words = shlex.split(re.split(r"&&|\s# ", line)[0])

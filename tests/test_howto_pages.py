@@ -15,9 +15,9 @@ from tests.support.mlflow_store import add_version, new_store
 import modeldyno
 from modeldyno.cli import main
 from modeldyno.core.registry.policy import DEFAULT
+from modeldyno.documents.yaml_file import parse_yaml_text
 from modeldyno.environment.mlflow_client import mlflow_client
 from modeldyno.sweeps.model_set import split_models
-from modeldyno.sweeps.yaml_file import parse_sweep_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,7 +214,7 @@ def test_a_study_set_of_the_page_for_users_of_model_analyzer_is_read() -> None:
     page = (ROOT / "docs" / "howto" / "come-from-model-analyzer.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"```yaml\n(models:.*?)```", page, re.DOTALL)
 
-    add, sub = split_models(parse_sweep_text(text, "sweep.yaml"))
+    add, sub = split_models(parse_yaml_text(text, "sweep.yaml"))
 
     assert add.tree == {
         "model": "models#add", "name": "add", "space": {"instances": ["1", "2"]}, "maximize": "throughput",

@@ -14,8 +14,8 @@ from modeldyno.cli import cli
 from modeldyno.cli import load as load_command
 from modeldyno.cli.actions.sweep import merge_config
 from modeldyno.cli.sweep import command as sweep_command
+from modeldyno.documents.yaml_file import parse_yaml_text
 from modeldyno.sweeps import build as words_of
-from modeldyno.sweeps.yaml_file import parse_sweep_text
 
 if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
@@ -49,7 +49,7 @@ def test_the_sweeps_of_the_page_are_studies() -> None:
     given = [*shlex.split(line)[1:], *shlex.split(weights)]
     with sweep_command.make_context("sweep", given, **cli.context_settings) as context:
         typed = words_of.build_study(merge_config(context, context.params))[0]
-    written = words_of.build_study(parse_sweep_text(file, "sweep.yaml"))[0]
+    written = words_of.build_study(parse_yaml_text(file, "sweep.yaml"))[0]
 
     assert names(typed) == ["instances", "tagger.instances", "concurrency", "tagger.concurrency"]
     assert [str(bound) for bound in typed.goal.constraints] == [

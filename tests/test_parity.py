@@ -46,7 +46,7 @@ FUNCTIONS: dict[str, str | Nowhere] = {
     "import": "import_results",  # a keyword of Python
     "list": "list_results",  # `from modeldyno import *` would hide the built-in
     "plugins": "list_plugins",  # the module modeldyno.plugins has the name
-    "run": Nowhere("a script that runs in Python decorates with @profiled and reads profiled.result()"),
+    "run": "run_jobs",  # a script that runs in Python decorates with @profiled
     "engine": Nowhere("installs programs on a machine, once, before anything is measured"),
     "help": Nowhere("Python has help()"),
     "servers": "list_servers",  # the package modeldyno.servers has the name
@@ -82,6 +82,7 @@ COMPANIONS = {
     "findings": "show",
     "replicas": "show",
     "idle_devices": "worker",
+    "job_of": "show",
 }
 """Functions that are part of a command."""
 
@@ -151,6 +152,9 @@ OPTIONS: dict[tuple[str, str], At | Nowhere] = {
     ("advise", "--run-time"): At("advise", "plan"),
     ("trend", "--fail-on-regression"): EXIT_CODE,
     ("trend", "--exec"): Nowhere("a program that has the Trend calls whatever it wants to"),
+    ("run", "script"): At("run_jobs", "file"),
+    ("run", "arguments"): At("run_jobs", "options"),
+    ("show", "--job"): At("job_of", "result"),
     ("show", "--get"): At("Result.ask", "query"),
     ("show", "--require"): At("Result.judge", "bound"),
     ("show", "--baseline"): At("memory_change", "baseline"),

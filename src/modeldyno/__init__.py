@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         TritonGrpcInspector,
         TritonInspector,
     )
+    from modeldyno.api.jobs import job_of, run_jobs
     from modeldyno.api.load import find_load, load, load_curve, rerank_load
     from modeldyno.api.metrics import register_metric
     from modeldyno.api.model_profiler import ModelProfiler
@@ -105,6 +106,8 @@ _HOMES = {
     "show_model": "modeldyno.api.registry",
     "unregister": "modeldyno.api.registry",
     "update": "modeldyno.api.registry",
+    "job_of": "modeldyno.api.jobs",
+    "run_jobs": "modeldyno.api.jobs",
     "watch": "modeldyno.api.watch",
     "work": "modeldyno.api.registry",
     "BaseModelInspector": "modeldyno.api.inspectors",
@@ -257,6 +260,7 @@ __all__ = [
     "idle_devices",
     "import_results",
     "inspect",
+    "job_of",
     "list_models",
     "list_plugins",
     "list_results",
@@ -287,6 +291,7 @@ __all__ = [
     "rerank_load",
     "retrieve",
     "rm",
+    "run_jobs",
     "save",
     "save_comparison",
     "save_verdict",

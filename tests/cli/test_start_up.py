@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.cli import COMMANDS, defaults
-from modeldyno.cli.actions import schema
+from modeldyno.cli.actions import job_schema, schema
 from modeldyno.comparison.advise import TOLERANCE
 from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS
 from modeldyno.core.comparison.trend import LONGEST
@@ -89,6 +89,7 @@ def test_the_choices_that_the_help_shows_are_those_of_their_owners() -> None:
     assert list(defaults.RANKS) == KEYS["rank"]["enum"]
     assert defaults.MODULE_ORDERS == SORTS
     assert tuple(schema.SCHEMAS) == defaults.SCHEMAS
+    assert job_schema.job_commands() == defaults.JOB_COMMANDS
 
 
 def test_the_defaults_that_the_help_shows_are_those_of_their_owners() -> None:

@@ -11,6 +11,7 @@ import pytest
 from modeldyno.core.load.multi_model import with_model_scope
 from modeldyno.core.result.result import Found
 from modeldyno.core.study.ranking import ranking
+from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.runtime.engine import _configs
@@ -18,7 +19,6 @@ from modeldyno.runtime.warm_worker import _shared_part
 from modeldyno.sweeps import build as words_of
 from modeldyno.sweeps.loop import run_trials
 from modeldyno.sweeps.point_to_job import job_at_point
-from modeldyno.sweeps.yaml_file import SweepConfig, parse_sweep_text
 from modeldyno.testing.sample_studies import SimulatedTrials
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ SECOND = f"{MODEL} name=b concurrency=4 max_batch=16"
 def told(**tree: Any) -> Study:
     """Read the configuration of two models on one Triton from Python."""
     return words_of.build_study(
-        SweepConfig(tree={"model": MODEL, "backend": "triton", "beside": SECOND, **tree})
+        FileConfig(tree={"model": MODEL, "backend": "triton", "beside": SECOND, **tree})
     )[0]
 
 
@@ -154,11 +154,11 @@ def test_wrong_words_are_refused(tree: dict[str, Any], error: type[Exception], s
 def test_a_file_has_them_in_a_list() -> None:
     """The same text as on the command line, and the line of an error."""
     text = f"model: {MODEL}\nbackend: triton\nbeside:\n  - {SECOND}\nspace: {{b.instances: [1, 2]}}\n"
-    study = words_of.build_study(parse_sweep_text(text, "s.yaml"))[0]
+    study = words_of.build_study(parse_yaml_text(text, "s.yaml"))[0]
     assert [spec.name for spec in study.job.beside] == ["b"]
     assert study.job.name == "digits"
     with pytest.raises(RequestError, match=r"s\.yaml.*line 4"):
-        words_of.build_study(parse_sweep_text(text.replace("name=b", "name"), "s.yaml"))
+        words_of.build_study(parse_yaml_text(text.replace("name=b", "name"), "s.yaml"))
 
 
 @pytest.mark.parametrize(("weights", "best"), [((1, 1), (2, 2)), ((9, 1), (2, 1)), ((1, 9), (1, 2))])
@@ -180,8 +180,8 @@ def test_weights_decide_which_model_is_favoured(weights: tuple[int, int], best: 
 def test_a_new_goal_speaks_of_every_model_once() -> None:
     """Unnamed parts stay unchanged, and new parts apply to every model."""
     study = told(space={"instances": [1, 2]}, maximize="throughput", require="latency.p99 <= 5ms")
-    bound = words_of.override_goal(SweepConfig(tree={"require": "error_rate <= 1%"}), study.goal, study.job)
-    aim = words_of.override_goal(SweepConfig(tree={"minimize": "latency.p99@b"}), study.goal, study.job)
+    bound = words_of.override_goal(FileConfig(tree={"require": "error_rate <= 1%"}), study.goal, study.job)
+    aim = words_of.override_goal(FileConfig(tree={"minimize": "latency.p99@b"}), study.goal, study.job)
 
     assert bound.objectives == study.goal.objectives
     assert [str(o.query) for o in bound.objectives] == ["throughput", "throughput@b"]

@@ -11,12 +11,12 @@ import pytest
 from modeldyno import plugins
 from modeldyno.core.spec.load_spec import Arrivals
 from modeldyno.core.study.goal import Rank
+from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError
 from modeldyno.sweeps import axes, value_parsers
 from modeldyno.sweeps import build as words_of
 from modeldyno.sweeps import schema as sweeps_schema
-from modeldyno.sweeps.yaml_file import SweepConfig, parse_sweep_text
 
 if TYPE_CHECKING:
     from modeldyno.core.study.search_space import Axis
@@ -32,12 +32,12 @@ def told(**tree: Any) -> Study:
 
 
 def made(**tree: Any) -> tuple[Study, tuple[Axis, ...]]:
-    return words_of.build_study(SweepConfig(tree={"model": ONNX, **tree}))
+    return words_of.build_study(FileConfig(tree={"model": ONNX, **tree}))
 
 
 def filed(text: str) -> Study:
     """Read a configuration from a file."""
-    return words_of.build_study(parse_sweep_text(f"model: {ONNX}\n{text}", "s.yaml"))[0]
+    return words_of.build_study(parse_yaml_text(f"model: {ONNX}\n{text}", "s.yaml"))[0]
 
 
 def spoken(study: Study) -> list[str]:
@@ -265,7 +265,7 @@ def test_a_mistake_tells_its_line_and_what_to_write(text: str, said: str) -> Non
 def test_words_without_a_model_are_refused() -> None:
     """Only the model is required."""
     with pytest.raises(RequestError, match="names no model"):
-        words_of.build_study(SweepConfig(tree={"space": {"batch_size": [1]}}))
+        words_of.build_study(FileConfig(tree={"space": {"batch_size": [1]}}))
 
 
 def test_what_has_no_knobs_to_vary_is_told_so() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text
 from modeldyno.errors import RequestError
 from modeldyno.sweeps.build import build_study
 from modeldyno.sweeps.model_analyzer import read_model_analyzer, translate
 from modeldyno.sweeps.model_analyzer_keys import GENAI_PERF_FLAGS, KEYS, METRICS, PERF_ANALYZER_FLAGS
 from modeldyno.sweeps.model_set import split_models
 from modeldyno.sweeps.schema import FOREIGN
-from modeldyno.sweeps.yaml_file import SweepConfig, parse_sweep_text
 
 DOCUMENTED = [
     "always_report_gpu_metrics", "batch_sizes", "bls_composing_models", "checkpoint_directory",
@@ -263,7 +263,7 @@ def test_several_models_one_after_the_other() -> None:
             "perf_analyzer_flags": {"shape": "x:4"},
         }
     )
-    configs = split_models(SweepConfig(tree=sweep.tree))
+    configs = split_models(FileConfig(tree=sweep.tree))
 
     assert sweep.tree["models"] == {
         "add": {"model": "models#add", "set": {"device": "cpu"}}, "sub": {"model": "models#sub"},
@@ -323,7 +323,7 @@ def test_the_text_is_a_sweep_file() -> None:
         },
         model=DIGITS,
     )  # fmt: skip
-    config = parse_sweep_text(sweep.text(), "s.yaml")
+    config = parse_yaml_text(sweep.text(), "s.yaml")
     config.tree["set"].pop("protocol")  # which needs an extra
     study, _ = build_study(config)
 
@@ -368,7 +368,7 @@ def test_a_sweep_file_with_their_key_names_ours() -> None:
     """Every key of theirs has an answer, and the way to translate the whole file."""
     assert set(KEYS) <= set(FOREIGN)
     with pytest.raises(RequestError, match=r"write set: with flags.*--from-model-analyzer FILE"):
-        build_study(SweepConfig(tree={"model": "a.onnx", "triton_server_flags": {}}))
+        build_study(FileConfig(tree={"model": "a.onnx", "triton_server_flags": {}}))
 
 
 def test_metrics_without_a_counterpart_say_what_to_ask_for() -> None:

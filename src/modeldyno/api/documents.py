@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
 from modeldyno import plugins as installed
 from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.jobs import read_job_schema
 from modeldyno.api.profile import as_tuple, result_or_raise, store_if
 from modeldyno.comparison import pr_comment
 from modeldyno.core.advice.rules import findings as find_findings
@@ -341,14 +343,19 @@ def schema(document: str = "result") -> dict[str, Any]:
     """Return a JSON Schema, as ``modeldyno schema`` prints it.
 
     Args:
-        document: ``"result"``, or ``"sweep"`` for a sweep file.
+        document: ``"result"``, ``"sweep"`` for a sweep file, ``"job"`` for a file of jobs, or a command,
+            such as ``"profile"``, for one of its jobs.
 
     Raises:
         RequestError: there is no schema of this name.
     """
-    if document not in _SCHEMAS:
-        raise RequestError(f"There is no schema of '{document}'; it is one of {', '.join(_SCHEMAS)}.")
-    return _SCHEMAS[document]()
+    if document in _SCHEMAS:
+        return _SCHEMAS[document]()
+    try:
+        return read_job_schema(document)
+    except subprocess.CalledProcessError:
+        known = ", ".join((*_SCHEMAS, "job"))
+        raise RequestError(f"There is no schema of '{document}'; it is {known} or a command.") from None
 
 
 def _find(document: Any) -> Any:

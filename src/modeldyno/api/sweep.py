@@ -12,6 +12,7 @@ from modeldyno.api.profile import check_settings, offered
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import find_study
+from modeldyno.documents.yaml_file import FileConfig
 from modeldyno.errors import RequestError
 from modeldyno.progress import showing_progress
 from modeldyno.runtime.inline import run_inline
@@ -21,7 +22,6 @@ from modeldyno.sweeps.loop import check_study
 from modeldyno.sweeps.resume import check_resume, rerank_stored, resume_study
 from modeldyno.sweeps.run import run_study
 from modeldyno.sweeps.schema import KEYS
-from modeldyno.sweeps.yaml_file import SweepConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +138,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
             raise RequestError("A resumed study cannot change model; drop it.")
         if dry_run:
             raise RequestError("A resumed study is measured; give one of resume and dry_run.")
-        config = SweepConfig(tree=tree)
+        config = FileConfig(tree=tree)
         check_resume(config)
         study = resume_study(config, _find_study(resume))
         with showing_progress(watch, progress=progress) as on_event:
@@ -146,14 +146,14 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     if model is None:
         raise RequestError("A sweep needs a model, or resume= with the id or name of a study.")
     if isinstance(model, str | Path):
-        study, _ = build.build_study(SweepConfig(tree={**tree, "model": str(model)}), trust=trust)
+        study, _ = build.build_study(FileConfig(tree={**tree, "model": str(model)}), trust=trust)
         if dry_run:
             check_study(study)
             return _with_plan(study, plan)
         with showing_progress(watch, progress=progress) as on_event:
             return run_study(_with_plan(study, plan), store=store, watch=on_event, force=force)[0]
     with offered(model, name, example) as (ref, own):
-        study, _ = build.build_study(SweepConfig(tree={"backend": own, **tree, "model": ref}), trust=trust)
+        study, _ = build.build_study(FileConfig(tree={"backend": own, **tree, "model": ref}), trust=trust)
         if dry_run:
             check_study(study)
             return _with_plan(study, plan)
@@ -205,7 +205,7 @@ def rerank(  # noqa: PLR0913 - one parameter per option
         "objectives": objectives, "maximize": maximize, "minimize": minimize, "require": require,
         "mode": mode, "latency_budget": latency_budget, "min_throughput": min_throughput, "rank": rank,
     }  # fmt: skip
-    return rerank_stored(_find_study(study), SweepConfig(tree=_to_tree(goals)))[0]
+    return rerank_stored(_find_study(study), FileConfig(tree=_to_tree(goals)))[0]
 
 
 @reword_errors

@@ -11,11 +11,11 @@ from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.sweep import sweep
 from modeldyno.core.study import model_ranking
 from modeldyno.core.study.study import Budget
+from modeldyno.documents.yaml_file import FileConfig
 from modeldyno.errors import RequestError
 from modeldyno.sweeps.build import read_budget
 from modeldyno.sweeps.model_analyzer import read_model_analyzer
 from modeldyno.sweeps.model_set import share_of_budget
-from modeldyno.sweeps.yaml_file import SweepConfig
 
 if TYPE_CHECKING:
     from modeldyno.core.study.model_ranking import ModelRow
@@ -51,7 +51,7 @@ def sweep_models(
     given = models.items() if isinstance(models, Mapping) else ((None, model) for model in models)
     limits = {"max_time": max_time, "max_trials": max_trials}
     tree = {name: value for name, value in limits.items() if value is not None}
-    budget = read_budget(SweepConfig(tree={"budget": tree} if tree else {}), Budget())
+    budget = read_budget(FileConfig(tree={"budget": tree} if tree else {}), Budget())
     started = time.monotonic()
     studies: list[Study] = []
     for name, model in given:

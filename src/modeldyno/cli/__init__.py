@@ -28,7 +28,7 @@ COMMANDS = {
     "compare": "Compare models: which is better, by how much, how surely, and why.",
     "advise": "Try optimizations of a model and report what helped and what it cost.",
     "convert": "Convert a model into other forms, and judge whether each is still the model.",
-    "run": "Run a script and report the time and memory of its @profiled functions.",
+    "run": "Run a script with @profiled functions, or the jobs of a YAML file.",
     "devices": "Show what the GPUs of this machine do now: use, memory, power, processes.",
     "check": "Check a saved result against bounds and a baseline (CI gate).",
     "comment": "Post the verdict of a gate as a comment on a pull or merge request.",
@@ -53,8 +53,6 @@ COMMANDS = {
 
 _MODULE_NAMES = {"list": "list_", "import": "import_"}
 """Commands whose module has another name: ``list`` would shadow the built-in, ``import`` is a keyword."""
-_NEVER_DEFAULTED = ("--trust",)
-"""Options that neither a file nor the environment may set: running code must be allowed each time."""
 _MEASURING = frozenset(
     {"profile", "load", "sweep", "compare", "advise", "doctor", "convert", "worker", "registry"}
 )
@@ -92,7 +90,24 @@ class _Commands(click.Group):
             if args[0] in _FOREIGN_COMMANDS:
                 raise RequestError(f"There is no command '{args[0]}'; {_FOREIGN_COMMANDS[args[0]]}.")
             raise UnknownName.among("command", args[0], COMMANDS)
-        return super().resolve_command(ctx, args)
+        name, command, words = super().resolve_command(ctx, args)
+        if command is not None and any(".y" in word for word in words) and not _HELP & set(words):
+            from modeldyno.cli import job_file  # noqa: PLC0415 - only a file needs it
+
+            if job_file.takes_job_files(command):
+                words = job_file.expand_job_file(command, ctx, words)
+        return name, command, words
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from modeldyno.errors import RequestError  # noqa: PLC0415 - slow at start-up
+
+        try:
+            return super().invoke(ctx)
+        except RequestError as error:
+            from modeldyno.cli import job_file  # noqa: PLC0415 - only on errors
+
+            job_file.locate_mistake(ctx, error)
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -141,6 +156,7 @@ def _print_versions(ctx: click.Context, _parameter: click.Parameter, requested: 
 def cli(ctx: click.Context) -> None:
     """Profile machine-learning models: cost, speed, and how far to trust each number."""
     from modeldyno.cli.config_file import read_defaults  # noqa: PLC0415 - --help does not read the file
+    from modeldyno.cli.defaults import NEVER_IN_FILES  # noqa: PLC0415
 
     command = ctx.command.get_command(ctx, ctx.invoked_subcommand or "")  # type: ignore[attr-defined]
     if command is not None:
@@ -148,7 +164,7 @@ def cli(ctx: click.Context) -> None:
             flag.lstrip("-").replace("-", "_"): parameter.name
             for parameter in command.params
             for flag in parameter.opts
-            if flag.startswith("--") and flag not in _NEVER_DEFAULTED
+            if flag.startswith("--") and flag not in NEVER_IN_FILES
         }
         ctx.default_map = {command.name: read_defaults(command.name, options, tuple(COMMANDS))}
 
@@ -160,23 +176,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in typed[:own_count]
     words = [word for word in typed[:own_count] if word != "--debug"] + typed[own_count:]
     try:
-        code = _run_command(words)
+        code = run_command(words)
     except Exception as error:  # noqa: BLE001 - users get one sentence for any error
         if debug:
             import traceback  # noqa: PLC0415 - only --debug needs it
 
             traceback.print_exc()
-        code = _print_error(error, words)
+        code = print_error(error, words)
     except KeyboardInterrupt:
         code = _print_interrupted(_INTERRUPTED_CODE)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _run_command(words: Sequence[str]) -> Any:
-    """Run a command; those that measure treat SIGTERM like Ctrl-C, and exit with that signal's code."""
+def run_command(words: Sequence[str], made: list[Any] | None = None) -> Any:
+    """Run a command; those that measure treat SIGTERM like Ctrl-C, and exit with that signal's code.
+
+    Args:
+        words: the command line without ``modeldyno``.
+        made: the documents that the command makes are added to it.
+
+    Returns:
+        The exit code, perhaps None for 0.
+    """
     command = next((word for word in words if not word.startswith("-")), "")
     if command not in _MEASURING or _HELP & set(words):
-        return cli.main(words, prog_name="modeldyno", standalone_mode=False)
+        return cli.main(words, prog_name="modeldyno", standalone_mode=False, obj=made)
     from modeldyno.runtime.interrupts import (  # noqa: PLC0415 - only measuring needs it
         sigterm_as_interrupt,
         sigterm_received,
@@ -184,7 +208,7 @@ def _run_command(words: Sequence[str]) -> Any:
 
     with sigterm_as_interrupt(), _hold_device(command):
         try:
-            code = cli.main(words, prog_name="modeldyno", standalone_mode=False)
+            code = cli.main(words, prog_name="modeldyno", standalone_mode=False, obj=made)
         except (KeyboardInterrupt, click.Abort):
             if sigterm_received():
                 return _print_interrupted(_TERMINATED_CODE)
@@ -222,7 +246,7 @@ def _own_word_count(words: Sequence[str]) -> int:
     return command if words[command : command + 1] == ["run"] else len(words)
 
 
-def _print_error(error: Exception, words: Sequence[str] = ()) -> int:
+def print_error(error: Exception, words: Sequence[str] = ()) -> int:
     """Print an error as one sentence; return the exit code."""
     from modeldyno.errors import ModelDynoError  # noqa: PLC0415 - only on errors
 

@@ -10,7 +10,15 @@ OPTIMIZERS = ("adamw", "adam", "sgd", "sgd-momentum", "adafactor", "none")
 SERVER_MODES = ("online", "offline")
 RANKS = ("best-load", "each-load")
 MODULE_ORDERS = ("order", "macs", "parameters", "flops", "weight_bytes", "bytes")
-SCHEMAS = ("result", "sweep")
+SCHEMAS = ("result", "sweep", "job")
+JOB_COMMANDS = (
+    "inspect", "profile", "load", "serve", "sweep", "compare", "advise", "convert", "devices", "check",
+    "comment", "doctor", "export", "import", "show", "report", "trend", "list", "tag", "rm", "worker", "ui",
+)  # fmt: skip
+"""Commands that a job file can be of."""
+
+NEVER_IN_FILES = ("--trust",)
+"""Options that neither a file nor the environment may set: running code must be allowed each time."""
 
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 20
 """Of a comparison."""

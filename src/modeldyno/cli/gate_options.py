@@ -42,7 +42,11 @@ class BoundsCommand(HelpCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Repeat the flag before each further word that is a bound."""
-        return super().parse_args(ctx, repeat_bound_flags(args))
+        return super().parse_args(ctx, self.spread_flags(args))
+
+    def spread_flags(self, words: Sequence[str]) -> list[str]:
+        """Return a command line in which each flag has one word."""
+        return repeat_bound_flags(words)
 
 
 def repeat_bound_flags(words: Sequence[str]) -> list[str]:

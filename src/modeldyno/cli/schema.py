@@ -6,9 +6,13 @@ import click
 
 from modeldyno.cli import actions, defaults
 
+_DOCUMENTS = tuple(dict.fromkeys((*defaults.SCHEMAS, *defaults.JOB_COMMANDS)))
+
 
 @click.command(name="schema")
-@click.argument("document", type=click.Choice(defaults.SCHEMAS), default="result")
+@click.argument(
+    "document", type=click.Choice(_DOCUMENTS), default="result", metavar="[result|sweep|job|COMMAND]"
+)
 def command(document: str) -> None:
-    """Print the JSON Schema of DOCUMENT: a result, or a sweep file."""
+    """Print a JSON Schema: of a result, a sweep file, a file of jobs, or a job of a COMMAND."""
     actions.schema.run(document)

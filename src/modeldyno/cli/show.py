@@ -39,6 +39,9 @@ from modeldyno.cli.output_options import module_view_options
     metavar="NAME,...",
     help="For a study: these configurations under each of their loads.",
 )
+@click.option(
+    "--job", "as_job", is_flag=True, help="Print the YAML file that measures it again: --job > job.yaml."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON document.")
 @module_view_options
 @click.option("-v", "--verbose", is_flag=True, help="Print everything: all figures, tables and advice.")

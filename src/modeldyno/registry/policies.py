@@ -12,9 +12,9 @@ from modeldyno.core.registry.names import VersionName, check_model_name
 from modeldyno.core.registry.policy import DEFAULT, Policy
 from modeldyno.core.registry.windows import Window
 from modeldyno.core.stats.units import SECONDS, parse_quantity
+from modeldyno.documents import yaml_file
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
-from modeldyno.sweeps import yaml_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ def read_policy(path: Path) -> Policy:
     Raises:
         RequestError: the file cannot be read, or a key or value in it is wrong; it names the line.
     """
-    config = yaml_file.read_sweep_file(path)
+    config = yaml_file.read_yaml_file(path)
     known = {field.name for field in fields(Policy)} - {"tolerated_by"}
     values: dict[str, Any] = {"name": path.stem}
     for key, value in config.tree.items():

@@ -12,6 +12,7 @@ from modeldyno.core.registry.names import VersionName, check_model_name, name_fr
 from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
 from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.documents import yaml_file
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor, new_identity
 from modeldyno.profiling import mlflow_version
@@ -20,7 +21,6 @@ from modeldyno.registry import conversions, weights
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.targets import target_here
 from modeldyno.runtime.identify import identify_model
-from modeldyno.sweeps import yaml_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def read_registration(path: Path, given: Mapping[str, Any]) -> Registration:
     Raises:
         RequestError: the file cannot be read, or a key or value in it is wrong; it names the line.
     """
-    config = yaml_file.read_sweep_file(path)
+    config = yaml_file.read_yaml_file(path)
     known = {field.name for field in fields(Registration)} - {"number", "creator"} | {"version"}
     words: dict[str, Any] = {}
     for key, value in config.tree.items():

@@ -21,10 +21,10 @@ from modeldyno.sweeps.schema import AXIS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.sweeps.yaml_file import SweepConfig
+    from modeldyno.documents.yaml_file import FileConfig
 
 
-def read_axes(words: SweepConfig, backend: str, beside: Sequence[str] = ()) -> tuple[Axis, ...]:
+def read_axes(words: FileConfig, backend: str, beside: Sequence[str] = ()) -> tuple[Axis, ...]:
     """Read the named axes; `beside` are the names of the other models on the server.
 
     Raises:

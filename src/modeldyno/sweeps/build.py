@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.knob import Knob
     from modeldyno.core.spec.model_ref import ModelRef
-    from modeldyno.sweeps.yaml_file import SweepConfig, Tree
+    from modeldyno.documents.yaml_file import FileConfig, Tree
 
 PLAN = Plan(max_time=10.0)
 """Plan of verification trials; search trials are shorter, see `core.study.trial_effort`."""
@@ -50,7 +50,7 @@ _OFFLINE, _OFFLINE_BATCHES, _OFFLINE_LOADS = "offline", f"{BATCH_SIZE.name}=1..6
 """The mode without a latency to hold: requests have many samples, and few are in flight."""
 
 
-def build_study(words: SweepConfig, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]]:
+def build_study(words: FileConfig, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]]:
     """Resolve every name and check every value; return the Study, and the axes that were chosen by default.
 
     Raises:
@@ -119,7 +119,7 @@ def build_study(words: SweepConfig, *, trust: bool = False) -> tuple[Study, tupl
     return result, default_axes
 
 
-def _read_plots(words: SweepConfig) -> Iterator[ChosenPlot]:
+def _read_plots(words: FileConfig) -> Iterator[ChosenPlot]:
     """Read the charts that the page of the study shall have."""
     for name, parts in (words.tree.get("plots") or {}).items():
         with words.at("plots", name):
@@ -138,7 +138,7 @@ def _study_name(model: ModelRef) -> str:
 # --- names -----------------------------------------------------------------------------------------
 
 
-def _check_names(words: SweepConfig) -> None:
+def _check_names(words: FileConfig) -> None:
     """Refuse an unknown name, suggesting the nearest known one."""
     for name, value in words.tree.items():
         with words.at(name):
@@ -169,7 +169,7 @@ def _unknown(name: str, known: Iterable[str], within: str = "") -> RequestError:
 # --- goal ------------------------------------------------------------------------------------------
 
 
-def read_goal(words: SweepConfig) -> Goal:
+def read_goal(words: FileConfig) -> Goal:
     """Read objectives, constraints and the ranking rule; the default objective is throughput.
 
     Raises:
@@ -188,7 +188,7 @@ def read_goal(words: SweepConfig) -> Goal:
     return Goal(objectives=tuple(aims), constraints=tuple(_read_constraints(words)), rank=Rank(rank))
 
 
-def override_goal(words: SweepConfig, before: Goal, job: Job) -> Goal:
+def override_goal(words: FileConfig, before: Goal, job: Job) -> Goal:
     """Return the goal of a study, with the parts replaced that the configuration contains.
 
     Raises:
@@ -208,7 +208,7 @@ def goal_for_all_models(goal: Goal, job: Job) -> Goal:
     return goal_of_each_model(goal, str(job.name), names) if names else goal
 
 
-def _read_objectives(words: SweepConfig, name: str, *, maximize: bool | None) -> Iterator[Objective]:
+def _read_objectives(words: FileConfig, name: str, *, maximize: bool | None) -> Iterator[Objective]:
     value = words.tree.get(name)
     if isinstance(value, Mapping):
         for metric, weight in value.items():
@@ -222,7 +222,7 @@ def _read_objectives(words: SweepConfig, name: str, *, maximize: bool | None) ->
             yield Objective.parse(str(text), maximize=maximize)
 
 
-def _read_constraints(words: SweepConfig) -> Iterator[Constraint]:
+def _read_constraints(words: FileConfig) -> Iterator[Constraint]:
     for number, text in enumerate(value_parsers.as_list(words.tree.get("require"))):
         with words.at("require", str(number)):
             yield Constraint.parse(str(text))
@@ -250,7 +250,7 @@ def _default_backend(model: str, tree: Tree) -> str:
     return (request.server_for(model) if loads else None) or own
 
 
-def _read_settings(words: SweepConfig, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
+def _read_settings(words: FileConfig, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
     """Check the fixed knobs one by one, and return them under their canonical names."""
     all_knobs = tuple(knobs)
     defaults = configure(all_knobs, {})
@@ -267,7 +267,7 @@ def _read_settings(words: SweepConfig, knobs: Iterable[Knob]) -> dict[str, KnobV
     return values
 
 
-def _read_neighbours(words: SweepConfig) -> Iterator[CoHostedModelSpec]:
+def _read_neighbours(words: FileConfig) -> Iterator[CoHostedModelSpec]:
     """Read the other models of the server."""
     for number, text in enumerate(value_parsers.as_list(words.tree.get("beside"))):
         with words.at("beside", str(number)):
@@ -285,7 +285,7 @@ def _neighbour_settings(beside: Iterable[CoHostedModelSpec], knobs: tuple[Knob, 
 
 
 def _suggested_axes(
-    words: SweepConfig, backend: str, settings: Mapping[str, KnobValue], beside: Sequence[CoHostedModelSpec]
+    words: FileConfig, backend: str, settings: Mapping[str, KnobValue], beside: Sequence[CoHostedModelSpec]
 ) -> tuple[Axis, ...]:
     """Return the axes that the backend suggests, for every model."""
     cores, names = len(machine.allowed_cores()), [neighbour.name for neighbour in beside]
@@ -296,17 +296,17 @@ def _suggested_axes(
     return suggested
 
 
-def _read_inputs(words: SweepConfig) -> tuple[str, ...]:
+def _read_inputs(words: FileConfig) -> tuple[str, ...]:
     return tuple(map(str, value_parsers.as_list(words.tree.get("input"))))
 
 
-def _read_names(words: SweepConfig, key: str) -> list[str]:
+def _read_names(words: FileConfig, key: str) -> list[str]:
     """Return names: in a list, or in text with commas."""
     texts = value_parsers.as_list(words.tree.get(key))
     return list(dict.fromkeys(name.strip() for text in texts for name in str(text).split(",")))
 
 
-def _read_evaluation(words: SweepConfig, goal: Goal) -> Observation:
+def _read_evaluation(words: FileConfig, goal: Goal) -> Observation:
     """Return what is evaluated on labelled samples: what is named, and what the goal needs."""
     data = value_parsers.as_text(words.tree.get("data"))
     requested = _read_names(words, "evaluate")
@@ -317,7 +317,7 @@ def _read_evaluation(words: SweepConfig, goal: Goal) -> Observation:
     )
 
 
-def _select_probes(words: SweepConfig, goal: Goal, *, served: bool) -> tuple[str, ...]:
+def _select_probes(words: FileConfig, goal: Goal, *, served: bool) -> tuple[str, ...]:
     """Return the requested probes, or those of a run, with the static analysis if the goal needs it."""
     if requested := _read_names(words, "probe"):
         return tuple(requested)
@@ -325,7 +325,7 @@ def _select_probes(words: SweepConfig, goal: Goal, *, served: bool) -> tuple[str
     return (*(("static",) if static else ()), *(("load",) if served else ("latency", "throughput")))
 
 
-def _read_strategy(words: SweepConfig) -> str:
+def _read_strategy(words: FileConfig) -> str:
     with words.at("strategy"):
         name = str(words.tree.get("strategy") or STRATEGY)
         plugins.require(getattr(plugins.resolve("strategy", name), "requires", ()), f"strategy '{name}'")
@@ -335,7 +335,7 @@ def _read_strategy(words: SweepConfig) -> str:
 # --- how carefully, and how long -------------------------------------------------------------------
 
 
-def _read_plan(words: SweepConfig) -> Plan:
+def _read_plan(words: FileConfig) -> Plan:
     values: dict[str, Any] = {}
     for name, value in words.tree.get("plan", {}).items():
         with words.at("plan", name):
@@ -347,7 +347,7 @@ def _read_plan(words: SweepConfig) -> Plan:
             raise RequestError(f"{error}.") from None
 
 
-def read_budget(words: SweepConfig, before: Budget) -> Budget:
+def read_budget(words: FileConfig, before: Budget) -> Budget:
     """Read the budget of a sweep; keep what is not configured."""
     values: dict[str, Any] = {}
     for name, value in words.tree.get("budget", {}).items():
@@ -363,7 +363,7 @@ _VALID_RANGE = {"max_time": "greater than zero", "max_trials": "1 or more", "cer
 
 
 def _default_load_axes(
-    words: SweepConfig, backend: str, varied: Iterable[Axis], beside: Iterable[CoHostedModelSpec]
+    words: FileConfig, backend: str, varied: Iterable[Axis], beside: Iterable[CoHostedModelSpec]
 ) -> tuple[Axis, ...]:
     """Vary the concurrency of each model of a server whose load is not configured."""
     if not plugins.serves(backend):
@@ -385,7 +385,7 @@ def _default_load_axes(
     return tuple(map(parse_axis, (*batches, *loads)))
 
 
-def _read_load(words: SweepConfig, space: Space) -> Load:
+def _read_load(words: FileConfig, space: Space) -> Load:
     values: dict[str, Any] = {}
     configured = words.tree.get("load", {})
     for name, value in configured.items():

@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.documents.yaml_file import FileConfig
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.sweeps.schema import KEYS
-from modeldyno.sweeps.yaml_file import SweepConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ MODELS = "models"
 """The key of a sweep file, and what it may not stand beside."""
 
 
-def split_models(config: SweepConfig) -> tuple[SweepConfig, ...]:
+def split_models(config: FileConfig) -> tuple[FileConfig, ...]:
     """Return the sweep of each model: what stands below it, over what is common; empty for a single model.
 
     Raises:
@@ -49,7 +49,7 @@ def _models(given: Any) -> dict[str, Mapping[str, Any]]:
     return {name: {"model": name, "name": name, **below} for name, below in given.items()}
 
 
-def _of_model(config: SweepConfig, common: SweepConfig, name: str, below: Mapping[str, Any]) -> SweepConfig:
+def _of_model(config: FileConfig, common: FileConfig, name: str, below: Mapping[str, Any]) -> FileConfig:
     for key in below:
         if key not in KEYS or key in {MODELS, "budget"}:
             with config.at(MODELS, name, key):
@@ -61,7 +61,7 @@ def _of_model(config: SweepConfig, common: SweepConfig, name: str, below: Mappin
         for place, line in config.lines.items()
         if place[:2] == (MODELS, name) and len(place) > 2  # noqa: PLR2004 - what stands below the model
     }
-    return SweepConfig(tree=dict(below), lines=lines, origin=config.origin).over(common)
+    return FileConfig(tree=dict(below), lines=lines, origin=config.origin).over(common)
 
 
 def share_of_budget(budget: Budget, *, spent: float, trials: int, left: int) -> Budget:

@@ -18,10 +18,10 @@ from modeldyno.sweeps.schema import GOALS
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
-    from modeldyno.sweeps.yaml_file import SweepConfig
+    from modeldyno.documents.yaml_file import FileConfig
 
 
-def check_resume(config: SweepConfig) -> None:
+def check_resume(config: FileConfig) -> None:
     """Refuse what a resumed study cannot change.
 
     Raises:
@@ -35,7 +35,7 @@ def check_resume(config: SweepConfig) -> None:
         )
 
 
-def resume_study(config: SweepConfig, study: Study) -> Study:
+def resume_study(config: FileConfig, study: Study) -> Study:
     """Return the study to continue, with a new budget or goal, or with more values of its axes.
 
     With another goal or space, it is a new study that has all trials of the first: the search goes on around
@@ -58,7 +58,7 @@ def resume_study(config: SweepConfig, study: Study) -> Study:
     return replace(study, budget=build.read_budget(config, study.budget))
 
 
-def _grown(study: Study, config: SweepConfig) -> Study:
+def _grown(study: Study, config: FileConfig) -> Study:
     """Return the study with the values that are given added to those of its axes.
 
     Raises:
@@ -80,7 +80,7 @@ def _grown(study: Study, config: SweepConfig) -> Study:
     return grown
 
 
-def check_rerank(config: SweepConfig) -> None:
+def check_rerank(config: FileConfig) -> None:
     """Refuse what has no effect on a ranking.
 
     Raises:
@@ -94,7 +94,7 @@ def check_rerank(config: SweepConfig) -> None:
         )
 
 
-def rerank_stored(stored: Study, config: SweepConfig) -> tuple[Study, int]:
+def rerank_stored(stored: Study, config: FileConfig) -> tuple[Study, int]:
     """Rank a study by another goal; return it, and how many trials lack a metric of the goal.
 
     Raises:

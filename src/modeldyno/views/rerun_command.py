@@ -39,14 +39,14 @@ def rerun_command_line(result: Result, bounds: Sequence[Constraint] = ()) -> str
             return PROMPT
         runner = ("python",) if WATCHED in job.probes else ("modeldyno", "run")
         return shlex.join([*runner, job.model.locator])
-    words = [
-        "modeldyno",
-        _subcommand(result),
-        str(job.model),
-        *_options(job, inspected=is_inspection(result)),
-    ]
-    words += [part for bound in bounds for part in ("--require", str(bound))]
-    return shlex.join(words)
+    return shlex.join(["modeldyno", *rerun_words(result, bounds)])
+
+
+def rerun_words(result: Result, bounds: Sequence[Constraint] = ()) -> list[str]:
+    """Return the words of that command line after ``modeldyno``: the command, the model, options."""
+    options = _options(result.job, inspected=is_inspection(result))
+    words = [_subcommand(result), str(result.job.model), *options]
+    return words + [part for bound in bounds for part in ("--require", str(bound))]
 
 
 def sweep_command(study: Study) -> str:
@@ -119,9 +119,14 @@ def _load_options(load: Load) -> Iterator[str]:
     elif load.arrivals is Arrivals.TRACE:
         yield from ("--replay", str(load.trace))
     else:
-        kind = {Arrivals.POISSON: ":poisson", Arrivals.BURST: f":burst={load.burst}"}.get(load.arrivals, "")
-        yield from ("--rate", f"{load.rate:g}{kind}")
+        yield from ("--rate", format_rate(load))
     yield from _changed_options(load, Load(), options.LOAD)
+
+
+def format_rate(load: Load) -> str:
+    """Format the rate of an open loop as ``--rate`` takes it."""
+    kind = {Arrivals.POISSON: ":poisson", Arrivals.BURST: f":burst={load.burst}"}.get(load.arrivals, "")
+    return f"{load.rate:g}{kind}"
 
 
 def _inspection_options(inspection: Inspection, *, inspected: bool) -> Iterator[str]:
@@ -156,12 +161,12 @@ def _changed_options(given: Any, defaults: Any, rows: Iterable[Option]) -> Itera
     for row in rows:
         value = getattr(given, row.field)
         if value != getattr(defaults, row.field):
-            for text in _texts(row.kind, value):
+            for text in format_option_values(row.kind, value):
                 yield from (row.flag, text)
 
 
-def _texts(kind: str, value: Any) -> Iterable[str]:
-    """Return the text of each time that the option is given."""
+def format_option_values(kind: str, value: Any) -> Iterable[str]:
+    """Return the text of each time that an option of this kind is given."""
     if kind == options.PERCENTILES:
         return tuple(value)
     if kind == options.CORES:

@@ -75,6 +75,7 @@ class OutputTargets:
         self, *outcomes: JudgedResult, further: Sequence[Callable[[], None]] = ()
     ) -> ModelDynoError | None:
         """Save to every target, then call `further` savers, even if one fails; return the first error."""
+        _add_to_made(*(outcome.result for outcome in outcomes))
         savers = (self._to_json, self._to_report, self._to_store)
         return first_error(*(partial(save, outcomes) for save in savers), *further)
 
@@ -82,6 +83,7 @@ class OutputTargets:
         """Write a document to --json, as `data`, and to -o, even if one fails; return the first error."""
         from modeldyno.documents.write import write  # noqa: PLC0415 - as above
 
+        _add_to_made(document)
         report = [partial(write, document, Path(self.report))] if self.report else []
         return first_error(partial(self.write, data), *report)
 
@@ -147,6 +149,13 @@ class OutputTargets:
         """Print where the document was saved, unless a problem kept it from that."""
         if self.json and problem is None:
             click.echo(f"Saved to {self.json}.")
+
+
+def _add_to_made(*documents: Document) -> None:
+    """Tell whoever runs several commands what this one made."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is not None and isinstance(ctx.obj, list):
+        ctx.obj.extend(documents)
 
 
 def first_error(*savers: Callable[[], None]) -> ModelDynoError | None:

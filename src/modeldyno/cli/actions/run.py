@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from modeldyno.cli.actions import job_run
+from modeldyno.documents.job_file import is_job_address
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.regions.recorder import AtExit, profiled
 
@@ -24,7 +26,9 @@ _RAISED, _INTERRUPTED = 1, 130
 
 
 def run(script: str, arguments: tuple[str, ...], json_path: str | None) -> None:
-    """Run a script and report its profiled functions; exit with its code."""
+    """Run a script and report its profiled functions, or run the jobs of a file; exit with the code."""
+    if is_job_address(script):
+        job_run.run(script, arguments, json_path)
     path = Path(script)
     if not path.is_file():
         problem = f"'{script}' is a directory" if path.is_dir() else f"There is no file '{script}'"

@@ -29,6 +29,7 @@ from modeldyno.profiling.run import judge_result
 from modeldyno.views import ViewOptions
 from modeldyno.views.advice.findings import findings_of
 from modeldyno.views.comparison.blocks import memory_diff_blocks
+from modeldyno.views.job_text import job_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,15 +40,24 @@ if TYPE_CHECKING:
 
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
     """Show a document or a part of it; exit with the code of its bounds."""
-    query = options["query"]
-    if options["baseline"] is not None and (query or options["require"] or options["as_json"]):
+    if options["baseline"] is not None and (options["query"] or options["require"] or options["as_json"]):
         raise RequestError("--baseline cannot be combined with --get, --require or --json; give one of them.")
     document = find_any(options["result"])
     planned = CostOptions.parse(options["demand"], options["price"])
     _check_configurations(document, options)
-    if not isinstance(document, Result):
+    if options["as_job"]:
+        click.echo(job_text(document, options["require"]), nl=False)
+    elif isinstance(document, Result):
+        _print_result(ctx, document, planned, options)
+    else:
         _print_other(document, planned, options)
-        return
+
+
+def _print_result(
+    ctx: click.Context, document: Result, planned: CostOptions, options: dict[str, Any]
+) -> None:
+    """Print a result or a part of it; exit with the code of its bounds."""
+    query = options["query"]
     constraints = tuple(map(document.read_bound, options["require"]))
     if query is not None:
         answer = document.ask(query)

@@ -10,13 +10,14 @@ from click.core import ParameterSource
 
 from modeldyno.cli.actions import sweep_models, sweep_study
 from modeldyno.cli.actions.printing import ignore_broken_pipe
+from modeldyno.documents.job_file import is_job_address, read_job
+from modeldyno.documents.yaml_file import FileConfig, Tree
 from modeldyno.errors import RequestError
 from modeldyno.options import LOAD, PLAN
 from modeldyno.sweeps.model_analyzer import read_model_analyzer
 from modeldyno.sweeps.model_set import MODELS, split_models
 from modeldyno.sweeps.schema import AIMS, GOALS
 from modeldyno.sweeps.value_parsers import CERTAIN, parse_certainty
-from modeldyno.sweeps.yaml_file import SUFFIXES, SweepConfig, Tree, read_sweep_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,15 +80,15 @@ def check_certainty(text: str) -> None:
         raise RequestError(f"--until '{text}': it must be {CERTAIN}.")
 
 
-def merge_config(ctx: click.Context, options: dict[str, Any]) -> SweepConfig:
+def merge_config(ctx: click.Context, options: dict[str, Any]) -> FileConfig:
     """Merge the sweep file and the options: typed options override the file, defaults do not."""
-    path = Path(options.get("model") or "")
-    if path.suffix not in SUFFIXES:
+    address = options.get("model") or ""
+    if not is_job_address(address):
         tree = _to_tree(options, (name for name, value in options.items() if _is_given(ctx, name, value)))
         also = [str(model) for model in options.get("also") or ()]
         model = {"model": options["model"]} if options.get("model") else {}
-        return SweepConfig(tree={**({MODELS: [options["model"], *also]} if also else model), **tree})
-    file = read_sweep_file(path)
+        return FileConfig(tree={**({MODELS: [options["model"], *also]} if also else model), **tree})
+    file = read_job(address, "sweep").options
     defaulted = (
         name for name, value in options.items() if _is_given(ctx, name, value) and not _is_typed(ctx, name)
     )
@@ -95,10 +96,10 @@ def merge_config(ctx: click.Context, options: dict[str, Any]) -> SweepConfig:
     tree = file.tree
     if AIMS.keys() & set(typed):  # a typed aim replaces those of the file
         tree = {name: value for name, value in tree.items() if name not in AIMS}
-    merged = SweepConfig(tree=tree, lines=file.lines, origin=file.origin).over(
-        SweepConfig(tree=_to_tree(options, defaulted))
+    merged = FileConfig(tree=tree, lines=file.lines, origin=file.origin).over(
+        FileConfig(tree=_to_tree(options, defaulted))
     )
-    return SweepConfig(tree=_to_tree(options, typed)).over(merged)
+    return FileConfig(tree=_to_tree(options, typed)).over(merged)
 
 
 def _is_given(ctx: click.Context, name: str, value: Any) -> bool:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.study.study import Study
-    from modeldyno.sweeps.yaml_file import SweepConfig
+    from modeldyno.documents.yaml_file import FileConfig
 
 
-def begin(configs: Sequence[SweepConfig], options: dict[str, Any]) -> int:
+def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
     """Sweep each model in its turn, and print all and their common ranking; return the exit code.
 
     The code is that of the best model: 0 if a configuration of any holds the bounds.

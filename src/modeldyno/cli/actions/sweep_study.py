@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from modeldyno.core.study.search_space import Axis
     from modeldyno.core.study.study import Budget, Study
-    from modeldyno.sweeps.yaml_file import SweepConfig
+    from modeldyno.documents.yaml_file import FileConfig
 
 
-def begin(config: SweepConfig, options: dict[str, Any]) -> int:
+def begin(config: FileConfig, options: dict[str, Any]) -> int:
     """Start a study from its configuration and run it; return the exit code."""
     study, chosen_axes = build.build_study(config, trust=options["trust"])
     if options["dry_run"]:
@@ -56,7 +56,7 @@ def begin(config: SweepConfig, options: dict[str, Any]) -> int:
     return _run_study(study, targets, options)
 
 
-def resume(config: SweepConfig, options: dict[str, Any]) -> int:
+def resume(config: FileConfig, options: dict[str, Any]) -> int:
     """Resume a study where it ended, perhaps with another budget; return the exit code.
 
     With another goal, it continues as a new study that has all trials of the first: the search goes on
@@ -69,7 +69,7 @@ def resume(config: SweepConfig, options: dict[str, Any]) -> int:
     return _run_study(resume_study(config, find_study(options["resume"])), targets, options)
 
 
-def rerank(config: SweepConfig, options: dict[str, Any]) -> int:
+def rerank(config: FileConfig, options: dict[str, Any]) -> int:
     """Rank a stored study by other goals without measuring; return the exit code."""
     targets = check_targets(options)
     check_rerank(config)

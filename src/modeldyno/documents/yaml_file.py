@@ -1,4 +1,4 @@
-"""Read a sweep from a YAML file as a tree of text, with the line of every part.
+"""Read a YAML file (a sweep, a job, a policy) as a tree of text, with the line of every part.
 
 Nothing in the file is interpreted here: a value is the text in the file, and its meaning is decided by
 its parser, exactly as for an option of the command line. So ``compile: off`` is the word off, and YAML's
@@ -28,8 +28,8 @@ _MAX_BYTES, _MAX_DEPTH = 1 << 20, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepConfig:
-    """Configuration of a sweep: from a file, from options, or both."""
+class FileConfig:
+    """Configuration of a command: from a file, from options, or both."""
 
     tree: Tree
     lines: Mapping[Place, int] = field(default_factory=dict)
@@ -37,12 +37,12 @@ class SweepConfig:
     origin: str = ""
     """Name of the file."""
 
-    def over(self, other: SweepConfig) -> SweepConfig:
+    def over(self, other: FileConfig) -> FileConfig:
         """Merge with another configuration, which this one overrides key by key, also within parts."""
         overridden: set[Place] = set()
         tree = _merge(self.tree, other.tree, (), overridden)
         lines = {place: line for place, line in other.lines.items() if not _is_below(place, overridden)}
-        return SweepConfig(tree=tree, lines={**lines, **self.lines}, origin=other.origin or self.origin)
+        return FileConfig(tree=tree, lines={**lines, **self.lines}, origin=other.origin or self.origin)
 
     @contextmanager
     def at(self, *place: str) -> Iterator[None]:
@@ -53,12 +53,13 @@ class SweepConfig:
         try:
             yield
         except RequestError as error:
-            line = self._line(place)
+            line = self.line(place)
             if line is not None and not error.located:
                 error.args, error.located = (f"{self.origin}, line {line}: {error}",), True
             raise
 
-    def _line(self, place: Place) -> int | None:
+    def line(self, place: Place) -> int | None:
+        """Return the line of this part, or of the nearest enclosing part; None for a part from an option."""
         while place and place not in self.lines and not self._has_key(place):
             place = place[:-1]
         return self.lines.get(place) if place else None
@@ -87,24 +88,24 @@ def _is_below(place: Place, overridden: set[Place]) -> bool:
     return any(place[: len(prefix)] == prefix for prefix in overridden)
 
 
-def read_sweep_file(path: Path) -> SweepConfig:
-    """Read a sweep from a file.
+def read_yaml_file(path: Path) -> FileConfig:
+    """Read a file.
 
     Raises:
         RequestError: it cannot be read, is not YAML, or holds more than keys, text and lists.
     """
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise RequestError(f"{path} has {path.stat().st_size:,} bytes, too many for a sweep.")
+            raise RequestError(f"{path} has {path.stat().st_size:,} bytes, too many for a configuration.")
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RequestError(f"Cannot read {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise RequestError(f"{path} is not text in UTF-8.") from error
-    return parse_sweep_text(text, str(path))
+    return parse_yaml_text(text, str(path))
 
 
-def parse_sweep_text(text: str, origin: str) -> SweepConfig:
+def parse_yaml_text(text: str, origin: str) -> FileConfig:
     """Parse the text of a file; `origin` is its name in errors.
 
     Raises:
@@ -118,7 +119,7 @@ def parse_sweep_text(text: str, origin: str) -> SweepConfig:
         tree = _read_document(_Reader(events=events, origin=origin, lines=lines))
     except yaml.YAMLError as error:
         raise RequestError(_yaml_error_message(error, origin)) from error
-    return SweepConfig(tree=tree, lines=lines, origin=origin)
+    return FileConfig(tree=tree, lines=lines, origin=origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,7 @@ class _Reader:
             raise self.wrong(event, "anchors (&) and aliases (*) are not supported; write the value out.")
         if getattr(event, "tag", None):
             raise self.wrong(
-                event, f"the tag {event.tag} is not supported: a sweep is plain text; remove the tag."
+                event, f"the tag {event.tag} is not supported: the file is plain text; remove the tag."
             )
         return kind, event
 
@@ -151,7 +152,7 @@ def _read_document(reader: _Reader) -> Tree:
     while (item := reader.next())[0] != "StreamEnd":
         kind, event = item
         if kind == "DocumentStart" and tree is not None:
-            raise reader.wrong(event, "a second document (---) begins; a file holds one sweep.")
+            raise reader.wrong(event, "a second document (---) begins; a file holds one.")
         if kind in {"Mapping", "MappingStart", "SequenceStart", "Scalar"}:
             tree = _read_value(reader, kind, event, ())
     if not isinstance(tree, dict):
@@ -161,7 +162,7 @@ def _read_document(reader: _Reader) -> Tree:
 
 def _read_value(reader: _Reader, kind: str, event: Any, place: Place) -> Any:
     if len(place) > _MAX_DEPTH:
-        raise reader.wrong(event, f"more than {_MAX_DEPTH} levels; a sweep has at most four.")
+        raise reader.wrong(event, f"more than {_MAX_DEPTH} levels.")
     reader.lines.setdefault(place, event.start_mark.line + 1)
     if kind == "Scalar":
         return event.value

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text, read_yaml_file
 from modeldyno.errors import RequestError
-from modeldyno.sweeps.yaml_file import SweepConfig, parse_sweep_text, read_sweep_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def test_a_tag_is_refused_with_its_line(
     """Tags are refused whatever they stand for, and never executed."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RequestError, match=r"^s.yaml, line 2: the tag .* is not supported"):
-        parse_sweep_text(f"model: m.onnx\nset: {payload}\n", "s.yaml")
+        parse_yaml_text(f"model: m.onnx\nset: {payload}\n", "s.yaml")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -61,12 +61,12 @@ def test_there_are_fifty_payloads() -> None:
 )
 def test_a_word_is_what_stands_there(value: str) -> None:
     """YAML's own idea of booleans, times and numbers does not apply."""
-    assert parse_sweep_text(f"set: {{compile: {value}}}", "s").tree == {"set": {"compile": value}}
+    assert parse_yaml_text(f"set: {{compile: {value}}}", "s").tree == {"set": {"compile": value}}
 
 
 def test_every_part_knows_its_line() -> None:
     """Keys, list items and inline mappings have their own line."""
-    words = parse_sweep_text("# a comment\nmodel: m\nspace:\n  a: [1,\n    2]\n  b: {from: 1}\n", "s.yaml")
+    words = parse_yaml_text("# a comment\nmodel: m\nspace:\n  a: [1,\n    2]\n  b: {from: 1}\n", "s.yaml")
 
     assert words.lines["model",] == 2
     assert words.lines["space", "a", "1"] == 5
@@ -95,7 +95,7 @@ def test_every_part_knows_its_line() -> None:
 def test_what_is_no_plain_table_is_refused(text: str, said: str) -> None:
     """The message says what is wrong, and in which line."""
     with pytest.raises(RequestError, match=said):
-        parse_sweep_text(text, "s.yaml")
+        parse_yaml_text(text, "s.yaml")
 
 
 def test_a_bomb_of_aliases_is_refused_at_its_first_anchor() -> None:
@@ -103,7 +103,7 @@ def test_a_bomb_of_aliases_is_refused_at_its_first_anchor() -> None:
     lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30))]
 
     with pytest.raises(RequestError, match="line 1: anchors"):
-        parse_sweep_text("\n".join(lines), "s.yaml")
+        parse_yaml_text("\n".join(lines), "s.yaml")
 
 
 def test_a_file_is_read_or_refused_by_its_name(tmp_path: Path) -> None:
@@ -113,20 +113,20 @@ def test_a_file_is_read_or_refused_by_its_name(tmp_path: Path) -> None:
     large.write_bytes(b"#" * (1 << 20) + b"\n")
     other.write_bytes(b"\xff\xfe\x00")
 
-    assert read_sweep_file(good).tree == {"model": "m.onnx"}
+    assert read_yaml_file(good).tree == {"model": "m.onnx"}
     for path, said in (
-        (large, "too many for a sweep"),
+        (large, "too many for a configuration"),
         (other, "not text in UTF-8"),
         (tmp_path / "no", "Cannot"),
     ):
         with pytest.raises(RequestError, match=said):
-            read_sweep_file(path)
+            read_yaml_file(path)
 
 
 def test_words_of_two_places_are_joined() -> None:
     """The upper configuration overrides: whole for values and lists, part by part for mappings."""
-    file = parse_sweep_text("model: a\nplan:\n  seed: 1\n  max_time: 3s\nrequire: [x, y]\n", "s.yaml")
-    typed = SweepConfig(tree={"plan": {"seed": 2}, "require": ["z"]})
+    file = parse_yaml_text("model: a\nplan:\n  seed: 1\n  max_time: 3s\nrequire: [x, y]\n", "s.yaml")
+    typed = FileConfig(tree={"plan": {"seed": 2}, "require": ["z"]})
     both = typed.over(file)
 
     assert both.tree == {"model": "a", "plan": {"seed": 2, "max_time": "3s"}, "require": ["z"]}
@@ -138,7 +138,7 @@ def test_words_of_two_places_are_joined() -> None:
 
 def test_a_mistake_tells_the_nearest_line() -> None:
     """Within a part of the file its line is added once; elsewhere the message stays unchanged."""
-    words = parse_sweep_text("model: a\nspace:\n  b: 1\n", "s.yaml")
+    words = parse_yaml_text("model: a\nspace:\n  b: 1\n", "s.yaml")
 
     with pytest.raises(RequestError) as inner, words.at("space"), words.at("space", "b", "from"):
         raise RequestError("wrong.")
