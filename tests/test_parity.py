@@ -178,6 +178,7 @@ ONLY_PYTHON = {
     "watch": "a function that is called with every event",
     "progress": "the command line shows progress in a terminal and hides it with --quiet",
     "plan": "holds the options of time, precision and limits in one value",
+    "studies": "what sweep_models returned",
     "options": "the arguments of sweep for each model, by their own names",
     "inline": "analyses a referenced model in this process, for a debugger",
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from modeldyno import codec, kinds, plugins
 from modeldyno.codec import study as codec_study
 from modeldyno.core.study import configurations
+from modeldyno.core.study.find_configuration import find_configuration
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.errors import ModelDynoError, RequestError
@@ -75,7 +76,7 @@ def find_configuration_result(study: Study, name: str) -> Result:
     Raises:
         RequestError: there is no such configuration, or its Results are not in the store.
     """
-    row = configurations.find_configuration(study, ranking(study), name)
+    row = find_configuration(study, ranking(study), name)
     trials = study.candidates[key(row.point)].quoted_trials
     for trial in reversed(trials):
         if (result := stored_result(trial.result)) is not None:

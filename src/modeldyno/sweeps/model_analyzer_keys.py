@@ -1,6 +1,6 @@
 """Every key of a configuration of Model Analyzer, and what stands here in its place: one table.
 
-The names are those of its documentation (``docs/config.md``) and of its options. A sentence continues "There
+The names are those of its documentation and of its options. A sentence continues "There
 is no 'gpus' in a sweep; ...", and stands beside a key that a translation leaves out.
 """
 

@@ -12,8 +12,8 @@ from modeldyno.core.study.configurations import (
     base_name,
     configuration_label,
     configuration_number,
-    find_configuration,
 )
+from modeldyno.core.study.find_configuration import find_configuration
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.model_ranking import rank_models
 from modeldyno.core.study.ranking import ranking

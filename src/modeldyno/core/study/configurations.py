@@ -9,19 +9,15 @@ import re
 from typing import TYPE_CHECKING
 
 from modeldyno.core.study.search_space import key
-from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.core.study.ranking import RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study
 
 NAMED = re.compile(r"(?:(?P<model>.+?)_)?(?:config_)?(?P<number>\d+|default)")
 """``text_3``, ``3``, ``text_default``; and ``text_config_3``, as Model Analyzer writes it."""
-_MOST = 8
-"""Most names in a message."""
 
 
 def base_name(study: Study) -> str:
@@ -39,24 +35,3 @@ def configuration_label(study: Study, point: Mapping[str, KnobValue]) -> str:
     """Return the name of a point's configuration, such as ``text_recognition_3``."""
     number = configuration_number(study, point)
     return f"{base_name(study)}_{number}" if number else ""
-
-
-def find_configuration(study: Study, ranked: Ranking, name: str) -> RankedConfiguration:
-    """Return the row of a configuration by its name or its number, at its best load.
-
-    Raises:
-        RequestError: the study has no such configuration.
-    """
-    match = NAMED.fullmatch(name.strip().removeprefix("#"))
-    numbers = {configuration_number(study, row.point): row for row in reversed(ranked.rows)}
-    if match is not None and match["number"] in numbers and match["model"] in {None, base_name(study)}:
-        return numbers[match["number"]]
-    known = [f"{base_name(study)}_{number}" for number in sorted(numbers, key=_order)]
-    more = f" and {len(known) - _MOST} more" if len(known) > _MOST else ""
-    raise RequestError(
-        f"The study {study.id[:6]} has no configuration '{name}'; it has {', '.join(known[:_MOST])}{more}."
-    )
-
-
-def _order(number: str) -> int:
-    return int(number) if number.isdigit() else 0

@@ -11,7 +11,8 @@ from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severit
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.core.study.configurations import base_name, find_configuration
+from modeldyno.core.study.configurations import base_name
+from modeldyno.core.study.find_configuration import find_configuration
 from modeldyno.core.study.pooled_estimate import search_hint
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views.study.charts import candidates_by_load
