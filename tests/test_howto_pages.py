@@ -15,7 +15,9 @@ from tests.support.mlflow_store import add_version, new_store
 import modeldyno
 from modeldyno.cli import main
 from modeldyno.core.registry.policy import DEFAULT
+from modeldyno.documents.yaml_file import parse_yaml_text
 from modeldyno.environment.mlflow_client import mlflow_client
+from modeldyno.sweeps.model_set import split_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,3 +192,31 @@ def test_the_commands_for_tensorflow_lite_work(run: Callable[[str], None], tmp_p
     pytest.importorskip("ai_edge_litert")
     shutil.copytree(ROOT / "tests" / "golden" / "tflite", tmp_path / "tests" / "golden" / "tflite")
     run(section("TensorFlow Lite"))
+
+
+def test_the_commands_of_the_page_for_users_of_model_analyzer_work(
+    run: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named configurations are shown, reported and compared; charts are drawn; two models are ranked."""
+    folder = tmp_path / "examples" / "digits"
+    shutil.copy(folder / "digits.onnx", folder / "other.onnx")
+    shutil.copy(tmp_path / "modeldyno.toml", folder)
+    monkeypatch.chdir(folder)
+
+    run((ROOT / "docs" / "howto" / "come-from-model-analyzer.md").read_text(encoding="utf-8"))
+
+    assert "digits_default" in (folder / "detailed.html").read_text(encoding="utf-8")
+    assert list((folder / "pictures").glob("throughput-against-batch-size*.svg"))
+
+
+def test_a_study_set_of_the_page_for_users_of_model_analyzer_is_read() -> None:
+    """Its models have keys of their own over the common ones."""
+    page = (ROOT / "docs" / "howto" / "come-from-model-analyzer.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(models:.*?)```", page, re.DOTALL)
+
+    add, sub = split_models(parse_yaml_text(text, "sweep.yaml"))
+
+    assert add.tree == {
+        "model": "models#add", "name": "add", "space": {"instances": ["1", "2"]}, "maximize": "throughput",
+    }  # fmt: skip
+    assert sub.tree["require"] == "latency.p99 <= 5ms"

@@ -66,7 +66,7 @@ def test_each_field_is_an_option_and_an_argument() -> None:
     options = {word for command in commands if command for p in command.params for word in p.opts}
     functions = (
         modeldyno.profile, modeldyno.inspect, modeldyno.load, modeldyno.sweep, modeldyno.compare,
-        modeldyno.gate, modeldyno.ui, Plan,
+        modeldyno.gate, modeldyno.ui, modeldyno.report, Plan,
     )  # fmt: skip
     arguments = {name for function in functions for name in signature(function).parameters}
 

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from modeldyno.api.serve import Server, list_servers, serve, stop_server
     from modeldyno.api.server_profiler import Diagnosis, Profiler
     from modeldyno.api.sweep import export_configs, read_study, rerank, sweep
+    from modeldyno.api.sweep_models import from_model_analyzer, rank_models, sweep_models
     from modeldyno.api.ui import ui
     from modeldyno.api.watch import watch
     from modeldyno.core.agreement.conversion import Conversion
@@ -165,6 +166,7 @@ _HOMES = {
     "export_configs": "modeldyno.api.sweep",
     "find_load": "modeldyno.api.load",
     "findings": "modeldyno.api.documents",
+    "from_model_analyzer": "modeldyno.api.sweep_models",
     "gate": "modeldyno.api.gate",
     "import_results": "modeldyno.api.documents",
     "inspect": "modeldyno.api.profile",
@@ -176,6 +178,7 @@ _HOMES = {
     "load_curve": "modeldyno.api.load",
     "profile": "modeldyno.api.profile",
     "profiled": "modeldyno.api.decorators",
+    "rank_models": "modeldyno.api.sweep_models",
     "ranking": "modeldyno.core.study.ranking",
     "read": "modeldyno.api.profile",
     "read_all": "modeldyno.api.profile",
@@ -196,6 +199,7 @@ _HOMES = {
     "stop_server": "modeldyno.api.serve",
     "store": "modeldyno.api.profile",
     "sweep": "modeldyno.api.sweep",
+    "sweep_models": "modeldyno.api.sweep_models",
     "tag": "modeldyno.api.documents",
     "trend": "modeldyno.api.advise",
     "ui": "modeldyno.api.ui",
@@ -256,6 +260,7 @@ __all__ = [
     "export_configs",
     "find_load",
     "findings",
+    "from_model_analyzer",
     "gate",
     "get_model",
     "idle_devices",
@@ -274,6 +279,7 @@ __all__ = [
     "profile",
     "profiled",
     "push",
+    "rank_models",
     "ranking",
     "read",
     "read_all",
@@ -302,6 +308,7 @@ __all__ = [
     "stop_server",
     "store",
     "sweep",
+    "sweep_models",
     "tag",
     "trend",
     "ui",

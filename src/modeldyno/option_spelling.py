@@ -10,11 +10,11 @@ import re
 
 FIELDS = frozenset(
     {
-        "beside", "carbon", "data", "demand", "drivers", "duration", "evaluate", "find_load", "force",
-        "headers", "inputs", "layers", "max_regression", "max_runs", "max_time", "maximize",
-        "memory", "memory_limit", "min_runs", "min_time", "min_warmup", "minimize", "mode", "pin", "port",
-        "power", "precision", "price", "processes", "rate", "records", "requests", "require", "run",
-        "seed", "smallest", "timeout", "vary",
+        "beside", "carbon", "configurations", "data", "demand", "drivers", "duration", "evaluate",
+        "find_load", "force", "headers", "inputs", "layers", "max_regression", "max_runs", "max_time",
+        "maximize", "memory", "memory_limit", "min_runs", "min_time", "min_warmup", "minimize", "mode",
+        "pictures", "pin", "plots", "port", "power", "precision", "price", "processes", "rate", "records",
+        "requests", "require", "run", "seed", "smallest", "timeout", "vary",
     }
 )  # fmt: skip
 """The fields that messages name; other words in backticks stay as they are."""
@@ -22,7 +22,9 @@ KNOBS = frozenset({"threads"})
 """Knobs of a backend that messages name with a value."""
 
 _FIELD = re.compile(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]+))?`")
-_OPTIONS = {"headers": "header", "inputs": "input"}
+_OPTIONS = {
+    "configurations": "configuration", "headers": "header", "inputs": "input", "plots": "plot",
+}  # fmt: skip
 """Fields whose option has another name."""
 _SWITCHES = frozenset({"force", "run"})
 """Fields that are given without a value."""

@@ -19,6 +19,7 @@ from modeldyno import plugins
 from modeldyno.cli.actions.sweep_study import exit_code
 from modeldyno.codec import study as codec_study
 from modeldyno.core.result.result import Artifact, FailureKind, Kept
+from modeldyno.core.study.configurations import base_name
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import ranking
 from modeldyno.sweeps import export_configs, loop
@@ -509,8 +510,8 @@ def test_a_directory_is_named_for_the_model(
     bench()
     study = study_of(modeldyno("sweep", *BATCHES))
 
-    assert export_configs._directory_name(replace(study, name="a b/c")) == "c"
-    assert export_configs._directory_name(replace(study, name="../..")) == "model"
+    assert base_name(replace(study, name="a b/c")) == "c"
+    assert base_name(replace(study, name="../..")) == "model"
 
 
 @pytest.mark.parametrize(
@@ -600,3 +601,124 @@ def test_a_real_model_is_swept(modeldyno: Callable[..., CommandResult]) -> None:
     assert result.code == 0
     assert "measurements over 2 configurations" in result.out
     assert len(study_of(result).trials) == 4
+
+
+def test_a_study_grows_and_keeps_its_trials(
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
+) -> None:
+    """More values of an axis make a new study with all trials of the first; only new points are measured."""
+    bench()
+    first = study_of(modeldyno("sweep", *BATCHES))
+    grown = study_of(modeldyno("sweep", "--resume", first.id, "--space", "batch_size=8"))
+    refused = modeldyno("sweep", "--resume", first.id, "--space", "threads=1,2")
+
+    assert grown.id != first.id
+    assert grown.trials[: len(first.trials)] == first.trials
+    assert [str(axis) for axis in grown.space.axes] == ["batch_size=1,2,4,8"]
+    assert 8 in {trial.point["batch_size"] for trial in grown.trials[len(first.trials) :]}
+    assert refused.code == 2
+    assert "does not vary intra_threads" in refused.err
+
+
+def test_offline_varies_the_batches_of_requests(modeldyno: Callable[..., CommandResult]) -> None:
+    """Online varies concurrency alone; a fixed batch size stays fixed."""
+    online = modeldyno("sweep", MODEL, "--mode", "online", "--dry-run").out
+    offline = modeldyno("sweep", MODEL, "--mode", "offline", "--dry-run").out
+    fixed = modeldyno("sweep", MODEL, "--mode", "offline", "-b", "16", "--dry-run").out
+
+    assert "concurrency       1,2,4,8,16,32,64" in online
+    assert "batch_size " not in online.partition("Axes")[2]
+    assert "batch_size        1,2,4,8,16,32,64" in offline
+    assert "concurrency       1,2,4 " in offline
+    assert "batch_size " not in fixed.partition("Axes")[2]
+
+
+def test_several_models_are_swept_and_ranked_together(
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials], tmp_path: Path
+) -> None:
+    """Each has its study; the table at the end has the best of all, and files hold all studies."""
+    bench()
+    other = tmp_path / "other.onnx"
+    other.write_bytes(Path(MODEL).read_bytes())
+    result = modeldyno(
+        "sweep", *BATCHES, "--also", str(other), "--max-trials", "12", "--top-models", "2", "-o", "all.html"
+    )
+    table = result.out.partition("The best over 2 models")[2]
+    with plugins.store() as store:
+        names = {entry.name for entry in store.studies()}
+
+    assert result.code == 0
+    assert names == {"digits", "other"}
+    assert "digits_2" in table or "other_2" in table
+    assert len([line for line in table.splitlines() if "batch_size=" in line]) == 2
+    assert "other_1" in (tmp_path / "all.html").read_text(encoding="utf-8")
+
+
+def test_several_models_share_one_budget(
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials], tmp_path: Path
+) -> None:
+    """An equal share of what is left; a file gives each model keys of its own; JSON has all studies."""
+    bench()
+    (tmp_path / "set.yaml").write_text(
+        f"models:\n  a: {{model: {MODEL}}}\n  b: {{model: {MODEL}, space: {{batch_size: [1, 2]}}}}\n"
+        "space: {batch_size: [1, 2, 4, 8, 16]}\nbudget: {max_trials: 8}\nstrategy: grid\n"
+    )
+    documents = json.loads(modeldyno("sweep", "set.yaml", "--json", "-").out)
+
+    assert [document["name"] for document in documents] == ["a", "b"]
+    assert [len(document["trials"]) for document in documents] == [4, 4]
+    assert documents[1]["space"]["axes"][0]["values"] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("models: []", "'models' holds models"),
+        ("models: [a.onnx]\nmodel: b.onnx", "not both"),
+        ("models: {a: b.onnx}", "Below 'a' stand keys of a sweep"),
+        ("models:\n  a:\n    spac: 1", "set.yaml, line 3: .*did you mean 'space'"),
+        ("models:\n  a:\n    budget: {}", "set.yaml, line 3: 'budget' holds for all models"),
+    ],
+)
+def test_a_mistake_in_a_set_of_models(
+    modeldyno: Callable[..., CommandResult], tmp_path: Path, text: str, says: str
+) -> None:
+    """Is told with its line."""
+    (tmp_path / "set.yaml").write_text(text)
+    refused = modeldyno("sweep", "set.yaml")
+
+    assert refused.code == 2
+    assert re.search(says, refused.err)
+
+
+def test_a_configuration_is_shown_reported_and_drawn(
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials], tmp_path: Path
+) -> None:
+    """By its number or its name; an own chart is on the page, and a wrong one is refused."""
+    bench()
+    study = study_of(modeldyno("sweep", *BATCHES))
+    shown = modeldyno("show", study.id, "--configuration", "1,default")
+    modeldyno("report", "digits", "--configuration", "digits_1", "--plot", "x=batch_size,y=throughput",
+              "--pictures", "pictures", "-o", "one.md")  # fmt: skip
+    page = (tmp_path / "one.md").read_text(encoding="utf-8")
+
+    assert "digits_1 is batch_size=" in shown.out
+    assert "digits_default is" in shown.out
+    assert modeldyno("show", "digits#1", "--get", "throughput").code == 0
+    assert modeldyno("show", "digits_1", "--get", "throughput").code == 0
+    assert "digits_2" not in page
+    assert "throughput against batch_size" in page
+    assert (tmp_path / "pictures" / "throughput-against-batch-size.svg").is_file()
+    assert "digits_1" in modeldyno("show", study.id, "--json").out
+    for words, says in (
+        (("report", "digits", "--configuration", "9", "-o", "x.html"), "has no configuration '9'"),
+        (("report", "digits", "--plot", "x=rate,y=throughput", "-o", "x.html"), "There is no metric 'rate'"),
+        (("report", "digits", "--plot", "x=power.mean,y=throughput", "-o", "x.html"), "Nothing to draw as"),
+        (("report", "digits#1", "--plot", "x=a,y=b", "-o", "x.html"), "this is none"),
+        (("report", "digits", "digits", "--configuration", "1", "-o", "x.html"), "are of one document"),
+        (("show", "digits#1", "--configuration", "1"), "applies to a study"),
+        (("show", "nothing_1"), "nothing_1"),
+    ):
+        refused = modeldyno(*words)
+        assert refused.code == 2
+        assert says in refused.err

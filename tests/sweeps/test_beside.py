@@ -137,7 +137,7 @@ def test_a_goal_is_meant_of_every_model() -> None:
             RequestError,
             "preferred_batch",
         ),
-        ({"models": ["a"]}, RequestError, "below beside:"),
+        ({"models": ["a"]}, RequestError, "These are several models"),
     ],
 )
 def test_wrong_words_are_refused(tree: dict[str, Any], error: type[Exception], said: str) -> None:

@@ -217,7 +217,7 @@ def test_a_study_has_the_name_of_its_model() -> None:
         ("maximize: {throughput: 10, latency.p99: 5}", "line 2: latency is better the lower it is"),
         ("request_rate: 100", "line 2: .*write rate: below space:"),
         ("max_time: 10s", "line 2: .*write it below budget: for the whole sweep"),
-        ("models: [a, b]", "line 2: .*those on the same server below beside:"),
+        ("profile_models: [a, b]", "line 2: .*the same server at the same time below beside:"),
         ("trust: true", "line 2: .*--trust on the command line"),
         ("space: 5", "line 2: 'space' holds names with values"),
         ("space:\n  batch_size: 0,2", "line 3: The knob batch_size takes a whole number from 1, not 0"),

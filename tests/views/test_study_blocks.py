@@ -217,10 +217,10 @@ def test_the_table_has_the_best_the_default_and_the_marks() -> None:
     table = tables(batches("latency.mean <= 6ms", "throughput >= 150/s"))[0]
     titles = [column.title for column in table.columns]
 
-    assert titles == ["", "batch_size", "throughput", "latency.mean", "gain", "best in", ""]
-    assert [row[1] for row in table.rows] == ["4", "2", "1"]
-    assert table.rows[0][2].endswith("✓")
-    assert table.rows[-1][2].endswith("✗")
+    assert titles == ["", "", "batch_size", "throughput", "latency.mean", "gain", "best in", ""]
+    assert [row[1:3] for row in table.rows] == [("#2", "4"), ("#1", "2"), ("", "1")]
+    assert table.rows[0][3].endswith("✓")
+    assert table.rows[-1][3].endswith("✗")
     assert table.rows[-1][-1].startswith("default, misses by")
 
 
@@ -326,7 +326,7 @@ def test_each_load_has_a_best_of_its_own() -> None:
     )
     table = next(t for t in tables(swept_study) if t.title == "The best at each load")
 
-    assert [row[0] for row in table.rows] == ["1", "4"]
+    assert [row[:2] for row in table.rows] == [("", "1"), ("#1", "4")]
     assert table.rows[1][-1] == "instances=2"
 
 

@@ -61,12 +61,15 @@ def show(result: str | Path) -> Stored:
 
 
 @reword_errors
-def report(
+def report(  # noqa: PLR0913 - one parameter per option
     documents: Document | str | Path | Sequence[Document | str | Path],
     output: str | Path,
     *,
     require: str | Sequence[str] = (),
     chart: str | None = None,
+    configurations: str | Sequence[str] = (),
+    plots: str | Sequence[str] = (),
+    pictures: str | Path | None = None,
 ) -> Path:
     """Write documents as a report, as ``modeldyno report`` does.
 
@@ -77,6 +80,10 @@ def report(
             chart of one document: .svg .png
         require: bounds to judge one Result by, such as ``"latency.p99 <= 50ms"``.
         chart: the chart of a picture, by its title or a part of it; the first one if None.
+        configurations: of a study, only these, in detail: ``"text_3"``, ``"3"`` or ``"default"``.
+        plots: of a study, charts of your own, such as ``"x=latency.p99,y=throughput"``; `x` may be an axis,
+            such as ``concurrency``, and ``,title=TEXT`` and ``,monotonic`` may follow.
+        pictures: a directory for every chart of the document as .svg, besides the file.
 
     Returns:
         The path of the file.
@@ -87,7 +94,13 @@ def report(
     """
     given = [documents] if isinstance(documents, Document | str | Path) else list(documents)
     write_report(
-        [_find(document) for document in given], Path(output), as_tuple(require, "require"), chart=chart
+        [_find(document) for document in given],
+        Path(output),
+        as_tuple(require, "require"),
+        chart=chart,
+        configurations=as_tuple(configurations, "configurations"),
+        plots=as_tuple(plots, "plots"),
+        pictures=None if pictures is None else Path(pictures),
     )
     return Path(output)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modeldyno import codec
 from modeldyno.api.compare import size_texts
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, check_settings, store_if
@@ -54,9 +55,19 @@ Regression = float | str | Mapping[str, float | str] | None
 def load_baseline(source: str | Path) -> Result:
     """Read a baseline: a file, an id or a tag of the store, or ``"@main"`` for the newest of a branch.
 
+    Of a file with several Results, such as a session that `ModelProfiler.export_json` wrote, it is the first
+    one that measured latency and throughput.
+
     Raises:
         RequestError: there is none, or it cannot be read.
     """
+    path = Path(source)
+    if path.is_file():
+        timed = [
+            result for result in codec.read_all(path) if result.find("latency") and result.find("throughput")
+        ]
+        if timed:
+            return timed[0]
     return find_baseline(str(source))
 
 

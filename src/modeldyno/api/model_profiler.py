@@ -21,7 +21,9 @@ from modeldyno.api.profiler_session import (
     results_of,
     tabulate_session,
 )
+from modeldyno.api.recommendations import Recommendations, recommend
 from modeldyno.api.result_dict import Figures
+from modeldyno.api.stages import EndToEnd, read_outputs
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Loaded
 from modeldyno.core.result.trace_data import EventKind
@@ -31,7 +33,7 @@ from modeldyno.errors import ModelDynoError, ProbeUnsupported, RequestError, Run
 from modeldyno.profiling.resolve_model import resolve_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy import ndarray
 
@@ -66,6 +68,8 @@ class ModelProfiler:
         processes: int = 1,
         store: bool = True,
         progress: bool = True,
+        preprocess: Callable[[Any], Any] | None = None,
+        postprocess: Callable[[Any], Any] | None = None,
     ) -> None:
         """Store the model and the options; nothing is loaded yet.
 
@@ -83,6 +87,9 @@ class ModelProfiler:
                 always runs in this process.
             store: keep each Result in the store, as the command line does.
             progress: show progress on standard error, in a terminal or a notebook.
+            preprocess: makes the inputs of the model of `input_data`; `profile` measures it, too.
+            postprocess: called by `profile` with the outputs of the model, an array or a dict by name, and
+                measured. ``["stages"]`` then has the mean of each stage and ``end_to_end``, in ms.
 
         Raises:
             RequestError: there is no such model, or the backend has no such device or precision.
@@ -96,6 +103,8 @@ class ModelProfiler:
         self._processes = _at_least_one("processes", processes)
         self._input: Any = None
         self._declared: tuple[str, ...] = ()
+        self._stored_precision: str | None = None
+        self._stages = EndToEnd(preprocess=preprocess, postprocess=postprocess)
         self._settings = self._check_settings({"device": device, "precision": precision})
 
     def profile(
@@ -126,17 +135,34 @@ class ModelProfiler:
             RequestError: the request is wrong.
         """
         _check_not_negative("warmup_runs", warmup_runs)
-        self._input = self._resolve_inputs(input_data)
+        raw, prepared = input_data, self._stages.prepare(input_data)
+        self._input = self._resolve_inputs(prepared)
         details = tuple(
             name for name in _DETAIL_PROBES if detailed_analysis and name in plugins.names("probe")
         )
         count = self._processes if processes is None else _at_least_one("processes", processes)
-        return self._record(
+        figures = self._record(
             "profile",
             self._measure(
                 DEFAULT_PROBES, optional=details, num_runs=num_runs, warmup_runs=warmup_runs, processes=count
             ),
         )
+        if not self._stages or figures.failure:
+            return figures
+        plan = _with_run_counts(self._plan, num_runs, warmup_runs)
+        return self._stages.add_to(figures, raw, self._outputs, plan)
+
+    def recommendations(self) -> Recommendations:
+        """Return what to try, by everything that was measured in this session; it prints as a list.
+
+        Each has its ``text`` with figures, the possible ``saving`` and the ``command`` that tries it. More
+        is found after `profile` with ``detailed_analysis=True``.
+
+        Raises:
+            RequestError: nothing was measured yet.
+        """
+        self._require_steps()
+        return recommend(self.results)
 
     def benchmark(
         self, configurations: Sequence[Mapping[str, Any]], input_data: Any = None, num_runs: int = 100
@@ -155,19 +181,20 @@ class ModelProfiler:
             lists them.
 
         Raises:
-            RequestError: a configuration is invalid; nothing was measured.
+            RequestError: a configuration is invalid; nothing was measured. A precision that the backend
+                cannot choose only fails its own configuration.
         """
         if isinstance(configurations, Mapping):
             raise RequestError(f"benchmark takes a list of configurations; write [{dict(configurations)}].")
         self._input = self._resolve_inputs(input_data)
         if not configurations:
             raise RequestError("benchmark takes at least one configuration, such as {'batch_size': 8}.")
-        requested = [
-            (configuration, self._check_settings(dict(configuration))) for configuration in configurations
-        ]
+        requested = [(dict(chosen), self._check_configuration(chosen)) for chosen in configurations]
         benchmark = Benchmark(
-            self._measure_configuration(dict(configuration), settings, num_runs)
-            for configuration, settings in requested
+            Figures(None, failure=str(settings), configuration=chosen)
+            if isinstance(settings, RequestError)
+            else self._measure_configuration(chosen, settings, num_runs)
+            for chosen, settings in requested
         )
         results = tuple(figures.result for figures in benchmark if figures.result is not None)
         self.steps.append(SessionStep(name="benchmark", results=results, tried=tuple(benchmark.tried())))
@@ -333,12 +360,46 @@ class ModelProfiler:
         if chosen.get("device") == "auto" or ("device" not in names and chosen.get("device") == "cpu"):
             del chosen["device"]  # the backend chooses, or has only one device
         if "precision" in chosen and "precision" not in names:
-            raise RequestError(
-                f"The backend '{self.backend}' runs a model in its stored precision; drop "
-                f"precision={chosen['precision']}, or save the model in that precision."
-            )
+            self._check_stored_precision(str(chosen.pop("precision")))
         backend.check(configure(backend.knobs, chosen))
         return chosen
+
+    def _check_configuration(self, chosen: Mapping[str, Any]) -> dict[str, KnobValue] | RequestError:
+        """Check a configuration; return the error, if only its precision is impossible."""
+        try:
+            return self._check_settings(chosen)
+        except _WrongPrecision as error:
+            return error
+
+    def _check_stored_precision(self, precision: str) -> None:
+        """Check the precision of a model whose backend cannot choose one.
+
+        Raises:
+            RequestError: it is not the stored one.
+        """
+        if self._stored_precision is None:
+            result = profile(
+                self.model, backend=self.backend, probes="static", trust=self._trust, store=False,
+                progress=self._progress,
+            )  # fmt: skip
+            self._stored_precision = _largest_dtype(result)
+        name = self._stored_precision
+        if name != precision:
+            raise _WrongPrecision(
+                f"The backend '{self.backend}' runs a model in its stored precision{name and f', {name}'}; "
+                f"drop precision={precision}, or save the model in that precision."
+            )
+
+    def _outputs(self) -> Any:
+        """Return the outputs of one call on the last inputs: an array, or a dict by name for several."""
+        with array_folder() as folder, self._input_arguments(dict(self._settings)) as arguments:
+            path = folder / "outputs.npz"
+            plan = _with_run_counts(self._plan, 1, 0)
+            profile(
+                self.model, backend=self.backend, probes=("latency",), outputs=path, store=False, plan=plan,
+                trust=self._trust, progress=self._progress, **arguments,
+            )  # fmt: skip
+            return read_outputs(path)
 
     def _resolve_inputs(self, data: Any) -> Any:
         """Resolve the inputs: the last ones if None was given, and random ones if the model was given.
@@ -473,6 +534,24 @@ class ModelProfiler:
             if failure := result.failure:
                 raise RunFailed(f"The model failed in {failure.where}: {failure.message}.")
         return tuple(spec.name for spec in loaded[-1].inputs) if loaded else ()
+
+
+class _WrongPrecision(RequestError):
+    """The backend runs a model in its stored precision, which is another."""
+
+
+_PRECISIONS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
+
+
+def _largest_dtype(result: Result) -> str:
+    """Return the precision of most bytes of the weights, such as ``fp32``; empty without weights."""
+    sizes = {
+        str(row.scope): row.value
+        for row in result.measurements
+        if row.metric == "weight_bytes" and row.scope and isinstance(row.value, int | float)
+    }
+    largest = max(sizes, key=sizes.__getitem__, default="")
+    return _PRECISIONS.get(largest, largest)
 
 
 def _default_backend(model: Any) -> str:

@@ -86,6 +86,8 @@ class _Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from modeldyno.errors import RequestError, UnknownName  # noqa: PLC0415 - only on errors
 
+            if instead := _suggest_for_model_analyzer(args):
+                raise RequestError(instead)
             if args[0] in _FOREIGN_COMMANDS:
                 raise RequestError(f"There is no command '{args[0]}'; {_FOREIGN_COMMANDS[args[0]]}.")
             raise UnknownName.among("command", args[0], COMMANDS)
@@ -258,7 +260,7 @@ def print_error(error: Exception, words: Sequence[str] = ()) -> int:
         case click.Abort():
             text, code = "interrupted.", _INTERRUPTED_CODE
         case click.NoSuchOption() if instead := _suggest_replacement(error.option_name, words):
-            text, code = f"There is no option {error.option_name}; {instead}.", error.exit_code
+            text, code = instead, error.exit_code
         case click.UsageError() if stray := _explain_stray_word(error.message, words):
             text, code = stray, error.exit_code
         case click.UsageError():
@@ -326,10 +328,19 @@ def _explain_stray_word(message: str, words: Sequence[str]) -> str:
     return f"'{word}' belongs to no option; for another {option}, write {option} {word}." if option else ""
 
 
+def _suggest_for_model_analyzer(words: Sequence[str]) -> str:
+    """Return what to type instead of a command line of Model Analyzer; empty if it is none."""
+    from modeldyno.cli.actions.model_analyzer import suggest  # noqa: PLC0415 - only on errors
+
+    return suggest(words)
+
+
 def _suggest_replacement(option: str, words: Sequence[str]) -> str:
     """Suggest what to write instead of another tool's option or a knob; empty if unknown."""
+    if instead := _suggest_for_model_analyzer(words):
+        return instead
     if option in _FOREIGN_OPTIONS:
-        return _FOREIGN_OPTIONS[option]
+        return f"There is no option {option}; {_FOREIGN_OPTIONS[option]}."
     from modeldyno import plugins  # noqa: PLC0415 - only on errors
 
     name = option.lstrip("-").replace("-", "_")
@@ -341,7 +352,7 @@ def _suggest_replacement(option: str, words: Sequence[str]) -> str:
         return ""
     value = next((after for word, after in pairwise(words) if word == option), "VALUE")
     value = next((word.partition("=")[2] for word in words if word.startswith(f"{option}=")), value)
-    return f"it is a knob: --set {aliases[name]}={value}"
+    return f"There is no option {option}; it is a knob: --set {aliases[name]}={value}."
 
 
 def _stdout_is_broken() -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from modeldyno.cli import actions
@@ -20,10 +22,30 @@ from modeldyno.cli.help_pages import HelpCommand
 )
 @click.option("--chart", metavar="TITLE", help="The chart of a .svg or .png, by its title or a part of it.")
 @cli_options.require_option("Bounds to judge the result by; shown with their verdicts.")
-def command(documents: tuple[str, ...], output: str, chart: str | None, require: tuple[str, ...]) -> None:
+@click.option(
+    "--configuration",
+    "configurations",
+    multiple=True,
+    metavar="NAME,...",
+    help="Of a study: only these configurations, in detail: text_3, 3 or default.",
+)
+@click.option(
+    "--plot",
+    "plots",
+    multiple=True,
+    metavar="x=QUERY,y=QUERY",
+    help="Of a study: a chart of your own, such as x=latency.p99,y=throughput; x=concurrency.",
+)
+@click.option(
+    "--pictures",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Write every chart of the document into DIR as .svg, too.",
+)
+def command(**options: Any) -> None:
     """Write DOCUMENTS as a report, in the format of FILE's suffix; several go into one file.
 
     A document is a JSON file, the id or tag of a stored result, the name of a study, or the id of a
     comparison, a load curve or a search for the largest load.
     """
-    actions.report.run(documents, output, require, chart)
+    actions.report.run(options)

@@ -33,6 +33,13 @@ from modeldyno.cli.output_options import module_view_options
     "--price", help="Price of a replica, such as 1.20/h or '876 EUR/month': show what the work costs."
 )
 @click.option(
+    "--configuration",
+    "configurations",
+    multiple=True,
+    metavar="NAME,...",
+    help="For a study: these configurations under each of their loads.",
+)
+@click.option(
     "--job", "as_job", is_flag=True, help="Print the YAML file that measures it again: --job > job.yaml."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON document.")

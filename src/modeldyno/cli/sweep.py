@@ -103,6 +103,14 @@ def stored_options(command: cli_options.Command) -> cli_options.Command:
             "--top", default=5, show_default=True, type=click.IntRange(1),
             help="Configurations to show, and to export.",
         ),
+        click.option(
+            "--top-models", default=3, show_default=True, type=click.IntRange(1),
+            help="Of several models: configurations to show over all of them.",
+        ),
+        click.option(
+            "--from-model-analyzer", metavar="FILE", type=click.Path(dir_okay=False),
+            help="Print the sweep file that a configuration of Model Analyzer means.",
+        ),
     )(command)  # fmt: skip
 
 
@@ -126,6 +134,10 @@ def load_options(command: cli_options.Command) -> cli_options.Command:
 
 @click.command(name="sweep", cls=HelpCommand)
 @click.argument("model", required=False, metavar="[MODEL|SWEEP.yaml]")
+@click.option(
+    "--also", multiple=True, metavar="MODEL",
+    help="Another model, swept after MODEL with the same options; all are ranked together.",
+)  # fmt: skip
 @click.option("--backend", help="What runs or serves the model; see `modeldyno plugins`.")
 @cli_options.knob_options
 @click.option(

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno import codec, kinds, plugins
 from modeldyno.codec import study as codec_study
+from modeldyno.core.study import configurations
+from modeldyno.core.study.find_configuration import find_configuration
+from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.search_space import key
 from modeldyno.errors import ModelDynoError, RequestError
 
 if TYPE_CHECKING:
@@ -22,12 +26,17 @@ if TYPE_CHECKING:
 def find(document: str) -> Result:
     """Find a Result by the path of its file, or by its id, a prefix of it or a tag in the store.
 
+    ``STUDY#3`` is a configuration of a study (`find_configuration_result`).
+
     Raises:
         RequestError: there is none.
     """
     path = Path(document)
     if path.is_file():
         return codec.read(path)
+    study, separator, name = document.rpartition("#")
+    if separator and configurations.NAMED.fullmatch(name):
+        return find_configuration_result(find_study(study), name)
     if path.suffix == ".json" or "/" in document:
         raise RequestError(f"There is no file '{document}'; check the path, or name a stored id or tag.")
     with plugins.store() as store:
@@ -57,6 +66,37 @@ def find_study(document: str) -> Study:
         return store.study(newest[0].id)
 
 
+def find_configuration_result(study: Study, name: str) -> Result:
+    """Return the Result of a configuration of a study at its best load, from its newest quoted trial.
+
+    Args:
+        study: the study.
+        name: of the configuration: ``3``, ``default`` or ``text_recognition_3``.
+
+    Raises:
+        RequestError: there is no such configuration, or its Results are not in the store.
+    """
+    row = find_configuration(study, ranking(study), name)
+    trials = study.candidates[key(row.point)].quoted_trials
+    for trial in reversed(trials):
+        if (result := stored_result(trial.result)) is not None:
+            return result
+    why = f"failed: {row.failure}" if row.failure else "has no result in the store any more"
+    raise RequestError(f"The configuration {row.configuration} of the study {study.id[:6]} {why}.")
+
+
+def find_named_configuration(name: str) -> Result:
+    """Find a configuration by its name alone, such as ``text_3``, in the newest study of its model.
+
+    Raises:
+        RequestError: there is none.
+    """
+    match = configurations.NAMED.fullmatch(name)
+    if match is None or not match["model"]:
+        raise RequestError(f"'{name}' is no configuration; they are named MODEL_3 or MODEL_default.")
+    return find_configuration_result(find_study(match["model"]), match["number"])
+
+
 def find_conclusion(document: str) -> Conclusion:
     """Find a comparison, a load curve or a load search by a prefix of its id in the store.
 
@@ -79,7 +119,7 @@ def find_any(document: str) -> kinds.Stored:
     try:
         return find(document)
     except RequestError:
-        for other in (find_study, find_conclusion):
+        for other in (find_study, find_conclusion, find_named_configuration):
             with suppress(RequestError):
                 return other(document)
         raise

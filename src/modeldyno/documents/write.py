@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, plugins
 from modeldyno.core.report.charts import Picture
+from modeldyno.core.report.chosen_plot import parse_plot
 from modeldyno.core.result.result import Result
+from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import stored_result
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import DrawsCharts, LaysOut, Tabulates
 from modeldyno.kinds import kind_of
-from modeldyno.views import ViewOptions, numbers
+from modeldyno.views import PLAIN, ViewOptions, numbers
 from modeldyno.views.combined_page import Page, combine_pages
+from modeldyno.views.study.configurations import configurations_title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.interfaces.reporter import Reporter
@@ -25,11 +30,16 @@ if TYPE_CHECKING:
 
 
 def write(
-    document: Document, path: Path, judgements: Sequence[Judgement] = (), *, chart: str | None = None
+    document: Document,
+    path: Path,
+    judgements: Sequence[Judgement] = (),
+    *,
+    chart: str | None = None,
+    options: ViewOptions = PLAIN,
 ) -> None:
     """Write a document in the format of the suffix of `path`; `judgements` are those of a Result.
 
-    A picture shows the chart that is named, or the first one.
+    A picture shows the chart that is named, or the first one; `options` choose what of a study is shown.
 
     Raises:
         RequestError: no reporter writes such documents in this format, there is no such chart, or the file
@@ -38,7 +48,7 @@ def write(
     """
     reporter = plugins.reporter_for(path)
     if chart is not None:
-        _save(path, draw_chart(lay_out_document(document), path, chart))
+        _save(path, draw_chart(lay_out_document(document, options), path, chart))
         return
     if isinstance(document, Result):
         _save(path, reporter.render(document, judgements=judgements))
@@ -47,7 +57,7 @@ def write(
     if path.suffix == ".json":
         _save(path, kind_of(document).encode(document))
     elif isinstance(reporter, LaysOut):
-        page_layout = lay_out_document(document)
+        page_layout = lay_out_document(document, options)
         _save(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
     elif isinstance(reporter, Tabulates):
         _save(path, reporter.table(kind_of(document).numbers(document)))
@@ -79,12 +89,28 @@ def write_several(documents: Sequence[Document], path: Path) -> None:
         )
 
 
-def write_report(
-    documents: Sequence[Document], path: Path, require: Sequence[str] = (), *, chart: str | None = None
+def write_report(  # noqa: PLR0913 - one parameter per option
+    documents: Sequence[Document],
+    path: Path,
+    require: Sequence[str] = (),
+    *,
+    chart: str | None = None,
+    configurations: Sequence[str] = (),
+    plots: Sequence[str] = (),
+    pictures: Path | None = None,
 ) -> None:
     """Write one document, or several into one file; judge a Result by the bounds of `require`.
 
     Of one document, a picture shows the chart named by `chart`.
+
+    Args:
+        documents: what is written.
+        path: the file.
+        require: bounds to judge a Result by.
+        chart: the title of the chart of a picture, or a part of it.
+        configurations: names of configurations of a study: only these are shown, in detail.
+        plots: charts of a study, as ``x=latency.p99,y=throughput``.
+        pictures: a directory for each chart of the document as a picture, besides the file.
 
     Raises:
         RequestError: there is no document, bounds are given for something other than one Result, or as
@@ -98,13 +124,46 @@ def write_report(
             raise RequestError("--require applies to one result; write a report for each.")
         if chart is not None:
             raise RequestError("--chart names a chart of one document; name one document.")
+        if configurations or plots or pictures:
+            raise RequestError(
+                "`configurations`, `plots` and `pictures` are of one document; name one document."
+            )
         write_several(documents, path)
         return
     (document,) = documents
+    if (configurations or plots) and not isinstance(document, Study):
+        raise RequestError("`configurations` and `plots` choose what is shown of a study, and this is none.")
     if require and not isinstance(document, Result):
         raise RequestError("--require applies to a result; studies and load series have bounds of their own.")
     judgements = [document.judge(bound) for bound in require] if isinstance(document, Result) else []
-    write(document, path, judgements, chart=chart)
+    options = ViewOptions(
+        configurations=tuple(name for text in configurations for name in text.split(",") if name.strip()),
+        plots=tuple(map(parse_plot, plots)),
+    )
+    write(document, path, judgements, chart=chart, options=options)
+    if pictures is not None:
+        write_pictures(lay_out_document(document, options), pictures)
+
+
+def write_pictures(page: Page, folder: Path, suffix: str = ".svg") -> tuple[Path, ...]:
+    """Write every chart of a page as a picture into a directory; return the files.
+
+    Raises:
+        RequestError: the directory or a file cannot be written.
+        MissingExtra: the package that draws is not installed.
+    """
+    reporter = plugins.reporter_for(Path(f"chart{suffix}"))
+    assert isinstance(reporter, DrawsCharts)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"Cannot create {folder}: {error.strerror}.") from error
+    paths = []
+    for name, chart in charts_by_name(page).items():
+        path = folder / f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}{suffix}"
+        _save(path, reporter.draw(chart, title=page.title))
+        paths.append(path)
+    return tuple(paths)
 
 
 def check_format(path: Path) -> None:
@@ -156,10 +215,13 @@ def charts_by_name(page: Page) -> dict[str, Picture]:
     return found
 
 
-def lay_out_document(document: Document) -> Page:
-    """Lay out any document as a page."""
-    kind, options = kind_of(document), ViewOptions(load_result=stored_result)
-    return Page(title=kind.title(document), blocks=tuple(kind.page(document, options)))
+def lay_out_document(document: Document, options: ViewOptions = PLAIN) -> Page:
+    """Lay out any document as a page; `options` choose what of a study is shown."""
+    kind, options = kind_of(document), replace(options, load_result=stored_result)
+    title = kind.title(document)
+    if isinstance(document, Study) and options.configurations:
+        title = configurations_title(document, options.configurations)
+    return Page(title=title, blocks=tuple(kind.page(document, options)))
 
 
 def _save(path: Path, data: str | bytes) -> None:

@@ -18,18 +18,20 @@ from modeldyno.core.load.multi_model import CoHostedModelSpec
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS, Query
-from modeldyno.core.spec.knob import KnobValue, configure
+from modeldyno.core.report.chosen_plot import ChosenPlot, plot_of_parts
+from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation, is_evaluation
 from modeldyno.core.stats.units import RATE, SECONDS, parse_bound
 from modeldyno.core.study.goal import Goal, Objective, Rank, goal_of_each_model
-from modeldyno.core.study.search_space import Axis, Space
+from modeldyno.core.study.search_space import Axis, Space, parse_axis
 from modeldyno.core.study.study import LOADS, Budget, Study
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.profiling import request, resolve_model
 from modeldyno.sweeps import axes, value_parsers
+from modeldyno.sweeps.model_analyzer_keys import KEYS as ANALYZER_KEYS
 from modeldyno.sweeps.point_to_job import check_axes
 from modeldyno.sweeps.schema import AIMS, FOREIGN, KEYS, STRATEGY
 
@@ -42,8 +44,10 @@ if TYPE_CHECKING:
 PLAN = Plan(max_time=10.0)
 """Plan of verification trials; search trials are shorter, see `core.study.trial_effort`."""
 THROUGHPUT = "throughput"
-_DEFAULT_LOAD_AXES = {"concurrency": "1..64*2"}
-"""Loads of a server where none are given."""
+_DEFAULT_LOADS = "1..64*2"
+"""Concurrency of a server where no load is given."""
+_OFFLINE, _OFFLINE_BATCHES, _OFFLINE_LOADS = "offline", f"{BATCH_SIZE.name}=1..64*2", "1..4*2"
+"""The mode without a latency to hold: requests have many samples, and few are in flight."""
 
 
 def build_study(words: FileConfig, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]]:
@@ -55,6 +59,8 @@ def build_study(words: FileConfig, *, trust: bool = False) -> tuple[Study, tuple
     """
     _check_names(words)
     tree = words.tree
+    if "models" in tree:
+        raise RequestError("These are several models; sweep each by itself, or all with sweep_models.")
     if not tree.get("model"):
         raise RequestError(f"{words.origin or 'A sweep'} names no model; add model: model.onnx.")
     beside = tuple(_read_neighbours(words))
@@ -106,10 +112,21 @@ def build_study(words: FileConfig, *, trust: bool = False) -> tuple[Study, tuple
         seed=plan.seed,
         budget=read_budget(words, Budget()),
         name=value_parsers.as_text(tree.get("name")) or _study_name(job.model),
+        plots=tuple(_read_plots(words)),
     )
     with words.at("space"):
         check_axes(result)
     return result, default_axes
+
+
+def _read_plots(words: FileConfig) -> Iterator[ChosenPlot]:
+    """Read the charts that the page of the study shall have."""
+    for name, parts in (words.tree.get("plots") or {}).items():
+        with words.at("plots", name):
+            if not isinstance(parts, Mapping):
+                raise RequestError(f"The plot '{name}' needs x and y: {{x: latency.p99, y: throughput}}.")
+            texts = {str(part): str(value) for part, value in parts.items()}
+            yield plot_of_parts({"title": name, **texts}, name)
 
 
 def _study_name(model: ModelRef) -> str:
@@ -138,13 +155,14 @@ def _check_names(words: FileConfig) -> None:
 
 _EXAMPLES = {
     "set": "instances: 2", "space": "batch_size: [1, 2, 4]", "budget": "max_time: 10m",
-    "plan": "max_time: 5s", "load": "concurrency: 8",
+    "plan": "max_time: 5s", "load": "concurrency: 8", "plots": "a: {x: latency.p99, y: throughput}",
 }  # fmt: skip
 
 
 def _unknown(name: str, known: Iterable[str], within: str = "") -> RequestError:
     if not within and name in FOREIGN:
-        return RequestError(f"There is no '{name}' in a sweep; {FOREIGN[name]}.")
+        whole = "; --from-model-analyzer FILE translates a whole file" if name in ANALYZER_KEYS else ""
+        return RequestError(f"There is no '{name}' in a sweep; {FOREIGN[name]}{whole}.")
     return UnknownName.among(f"'{within}' part" if within else "part of a sweep", name, known)
 
 
@@ -356,12 +374,15 @@ def _default_load_axes(
         f"{neighbour.name}.": neighbour.rate is not None or neighbour.concurrency is not None
         for neighbour in beside
     }
-    return tuple(
-        axes.read_axis(f"{prefix}{name}", text)
+    fixed = {*names, *words.tree.get("set", ())}
+    offline = words.tree.get("mode") == _OFFLINE
+    batches = [_OFFLINE_BATCHES] if offline and not {BATCH_SIZE.name, *BATCH_SIZE.aliases} & fixed else []
+    loads = [
+        f"{prefix}concurrency={_OFFLINE_LOADS if offline else _DEFAULT_LOADS}"
         for prefix, has_load in configured.items()
         if not (has_load or any(f"{prefix}{load}" in names for load in LOADS))
-        for name, text in _DEFAULT_LOAD_AXES.items()
-    )
+    ]
+    return tuple(map(parse_axis, (*batches, *loads)))
 
 
 def _read_load(words: FileConfig, space: Space) -> Load:

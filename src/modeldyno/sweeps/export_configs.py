@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, plugins
+from modeldyno.core.study.configurations import base_name, configuration_number
 from modeldyno.core.study.search_space import key
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.runtime.deploy_worker import write_deployments
@@ -72,12 +73,11 @@ def export_configurations(study: Study, ranked: Ranking, folder: Path, top: int)
     for extra in filter(None, (ranked.safe, ranked.default)):
         if all(study.configuration(row.point) != study.configuration(extra.point) for row in rows):
             rows.append(extra)
-    numbers = _configuration_numbers(study)
     written: dict[Path, str] = {}
     models: dict[tuple[str, str], tuple[Job, list[Path]]] = {}
     with plugins.store() as store:
         for row in rows:
-            suffix = "default" if row.default else str(numbers[key(study.configuration(row.point))])
+            suffix = configuration_number(study, row.point)
             job, files = _files_of(study, row, store)
             new_files = dict(
                 _write_file(study, row, artifact, folder, suffix) for artifact in _rename_steps(files, suffix)
@@ -118,13 +118,6 @@ def export_hint(study: Study, name: str) -> Iterator[str]:
         yield f"Export them as directories for Triton: modeldyno sweep --rerank {name} --export-configs DIR"
 
 
-def _configuration_numbers(study: Study) -> dict[object, int]:
-    """Number the configurations in the order in which they were first measured, except the default."""
-    default = key(study.configuration(study.default))
-    configurations = dict.fromkeys(key(study.configuration(c.point)) for c in study.candidates.values())
-    return {name: number for number, name in enumerate((k for k in configurations if k != default), 1)}
-
-
 def _files_of(study: Study, row: RankedConfiguration, store: Store) -> tuple[Job, Sequence[Artifact]]:
     """Return the files of the newest trial that has some, and the Job that it ran."""
     for trial in reversed(study.candidates[key(row.point)].trials):
@@ -154,7 +147,7 @@ def _write_file(
 ) -> tuple[Path, str]:
     """Write a file; return its path and text."""
     match = _NAME.search(artifact.text)
-    name = f"{match[1] if match else _directory_name(study)}_{suffix}"
+    name = f"{match[1] if match else base_name(study)}_{suffix}"
     text = artifact.text
     if artifact.name == TRITON:  # Triton requires the directory's name in it
         text = f"# {format_point(row.point)}; modeldyno study {study.id}\n" + _NAME.sub(
@@ -167,9 +160,3 @@ def _write_file(
         raise RequestError(f"Cannot create {path.parent}: {error.strerror}.") from error
     codec.write(path, text.encode())
     return path, text
-
-
-def _directory_name(study: Study) -> str:
-    """Return a name for the model that is a valid directory name."""
-    named = study.name or study.job.model.locator
-    return re.sub(r"[^\w.-]+", "-", named.rpartition("/")[2]).strip("-.") or "model"

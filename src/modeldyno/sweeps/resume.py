@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.study.rerank import rerank_study
+from modeldyno.core.study.search_space import Space
 from modeldyno.core.study.study import TrialState
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.identity import new_identity
-from modeldyno.sweeps import build
+from modeldyno.sweeps import axes, build
+from modeldyno.sweeps.point_to_job import check_axes
 from modeldyno.sweeps.schema import GOALS
 
 if TYPE_CHECKING:
@@ -23,26 +25,28 @@ def check_resume(config: FileConfig) -> None:
     """Refuse what a resumed study cannot change.
 
     Raises:
-        RequestError: something other than the goal and the budget is given.
+        RequestError: something other than the goal, the budget and further values of the axes is given.
     """
-    unchangeable = config.tree.keys() - {"budget", *GOALS}
+    unchangeable = config.tree.keys() - {"budget", "space", *GOALS}
     if unchangeable:
         raise RequestError(
             f"A resumed study cannot change {', '.join(sorted(unchangeable))}; only the goal, --max-time, "
-            "--max-trials and --until can change."
+            "--max-trials and --until can change, and --space can grow."
         )
 
 
 def resume_study(config: FileConfig, study: Study) -> Study:
-    """Return the study to continue, with a new budget or goal.
+    """Return the study to continue, with a new budget or goal, or with more values of its axes.
 
-    With another goal, it is a new study that has all trials of the first: the search goes on around the best
-    configurations by the new goal, and nothing is measured twice.
+    With another goal or space, it is a new study that has all trials of the first: the search goes on around
+    the best configurations, and nothing is measured twice.
 
     Raises:
         RequestError: something else is changed, or no trial measured what the new goal needs.
     """
     check_resume(config)
+    if "space" in config.tree:
+        study = replace(_grown(study, config), **new_identity())
     if config.tree.keys() & GOALS:
         study, unknown = rerank_stored(study, config)
         if unknown and unknown == sum(trial.state is TrialState.DONE for trial in study.measured):
@@ -52,6 +56,28 @@ def resume_study(config: FileConfig, study: Study) -> Study:
             )
         study = replace(study, **new_identity())
     return replace(study, budget=build.read_budget(config, study.budget))
+
+
+def _grown(study: Study, config: FileConfig) -> Study:
+    """Return the study with the values that are given added to those of its axes.
+
+    Raises:
+        RequestError: an axis is new, or a value is invalid.
+    """
+    given = axes.read_axes(config, study.job.backend, [str(model.name) for model in study.job.beside])
+    own = {axis.name: axis for axis in study.space.axes}
+    for axis in given:
+        if axis.name not in own:
+            raise RequestError(
+                f"The study {study.id[:6]} does not vary {axis.name}, so its trials have no value of it; it "
+                f"grows along {', '.join(own)}. Start a new sweep to vary {axis.name}."
+            )
+        values = tuple(dict.fromkeys((*own[axis.name].values, *axis.values)))
+        own[axis.name] = replace(own[axis.name], values=tuple(sorted(values)) if axis.ordered else values)
+    grown = replace(study, space=Space(axes=tuple(own.values())))
+    with config.at("space"):
+        check_axes(grown)
+    return grown
 
 
 def check_rerank(config: FileConfig) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import options
 from modeldyno.core.study.goal import Rank
+from modeldyno.sweeps import model_analyzer_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,6 +82,15 @@ LOAD = {
 
 KEYS: dict[str, dict[str, Any]] = {
     "model": _described(_TEXT, "A path, scheme:locator, or the URL of a running server."),
+    "models": _described(
+        {
+            "anyOf": [
+                {"type": "array", "items": _TEXT},
+                {"type": "object", "additionalProperties": {"type": "object"}},
+            ]
+        },
+        "Several models, one after the other: [a.onnx, b.onnx], or names with keys of a sweep of their own.",
+    ),
     "name": _described(_TEXT, "What to call the model."),
     "backend": _described(_TEXT, "What runs or serves it."),
     "set": _described(
@@ -110,13 +120,26 @@ KEYS: dict[str, dict[str, Any]] = {
     "minimize": _described(_AIMS, "A metric, several, or metric to weight."),
     "require": _described(_TEXTS, "Bounds, such as latency.p99 <= 50ms."),
     "mode": _described(
-        {"enum": ["online", "offline"]}, "Maximize the throughput of a server: online under a latency budget."
+        {"enum": ["online", "offline"]},
+        "Maximize the throughput of a server: online by concurrency, offline by batch_size.",
     ),
     "latency_budget": _described(_QUANTITY, "The same as require: latency.p99 <= 10ms."),
     "min_throughput": _described(_QUANTITY, "The same as require: throughput >= 500/s."),
     "rank": _described(
         {"enum": [str(rank) for rank in Rank]},
         "Rank a configuration at its best load, or each load separately."
+    ),
+    "plots": _described(
+        {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {"x": _TEXT, "y": _TEXT, "title": _TEXT, "monotonic": _VALUE},
+                "required": ["x", "y"],
+                "additionalProperties": False,
+            },
+        },
+        "Charts of your own: name to x and y, each a query or an axis: {a: {x: latency.p99, y: throughput}}.",
     ),
     "strategy": _described(_TEXT, "How to search: quick, grid, ladder, optuna, optuna-nsga2 or optuna-gp."),
     "budget": _object("When the sweep ends.", **BUDGET),
@@ -126,22 +149,9 @@ KEYS: dict[str, dict[str, Any]] = {
 """Key to its schema."""
 
 FOREIGN = {
-    "models": "write model:, and those on the same server below beside:; for the others a file each",
-    "profile_models": "write model:, and those on the same server below beside:; for the others a file each",
-    "run_config_profile_models_concurrently_enable": "write the other models below beside:",
-    "weighting": "write maximize: with a weight for each model, such as {throughput@a: 2, throughput@b: 1}",
-    "model_repository": "write model: DIRECTORY#MODEL, or the path of the model's file",
+    **model_analyzer_keys.KEYS,
     "max_time": "write it below budget: for the whole sweep, or below plan: for each look",
     "max_trials": "write it below budget:",
-    "model_config_parameters": "write space: with instances, max_batch, queue_delay, or config.PATH",
-    "parameters": "write space: with concurrency: or batch_size:",
-    "concurrency": "write it below space: to vary it, or below load: to keep it",
-    "batch_sizes": "write batch_size: below space:",
-    "request_rate": "write rate: below space: to vary it, or below load: to keep it",
-    "constraints": "write require:, such as latency.p99 <= 10ms",
-    "run_config_search_mode": "write strategy: quick, grid, ladder or optuna",
-    "triton_launch_mode": "write set: with launch: docker, or server: http://host:8000",
-    "client_protocol": "write set: with protocol: grpc",
     "trust": "give --trust on the command line each time instead, because it lets files run code",
 }
 """Names of other programs, or of other parts of this one: what to write instead."""
@@ -154,6 +164,6 @@ def schema() -> dict[str, Any]:
         "title": "ModelDyno sweep",
         "type": "object",
         "properties": KEYS,
-        "required": ["model"],
+        "anyOf": [{"required": ["model"]}, {"required": ["models"]}],
         "additionalProperties": False,
     }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from modeldyno.core.metrics.constraints import Judgement
+from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.result.result import Result
 
 SORTS = ("order", "macs", "parameters", "flops", "weight_bytes", "bytes")
@@ -28,6 +29,10 @@ class ViewOptions:
     """The verdicts on the bounds that were required of a Result."""
     top: int = 5
     """Configurations of a study that a table shows, without the default."""
+    configurations: tuple[str, ...] = ()
+    """Configurations of a study to show in detail, and nothing else: ``3``, ``default``, ``text_3``."""
+    plots: tuple[ChosenPlot, ...] = ()
+    """Charts of a study that were chosen, in place of those that are usual."""
     stored: bool = True
     """Whether the Results of a study's trials are stored, so that they can be referred to."""
     load_result: Callable[[str], Result | None] = lambda _: None

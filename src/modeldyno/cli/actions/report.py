@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,7 +11,16 @@ from modeldyno.documents.lookup import find_any
 from modeldyno.documents.write import write_report
 
 
-def run(documents: tuple[str, ...], output: str, require: tuple[str, ...], chart: str | None) -> None:
+def run(options: dict[str, Any]) -> None:
     """Write documents as a report."""
-    write_report([find_any(document) for document in documents], Path(output), require, chart=chart)
-    click.echo(f"Wrote {output}.")
+    pictures = options["pictures"]
+    write_report(
+        [find_any(document) for document in options["documents"]],
+        Path(options["output"]),
+        options["require"],
+        chart=options["chart"],
+        configurations=options["configurations"],
+        plots=options["plots"],
+        pictures=None if pictures is None else Path(pictures),
+    )
+    click.echo(f"Wrote {options['output']}{'' if pictures is None else f' and the charts in {pictures}'}.")

@@ -20,7 +20,8 @@ from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Result
-from modeldyno.documents.lookup import find, find_any
+from modeldyno.core.study.study import Study
+from modeldyno.documents.lookup import find, find_any, stored_result
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
@@ -43,6 +44,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         raise RequestError("--baseline cannot be combined with --get, --require or --json; give one of them.")
     document = find_any(options["result"])
     planned = CostOptions.parse(options["demand"], options["price"])
+    _check_configurations(document, options)
     if options["as_job"]:
         click.echo(job_text(document, options["require"]), nl=False)
     elif isinstance(document, Result):
@@ -91,6 +93,11 @@ def _print_result(
         ctx.exit(outcome.exit_code if constraints else 0)
 
 
+def _check_configurations(document: Stored, options: dict[str, Any]) -> None:
+    if options["configurations"] and not isinstance(document, Study):
+        raise RequestError("--configuration applies to a study; STUDY#3 is the result of one configuration.")
+
+
 def _cost_answer(result: Result, planned: CostOptions, constraints: Sequence[Constraint]) -> CostAnswer:
     """Compute replicas and costs of a result; raise if the number of replicas is unknown."""
     cost_answer = planned.of_result(result, constraints)
@@ -113,7 +120,13 @@ def _print_other(document: Stored, planned: CostOptions, options: dict[str, Any]
         if options["as_json"]:
             print_document(kind.encode(document, **provided.derived()))
         else:
-            view_options = ViewOptions(verbose=options["verbose"])
+            view_options = ViewOptions(
+                verbose=options["verbose"],
+                configurations=tuple(
+                    name for text in options["configurations"] for name in text.split(",") if name.strip()
+                ),
+                load_result=stored_result,
+            )
             print_blocks(*kind.blocks(document, view_options), *provided.blocks())
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 from click.core import ParameterSource
 
-from modeldyno.cli.actions import sweep_study
+from modeldyno.cli.actions import sweep_models, sweep_study
+from modeldyno.cli.actions.printing import ignore_broken_pipe
 from modeldyno.documents.job_file import is_job_address, read_job
 from modeldyno.documents.yaml_file import FileConfig, Tree
 from modeldyno.errors import RequestError
 from modeldyno.options import LOAD, PLAN
+from modeldyno.sweeps.model_analyzer import read_model_analyzer
+from modeldyno.sweeps.model_set import MODELS, split_models
 from modeldyno.sweeps.schema import AIMS, GOALS
 from modeldyno.sweeps.value_parsers import CERTAIN, parse_certainty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import click
 
 _SAME_NAME = ("backend", "name", "strategy", "evaluate", "data", *GOALS)
 """Options that have the same name in a sweep file."""
@@ -30,7 +33,10 @@ _SECTIONS = {
 
 
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Begin, resume or rerank a study; exit with its code."""
+    """Begin, resume or rerank a study, or translate one; exit with its code."""
+    if options["from_model_analyzer"] is not None:
+        _print_translation(ctx, options)
+        return
     exclusive = [name for name in ("resume", "rerank") if options[name] is not None]
     if len(exclusive) > 1 or (exclusive and options["dry_run"]):
         raise RequestError("--resume, --rerank and --dry-run exclude each other; give one of them.")
@@ -45,7 +51,23 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         ctx.exit(sweep_study.resume(merge_config(ctx, typed), options))
     if options["model"] is None:
         raise RequestError("A sweep needs a MODEL or a file SWEEP.yaml; see modeldyno sweep --help.")
-    ctx.exit(sweep_study.begin(merge_config(ctx, options), options))
+    config = merge_config(ctx, options)
+    if several := split_models(config):
+        ctx.exit(sweep_models.begin(several, options))
+    ctx.exit(sweep_study.begin(config, options))
+
+
+def _print_translation(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Print the sweep file that a configuration of Model Analyzer means."""
+    typed = [name for name, value in options.items() if _is_given(ctx, name, value) and _is_typed(ctx, name)]
+    if unused := set(typed) - {"from_model_analyzer", "model"}:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(unused))
+        raise RequestError(
+            f"--from-model-analyzer prints a sweep file, so {flags} would have no effect; drop it."
+        )
+    translated = read_model_analyzer(Path(options["from_model_analyzer"]), options["model"] or "")
+    with ignore_broken_pipe():
+        click.echo(translated.text(), nl=False)
 
 
 def check_certainty(text: str) -> None:
@@ -63,7 +85,9 @@ def merge_config(ctx: click.Context, options: dict[str, Any]) -> FileConfig:
     address = options.get("model") or ""
     if not is_job_address(address):
         tree = _to_tree(options, (name for name, value in options.items() if _is_given(ctx, name, value)))
-        return FileConfig(tree={**({"model": options["model"]} if options.get("model") else {}), **tree})
+        also = [str(model) for model in options.get("also") or ()]
+        model = {"model": options["model"]} if options.get("model") else {}
+        return FileConfig(tree={**({MODELS: [options["model"], *also]} if also else model), **tree})
     file = read_job(address, "sweep").options
     defaulted = (
         name for name, value in options.items() if _is_given(ctx, name, value) and not _is_typed(ctx, name)
@@ -79,8 +103,9 @@ def merge_config(ctx: click.Context, options: dict[str, Any]) -> FileConfig:
 
 
 def _is_given(ctx: click.Context, name: str, value: Any) -> bool:
-    """Check whether an option was given, rather than its default."""
-    return value not in (None, ()) and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    """Check whether an option was given, rather than its default; ``-b`` gives settings without ``--set``."""
+    given = name == "settings" or ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    return value not in (None, ()) and given
 
 
 def _is_typed(ctx: click.Context, name: str) -> bool:

@@ -46,7 +46,7 @@ def begin(config: FileConfig, options: dict[str, Any]) -> int:
     study, chosen_axes = build.build_study(config, trust=options["trust"])
     if options["dry_run"]:
         return sweep_dry_run.print_plan(study, chosen_axes)
-    targets = _check_targets(options)
+    targets = check_targets(options)
     loop.check_study(study)  # find mistakes before printing or storing anything
     if not targets.silent and not options["quiet"]:
         with ignore_broken_pipe():
@@ -62,7 +62,7 @@ def resume(config: FileConfig, options: dict[str, Any]) -> int:
     With another goal, it continues as a new study that has all trials of the first: the search goes on
     around the best configurations by the new goal, and nothing is measured twice.
     """
-    targets = _check_targets(options)
+    targets = check_targets(options)
     if not targets.store:
         raise RequestError("--resume continues a study in the store; drop --no-store.")
     check_resume(config)
@@ -71,11 +71,11 @@ def resume(config: FileConfig, options: dict[str, Any]) -> int:
 
 def rerank(config: FileConfig, options: dict[str, Any]) -> int:
     """Rank a stored study by other goals without measuring; return the exit code."""
-    targets = _check_targets(options)
+    targets = check_targets(options)
     check_rerank(config)
     stored = find_study(options["rerank"])
     study, unknown = rerank_stored(stored, config)
-    code = _report_study(study, targets, options)
+    code = report_study(study, targets, options)
     best = ranking(study).best
     if config.tree and best is not None and not best.verified and not targets.silent:
         goal = " ".join(_goal_options(study))
@@ -99,7 +99,7 @@ def _run_study(study: Study, targets: OutputTargets, options: dict[str, Any]) ->
         study, interrupted = run_study(
             study, store=targets.store, watch=progress.watch, force=options["force"]
         )
-    code = _report_study(study, targets, options)
+    code = report_study(study, targets, options)
     if interrupted and targets.store and not targets.silent:
         click.echo(f"Interrupted; to continue: modeldyno sweep --resume {study.id[:6]}")
     elif len(study.trials) == before and not targets.silent:
@@ -107,8 +107,10 @@ def _run_study(study: Study, targets: OutputTargets, options: dict[str, Any]) ->
     return INTERRUPTED if interrupted else code
 
 
-def _report_study(study: Study, targets: OutputTargets, options: dict[str, Any]) -> int:
-    """Store, write and print a study; return the exit code."""
+def report_study(
+    study: Study, targets: OutputTargets, options: dict[str, Any], *, quiet: bool = False
+) -> int:
+    """Store, write and print a study, unless `quiet`; return the exit code."""
     study_ranking = ranking(study)
     if targets.store and options["rerank"] is None:
         with plugins.store() as store:
@@ -121,7 +123,7 @@ def _report_study(study: Study, targets: OutputTargets, options: dict[str, Any])
         if options["export_configs"]
         else ()
     )
-    if not targets.silent:
+    if not targets.silent and not quiet:
         view_options = ViewOptions(top=options["top"], stored=targets.store)
         with ignore_broken_pipe():
             blocks = list(study_blocks.blocks(study, view_options, study_ranking))
@@ -147,7 +149,7 @@ def exit_code(ranked: Ranking) -> int:
 # --- outputs ------------------------------------------------------------------------------
 
 
-def _check_targets(options: dict[str, Any]) -> OutputTargets:
+def check_targets(options: dict[str, Any]) -> OutputTargets:
     """Check before measuring that the outputs can be stored and written."""
     targets = OutputTargets.of(options)
     if targets.tags:
@@ -224,5 +226,6 @@ def _next_commands(study: Study, targets: OutputTargets) -> Iterator[str]:
         return
     name = study.id[:6]
     yield f"Study {study.id}; to show it again: modeldyno show {name}"
+    yield f"One in detail: modeldyno report {name} --configuration 1,default -o FILE.html"
     yield f"With another goal: modeldyno sweep --rerank {name} --require 'latency.p99 <= 5ms'"
     yield from export_configs.export_hint(study, name)

@@ -13,6 +13,7 @@ from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.core.study.bootstrap import Resamples, ScoredCandidate, scored_candidates, scores
+from modeldyno.core.study.configurations import configuration_label
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.pooled_estimate import Estimate, estimate, judge_trial
 from modeldyno.core.study.search_space import Key, Point, key
@@ -79,6 +80,8 @@ class RankedConfiguration:
     failure: str = ""
     """Why it failed, if it did."""
     kind: str = ""
+    configuration: str = ""
+    """Its name, such as ``text_recognition_3``."""
 
     @property
     def verdict(self) -> Verdict:
@@ -280,6 +283,7 @@ def _row_of(study: Study, contender: ScoredCandidate, rank: int) -> RankedConfig
         doubts=tuple(dict.fromkeys(code for trial in telling for code in trial.doubts)),
         failure=failed.failure if failed else "",
         kind=failed.kind if failed else "",
+        configuration=configuration_label(study, contender.candidate.point),
     )
 
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Answer, Judgement
+from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.result.result import Environment
 from modeldyno.core.result.summary import goal_answers, trial_answers
 from modeldyno.core.spec.job import Job
@@ -178,6 +179,8 @@ class Study:
     budget: Budget = field(default_factory=Budget)
     trials: tuple[Trial, ...] = ()
     name: str = ""
+    plots: tuple[ChosenPlot, ...] = ()
+    """Charts of its page that were chosen, besides the usual ones."""
     model: ModelIdentity | None = None
     """Of the first trial that reported it; resumed studies must measure the same model."""
     environment: Environment | None = None
@@ -211,6 +214,17 @@ class Study:
     def skipped(self) -> Mapping[Key, Trial]:
         """Every invalid point."""
         return {key(trial.point): trial for trial in self.trials if not trial.measured}
+
+    @cached_property
+    def configuration_numbers(self) -> Mapping[Key, str]:
+        """The number of each measured configuration in the order of first measurement, as text, by its key.
+
+        That of the default is ``default``. A number stays when the study goes on or gets another goal.
+        """
+        default = key(self.configuration(self.default))
+        keys = dict.fromkeys(key(self.configuration(c.point)) for c in self.candidates.values())
+        numbers = {name: str(number) for number, name in enumerate((k for k in keys if k != default), 1)}
+        return {**numbers, default: "default"}
 
     @property
     def spent(self) -> float:

@@ -13,6 +13,7 @@ from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
+from modeldyno.views.study.configurations import configuration_rows, configuration_summary
 from modeldyno.views.study.rows import (
     best_by_load_table,
     best_table,
@@ -44,6 +45,10 @@ _DOUBTS = 4
 def blocks(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = None) -> Iterator[Block]:
     """Lay out a study: the sentence, the bounds, the best rows and the default, the failures."""
     ranked = ranked or ranking(study)
+    if options.configurations:
+        rows = configuration_rows(study, ranked, options.configurations)
+        yield from configuration_summary(study, rows, options)
+        return
     yield Notice(severity=Severity.VERDICT, text=headline(study, ranked))
     shown = ranked.best or next((row for row in ranked.rows if not row.failure), None)
     if shown is not None:

@@ -19,9 +19,14 @@ from modeldyno.views.result.provenance import join_facts
 from modeldyno.views.result.served import STAGE_NAMES
 from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.study.charts import best_and_default, candidates_by_load, charts, configuration_name
+from modeldyno.views.study.configurations import (
+    configuration_page,
+    configuration_rows,
+    load_table,
+    plots_of,
+)
 from modeldyno.views.study.rows import (
     UNMEASURED,
-    configuration_load_table,
     format_knob_value,
     format_miss,
     format_point,
@@ -30,9 +35,8 @@ from modeldyno.views.text import count
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.result.result import Result
     from modeldyno.core.study.ranking import RankedConfiguration, Ranking
     from modeldyno.core.study.study import Candidate, Study
 
@@ -52,6 +56,9 @@ _EXTRA_QUERIES = {
 def page(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = None) -> Iterator[Block]:
     """Lay out a study as a page."""
     ranked = ranked or ranking(study)
+    if options.configurations:
+        yield from _some_configurations(study, ranked, options)
+        return
     blocks = list(study_blocks.blocks(study, replace(options, top=_TOP), ranked))
     drawn = list(charts(study, ranked))
     curves = [picture for picture in drawn if picture.title.endswith(" against latency")]
@@ -65,12 +72,15 @@ def page(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = No
         yield Heading(title="What each knob does")
         yield from effects
         yield from across
+    if chosen := options.plots or study.plots:
+        yield Heading(title="Chosen charts")
+        yield from plots_of(study, best_and_default(ranked), chosen, options, required=bool(options.plots))
     if ranked.rows:
         yield Heading(title="Every configuration")
         yield from all_configurations(study, ranked)
     yield from (block for block in blocks if isinstance(block, Table) and block.title == UNMEASURED)
     for row in best_and_default(ranked):
-        yield from _winner(study, row, options.load_result)
+        yield from _winner(study, row, options)
     yield from _how_measured(study, ranked)
 
 
@@ -92,6 +102,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
         title="Each at its best load",
         columns=(
             Column(title="", align=Align.RIGHT),
+            Column(title="configuration"),
             *(Column(title=name, align=Align.RIGHT) for name in axes),
             *(Column(title=name, align=Align.RIGHT) for name in shown),
             *((Column(title="satisfies constraints"),) if bounded else ()),
@@ -99,6 +110,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
         rows=tuple(
             (
                 str(row.rank),
+                row.configuration,
                 *(format_knob_value(row.point[name]) if name in row.point else "—" for name in axes),
                 *(column[place] or "—" for column in shown.values()),
                 *((_satisfies(row),) if bounded else ()),
@@ -126,20 +138,32 @@ def _satisfies(row: RankedConfiguration) -> str:
 # --- one configuration in detail -------------------------------------------------------------------
 
 
-def _winner(
-    study: Study, row: RankedConfiguration, load_result: Callable[[str], Result | None]
-) -> Iterator[Block]:
+def _some_configurations(study: Study, ranked: Ranking, options: ViewOptions) -> Iterator[Block]:
+    """Lay out named configurations alone, each in detail."""
+    rows = configuration_rows(study, ranked, options.configurations)
+    yield from configuration_page(study, rows, options)
+    for row in rows:
+        yield from _winner(study, row, options)
+    yield from _how_measured(study, ranked)
+
+
+def _winner(study: Study, row: RankedConfiguration, options: ViewOptions) -> Iterator[Block]:
     """Lay out a configuration in detail: its loads, their latency breakdown, and its Result."""
-    yield Heading(title="The default in detail" if row.default else f"Rank {row.rank} in detail")
+    if options.configurations:
+        title = f"{row.configuration} in detail"
+    else:
+        title = "The default in detail" if row.default else f"Rank {row.rank} in detail"
+    yield Heading(title=title)
     if row.default:
         yield from _subheading(format_point(row.point))
     else:
         yield from _subheading(configuration_name(study, row))
     there = candidates_by_load(study, row)
-    yield from (replace(table, title="Under each load") for table in configuration_load_table(study, row))
+    if not options.configurations:  # otherwise they stand at the top
+        yield from (replace(table, title="Under each load") for table in load_table(study, row, options))
     yield from request_stages_by_load(study, there)
     trial = study.candidates[key(row.point)].quoted_trials[-1]
-    result = load_result(trial.result) if trial.result else None
+    result = options.load_result(trial.result) if trial.result else None
     if result is None:
         text = (
             f"the result of its trial {trial.number}, {trial.result or 'which has none'}, is not in the "

@@ -81,12 +81,13 @@ def _best(
     """Return the titles and the cells of the best rows."""
     axes = () if together else tuple(names)
     gains = ("gain",) if any(row.gain is not None for row in rows) else ()
-    titles = ("", *axes, *map(str, study.goal.queries), *gains, "best in", "at<" if together else "<")
+    titles = ("", "<", *axes, *map(str, study.goal.queries), *gains, "best in", "at<" if together else "<")
     cells = [
         (
             str(row.rank),
+            configuration_tag(row),
             *(_at(row, name) for name in axes),
-            *(_figure(study, row, query) for query in study.goal.queries),
+            *(format_figure(study, row, query) for query in study.goal.queries),
             *(_gain(row) for _ in gains),
             f"{row.share:.0%}",
             _row_text(row, names, _remark(ranked, row)) if together else _remark(ranked, row),
@@ -94,6 +95,14 @@ def _best(
         for row in rows
     ]
     return titles, cells
+
+
+def configuration_tag(row: RankedConfiguration) -> str:
+    """Return the number of a row's configuration as commands take it after a study: ``#3``.
+
+    That of the default is not shown: its row says that it is the default.
+    """
+    return "" if row.default or not row.configuration else f"#{row.configuration.rpartition('_')[2]}"
 
 
 def _width(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
@@ -149,8 +158,9 @@ def best_by_load_table(study: Study, ranked: Ranking) -> Table:
     names = [axis.name for axis in study.space.axes if axis.name in study.loads]
     cells = tuple(
         (
+            configuration_tag(row),
             *(_at(row, name) for name in names),
-            *(_figure(study, row, query) for query in study.goal.queries),
+            *(format_figure(study, row, query) for query in study.goal.queries),
             _gain(row),
             f"{at_load.certainty:.0%}",
             _row_text(row, list(study.configuration(row.point)), _remark(at_load, row)),
@@ -158,7 +168,7 @@ def best_by_load_table(study: Study, ranked: Ranking) -> Table:
         for at_load in ranked.each
         for row in at_load.rows[:1]
     )
-    titles = (*names, *map(str, study.goal.queries), "gain", "certain", "configuration<")
+    titles = ("<", *names, *map(str, study.goal.queries), "gain", "certain", "configuration<")
     return Table(title="The best at each load", columns=_columns(*titles), rows=cells)
 
 
@@ -181,7 +191,7 @@ def _row_text(row: RankedConfiguration, names: Sequence[str], remark: str) -> st
     return f"{_DEFAULT}: {text}" if row.default and text else remark if row.default else text
 
 
-def _figure(study: Study, row: RankedConfiguration, query: Query) -> str:
+def format_figure(study: Study, row: RankedConfiguration, query: Query) -> str:
     """Format a value with half of its interval, and whether its bounds hold."""
     judged = [j for j in row.judgements if j.constraint.query == query]
     mark = _MARKS[min((j.verdict for j in judged), key=list(_SEVERE).index)] if judged else ""

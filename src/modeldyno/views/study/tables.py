@@ -6,6 +6,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
+from modeldyno.core.study.configurations import configuration_label
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.views.study.rows import format_knob_value, trial_failure
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study, Trial
     from modeldyno.interfaces.store import StudyEntry
 
-_FIRST, _PLACE = ("trial", "stage", "state"), ("rank", "best_in", "gain")
+_FIRST, _PLACE = ("trial", "configuration", "stage", "state"), ("rank", "best_in", "gain")
 _LAST = ("seconds", "doubts", "kind", "failure", "result")
-_TEXTS = {"stage", "state", "doubts", "kind", "failure", "result"}
+_TEXTS = {"configuration", "stage", "state", "doubts", "kind", "failure", "result"}
 _REASON, _NAME, _TOLD = 1000, 18, 72
 """Most characters of a failure, of a name, and of a summary."""
 
@@ -45,7 +46,8 @@ def numbers(study: Study, ranked: Ranking | None = None) -> Table:
         ),
         rows=tuple(
             (
-                *(str(trial.number), str(trial.stage), str(trial.state)),
+                *(str(trial.number), configuration_label(study, trial.point)),
+                *(str(trial.stage), str(trial.state)),
                 *(format_knob_value(trial.point[name]) if name in trial.point else "" for name in axes),
                 *(cell for query in queries for cell in _figures(trial.ask(query))),
                 *(_verdict(trial, bound) for bound in study.goal.constraints),

@@ -1,0 +1,89 @@
+"""Sweeps several models for ``modeldyno sweep``, one after the other, and ranks them together."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modeldyno.cli.actions import sweep_dry_run, sweep_study
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, print_document
+from modeldyno.cli.actions.progress import Progress
+from modeldyno.codec import json_array
+from modeldyno.codec import study as codec_study
+from modeldyno.core.report.blocks import Heading
+from modeldyno.core.study.model_ranking import rank_models
+from modeldyno.core.study.ranking import ranking
+from modeldyno.documents.write import write_several
+from modeldyno.profiling.run import INTERRUPTED, OK
+from modeldyno.sweeps import build, loop
+from modeldyno.sweeps.model_set import share_of_budget
+from modeldyno.sweeps.run import run_study
+from modeldyno.views.study.models import models_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.study.study import Study
+    from modeldyno.documents.yaml_file import FileConfig
+
+
+def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
+    """Sweep each model in its turn, and print all and their common ranking; return the exit code.
+
+    The code is that of the best model: 0 if a configuration of any holds the bounds.
+    """
+    built = [build.build_study(config, trust=options["trust"]) for config in configs]
+    if options["dry_run"]:
+        return max(sweep_dry_run.print_plan(study, chosen) for study, chosen in built)
+    targets = sweep_study.check_targets(options)
+    for study, _ in built:
+        loop.check_study(study)
+    started = time.monotonic()
+    done: list[Study] = []
+    own = replace(targets, json=None, report=None)
+    for number, (study, _) in enumerate(built):
+        share = share_of_budget(
+            study.budget,
+            spent=time.monotonic() - started,
+            trials=sum(len(other.measured) for other in done),
+            left=len(built) - number,
+        )
+        if not targets.silent:
+            with ignore_broken_pipe():
+                print_blocks(Heading(title=study.name))
+        with Progress(quiet=options["quiet"]) as progress:
+            swept, interrupted = run_study(
+                replace(study, budget=share), store=targets.store, watch=progress.watch
+            )
+        done.append(swept)
+        sweep_study.report_study(swept, own, options, quiet=targets.silent)
+        if interrupted:
+            return INTERRUPTED
+    _report_all(done, options)
+    codes = [sweep_study.exit_code(ranking(study)) for study in done]
+    return OK if OK in codes else codes[0]
+
+
+def _report_all(studies: Sequence[Study], options: dict[str, Any]) -> None:
+    """Write and print what was found over all models."""
+    rows = rank_models(studies, options["top_models"])
+    if options["output"]:
+        write_several(studies, Path(options["output"]))
+    if options["json_path"]:
+        documents = [codec_study.encode(study, ranking=ranking(study)) for study in studies]
+        if options["json_path"] == "-":
+            print_document(json_array(documents))
+            return
+        Path(options["json_path"]).write_bytes(json_array(documents))
+    if rows:
+        with ignore_broken_pipe():
+            print_blocks(Heading(title="All models"), models_table(rows, len(studies)))
+            click.echo(f"One of them: modeldyno show {rows[0].study.id[:6]}{_tag(rows[0].row.configuration)}")
+
+
+def _tag(configuration: str) -> str:
+    return f"#{configuration.rpartition('_')[2]}"

@@ -1,0 +1,368 @@
+"""Translate a configuration of Model Analyzer into a sweep file, and say what it leaves out.
+
+Nothing is measured or loaded, and nothing is left out in silence: each of their keys is in the sweep, is
+among the options of its command, or is in `TranslatedSweep.dropped` with the reason.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.sweeps.model_analyzer_draft import (
+    Draft,
+    TranslatedSweep,
+    as_list,
+    as_names,
+    as_number,
+    check_section,
+)
+from modeldyno.sweeps.model_analyzer_keys import KEYS, METRICS, METRICS_WITHOUT_COUNTERPART
+from modeldyno.sweeps.model_analyzer_model import SEARCH, draft_model, translate_model_config
+from modeldyno.sweeps.schema import KEYS as SWEEP_KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_MAX_BYTES = 1 << 20
+_STRATEGIES = {"brute": "grid", "quick": "quick", "optuna": "optuna"}
+OWN = frozenset(
+    {
+        "parameters", "model_config_parameters", "objectives", "constraints", "weighting", "cpu_only",
+        "perf_analyzer_flags", "genai_perf_flags", "triton_server_flags", "triton_server_environment",
+        "triton_docker_args", "triton_docker_labels",
+    }
+)  # fmt: skip
+"""Keys that may stand below a model."""
+
+
+def read_model_analyzer(path: Path, model: str = "") -> TranslatedSweep:
+    """Translate a configuration file of Model Analyzer.
+
+    Args:
+        path: the file.
+        model: the model to sweep instead of those that it names.
+
+    Raises:
+        RequestError: it cannot be read, has a key that Model Analyzer does not know, or names no model.
+    """
+    return translate(read_config(path), model=model, origin=str(path))
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a configuration file of Model Analyzer as it stands.
+
+    Raises:
+        RequestError: it cannot be read, or is no mapping.
+    """
+    import yaml  # noqa: PLC0415 - only a file needs it
+
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise RequestError(f"{path} has {path.stat().st_size:,} bytes, too many for a configuration.")
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RequestError(f"Cannot read {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{path} is not text in UTF-8.") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        raise RequestError(f"{path}{where}: this is not YAML.") from error
+    if not isinstance(config, dict):
+        raise RequestError(f"{path} is no configuration of Model Analyzer: it has no keys.")
+    return {str(key): value for key, value in config.items()}
+
+
+def translate(config: Mapping[str, Any], *, model: str = "", origin: str = "") -> TranslatedSweep:
+    """Translate a configuration of Model Analyzer, as its YAML is read.
+
+    Args:
+        config: key to value.
+        model: the model to sweep instead of those that it names.
+        origin: the name of its file, for errors.
+
+    Raises:
+        RequestError: it has a key that Model Analyzer does not know, or names no model.
+    """
+    try:
+        return _join(config, tuple(_draft_models(config, model)))
+    except RequestError as error:
+        error.args = (f"{origin}: {error}" if origin else str(error),)
+        raise
+
+
+def _draft_models(config: Mapping[str, Any], model: str) -> Iterator[Draft]:
+    """Translate what holds for each model, or for the one that is given instead."""
+    for key, value in config.items():
+        if key not in KEYS:
+            raise UnknownName.among("key of Model Analyzer", key, KEYS)
+        check_section(key, value)
+    models = _models(config)
+    if model:
+        yield draft_model(config, model, next(iter(models.values()), {}), reference=model)
+        return
+    if not models:
+        raise RequestError(
+            "it names no model (profile_models); give one: modeldyno sweep DIRECTORY#MODEL "
+            "--from-model-analyzer FILE."
+        )
+    for name, below in models.items():
+        prefix = f"{name}." if len(models) > 1 else ""
+        yield draft_model(config, name, below, reference=_reference(config, name), prefix=prefix)
+
+
+def _reference(config: Mapping[str, Any], name: str) -> str:
+    """Return the model of a repository, or of a running server."""
+    if repository := config.get("model_repository"):
+        return f"{str(repository).rstrip('/')}#{name}"
+    if config.get("triton_launch_mode") == "remote":
+        endpoint = str(config.get("triton_http_endpoint") or "localhost:8000").removeprefix("http://")
+        return f"http://{endpoint}#{name}"
+    raise RequestError(f"it names no model_repository, so where is {name}?")
+
+
+def _models(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the models to profile, with what stands below each."""
+    given = config.get("profile_models")
+    items = [given] if isinstance(given, Mapping) else as_list(given)
+    models: dict[str, Mapping[str, Any]] = {}
+    for item in items:
+        for name, given_below in (item if isinstance(item, Mapping) else {item: None}).items():
+            below = given_below or {}
+            if not isinstance(below, Mapping):
+                raise RequestError(f"below {name} stand keys, such as {name}: {{cpu_only: true}}.")
+            for key, value in below.items():
+                if key not in OWN:
+                    raise UnknownName.among(f"key of Model Analyzer below {name}:", str(key), OWN)
+                check_section(f"{name}.{key}", value)
+            models[str(name)] = below
+    return models
+
+
+# --- several models --------------------------------------------------------------------------------
+
+
+def _join(config: Mapping[str, Any], drafts: Sequence[Draft]) -> TranslatedSweep:
+    """Join the models: one alone, several in turn, or several on one server at the same time."""
+    together = bool(config.get("run_config_profile_models_concurrently_enable")) and len(drafts) > 1
+    common = _draft_common(config)
+    for draft in drafts:
+        if draft.weight is not None and not together:
+            draft.drop("weighting", "it weighs models on one server, and this one is swept alone")
+    if together:
+        own = _side_by_side(drafts)
+    elif len(drafts) > 1:
+        shared = {
+            key: value
+            for key, value in drafts[0].tree.items()
+            if all(key in draft.tree and draft.tree[key] == value for draft in drafts)
+        }
+        own = {
+            "models": {
+                draft.name: {key: value for key, value in draft.tree.items() if key not in shared}
+                for draft in drafts
+            },
+            **shared,
+        }
+    else:
+        own = drafts[0].tree
+    parts = (common, *drafts)
+    tree = _merge(common.tree, own)
+    if "objectives" not in tree and not any("objectives" in draft.tree for draft in drafts):
+        tree["mode"] = "online"
+    return TranslatedSweep(
+        tree={key: tree[key] for key in SWEEP_KEYS if key in tree},
+        options=tuple(
+            word for words in dict.fromkeys(w for part in parts for w in part.options) for word in words
+        ),
+        environment=tuple(dict.fromkeys(word for part in parts for word in part.environment)),
+        dropped=tuple(dict.fromkeys(item for part in parts for item in part.dropped)),
+    )
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two trees; the sections of both are joined, and of lists both parts are kept."""
+    merged = dict(below)
+    for key, value in above.items():
+        before = merged.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            merged[key] = {**before, **value}
+        else:
+            merged[key] = value
+    return merged
+
+
+def _side_by_side(drafts: Sequence[Draft]) -> dict[str, Any]:
+    """Return the tree of models that are on one server at the same time."""
+    first, *others = drafts
+    tree: dict[str, Any] = {**first.tree, "beside": []}
+    for draft in others:
+        words = [
+            *(
+                f"{name}={value}"
+                for section in ("set", "load")
+                for name, value in draft.tree.get(section, {}).items()
+            ),
+            *(f"input={text}" for text in draft.tree.get("input", ())),
+        ]
+        tree["beside"].append(shlex.join([draft.tree["model"], *words]))
+        if draft.tree.get("space"):
+            tree["space"] = {
+                **tree.get("space", {}),
+                **{f"{draft.name}.{name}": values for name, values in draft.tree["space"].items()},
+            }
+    if len({str(draft.tree.get("require")) for draft in drafts}) > 1:
+        tree["require"] = [
+            text.replace(" ", f"@{draft.name} ", 1)
+            for draft in drafts
+            for text in draft.tree.get("require", ())
+        ]
+    weights = {draft.name: 1.0 if draft.weight is None else draft.weight for draft in drafts}
+    if len(set(weights.values())) > 1:
+        objectives = first.tree.get("objectives", {"throughput": 1})
+        tree["objectives"] = {
+            f"{query}@{name}": as_number(weight * name_weight)
+            for query, weight in objectives.items()
+            for name, name_weight in weights.items()
+        }
+    return tree
+
+
+# --- what holds for all models ---------------------------------------------------------------------
+
+
+def _draft_common(config: Mapping[str, Any]) -> Draft:
+    """Translate the server, the search and what is written."""
+    draft, rest = Draft(), _Rest(config)
+    rest.take(
+        "model_repository", "profile_models", "run_config_profile_models_concurrently_enable", *OWN, *SEARCH
+    )
+    mode = rest.take("run_config_search_mode")
+    if mode is not None:
+        draft.tree["strategy"] = _STRATEGIES.get(str(mode), str(mode))
+    if (budget := rest.take("latency_budget")) is not None:
+        draft.tree["latency_budget"] = f"{as_number(budget)}ms"
+    if (least := rest.take("min_throughput")) is not None:
+        draft.tree["min_throughput"] = as_number(least)
+    if (trials := rest.take("optuna_max_trials")) is not None:
+        draft.put("budget", "max_trials", trials)
+    if (seconds := rest.take("perf_analyzer_timeout")) is not None:
+        draft.put("plan", "timeout", f"{as_number(seconds)}s")
+    if rest.take("client_protocol") != "http":
+        draft.put("set", "protocol", "grpc")
+    _translate_launch(draft, rest)
+    if (called := rest.take("bls_composing_models")) is not None:
+        draft.put("set", "calls", ",".join(as_names(called)))
+    if isinstance(called, Mapping):
+        draft.drop(
+            "bls_composing_models", "what stands below its models: write space: with composing.NAME.instances"
+        )
+    _translate_composing(draft, rest.take("ensemble_composing_models"))
+    _translate_plots(draft, rest.take("plots"))
+    _translate_output(draft, rest)
+    for key in rest.left():
+        draft.drop(key)
+    return draft
+
+
+class _Rest:
+    """A configuration from which keys are taken, so that what is left can be told."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config, self._taken = config, set[str]()
+
+    def take(self, *keys: str) -> Any:
+        """Take keys; return the value of the first, or None."""
+        self._taken.update(keys)
+        return self._config.get(keys[0])
+
+    def left(self) -> list[str]:
+        return [key for key in self._config if key not in self._taken]
+
+
+def _translate_launch(draft: Draft, rest: _Rest) -> None:
+    """Translate how the server is started; what another way of starting it needs is dropped."""
+    mode = str(rest.take("triton_launch_mode") or "local")
+    if mode not in _LAUNCHES:
+        raise UnknownName.among("triton_launch_mode", mode, _LAUNCHES)
+    if mode == "docker":
+        draft.put("set", "launch", "docker")
+    elif mode == "c_api":
+        draft.drop("triton_launch_mode", KEYS["triton_install_path"])
+    address = rest.take("triton_http_endpoint")
+    if mode == "remote":
+        draft.put("set", "server", f"http://{str(address or 'localhost:8000').removeprefix('http://')}")
+    elif address is not None:
+        draft.drop("triton_http_endpoint", f"triton_launch_mode is {mode}, where free ports are used")
+    for key, (knob, needed) in _LAUNCH_KEYS.items():
+        value = rest.take(key)
+        if value is not None and mode == needed:
+            draft.put("set", knob, _port(value) if knob == "grpc_port" else str(value))
+        elif value is not None:
+            draft.drop(key, f"triton_launch_mode is {mode}, and only {needed} needs it")
+
+
+_LAUNCHES = ("local", "docker", "remote", "c_api")
+_LAUNCH_KEYS = {
+    "triton_docker_image": ("image", "docker"),
+    "triton_server_path": ("program", "local"),
+    "triton_grpc_endpoint": ("grpc_port", "remote"),
+}
+"""Key to the knob, and the way of starting a server that it belongs to."""
+
+
+def _port(endpoint: Any) -> Any:
+    port = str(endpoint).rpartition(":")[2]
+    return int(port) if port.isdigit() else port
+
+
+def _translate_composing(draft: Draft, models: Any) -> None:
+    """Translate what stands below the parts of an ensemble; the parts themselves are found."""
+    for name, below in models.items() if isinstance(models, Mapping) else ():
+        part = Draft(name=str(name), prefix=f"ensemble_composing_models.{name}.")
+        translate_model_config(part, (below or {}).get("model_config_parameters") or {})
+        for section in ("set", "space"):
+            for knob, value in part.tree.get(section, {}).items():
+                draft.put(section, f"composing.{name}.{knob}", value)
+        draft.dropped += part.dropped
+        for key in below or {}:
+            if key != "model_config_parameters":
+                draft.drop(
+                    f"ensemble_composing_models.{name}.{key}", "only model_config_parameters apply to a part"
+                )
+
+
+def _translate_plots(draft: Draft, plots: Any) -> None:
+    """Translate the charts that a report shall have."""
+    for name, plot in plots.items() if isinstance(plots, Mapping) else ():
+        axes = {axis: str(plot.get(f"{axis}_axis")) for axis in ("x", "y")}
+        unknown = [axis for axis in axes.values() if axis not in METRICS and axis not in _PLOT_AXES]
+        if unknown:
+            draft.drop(
+                f"plots.{name}", METRICS_WITHOUT_COUNTERPART.get(unknown[0], f"'{unknown[0]}' is no metric")
+            )
+            continue
+        parts: dict[str, Any] = {x: METRICS[axis][0] if axis in METRICS else axis for x, axis in axes.items()}
+        parts["title"] = str(plot.get("title") or name)
+        draft.put("plots", str(name), parts | ({"monotonic": True} if plot.get("monotonic") else {}))
+
+
+_PLOT_AXES = ("batch_size", "concurrency")
+
+
+def _translate_output(draft: Draft, rest: _Rest) -> None:
+    """Translate what is written, into options of the command."""
+    if (top := rest.take("num_configs_per_model")) is not None:
+        draft.options.append(("--top", str(top)))
+    if (top := rest.take("num_top_model_configs")) not in (None, 0):
+        draft.options.append(("--top-models", str(top)))
+    if (folder := rest.take("output_model_repository_path")) is not None:
+        draft.options.append(("--export-configs", str(folder)))
+    if rest.take("override_output_model_repository"):
+        draft.options.append(("--overwrite",))
+    if (folder := rest.take("export_path")) is not None:
+        draft.options.append(("-o", str(Path(str(folder)) / "report.html")))

@@ -1,0 +1,208 @@
+"""Lay out named configurations of a study in detail: each under its loads, with charts."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.metric import METRICS, Query
+from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table
+from modeldyno.core.report.charts import AxisScale, Plot, Series
+from modeldyno.core.report.chosen_plot import ChosenPlot
+from modeldyno.core.stats.units import format_quantity
+from modeldyno.core.study.configurations import base_name
+from modeldyno.core.study.find_configuration import find_configuration
+from modeldyno.core.study.pooled_estimate import search_hint
+from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.views.study.charts import candidates_by_load
+from modeldyno.views.study.rows import format_knob_value, format_point
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.report.blocks import Block
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.study.ranking import RankedConfiguration, Ranking
+    from modeldyno.core.study.study import Candidate, Study
+    from modeldyno.views.view_options import ViewOptions
+
+_COLUMNS = (
+    ("throughput", "throughput"),
+    ("p50", "latency.p50"), ("p90", "latency.p90"), ("p95", "latency.p95"), ("p99", "latency.p99"),
+    ("queue", "queue_time"), ("input", "compute_input_time"), ("model", "compute_time"),
+    ("output", "compute_output_time"), ("network", "network_time"), ("batch", "formed_batch.mean"),
+    ("errors", "error_rate"), ("CPU", "cpu_utilization"), ("memory", "process_memory.max"),
+    ("device memory", "device_memory.max"), ("device use", "gpu_utilization.mean"), ("power", "power.mean"),
+    ("tokens", "token_rate"), ("first token", "time_to_first_token.p99"),
+)  # fmt: skip
+"""Columns of the loads of a configuration: title and query. A column without figures is left out."""
+USUAL_PLOTS = (
+    ChosenPlot(x="latency.p99", y="throughput", title="Throughput against p99 latency"),
+    ChosenPlot(x="LOAD", y="latency.p99", title="p99 latency by load"),
+    ChosenPlot(x="LOAD", y="cpu_utilization", title="Processor time by load"),
+    ChosenPlot(x="LOAD", y="process_memory.max", title="Process memory by load"),
+    ChosenPlot(x="LOAD", y="device_memory.max", title="Device memory by load"),
+    ChosenPlot(x="LOAD", y="gpu_utilization.mean", title="Device use by load"),
+    ChosenPlot(x="LOAD", y="power.mean", title="Power by load"),
+)
+"""Charts of named configurations, if measured; LOAD is the load, or the batch size if no load varies."""
+
+
+def configuration_rows(study: Study, ranked: Ranking, names: Sequence[str]) -> list[RankedConfiguration]:
+    """Return the rows of configurations by their names, each once.
+
+    Raises:
+        RequestError: the study has no such configuration.
+    """
+    rows = [find_configuration(study, ranked, name) for name in names]
+    return [row for number, row in enumerate(rows) if row not in rows[:number]]
+
+
+def configurations_title(study: Study, names: Sequence[str]) -> str:
+    """Return the title of a page of some configurations."""
+    numbers = [name.strip().rpartition("_")[2].removeprefix("#") for name in names]
+    return ", ".join(f"{base_name(study)}_{number}" for number in numbers)
+
+
+def configuration_summary(
+    study: Study, rows: Sequence[RankedConfiguration], options: ViewOptions
+) -> Iterator[Block]:
+    """Say which configurations they are, and tabulate each under its loads."""
+    for row in rows:
+        settings = format_point(study.configuration(row.point)) or "the settings of the backend"
+        place = "the default" if row.default else f"rank {row.rank}"
+        yield Notice(severity=Severity.NOTE, text=f"{row.configuration} is {settings}; {place}")
+    for row in rows:
+        yield from load_table(study, row, options)
+
+
+def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> Iterator[Table]:
+    """Tabulate everything that was measured of a configuration, one row for each of its loads."""
+    candidates = [candidate for candidate in candidates_by_load(study, row) if not candidate.failed]
+    axes = _load_axes(study) or _batch_axes(study)
+    figures = {title: [_figure(c, query, options) for c in candidates] for title, query in _COLUMNS}
+    shown = {title: column for title, column in figures.items() if any(column)}
+    if not candidates or not shown:
+        return
+    yield Table(
+        title=f"{row.configuration} under each load" if _load_axes(study) else row.configuration,
+        columns=(
+            *(Column(title=name, align=Align.RIGHT) for name in axes),
+            *(Column(title=title, align=Align.RIGHT) for title in shown),
+            Column(title=""),
+        ),
+        rows=tuple(
+            (
+                *(format_knob_value(c.point[name]) if name in c.point else "—" for name in axes),
+                *(column[place] or "—" for column in shown.values()),
+                "best" if c.point == row.point and len(candidates) > 1 else "",
+            )
+            for place, c in enumerate(candidates)
+        ),
+    )
+
+
+def configuration_page(
+    study: Study, rows: Sequence[RankedConfiguration], options: ViewOptions
+) -> Iterator[Block]:
+    """Lay out configurations with charts, in place of the page of the whole study."""
+    yield Heading(title="Configurations")
+    yield from configuration_summary(study, rows, options)
+    chosen = options.plots or study.plots
+    plots = list(plots_of(study, rows, chosen or USUAL_PLOTS, options, required=bool(chosen)))
+    if plots:
+        yield Heading(title="Curves")
+        yield from plots
+
+
+def plots_of(
+    study: Study,
+    rows: Sequence[RankedConfiguration],
+    chosen: Sequence[ChosenPlot],
+    options: ViewOptions,
+    *,
+    required: bool,
+) -> Iterator[Plot]:
+    """Draw chosen plots; each has a line for each configuration through its loads.
+
+    Raises:
+        RequestError: `required`, and nothing was measured of an axis.
+    """
+    axis = next(iter((*_load_axes(study), *_batch_axes(study))), "")
+    for plot in chosen:
+        at = replace(plot, x=axis) if plot.x == "LOAD" else plot
+        series = [line for row in rows if (line := _line(study, row, at, options)).x] if at.x else []
+        if series and (required or max(len(line.x) for line in series) > 1):
+            yield Plot(title=str(plot), x=_scale(at.x), y=_scale(at.y), series=tuple(series))
+        elif required:
+            raise RequestError(f"Nothing to draw as '{plot}': no trial has both {plot.x} and {plot.y}.")
+
+
+def _line(study: Study, row: RankedConfiguration, plot: ChosenPlot, options: ViewOptions) -> Series:
+    points = []
+    for candidate in candidates_by_load(study, row):
+        x, y = (_value(candidate, name, options) for name in (plot.x, plot.y))
+        if x is not None and y is not None:
+            points.append((x, y, format_point(candidate.point)))
+    if plot.monotonic:
+        points = _growing(sorted(points))
+    return Series(
+        name=row.configuration,
+        x=tuple(x for x, _, _ in points),
+        y=tuple(y for _, y, _ in points),
+        labels=tuple(label for _, _, label in points),
+    )
+
+
+def _growing(points: list[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
+    """Leave out the points that are not above the one before."""
+    kept: list[tuple[float, float, str]] = []
+    for point in points:
+        if not kept or point[1] > kept[-1][1]:
+            kept.append(point)
+    return kept
+
+
+def _load_axes(study: Study) -> list[str]:
+    return [axis.name for axis in study.space.axes if axis.name in study.loads]
+
+
+def _batch_axes(study: Study) -> list[str]:
+    return [axis.name for axis in study.space.axes if axis.name == "batch_size"]
+
+
+def _scale(name: str) -> AxisScale:
+    with suppress(RequestError):
+        return AxisScale(label=name, unit=METRICS[Query.parse(name).metric].unit)
+    return AxisScale(label=name)
+
+
+def _figure(candidate: Candidate, query: str, options: ViewOptions) -> str:
+    value = _value(candidate, query, options)
+    return "" if value is None else format_quantity(value, Query.parse(query).unit, 3)
+
+
+def _value(candidate: Candidate, name: str, options: ViewOptions) -> float | None:
+    """Return the value of an axis or a query: of the trials, or else of the Result of the newest one."""
+    if name in candidate.point:
+        setting = candidate.point[name]
+        return float(setting) if isinstance(setting, int | float) else None
+    query = Query.parse(name)
+    value = search_hint(candidate, query)
+    if value is not None or candidate.failed:
+        return value
+    result = _result(candidate, options)
+    if result is None:
+        return None
+    statistics = (name, f"{query.metric}.mean", query.metric) if query.statistic != "max" else (name,)
+    for text in statistics:
+        with suppress(ModelDynoError):
+            if (answer := result.ask(text).value) is not None:
+                return float(answer)
+    return None
+
+
+def _result(candidate: Candidate, options: ViewOptions) -> Result | None:
+    trial = candidate.quoted_trials[-1]
+    return options.load_result(trial.result) if trial.result else None

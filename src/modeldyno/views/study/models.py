@@ -1,0 +1,42 @@
+"""The best configurations over several models, as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.views.study.rows import format_figure, format_point
+from modeldyno.views.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.study.model_ranking import ModelRow
+
+
+def models_table(rows: Sequence[ModelRow], models: int) -> Table:
+    """Tabulate configurations of several models, the best first.
+
+    Args:
+        rows: as `rank_models` returns them; not empty.
+        models: how many models were swept.
+    """
+    queries = rows[0].study.goal.queries
+    return Table(
+        title=f"The best over {count(models, 'model')}; ± is half of the 95 % interval",
+        columns=(
+            Column(title="", align=Align.RIGHT),
+            Column(title="configuration"),
+            *(Column(title=str(query), align=Align.RIGHT) for query in queries),
+            Column(title="at"),
+        ),
+        rows=tuple(
+            (
+                str(place.rank),
+                place.row.configuration,
+                *(format_figure(place.study, place.row, query) for query in queries),
+                format_point(place.row.point),
+            )
+            for place in rows
+        ),
+    )

@@ -1,0 +1,192 @@
+"""What users of Model Analyzer and of a `ModelProfiler` type works, or is answered with the line to type.
+
+The lines are those of their documentation, with the name of the program changed.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from modeldyno.cli import cli, main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
+R = "/workspace/model_repository"
+
+ANALYZER_LINES = [
+    (
+        (f"profile --model-repository {R} --profile-models text_recognition --triton-launch-mode=local "
+        "--output-model-repository-path /workspace/output/ -f perf.yaml --override-output-model-repository "
+        "--latency-budget 10"),
+        (f"modeldyno sweep '{R}#text_recognition' --set protocol=grpc --input input.1=batch,1,32,100 "
+        "--mode online --latency-budget 10ms --export-configs /workspace/output/ --overwrite"),
+    ),
+    (
+        ("profile --model-repository /path/to/models --profile-models text_recognition "
+        "--triton-launch-mode=docker --output-model-repository-path /path/to/output -f perf.yaml"),
+        ("modeldyno sweep '/path/to/models#text_recognition' --set protocol=grpc --set launch=docker "
+        "--input input.1=batch,1,32,100 --mode online --export-configs /path/to/output"),
+    ),
+    (
+        ("report --report-model-configs text_recognition_config_4,text_recognition_config_5,"
+        "text_recognition_config_6 --export-path /workspace --config-file perf.yaml"),
+        ("modeldyno report text_recognition --configuration text_recognition_4,text_recognition_5,"
+        "text_recognition_6 -o /workspace/text_recognition.html"),
+    ),
+    ("analyze --analysis-models text_recognition --export-path /workspace",
+     "modeldyno sweep --rerank text_recognition -o /workspace/text_recognition.html"),
+    ("analyze -f perf.yaml", "modeldyno sweep --rerank STUDY -o report.html"),
+    ("analyze -f goal.yaml",
+     "modeldyno sweep --rerank add --objective latency.p99 --require 'throughput >= 5/s' -o add.html"),
+    ("profile -m examples/quick-start --profile-models add_sub",
+     "modeldyno sweep 'examples/quick-start#add_sub' --set protocol=grpc --mode online"),
+    ("profile -m examples/quick-start --profile-models add_sub --run-config-search-mode quick",
+     "modeldyno sweep 'examples/quick-start#add_sub' --set protocol=grpc --mode online --strategy quick"),
+    ("-m offline profile -m r --profile-models add --min-throughput 200",
+     "modeldyno sweep 'r#add' --set protocol=grpc --mode offline --min-throughput 200"),
+    ("profile -m examples/quick-start --profile-models add,sub --checkpoint-directory=checkpoints",
+     ("modeldyno sweep 'examples/quick-start#add' --also 'examples/quick-start#sub' --set protocol=grpc "
+     "--mode online")),
+    ("profile -f goal.yaml",
+     "modeldyno sweep 'r#add' --set protocol=grpc --require 'throughput >= 5/s' --objective latency.p99"),
+    ("profile -f two.yaml",
+     "modeldyno sweep --from-model-analyzer two.yaml > sweep.yaml; then: modeldyno sweep sweep.yaml"),
+    (("report --report-model-configs add_sub_config_1,add_sub_config_2 --checkpoint-directory checkpoints "
+     "-e export_directory"),
+     "modeldyno report add_sub --configuration add_sub_1,add_sub_2 -o export_directory/add_sub.html"),
+    ("report -n add_config_default", "modeldyno report add --configuration add_default -o add.html"),
+]  # fmt: skip
+"""What is typed, and what to type."""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put the configuration files of the lines into the working directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "perf.yaml").write_text("perf_analyzer_flags:\n  shape: input.1:1,32,100\n")
+    (tmp_path / "goal.yaml").write_text(
+        "model_repository: r\nprofile_models: [add]\nobjectives: [perf_latency_p99]\n"
+        "constraints: {perf_throughput: {min: 5}}\n"
+    )
+    (tmp_path / "two.yaml").write_text("model_repository: r\nprofile_models: [add, sub]\n")
+    return tmp_path
+
+
+@pytest.fixture
+def answer(files: Path, capfd: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+    """Return a function that types a line, which must be refused in one sentence."""
+    assert files.is_dir()
+
+    def type_line(line: str) -> str:
+        with pytest.raises(SystemExit) as left:
+            main(shlex.split(line))
+        assert left.value.code == 2
+        said = capfd.readouterr().err.strip()
+        assert len(said.splitlines()) == 1
+        return said.removeprefix("modeldyno: ")
+
+    return type_line
+
+
+@pytest.mark.parametrize(("typed", "line"), ANALYZER_LINES, ids=[line[:50] for line, _ in ANALYZER_LINES])
+def test_a_line_of_model_analyzer_is_answered_with_ours(
+    answer: Callable[[str], str], typed: str, line: str
+) -> None:
+    """In a sentence that ends with the line."""
+    assert answer(typed).endswith(f": {line}")
+
+
+@pytest.mark.parametrize(
+    "line", [line for _, line in ANALYZER_LINES if ">" not in line.replace("'throughput >= 5/s'", "")]
+)
+def test_the_line_to_type_has_options_that_exist(line: str) -> None:
+    """What is named as the line to type is read by the command it names."""
+    _, name, *words = shlex.split(line)
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    known = {word for parameter in command.params for word in parameter.opts}
+
+    assert {word for word in words if word.startswith("-")} <= known
+
+
+def test_a_file_that_is_not_here_is_told(answer: Callable[[str], str]) -> None:
+    """The rest of the line is translated, and the way to translate the file is named."""
+    said = answer("profile -m r --profile-models add -f missing.yaml")
+
+    assert "modeldyno sweep 'r#add'" in said
+    assert "Cannot read missing.yaml" in said
+    assert "modeldyno sweep --from-model-analyzer missing.yaml" in said
+
+
+def test_what_no_line_can_be_made_of_is_explained(answer: Callable[[str], str]) -> None:
+    """A line without a model, or with a wrong value, is answered with what is wrong."""
+    assert "names no model" in answer("profile -f perf.yaml")
+    assert "'fast' is not a number" in answer("profile -m r --profile-models add --latency-budget fast")
+    assert answer("analyze net.onnx").startswith("There is no command 'analyze'; modeldyno inspect MODEL")
+
+
+def test_a_line_of_nobody_is_answered_as_ever(answer: Callable[[str], str]) -> None:
+    """An option that is none of Model Analyzer's has no such answer."""
+    assert answer("profile --nothing net.onnx").startswith("No such option '--nothing'")
+
+
+SESSION = """
+from modeldyno import ModelProfiler
+profiler = ModelProfiler(model_path="{model}", device="cpu", precision="fp32", max_time=0.3, progress=False)
+profile_results = profiler.profile(input_data=sample_data, num_runs=100, warmup_runs=10)
+configurations = [{{"batch_size": 1, "precision": "fp32"}}, {{"batch_size": 4, "precision": "fp32"}}]
+benchmark_results = profiler.benchmark(configurations)
+results_json = profiler.export_json("profiling_results.json")
+profiler.export_csv("profiling_metrics.csv")
+profiler.generate_html_report(output_path="profiling_report.html", include_graphs=True, include_details=True)
+from modeldyno import load_baseline, detect_regressions
+baseline_results = load_baseline("profiling_results.json")
+current_results = profiler.profile("{model}")
+regressions = detect_regressions(baseline_results, current_results)
+if regressions:
+    print(f"Performance regressions detected: {{regressions}}")
+print(f"Average Latency: {{profile_results['latency']['mean']:.2f}}ms")
+print(f"Throughput: {{profile_results['throughput']['samples_per_second']:.0f}} samples/s")
+print(f"Peak Memory: {{profile_results['memory']['peak'] / 1024**3:.2f}} GB")
+"""
+"""A session with a `ModelProfiler`, as its users write it."""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::modeldyno.errors.UndecidedWarning")
+def test_a_session_of_a_model_profiler_runs_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Measure, compare configurations, export, and judge against what was exported."""
+    monkeypatch.chdir(tmp_path)
+    exec(SESSION.format(model=DIGITS), {"sample_data": "image=1x1x8x8"})
+
+    assert "samples/s" in capsys.readouterr().out
+    assert {path.name for path in tmp_path.iterdir()} >= {"profiling_report.html", "profiling_metrics.csv"}
+
+
+@pytest.mark.slow
+def test_the_line_of_continuous_integration_runs_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory with one model, two thresholds after one option, and a directory for the reports."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "latest").mkdir(parents=True)
+    (tmp_path / "models" / "latest" / "digits.onnx").write_bytes(DIGITS.read_bytes())
+    with pytest.raises(SystemExit) as left:
+        main(
+            shlex.split(
+                "profile --model-path models/latest --output-dir profiling_results "
+                "--threshold latency:10s throughput:1samples/s --max-time 0.5s"
+            )
+        )
+
+    assert left.value.code == 0
+    assert (tmp_path / "profiling_results" / "report.html").is_file()
