@@ -9,13 +9,13 @@ from urllib.request import urlopen
 
 import numpy as np
 import pytest
+from tests.adapters.backends.test_served_triton_ensembles import calling, repository
 
 from modeldyno import plugins
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.loadgen.single_request import send_once
 from modeldyno.servers import tcp_ports, triton
 from modeldyno.servers.server_process import Launch, http_ready, run_server
-from tests.adapters.backends.test_served_triton_ensembles import calling, repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,8 +93,8 @@ def test_another_triton_takes_a_model_that_calls_others_by_code(
 def sweep_composed(modeldyno: Callable[..., Said], model: str, *options: str) -> Said:
     """Sweep over the instances of one of its models, and export all."""
     return modeldyno(
-        "sweep", model, *options, "--space", "composing.double.instances=1,2", "-c", "2", "--strategy", "grid",
-        "--max-trials", "3", "--trial-time", "1s", "--min-time", "0.2s", "--maximize", "throughput",
+        "sweep", model, *options, "--space", "composing.double.instances=1,2", "-c", "2", "--strategy",
+        "grid", "--max-trials", "3", "--trial-time", "1s", "--min-time", "0.2s", "--maximize", "throughput",
         "--export-configs", "out",
     )  # fmt: skip
 

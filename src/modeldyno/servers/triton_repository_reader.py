@@ -122,7 +122,7 @@ _PLATFORMS = {
 
 
 def copy_files(repository: TritonRepository, entry: Path) -> None:
-    """Copy a model's files next to its configuration, into a directory named NAME, NAME_NUMBER or NAME_default.
+    """Copy a model's files next to its configuration, in a directory NAME, NAME_NUMBER or NAME_default.
 
     Raises:
         RequestError: the repository has no such model, or two, or the files cannot be copied.
@@ -136,7 +136,7 @@ def copy_files(repository: TritonRepository, entry: Path) -> None:
         )
     if len(names) > 1:
         raise RequestError(
-            f"'{entry.name}' may be the model '{names[1]}' or a configuration of '{names[0]}' of the repository "
+            f"'{entry.name}' may be the model '{names[1]}' or a configuration of '{names[0]}' of "
             f"{repository.folder}; rename one of them."
         )
     name = names[0]
