@@ -1,4 +1,4 @@
-"""The system clock jumps by an hour at every reading, in every process of a command: nothing is measured by it."""
+"""The system clock jumps by an hour at every reading, in every process: nothing is measured by it."""
 
 from __future__ import annotations
 
@@ -112,10 +112,9 @@ def test_a_profile_has_no_trace_of_it(jumping: dict[str, str], tmp_path: Path) -
 def test_a_load_has_no_trace_of_it(jumping: dict[str, str], tmp_path: Path, load: tuple[str, str]) -> None:
     """In a closed and an open loop: neither the driver's latencies nor its delays are negative or absurd."""
     with serve_in_subprocess("--service", f"constant:{SERVICE}", "--workers", "2") as running:
-        result = measured(
-            jumping, tmp_path, "load", f"http://{running.host}:{running.port}#echo", "--input", "x=1x4", *load, "--requests", "200",
-            "--max-time", "20s",
-        )  # fmt: skip
+        url = f"http://{running.host}:{running.port}#echo"
+        limits = ("--requests", "200", "--max-time", "20s")
+        result = measured(jumping, tmp_path, "load", url, "--input", "x=1x4", *load, *limits)
     latencies = times(result, "latency", "service_time")
     assert SERVICE <= min(latencies) <= max(latencies) < 60
     assert all(0 <= seconds < 60 for seconds in times(result, "send_lag", "first_call", "load_time"))
