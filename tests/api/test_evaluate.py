@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import modeldyno
 from modeldyno.core.metrics.metric import METRICS, Query
@@ -40,6 +40,32 @@ def test_accuracy_is_over_samples_with_its_interval(tmp_path: Path) -> None:
     assert evaluated(data=f"{tmp_path}/other.npz:truth")["accuracy"] == 357 / 360
     with pytest.raises(RequestError, match="has no labels under label, labels, y"):
         evaluated(data=tmp_path / "other.npz")
+
+
+def test_samples_have_any_name_and_no_value_is_changed(tmp_path: Path) -> None:
+    """The only array beside the labels is the only input; fractions for whole numbers are not cut."""
+    arrays = np.load(DIGITS / "test.npz")
+    np.savez(tmp_path / "xy.npz", x=arrays["image"], y=arrays["label"])
+    assert evaluated(data=tmp_path / "xy.npz")["accuracy"] == 357 / 360
+
+    x = helper.make_tensor_value_info("q", TensorProto.INT8, ["batch", 2])
+    scores = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 2])
+    cast = helper.make_node("Cast", ["q"], ["scores"], to=TensorProto.FLOAT)
+    model = helper.make_model(helper.make_graph([cast], "int8", [x], [scores]), ir_version=8)
+    onnx.save(model, tmp_path / "int8.onnx")
+    values = np.array([[3, 1], [0, 5]] * 40)
+    for name, rows in {"whole": values.astype(np.float32), "parts": values / 10}.items():
+        np.savez(tmp_path / f"{name}.npz", x=rows, y=values.argmax(1))
+
+    def answer(name: str) -> modeldyno.Result:
+        return modeldyno.profile(
+            str(tmp_path / "int8.onnx"), probes="static", store=False, evaluate="accuracy",
+            data=tmp_path / f"{name}.npz",
+        )  # fmt: skip
+
+    assert answer("whole")["accuracy"] == 1.0
+    with pytest.raises(RequestError, match="'q' holds float64 that int8, which the model takes, cannot hold"):
+        answer("parts")
 
 
 def test_what_cannot_be_evaluated_is_refused() -> None:
