@@ -262,3 +262,37 @@ def test_functions_and_loaders_that_cannot_be_used_are_refused() -> None:
             profiled(**options)
     with pytest.raises(RequestError, match="of a reference, give evaluate= names"):
         modeldyno.profile(DIGITS / "digits.onnx", evaluate=ones, data=[])
+
+
+def test_live_models_answer_the_same_batches() -> None:
+    """A loader is read once, though it draws anew each time; the answers are compared sample by sample."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    first, second = torch.nn.Linear(8, 4), torch.nn.Linear(8, 4)
+    with torch.no_grad():
+        second.weight.copy_(first.weight + 0.1 * torch.randn(4, 8))
+        second.bias.copy_(first.bias)
+
+    class Drawing:
+        def __iter__(self) -> Any:
+            for size in (50, 50, 20):
+                x = torch.rand(size, 8)
+                yield x, first(x).detach().argmax(1)
+
+    def compared(data: Any, **options: Any) -> modeldyno.Comparison:
+        return modeldyno.compare(
+            first, second, example=torch.rand(1, 8), data=data, probes=["static"], max_rounds=1, why=False,
+            store=False, progress=False, **{"evaluate": "accuracy", **options},
+        )  # fmt: skip
+
+    found = compared(Drawing())
+    assert [result["accuracy"] == 1.0 for result in found.results] == [True, False]
+    assert [result["evaluated_samples"] for result in found.results] == [120, 120]
+    (change,) = (c for c in found.contrasts[0].changes if c.query.metric == "accuracy")
+    assert (change.outcome, change.why) == ("worse", "the same 120 samples")
+    with pytest.raises(RequestError, match=r"no pair \(inputs, labels\)"):
+        compared([torch.rand(2, 8)])
+    with pytest.raises(RequestError, match="judges metrics that it knows"):
+        compared(Drawing(), evaluate=len)
+    with pytest.raises(RequestError, match="Batches evaluate live models"):
+        modeldyno.compare("a.onnx", "b.onnx", evaluate="accuracy", data=Drawing())
