@@ -54,7 +54,7 @@ def test_samples_have_any_name_and_no_value_is_changed(tmp_path: Path) -> None:
     model = helper.make_model(helper.make_graph([cast], "int8", [x], [scores]), ir_version=8)
     onnx.save(model, tmp_path / "int8.onnx")
     values = np.array([[3, 1], [0, 5]] * 40)
-    for name, rows in {"whole": values.astype(np.float32), "parts": values / 10}.items():
+    for name, rows in (("whole", values.astype(np.float32)), ("parts", values / 10)):
         np.savez(tmp_path / f"{name}.npz", x=rows, y=values.argmax(1))
 
     def answer(name: str) -> modeldyno.Result:

@@ -128,7 +128,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         RunFailed: it was interrupted before anything could be compared.
     """
     check_settings(settings)
-    if callable(evaluate) or any(map(callable, evaluate)):
+    given: Any = evaluate  # it may be of another type than it is declared
+    if any(map(callable, given if isinstance(given, tuple | list) else (given,))):
         raise RequestError(
             "compare judges metrics that it knows, such as 'accuracy'; evaluate each model by a function "
             "with profile(evaluate=function, data=loader)."
