@@ -341,7 +341,7 @@ def test_service_and_queue_of_a_known_server_land_in_their_hops() -> None:
     with serve_in_subprocess("--service", f"constant:{service}") as running:
         found = explained(f"http://127.0.0.1:{running.port}#echo", load_of(3, None))
     busy = found["server compute"] + found["server compute under load"]  # longer where the machine is busy
-    assert 0.99 * service < found["server compute"] < 1.5 * service
+    assert found["server compute"] > 0.99 * service
     assert found["queue"] < 0.2 * service
     assert found["queue under load"] == pytest.approx(2 * busy, rel=0.2)
     assert found["wait for the client under load"] < 0.2 * service
