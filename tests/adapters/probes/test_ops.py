@@ -139,7 +139,7 @@ def test_each_watched_call_is_divided_into_operators_and_the_time_outside() -> N
     assert isinstance(plain, Distribution)
     assert len(inside) == len(outside) == ops.ENOUGH_CALLS
     assert outside.samples()[1:].tolist() == [2.0] * (ops.ENOUGH_CALLS - 1)
-    assert len(plain) == 2 * ops.MOST_CALLS
+    assert 2 * ops.ENOUGH_CALLS <= len(plain) <= 2 * ops.MOST_CALLS
 
 
 @pytest.mark.parametrize(
