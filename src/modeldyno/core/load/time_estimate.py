@@ -89,8 +89,16 @@ def measured_time(result: Result, metric: str, statistic: str, scope: str = "") 
         return _checked(float(value), measurement.interval)
     if statistic == "mean":
         means = [float(run.mean()) for run in value.arrays()]
-        return _checked(sum(means) / len(means), value.interval("mean"))
+        return _checked(sum(means) / len(means), _mean_interval(value, means))
     return _checked(value.statistic(statistic), value.interval(statistic))
+
+
+def _mean_interval(value: Distribution, means: list[float]) -> Interval | None:
+    """Return the interval of the mean; if no process alone bounds it, the range of the means of several."""
+    interval = value.interval("mean")
+    if interval is None or isfinite(interval.high) or value.void or len(means) == 1:
+        return interval
+    return Interval(low=min(means), high=max(means))
 
 
 def _checked(seconds: float, interval: Interval | None) -> TimeEstimate:
