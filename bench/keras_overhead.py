@@ -4,7 +4,7 @@ Both call one ``tf.function`` with tensors that are on the device, and end when 
 memory. The ratio of the medians of each round is printed as the median over the rounds, with the smallest and
 the largest; the goal is 1.02 at most, and the status is 1 above it.
 
-    python bench/keras_overhead.py [--rounds 15]
+    python bench/keras_overhead.py [--rounds 45]
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def measure(name: str, network: Any, seconds: float, rounds: int) -> float:
 def main() -> int:
     """Print a row for each network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each loop")
+    parser.add_argument("--rounds", type=int, default=45)
+    parser.add_argument("--seconds", type=float, default=0.3, help="of each loop")
     options = parser.parse_args()
     layers = keras.layers
     small = keras.Sequential([keras.Input((64,)), layers.Dense(64, activation="relu"), layers.Dense(10)])

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno.core.metrics.doubt import CODES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -101,6 +103,36 @@ def test_no_two_public_classes_have_one_name() -> None:
         for name, found in homes.items()
         if len(found) > 1 and not all(home.startswith("modeldyno.adapters.") for home in found)
     } == {}
+
+
+def test_nothing_is_timed_by_the_wall_clock() -> None:
+    """No module of the package calls time.time or time.time_ns."""
+    calls = [
+        f"{name}:{node.lineno}"
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr in {"time", "time_ns"}
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "time"
+    ]
+
+    assert calls == []
+
+
+def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
+    """No adapter invents a code that the reference does not explain."""
+    raised = {
+        keyword.value.value
+        for name, tree in modules().items()
+        if ".testing." not in name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Doubt"
+        for keyword in node.keywords
+        if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
+    }
+
+    assert raised - {None} <= set(CODES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -14,6 +14,7 @@ from modeldyno.core.report.blocks import Heading, Notice, Severity
 from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.testing.reporters import full_result
 from modeldyno.testing.sample_conversions import a_conversion
+from modeldyno.testing.sample_explanations import an_explanation
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder, a_trend
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ MADE: dict[str, kinds.Stored] = {
     "capacity": a_capacity(),
     "comparison": a_comparison(),
     "conversion": a_conversion(),
+    "explanation": an_explanation(),
 }
 SHOWN: dict[str, kinds.Document] = {**MADE, "comparison": a_measured_comparison(), "trend": a_trend()}
 

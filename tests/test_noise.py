@@ -57,11 +57,9 @@ def quiet_by_its_own_witness(result: Result) -> bool:
 
 
 def test_a_hog_on_the_core_is_noticed() -> None:
-    """Three runs beside a busy process say that they were disturbed."""
+    """A run beside a busy process says that it was disturbed."""
     with hog():
-        found = [codes(run()) for _ in range(3)]
-
-    assert all("interference" in each for each in found)
+        assert "interference" in codes(run())
 
 
 @pytest.mark.slow

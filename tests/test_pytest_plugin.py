@@ -21,7 +21,7 @@ TEST = """
 from modeldyno import Plan
 
 def test_speed(modeldyno_profile):
-    plan = Plan(max_time=0.4, min_time=0.05, precision=0.5)
+    plan = Plan(max_time=0.1, min_time=0.02, min_runs=5, precision=0.5)
     result = modeldyno_profile("call:modeldyno.testing.known_latency:steady", probes=["latency"], plan=plan)
     assert 0.001 < result["latency.min"]
 """
@@ -38,7 +38,8 @@ def folder(tmp_path: Path) -> Path:
 
 def session(folder: Path, *words: str) -> tuple[int, str]:
     """Run pytest there."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", *words]
+    others = (f"no:{name}" for name in ("cacheprovider", "randomly", "cov", "hypothesispytest", "xdist"))
+    command = [sys.executable, "-m", "pytest", *(word for name in others for word in ("-p", name)), *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
@@ -77,5 +78,5 @@ def test_it_costs_nothing_until_it_is_used(folder: Path) -> None:
         "    assert ours <= light\n"
         "    assert 'numpy' not in sys.modules\n"
     )
-    code, said = session(folder, "-p", "no:cov", "-p", "no:hypothesispytest")
+    code, said = session(folder)
     assert code == 0, said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 import re
 import socket
@@ -294,3 +296,21 @@ def test_every_test_that_the_page_names_is_there() -> None:
     for file, test in named:
         text = (ROOT / file).read_text(encoding="utf-8")
         assert not test or re.search(rf"def {test}\(|class {test}\b", text), f"{file}::{test}"
+
+
+# --- what comes from elsewhere ------------------------------------------------------------------------------
+
+
+def test_scripts_from_elsewhere_are_locked_by_their_digests() -> None:
+    """A script of ours can be read, others have a recorded digest; so has each package of npm."""
+    scripts = [*(ROOT / "src").rglob("*.js"), *(ROOT / "src").rglob("*.wasm")]
+    foreign = [path for path in scripts if max(map(len, path.read_bytes().splitlines())) > 2000]
+    assert [path.name for path in foreign] == ["echarts.js"]
+    for path in foreign:
+        recorded = path.with_suffix(".sha256").read_text().split()[0]
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == recorded
+    packages = json.loads((ROOT / "tools" / "charts" / "package-lock.json").read_text())["packages"]
+    ours, *others = packages.values()
+    assert set(ours) <= {"name", "license", "dependencies", "devDependencies"}
+    assert len(others) > 3
+    assert all(package["integrity"].startswith("sha512-") for package in others)

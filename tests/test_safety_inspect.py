@@ -309,7 +309,7 @@ def bomb(path: Path, number: int) -> None:
                 for _ in range(16 if kind == 0 else 1):
                     member.write(bytes(1 << 20))
         if kind == 1:
-            for index in range(3000):
+            for index in range(1000):
                 file.writestr(f"archive/data/{index}", bytes(1000))
         if kind == 2:
             file.writestr("archive/data/" + "n" * 60_000, b"")
@@ -329,7 +329,7 @@ def _claim(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", range(10))
 def test_bombs_are_not_inflated(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive of another size inside than outside is listed at most: no member of it is read."""
     path = tmp_path / ("bomb.pt" if number % 2 == 0 else "bomb.pt2")

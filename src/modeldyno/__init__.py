@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         show,
         tag,
     )
+    from modeldyno.api.explain import explain
     from modeldyno.api.gate import Regressions, check, detect_regressions, doctor, gate, load_baseline
     from modeldyno.api.inspectors import (
         BaseModelInspector,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.gate_report import GateReport
     from modeldyno.core.comparison.trend import Trend
     from modeldyno.core.load.capacity import Capacity
+    from modeldyno.core.load.explanation import Explanation
     from modeldyno.core.load.load_curve import LoadCurve
     from modeldyno.core.metrics.constraints import Constraint, Verdict
     from modeldyno.core.metrics.measurement import Distribution
@@ -121,6 +123,7 @@ _HOMES = {
     "DeviceState": "modeldyno.environment.devices",
     "Diagnosis": "modeldyno.api.server_profiler",
     "Distribution": "modeldyno.core.metrics.measurement",
+    "Explanation": "modeldyno.core.load.explanation",
     "Figures": "modeldyno.api.result_dict",
     "GateReport": "modeldyno.core.comparison.gate_report",
     "InputSpec": "modeldyno.core.spec.input_spec",
@@ -158,6 +161,7 @@ _HOMES = {
     "detect_regressions": "modeldyno.api.gate",
     "devices": "modeldyno.api.devices",
     "doctor": "modeldyno.api.gate",
+    "explain": "modeldyno.api.explain",
     "export": "modeldyno.api.documents",
     "export_configs": "modeldyno.api.sweep",
     "find_load": "modeldyno.api.load",
@@ -213,6 +217,7 @@ __all__ = [
     "DeviceState",
     "Diagnosis",
     "Distribution",
+    "Explanation",
     "Figures",
     "GateReport",
     "InputSpec",
@@ -250,6 +255,7 @@ __all__ = [
     "detect_regressions",
     "devices",
     "doctor",
+    "explain",
     "export",
     "export_configs",
     "find_load",

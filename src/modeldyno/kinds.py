@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import codec, plugins, views
 from modeldyno.codec import comparison as codec_comparison
 from modeldyno.codec import conversion as codec_conversion
+from modeldyno.codec import explanation as codec_explanation
 from modeldyno.codec import series as codec_series
 from modeldyno.codec import study as codec_study
 from modeldyno.core.agreement.conversion import Conversion
 from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.comparison.trend import Trend
 from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.explanation import Explanation
 from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.report.blocks import Block, Table
 from modeldyno.core.result.result import Result
@@ -31,6 +33,7 @@ from modeldyno.views.comparison import blocks as comparison_blocks
 from modeldyno.views.comparison import page as comparison_page
 from modeldyno.views.comparison import trend
 from modeldyno.views.conversion import blocks as conversion_blocks
+from modeldyno.views.load import explanation as explanation_view
 from modeldyno.views.load import page as load_page
 from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.study import page as study_page
@@ -142,6 +145,18 @@ KINDS = (
         numbers=conversion_blocks.numbers,
         title=conversion_blocks.title,
         brief=conversion_blocks.headline,
+    ),
+    DocumentKind(
+        name=codec_explanation.KIND,
+        document=Explanation,
+        encode=codec_explanation.encode,
+        decode=codec_explanation.decode,
+        headline=explanation_view.headline,
+        blocks=explanation_view.blocks,
+        page=explanation_view.page,
+        numbers=explanation_view.numbers,
+        title=explanation_view.title,
+        brief=explanation_view.brief,
     ),
     DocumentKind(
         name="trend",

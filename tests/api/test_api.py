@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.measured_once import measured_once
 
 import modeldyno
 from modeldyno import BoundBroken, Plan, Result
@@ -15,12 +16,20 @@ from modeldyno.profiling.run import JudgedResult
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from modeldyno.profiling.request import Request
 
 api_profile = import_module("modeldyno.api.profile")
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0, precision=0.5)
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 STEADY = "call:modeldyno.testing.known_latency:steady"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _equal_profiles_are_measured_once() -> Iterator[None]:
+    with measured_once():
+        yield
 
 
 def test_the_exported_names_are_these() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +79,8 @@ def test_live_functions_are_compared_inside_this_process() -> None:
         min_rounds=3,
         max_rounds=3,
         metrics="latency",
-        plan=QUICK,
+        probes="latency",
+        plan=replace(QUICK, max_time=0.1, min_time=0.02),
         tags="turns",
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import modeldyno
 from modeldyno.core.metrics.metric import METRICS, Query
@@ -20,10 +20,9 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 
 def evaluated(**options: Any) -> modeldyno.Result:
-    """Profile the digits without timing them."""
-    return modeldyno.profile(
-        str(DIGITS / "digits.onnx"), probes="static", store=False, **{"evaluate": "accuracy", **options}
-    )
+    """Profile the digits in this process, without timing them."""
+    given = {"evaluate": "accuracy", "inline": True, **options}
+    return modeldyno.profile(str(DIGITS / "digits.onnx"), probes="static", store=False, **given)
 
 
 def test_accuracy_is_over_samples_with_its_interval(tmp_path: Path) -> None:
@@ -37,9 +36,35 @@ def test_accuracy_is_over_samples_with_its_interval(tmp_path: Path) -> None:
     assert measured.interval.low == pytest.approx(0.97578, abs=1e-4)
     arrays = np.load(DIGITS / "test.npz")
     np.savez(tmp_path / "other.npz", image=arrays["image"], truth=arrays["label"])
-    assert evaluated(data=f"{tmp_path}/other.npz:truth")["accuracy"] == 357 / 360
+    assert evaluated(data=f"{tmp_path}/other.npz:truth", inline=False)["accuracy"] == 357 / 360
     with pytest.raises(RequestError, match="has no labels under label, labels, y"):
         evaluated(data=tmp_path / "other.npz")
+
+
+def test_samples_have_any_name_and_no_value_is_changed(tmp_path: Path) -> None:
+    """The only array beside the labels is the only input; fractions for whole numbers are not cut."""
+    arrays = np.load(DIGITS / "test.npz")
+    np.savez(tmp_path / "xy.npz", x=arrays["image"], y=arrays["label"])
+    assert evaluated(data=tmp_path / "xy.npz")["accuracy"] == 357 / 360
+
+    x = helper.make_tensor_value_info("q", TensorProto.INT8, ["batch", 2])
+    scores = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 2])
+    cast = helper.make_node("Cast", ["q"], ["scores"], to=TensorProto.FLOAT)
+    model = helper.make_model(helper.make_graph([cast], "int8", [x], [scores]), ir_version=8)
+    onnx.save(model, tmp_path / "int8.onnx")
+    values = np.array([[3, 1], [0, 5]] * 40)
+    for name, rows in (("whole", values.astype(np.float32)), ("parts", values / 10)):
+        np.savez(tmp_path / f"{name}.npz", x=rows, y=values.argmax(1))
+
+    def answer(name: str) -> modeldyno.Result:
+        return modeldyno.profile(
+            str(tmp_path / "int8.onnx"), probes="static", store=False, evaluate="accuracy",
+            data=tmp_path / f"{name}.npz",
+        )  # fmt: skip
+
+    assert answer("whole")["accuracy"] == 1.0
+    with pytest.raises(RequestError, match="'q' holds float64 that int8, which the model takes, cannot hold"):
+        answer("parts")
 
 
 def test_what_cannot_be_evaluated_is_refused() -> None:
@@ -236,3 +261,37 @@ def test_functions_and_loaders_that_cannot_be_used_are_refused() -> None:
             profiled(**options)
     with pytest.raises(RequestError, match="of a reference, give evaluate= names"):
         modeldyno.profile(DIGITS / "digits.onnx", evaluate=ones, data=[])
+
+
+def test_live_models_answer_the_same_batches() -> None:
+    """A loader is read once, though it draws anew each time; the answers are compared sample by sample."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    first, second = torch.nn.Linear(8, 4), torch.nn.Linear(8, 4)
+    with torch.no_grad():
+        second.weight.copy_(first.weight + 0.1 * torch.randn(4, 8))
+        second.bias.copy_(first.bias)
+
+    class Drawing:
+        def __iter__(self) -> Any:
+            for size in (50, 50, 20):
+                x = torch.rand(size, 8)
+                yield x, first(x).detach().argmax(1)
+
+    def compared(data: Any, **options: Any) -> modeldyno.Comparison:
+        return modeldyno.compare(
+            first, second, example=torch.rand(1, 8), data=data, probes=["static"], max_rounds=1, why=False,
+            store=False, progress=False, **{"evaluate": "accuracy", **options},
+        )  # fmt: skip
+
+    found = compared(Drawing())
+    assert [result["accuracy"] == 1.0 for result in found.results] == [True, False]
+    assert [result["evaluated_samples"] for result in found.results] == [120, 120]
+    (change,) = (c for c in found.contrasts[0].changes if c.query.metric == "accuracy")
+    assert (change.outcome, change.why) == ("worse", "the same 120 samples")
+    with pytest.raises(RequestError, match=r"no pair \(inputs, labels\)"):
+        compared([torch.rand(2, 8)])
+    with pytest.raises(RequestError, match="judges metrics that it knows"):
+        compared(Drawing(), evaluate=len)
+    with pytest.raises(RequestError, match="Batches evaluate live models"):
+        modeldyno.compare("a.onnx", "b.onnx", evaluate="accuracy", data=Drawing())

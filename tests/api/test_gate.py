@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 
+STEADY = "call:modeldyno.testing.known_latency:steady"
+BRIEF = Plan(max_time=0.1, min_time=0.02, min_runs=5, precision=0.5)
+
+
 def taken(seconds: float) -> Result:
     """Make a Result of five processes."""
     runs = [
@@ -137,18 +141,13 @@ def test_other_versions_of_the_model_are_no_noise(tmp_path: Path, monkeypatch: p
 
 def test_a_gate_measures_from_python() -> None:
     """A model that is far slower than its baseline is broken; its Result is in the report."""
-    plan = Plan(max_time=0.4, min_time=0.05, precision=0.5)
     report = gate(
-        "call:modeldyno.testing.known_latency:steady", taken(1e-6), probes=["latency"], plan=plan, force=True,
+        STEADY, taken(1e-6), probes=["latency"], plan=BRIEF, force=True,
         require=["latency.min <= 1ns"], budget=1e6, metrics=["latency.min"],
     )  # fmt: skip
     assert report.verdict is Verdict.BROKEN
     assert [check.kind for check in report.of(Verdict.BROKEN)] == ["bound", "change"]
     assert report.result.processes == 10
-
-
-STEADY = "call:modeldyno.testing.known_latency:steady"
-BRIEF = Plan(max_time=0.2, min_time=0.02, min_runs=5, precision=0.5)
 
 
 def test_a_gate_keeps_its_result_as_a_baseline_if_it_passes(

@@ -399,7 +399,7 @@ def test_progress_is_shown_on_a_terminal_alone(
     monkeypatch.setattr(progress, "_LINE_INTERVAL", 1e9)
     for seen in (True, False):
         monkeypatch.setattr(sys.stderr, "isatty", lambda seen=seen: seen)
-        ModelProfiler(lambda: 1, max_time=1.0).profile(num_runs=3, warmup_runs=1)
+        ModelProfiler(lambda: 1, max_time=0.3).profile(num_runs=3, warmup_runs=1)
         output = capsys.readouterr().err
         assert ("latency" in output) is seen
         assert output.endswith("\r\x1b[K") is seen
@@ -407,23 +407,13 @@ def test_progress_is_shown_on_a_terminal_alone(
 
 def test_arrays_reach_a_model_of_another_process(tmp_path: Path) -> None:
     """One array is the first input, several are in order, a dict is by name; the first axis is the batch."""
-    pytest.importorskip("torch")
-    (tmp_path / "net.py").write_text(
-        "import torch\n"
-        "class Net(torch.nn.Module):\n"
-        "    def forward(self, left, right):\n"
-        "        return left.sum() + right.sum()\n"
-        "def make():\n"
-        "    return Net(), (torch.ones(1, 4), torch.ones(1, 4))\n"
-    )
     (tmp_path / "code.py").write_text("def add(left, right):\n    return left + right\n")
     left, right = np.ones((6, 4), "float32"), np.zeros((6, 4), "float32")
     for model, given in (
-        (f"torch:{tmp_path}/net.py:make", {"right": right, "left": left}),
         (f"call:{tmp_path}/code.py:add", (left, right)),
         (f"call:{tmp_path}/code.py:add", {"right": right, "left": left}),
     ):
-        results = ModelProfiler(model, max_time=1.0).profile(given, num_runs=12)
+        results = ModelProfiler(model, max_time=0.5).profile(given, num_runs=12)
 
         assert results.failure is None
         assert results.result is not None
@@ -435,7 +425,7 @@ def test_arrays_reach_a_model_of_another_process(tmp_path: Path) -> None:
 
 
 def test_the_names_of_the_inputs_are_read_without_a_measurement(tmp_path: Path) -> None:
-    """A mistake in the arrays is found after the model was traced, not after it was measured."""
+    """A mistake in the arrays of a factory is found after it was traced, not after it was measured."""
     pytest.importorskip("torch")
     (tmp_path / "net.py").write_text(
         "import pathlib, torch\n"
@@ -457,7 +447,7 @@ def test_the_names_of_the_inputs_are_read_without_a_measurement(tmp_path: Path) 
 def test_an_array_reaches_a_function_of_another_process(tmp_path: Path) -> None:
     """Its inputs are known by its parameters, before it runs."""
     (tmp_path / "code.py").write_text("def double(x):\n    return 2 * x\n")
-    profiler = ModelProfiler(f"call:{tmp_path}/code.py:double", max_time=0.5)
+    profiler = ModelProfiler(f"call:{tmp_path}/code.py:double", max_time=0.2)
     results = profiler.profile(np.ones((4, 2)), num_runs=12)
 
     assert results.failure is None
@@ -628,7 +618,7 @@ def test_a_benchmark_names_the_best_and_prints_as_a_table(session: ModelProfiler
 
 def test_arrays_leave_no_name_of_a_file_that_is_gone(tmp_path: Path) -> None:
     """The command on a page has inputs of the same shape."""
-    profiler = ModelProfiler("call:numpy:negative", max_time=0.5)
+    profiler = ModelProfiler("call:numpy:negative", max_time=0.2)
     result = profiler.profile({"x": np.ones((4, 3), np.float32)}, num_runs=5).result
     assert result is not None
     profiler.generate_html_report(tmp_path / "r.html")

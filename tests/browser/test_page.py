@@ -18,12 +18,14 @@ from modeldyno.core.report.blocks import Align, Column, Table
 from modeldyno.core.report.charts import Picture
 from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.reporters import full_result, hostile_result
+from modeldyno.testing.sample_explanations import an_explanation
 from modeldyno.testing.sample_results import an_inspection
 from modeldyno.testing.sample_series import a_capacity, a_ladder, a_trend
 from modeldyno.views import page
 from modeldyno.views.combined_page import Page, combine_pages
 from modeldyno.views.comparison import page as comparison_page
 from modeldyno.views.comparison import trend as history
+from modeldyno.views.load import explanation
 from modeldyno.views.load import page as load_page
 from modeldyno.views.study import page as study_page
 
@@ -50,6 +52,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "an inspection": lambda: html.render(an_inspection()),
     "a ladder of loads": lambda: html.lay_out(load_page.page(a_ladder()), title="a ladder"),
     "a search": lambda: html.lay_out(load_page.page(a_capacity()), title="a search"),
+    "an explanation": lambda: html.lay_out(explanation.page(an_explanation()), title="an explanation"),
     "a history": lambda: html.lay_out(history.page(a_trend()), title="a history"),
 }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.measured_once import measured_once
 
 from modeldyno import codec, plugins
 from modeldyno.cli import COMMANDS
@@ -20,7 +21,7 @@ from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_studies import a_study
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Protocol
 
     class CommandResult(Protocol):
@@ -43,6 +44,12 @@ HEAVY = (
     "asyncio",
     "importlib.metadata",
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _equal_profiles_are_measured_once() -> Iterator[None]:
+    with measured_once():
+        yield
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -211,8 +218,8 @@ def test_a_requested_percentile_makes_the_run_go_on(
 ) -> None:
     """With p95 bounded there are at least its 130 effective samples."""
     modeldyno(
-        "profile", STEADY, "--probe", "latency", "--min-time", "0.05s", "--json", "r.json",
-        "--require", "latency.p95 <= 1s",
+        "profile", STEADY, "--probe", "latency", "--min-time", "0.05s", "--precision", "50%",
+        "--require", "latency.p95 <= 1s", "--json", "r.json",
     )  # fmt: skip
     result = codec.read(tmp_path / "r.json")
 
@@ -341,7 +348,7 @@ def test_every_option_of_the_plan_arrives(modeldyno: Callable[..., CommandResult
 
 def test_the_verdict_survives_a_closed_pipe(tmp_path: Path) -> None:
     """After a broken pipe, the exit code is still that of the bound."""
-    profile = f"{sys.executable} -m modeldyno profile {STEADY} --no-store --max-time 2s"
+    profile = f"{sys.executable} -m modeldyno profile {STEADY} --no-store {' '.join(QUICK)}"
     command = f"{profile} --require 'latency.min <= 1ns'"
     script = f"{command} | head -n 1 > {tmp_path}/out; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], check=False)

@@ -167,7 +167,7 @@ def test_one_model_is_compared_with_itself_at_other_knobs(
     result = modeldyno(
         "compare", path, path, "--candidate-set", "graph_optimization=disable", "--set", "threads=1",
         "--min-rounds", "2", "--max-rounds", "2", "--run-time", "0.2s", "--min-time", "0.05s",
-        "--json", "c.json",
+        "--json", "c.json", "--probe", "latency",
     )  # fmt: skip
 
     assert result.code == 0, result.err

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
+from tests.adapters.backends.test_served_triton_ensembles import calling, repository
 
 from modeldyno import plugins
 from modeldyno.core.load.request_target import Endpoint
@@ -52,6 +54,63 @@ def test_another_triton_takes_what_was_written(modeldyno: Callable[..., Said], t
     assert answers[0].shape == (3, 10)
     for answer in answers[1:]:
         np.testing.assert_allclose(answer, answers[0], rtol=1e-5)
+
+
+@pytest.mark.engine
+def test_another_triton_takes_an_ensemble_that_was_written(
+    modeldyno: Callable[..., Said], tmp_path: Path
+) -> None:
+    """Every configuration of an ensemble runs beside the others, each with models of its own."""
+    repository(tmp_path / "models")
+    outcome = sweep_composed(modeldyno, "models/#both")
+    assert outcome.code in {0, 5}, outcome.err
+    assert "The model is beside each" in outcome.out
+    entries = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert len(entries) == 9
+    wanted = sorted(name for name in entries if name.startswith("both_"))
+    assert wanted == ["both_1", "both_2", "both_default"]
+    with run_server(plain(tmp_path / "out", entries)) as server:
+        assert [ask(server.ports["http"], name) for name in wanted] == [3.0, 3.0, 3.0]
+        assert instances(server.ports["http"], "double_2") == 2
+
+
+@pytest.mark.engine
+def test_another_triton_takes_a_model_that_calls_others_by_code(
+    modeldyno: Callable[..., Said], tmp_path: Path
+) -> None:
+    """Each configuration is a repository, as code names the models that it calls."""
+    calling(tmp_path / "models")
+    outcome = sweep_composed(modeldyno, "models/#caller", "--set", "calls=double,increment")
+    assert outcome.code in {0, 5}, outcome.err
+    written = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert written == ["caller_1", "caller_2", "caller_default"]
+    assert "tritonserver --model-repository=out/caller_" in outcome.out
+    with run_server(plain(tmp_path / "out" / "caller_2", ["caller", "double", "increment"])) as server:
+        assert ask(server.ports["http"], "caller") == 3.0
+        assert instances(server.ports["http"], "double") == 2
+
+
+def sweep_composed(modeldyno: Callable[..., Said], model: str, *options: str) -> Said:
+    """Sweep over the instances of one of its models, and export all."""
+    return modeldyno(
+        "sweep", model, *options, "--space", "composing.double.instances=1,2", "-c", "2", "--strategy",
+        "grid", "--max-trials", "3", "--trial-time", "1s", "--min-time", "0.2s", "--maximize", "throughput",
+        "--export-configs", "out",
+    )  # fmt: skip
+
+
+def ask(port: int, name: str) -> float:
+    """Send a one to a model; give the first number of its answer."""
+    client = plugins.client("kserve-http")
+    endpoint = Endpoint(host=tcp_ports.LOOPBACK, port=port, model=name)
+    payload = {"X": np.ones((1, 2), dtype="float32")}
+    return float(client.arrays(send_once(client.target([payload], endpoint)))["Y"][0, 0])
+
+
+def instances(port: int, name: str) -> int:
+    """Ask a server how many instances of a model it runs."""
+    with urlopen(f"http://{tcp_ports.LOOPBACK}:{port}/v2/models/{name}/config") as reply:
+        return sum(group["count"] for group in json.load(reply)["instance_group"])
 
 
 def plain(repository: Path, entries: list[str]) -> Launch:

@@ -12,7 +12,7 @@ from tests.support.tiny_onnx import mlp
 from modeldyno import codec, plugins
 from modeldyno.codec import comparison as codec_comparison
 from modeldyno.codec import study as codec_study
-from modeldyno.comparison.operands import names_model, rerun_job, resolve_operands
+from modeldyno.comparison.operands import rerun_job, resolve_operands
 from modeldyno.comparison.run import build_comparison
 from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.metrics.measurement_plan import Plan
@@ -22,6 +22,7 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.documents.lookup import find_any, stored_result
 from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
+from modeldyno.profiling.resolve_model import names_model
 from modeldyno.testing.sample_results import a_job, a_result
 from modeldyno.testing.sample_studies import a_study
 

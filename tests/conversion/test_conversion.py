@@ -179,7 +179,7 @@ def test_a_source_that_was_run_is_not_run_again(source: Callable[[str], str], tm
 
 def test_a_file_that_differs_is_kept_under_another_name(source: Callable[[str], str], tmp_path: Path) -> None:
     """So that nobody loads it by mistake."""
-    made = convert(request_of(source("frozen"), tmp_path, "torchscript"))["torchscript"]
+    made = convert(request_of(source("frozen"), tmp_path, "torchscript"), in_process=True)["torchscript"]
 
     assert made.verdict == "differs"
     assert made.failure is not None
@@ -194,7 +194,7 @@ def test_a_wider_tolerance_is_recorded_with_who_asked_for_it(
 ) -> None:
     """In the document, beside the verdict, and in the script."""
     asked = request_of(source("noisy"), tmp_path, "torchscript", tolerance=1e-2, tolerated_by="ada")
-    found = convert(asked)
+    found = convert(asked, in_process=True)
     made = found["torchscript"]
 
     assert made.verdict == "agrees"
@@ -206,7 +206,7 @@ def test_a_wider_tolerance_is_recorded_with_who_asked_for_it(
 
 def test_a_branch_that_tracing_fixed_is_found(source: Callable[[str], str], tmp_path: Path) -> None:
     """The exporter that refuses it says why."""
-    found = convert(request_of(source("branch"), tmp_path, "torchscript", "exported"))
+    found = convert(request_of(source("branch"), tmp_path, "torchscript", "exported"), in_process=True)
 
     assert found["torchscript"].verdict == "differs"
     failure = found["exported"].failure
@@ -217,7 +217,7 @@ def test_a_branch_that_tracing_fixed_is_found(source: Callable[[str], str], tmp_
 
 def test_a_batch_that_was_frozen_is_a_failure_of_sizes(source: Callable[[str], str], tmp_path: Path) -> None:
     """The exported program refuses other sizes than that of its example."""
-    failure = convert(request_of(source("frozen"), tmp_path, "exported"))["exported"].failure
+    failure = convert(request_of(source("frozen"), tmp_path, "exported"), in_process=True)["exported"].failure
 
     assert failure is not None
     assert failure.kind is Kind.DYNAMIC_SHAPE
@@ -257,7 +257,7 @@ def test_memory_that_runs_out_is_its_own_failure(source: Callable[[str], str], t
 
 def test_nan_is_a_failure_of_the_source(source: Callable[[str], str], tmp_path: Path) -> None:
     """Nothing is converted."""
-    found = convert(request_of(source("nan"), tmp_path, "torchscript", "exported"))
+    found = convert(request_of(source("nan"), tmp_path, "torchscript", "exported"), in_process=True)
 
     assert [made.verdict for made in found.converted] == ["source-invalid", "source-invalid"]
     assert not (tmp_path / "made").exists()
@@ -267,7 +267,7 @@ def test_a_form_that_the_source_cannot_become_says_of_what_it_can(
     source: Callable[[str], str], tmp_path: Path
 ) -> None:
     """And TensorRT says where it is built instead."""
-    found = convert(request_of(source("linear"), tmp_path, "tflite", "tensorrt"))
+    found = convert(request_of(source("linear"), tmp_path, "tflite", "tensorrt"), in_process=True)
 
     assert [made.verdict for made in found.converted] == ["unsupported-source", "unsupported-source"]
     failures = [made.failure.message for made in found.converted if made.failure is not None]
@@ -283,7 +283,7 @@ def test_what_is_not_installed_is_a_failure_with_the_command(
     monkeypatch.setattr(
         plugins, "missing", lambda modules: tuple(m for m in modules if m == "onnxscript") or missing(modules)
     )
-    failure = convert(request_of(source("linear"), tmp_path, "onnx"))["onnx"].failure
+    failure = convert(request_of(source("linear"), tmp_path, "onnx"), in_process=True)["onnx"].failure
 
     assert failure is not None
     assert failure.kind is Kind.MISSING_EXTRA

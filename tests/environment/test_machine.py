@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
 import psutil
@@ -132,3 +133,16 @@ def test_what_the_kernel_killed_for_want_of_memory_is_counted(
     grouped(tmp_path, monkeypatch, line, {file: text})
 
     assert machine.memory_kills() == kills
+
+
+@pytest.mark.parametrize("package", ["modeldyno", "numpy", "pytest"])
+def test_a_version_is_that_of_the_description(package: str) -> None:
+    """Whatever else stands in it."""
+    assert machine.installed_version(package) == metadata.version(package)
+
+
+def test_a_package_that_is_not_there_has_no_version() -> None:
+    """It is left out of the software."""
+    with pytest.raises(metadata.PackageNotFoundError):
+        machine.installed_version("no-such-package")
+    assert "no-such-package" not in machine.software(["no-such-package"])

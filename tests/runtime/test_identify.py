@@ -113,6 +113,7 @@ class TestCode:
             ("ctypes.string_at(0)", "it crashed (SIGSEGV)"),
             ("os._exit(3)", "it ended the process with exit code 3"),
             ("os._exit(0)", "it ended the process with exit code 0"),
+            ("raise ValueError('no\\nsuch weights')", "with ValueError: no"),
             ("sys.exit(7)", "with SystemExit: 7"),
             ("os.kill(os.getpid(), signal.SIGKILL)", "(SIGKILL)"),
             ("print('out of luck', file=sys.stderr, flush=True)\nos._exit(1)", "it said: out of luck"),
@@ -129,16 +130,6 @@ class TestCode:
         assert "net.py" in str(caught.value)
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) < 1000
-
-    def test_an_error_of_a_factory_is_told_in_a_sentence(self, tmp_path: Path) -> None:
-        """Also one of several lines."""
-        pytest.importorskip("torch")
-        path = tmp_path / "net.py"
-        path.write_text("def make():\n    raise ValueError('no\\nsuch weights')\n")
-        with pytest.raises(RequestError) as caught:
-            identified(f"torch:{path}:make")
-        assert "ValueError: no" in str(caught.value)
-        assert "\n" not in str(caught.value)
 
     def test_a_process_that_its_code_leaves_behind_is_not_waited_for(
         self, code: Callable[[str], str]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,6 @@ import pytest
 
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.environment import peaks
-from modeldyno.environment.process_tree import resident_size
 from modeldyno.profiling.request import Request
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.warm_worker import warm_executor
@@ -55,14 +53,17 @@ def test_what_a_model_holds_is_told(model: str) -> None:
     """A model that holds 256 MiB is measured as 256 MiB, for any number of calls and probes."""
     with subprocess_executor() as executor:
         few = most(measured(executor, model, "latency", seconds=0.1))
-        many = most(measured(executor, model, "latency", "throughput", seconds=1.5))
+        many = most(measured(executor, model, "latency", "throughput", seconds=0.6))
 
     assert few == pytest.approx(HELD, rel=0.04)
     assert many == pytest.approx(HELD, rel=0.04)
 
 
 def test_analysis_and_second_pass_are_not_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The figure is the same with and without layers and analysis, and when the peaks are measured."""
+    """The figure is the same with and without layers and analysis, and when the peaks are measured.
+
+    Measuring the peaks takes hundreds of megabytes, but in a process of its own.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     digits = str(ROOT / "examples/digits/digits.onnx")
     with subprocess_executor() as executor:
@@ -70,7 +71,8 @@ def test_analysis_and_second_pass_are_not_the_models(tmp_path: Path, monkeypatch
         watched = measured(executor, digits, "static", "latency", "layers", "ops")
 
     assert most(watched) == pytest.approx(most(plain), rel=0.1)  # it was 35 times as much
-    assert watched.find("peak_flops", "here") is not None
+    assert (watched["peak_flops@here"] or 0) > 1e6
+    assert len([*tmp_path.rglob("peaks-*.json")]) == 1
 
 
 def test_what_a_model_frees_and_takes_again_counts_once(tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_what_a_model_frees_and_takes_again_counts_once(tmp_path: Path) -> None:
         "    return float(blocks[0][0])\n"
     )
     with subprocess_executor() as executor:
-        result = measured(executor, f"call:{path}:call", "latency", "throughput", seconds=1.0)
+        result = measured(executor, f"call:{path}:call", "latency", "throughput", seconds=0.4)
 
     assert most(result) == pytest.approx(blocks * size, rel=0.3)  # 17 MB are numpy; it was three times
 
@@ -98,16 +100,6 @@ def test_the_memory_of_an_open_model_is_told_alike_by_each_run(model: str) -> No
 
     assert first == pytest.approx(HELD, rel=0.04)
     assert second == pytest.approx(first, rel=0.04)
-
-
-def test_the_peaks_of_the_machine_are_measured_in_another_process() -> None:
-    """Measuring them takes hundreds of megabytes, but not in this process."""
-    before = resident_size(os.getpid())
-    flops, bandwidth = peaks.measure_in_subprocess("float32")
-
-    assert flops > 1e6
-    assert bandwidth > 1e6
-    assert resident_size(os.getpid()) - before < 32 << 20
 
 
 @pytest.mark.parametrize("program", ["/bin/true", "/nowhere/python"])

@@ -47,6 +47,7 @@ def tiny(engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return engines
 
 
+@pytest.mark.slow
 def test_an_engine_is_installed_and_can_grow(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps are told, versions are kept, what fails leaves no receipt, and an option can be added later."""
     said: list[str] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from itertools import islice, product
+from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import CandidateComparison, Change, ChangeVerdict, Comparison
@@ -30,6 +31,8 @@ from modeldyno.core.report.charts import (
     Stack,
     Tree,
     TreeNode,
+    Waterfall,
+    WaterfallStep,
 )
 from modeldyno.core.result.result import Environment
 from modeldyno.core.spec.model_ref import ModelIdentity
@@ -179,6 +182,13 @@ def hostile_blocks(text: str) -> Iterator[Block]:
     effect = Effect(name=text, value=0.1, low=0.0, high=0.2, smallest=0.03, outcome=text)
     yield Forest(title=text, effects=(effect,), note=text)
     yield Parallel(title=text, scales=(words, scale), lines=(series,), note=text)
+    steps = (
+        WaterfallStep(name=text, size=1.0, low=-inf, high=inf),
+        WaterfallStep(name=text, size=None),
+        WaterfallStep(name=text, size=-2.0, low=-3.0, high=-1.0, is_rest=True),
+        WaterfallStep(name=text, size=-1.0, is_sum=True),
+    )
+    yield Waterfall(title=text, scale=scale, steps=steps, note=text)
     yield Heading(title=text)
 
 

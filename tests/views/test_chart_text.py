@@ -19,6 +19,8 @@ from modeldyno.core.report.charts import (
     Stack,
     Tree,
     TreeNode,
+    Waterfall,
+    WaterfallStep,
 )
 from modeldyno.views.chart_text import chart_numbers, describe_chart, format_on_axis
 
@@ -153,5 +155,26 @@ def test_every_kind_is_told() -> None:
     """There is a sentence for each kind of picture."""
     pictures = [block for block in hostile_blocks("name") if isinstance(block, Picture)]
 
-    assert len({type(picture) for picture in pictures}) == 6
+    assert len({type(picture) for picture in pictures}) == 7
     assert all(describe_chart(picture).endswith(".") for picture in pictures)
+
+
+def test_a_waterfall_is_told_step_by_step() -> None:
+    """What is not known is said so, and what has no spread is computed; a table has where each step ends."""
+    steps = (
+        WaterfallStep(name="bound", size=0.003, low=0.003, high=0.003),
+        WaterfallStep(name="kernels", size=0.001, low=0.0008, high=0.0012),
+        WaterfallStep(name="queue", size=None),
+        WaterfallStep(name="whole", size=0.004, is_sum=True),
+    )
+    picture = Waterfall(title="w", scale=TIME, steps=steps)
+    found = chart_numbers(picture)
+
+    assert describe_chart(picture).endswith("bound 3.00 ms; kernels 1.0 ms; queue unknown; whole 4.00 ms.")
+    assert found is not None
+    assert [row[1:] for row in found.rows] == [
+        ("3.00 ms", "computed", "3.00 ms"),
+        ("1.0 ms", "0.8 to 1.2 ms", "4.00 ms"),
+        ("unknown", "", "4.00 ms"),
+        ("4.00 ms", "", "4.00 ms"),
+    ]

@@ -28,7 +28,9 @@ ON_META = sorted(name for name, case in MODELS.items() if case.meta)
 LONG = {"mamba_130m"}
 """Scanned step by step in Python: its small sibling is watched by default, itself by `make test-slow`."""
 OTHERS = [
-    pytest.param(name, attention, dtype, marks=pytest.mark.slow if name in LONG else ())
+    pytest.param(
+        name, attention, dtype, marks=() if name in {"bert_base_128", "t5_small"} else pytest.mark.slow
+    )
     for name in ON_META
     for attention in MODELS[name].attentions
     for dtype in MODELS[name].meta

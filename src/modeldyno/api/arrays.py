@@ -207,3 +207,38 @@ def _concatenate(values: Sequence[Any]) -> Any:
     import numpy as np  # noqa: PLC0415 - slow at start-up
 
     return np.concatenate([np.asarray(value) for value in values])
+
+
+@contextmanager
+def labelled_file(data: Any) -> Iterator[str | Path | None]:
+    """Give the path of labelled samples: a path as it is, an iterable of batches written to a temporary file.
+
+    Args:
+        data: a path, None, or batches (inputs, labels), where inputs are one array or arrays by name.
+
+    Raises:
+        RequestError: it is neither, or a batch is no such pair.
+    """
+    if data is None or isinstance(data, str | Path):
+        yield data
+        return
+    import numpy as np  # noqa: PLC0415 - slow at start-up
+
+    parts: dict[str, list[ndarray]] = {}
+    if not hasattr(data, "__iter__"):
+        raise RequestError("`data` is a .npz file, or an iterable of batches (inputs, labels).")
+    for batch in data:
+        if not isinstance(batch, tuple | list) or len(batch) != 2:  # noqa: PLR2004 - a pair
+            raise RequestError(
+                "A batch of `data` is no pair (inputs, labels); save other forms as a .npz file."
+            )
+        inputs, labels = batch
+        named = inputs if isinstance(inputs, Mapping) else {"input": inputs}
+        for name, value in (*named.items(), ("label", labels)):
+            parts.setdefault(str(name), []).append(to_array(value))
+    if not parts:
+        raise RequestError("`data` has no batches, so there is nothing to evaluate.")
+    with TemporaryDirectory(prefix="modeldyno-") as folder:
+        path = Path(folder) / "samples.npz"
+        np.savez(path, **{name: np.concatenate(arrays) for name, arrays in parts.items()})  # type: ignore[arg-type]  # its stub names allow_pickle
+        yield path

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
+from modeldyno.api.arrays import labelled_file
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import (
     as_tuple,
@@ -29,7 +30,7 @@ from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS, PLAN,
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.study.study import Study
-from modeldyno.errors import RunFailed
+from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling.request import Request, make_inspection
 from modeldyno.progress import showing_progress
 from modeldyno.runtime.inline import run_inline
@@ -57,7 +58,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     mode: str = "inference",
     optimizer: str | None = None,
     evaluate: str | Sequence[str] = (),
-    data: str | Path | None = None,
+    data: Any = None,
     metrics: Sequence[str] = (),
     smallest: float | str | Mapping[str, float | str] = MappingProxyType({}),
     baseline_settings: Mapping[str, KnobValue] | None = None,
@@ -94,7 +95,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         mode: ``"inference"`` for calls, ``"train"`` for training steps.
         optimizer: optimizer of the training steps.
         evaluate: metrics of labelled samples, as for `profile`; each model answers them once.
-        data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels; by default `inputs`.
+        data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels, by default `inputs`;
+            for live models also batches (inputs, labels), such as a DataLoader, which are read once.
         metrics: metrics to judge, such as ``("latency.p99", "throughput")``.
         smallest: smallest change that matters: ``0.05`` or ``"5%"``, or by metric, ``{"latency": "5%"}``.
         baseline_settings: knobs of the baseline only.
@@ -126,12 +128,21 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         RunFailed: it was interrupted before anything could be compared.
     """
     check_settings(settings)
+    given: Any = evaluate  # it may be of another type than it is declared
+    if any(map(callable, given if isinstance(given, tuple | list) else (given,))):
+        raise RequestError(
+            "compare judges metrics that it knows, such as 'accuracy'; evaluate each model by a function "
+            "with profile(evaluate=function, data=loader)."
+        )
     question = CompareOptions(
         metrics=as_tuple(metrics, "metrics"),
         smallest=parse_smallest_effects(size_texts(smallest)),
         force=force,
         why=why,
     )
+    sides = (baseline, candidate, *more)
+    if not (data is None or isinstance(data, str | Path)) and all(isinstance(s, str | Path) for s in sides):
+        raise RequestError("Batches evaluate live models; of references, give data= a .npz file.")
     shared = Request(
         model="",
         backend=backend,
@@ -141,7 +152,6 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan or PLAN,
         inspection=make_inspection(mode=mode, optimizer=optimizer, modules=False),
-        observation=Observation(**parse_evaluation(evaluate, data)),
         trust=trust,
     )
     own_settings = (baseline_settings or {}, candidate_settings or {})
@@ -150,6 +160,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         as_tuple(candidate_inputs, "candidate_inputs"),
     )
     with ExitStack() as stack:
+        evaluation = parse_evaluation(evaluate, stack.enter_context(labelled_file(data)))
+        shared = replace(shared, observation=Observation(**evaluation))
         requests = [
             _resolve_side(
                 side,
@@ -161,7 +173,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
                 example,
                 stack,
             )
-            for index, side in enumerate((baseline, candidate, *more))
+            for index, side in enumerate(sides)
         ]
         operands = resolve_operands(requests, run=run)
         results = [side for side in operands if isinstance(side, Result)]

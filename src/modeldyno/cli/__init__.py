@@ -27,6 +27,7 @@ COMMANDS = {
     "sweep": "Find the best configuration within bounds, with its confidence.",
     "compare": "Compare models: which is better, by how much, how surely, and why.",
     "advise": "Try optimizations of a model and report what helped and what it cost.",
+    "explain": "Explain a latency hop by hop: from the bound of the hardware to a request under load.",
     "convert": "Convert a model into other forms, and judge whether each is still the model.",
     "run": "Run a script with @profiled functions, or the jobs of a YAML file.",
     "devices": "Show what the GPUs of this machine do now: use, memory, power, processes.",
@@ -54,7 +55,7 @@ COMMANDS = {
 _MODULE_NAMES = {"list": "list_", "import": "import_"}
 """Commands whose module has another name: ``list`` would shadow the built-in, ``import`` is a keyword."""
 _MEASURING = frozenset(
-    {"profile", "load", "sweep", "compare", "advise", "doctor", "convert", "worker", "registry"}
+    {"profile", "load", "sweep", "compare", "advise", "doctor", "explain", "convert", "worker", "registry"}
 )
 _HOLDING = _MEASURING - {"convert", "worker", "registry"}
 """Commands that hold the lock of the device from their beginning; a worker takes it for each measurement."""

@@ -22,6 +22,9 @@ NEVER_IN_FILES = ("--trust",)
 
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 20
 """Of a comparison."""
+EXPLAIN_ROUNDS, EXPLAIN_TIME, EXPLAIN_CONCURRENCY = 3, "2m", 4
+EXPLAINED = ("mean", "p50")
+"""Statistics of a latency that can be explained."""
 TOLERANCE = "1%"
 """Of the outputs, when optimizations are tried."""
 LONGEST_TREND = 1000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.core.result.result import Result
@@ -13,7 +12,7 @@ from modeldyno.documents.lookup import find_any, stored_result
 from modeldyno.errors import RequestError
 from modeldyno.kinds import Stored, kind_of
 from modeldyno.profiling.request import Request
-from modeldyno.profiling.resolve_model import refers_to_model
+from modeldyno.profiling.resolve_model import names_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,14 +59,6 @@ def _resolve(asked: Asked) -> Request | Result:
     if not isinstance(asked, Request):
         return result_of(asked)
     return asked if names_model(asked.model) else result_of(find_any(asked.model))
-
-
-def names_model(word: str) -> bool:
-    """Return whether a word names a model: a reference, ``file.py:name``, or a path that is no document."""
-    path = Path(word)
-    if path.suffix == ".json" and path.is_file():
-        return False
-    return path.exists() or refers_to_model(word)
 
 
 def result_of(document: Stored) -> Result:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.conversion.reference import fitted, opened
 from modeldyno.core.agreement.task_metric import judge_task
-from modeldyno.data import data_files, labelled_samples
+from modeldyno.data import labelled_samples
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -36,17 +36,14 @@ def task_outputs(model: Model, backend: str, like: Feed, source: str, *, batched
     """
     import numpy as np  # noqa: PLC0415 - slow to import
 
-    path, labels = labelled_samples.read_labels(source)
-    data = data_files.read_data_file(path, tuple(like), labelled_samples.EVERY)
-    count = len(labels)
-    if isinstance(data, list) or any(len(array) != count for array in data.values()):
-        raise RequestError(f"{path} has {count} labels, but another number of samples; give one for each.")
+    data = labelled_samples.read_samples(source, like)
+    count = len(next(iter(data.values())))
     size = _BATCH if batched else len(next(iter(like.values())))
     parts = []
     with opened(model, backend) as run:
         for start in range(0, count, size):
             rows = np.minimum(np.arange(start, start + size), count - 1)
-            feed = {name: array[rows].astype(like[name].dtype) for name, array in data.items()}
+            feed = {name: array[rows] for name, array in data.items()}
             first = next(iter(run(fitted(feed, model)).values()))
             if first.shape[:1] != (size,):
                 raise RequestError("The first output of the model has not one row for each sample.")

@@ -34,9 +34,15 @@ _PARAGRAPHS = (".md", ".markdown", ".rst")
 
 
 def read_data_file(
-    path: Path, names: Sequence[str], limit: int, optional: Collection[str] = ()
+    path: Path,
+    names: Sequence[str],
+    limit: int,
+    optional: Collection[str] = (),
+    labels: Collection[str] = (),
 ) -> Feed | list[str]:
     """Read up to `limit` samples for the inputs `names`; other arrays are ignored.
+
+    The only array of a .npz file, beside `labels`, is that of the only input, whatever its name.
 
     Raises:
         RequestError: the file is missing, damaged or too large, or lacks an input that is not optional.
@@ -45,7 +51,7 @@ def read_data_file(
         raise RequestError(f"There is no data file {path}; check the path given to --input.")
     match path.suffix.lower():
         case ".npz":
-            arrays = _npz(path, names)
+            arrays = _npz(path, names, labels)
         case ".npy":
             arrays = _npy(path, names, limit)
         case ".jsonl" | ".ndjson":
@@ -107,14 +113,15 @@ def _first_samples(path: Path, name: str, array: ndarray, limit: int) -> ndarray
 # -- arrays --------------------------------------------------------------------------------------
 
 
-def _npz(path: Path, names: Sequence[str]) -> Feed:
+def _npz(path: Path, names: Sequence[str], labels: Collection[str]) -> Feed:
     import numpy as np  # noqa: PLC0415 - slow to import
 
     def load() -> Feed:
         _check_compression(path)
         with np.load(path, allow_pickle=False) as archive:
-            if len(names) == len(archive.files) == 1:
-                return {names[0]: archive[archive.files[0]]}
+            samples = [name for name in archive.files if name not in labels]
+            if len(names) == len(samples) == 1:
+                return {names[0]: archive[samples[0]]}
             return {name: archive[name] if name in names else np.empty(0) for name in archive.files}
 
     return _load_checked(path, load)

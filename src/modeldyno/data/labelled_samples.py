@@ -5,16 +5,41 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.data import data_files
+from modeldyno.data import data_files, random_arrays
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from numpy import ndarray
 
+    from modeldyno.interfaces.loader import Feed
+
 NAMES = ("label", "labels", "y")
 """Names under which labels are looked for, unless one is given."""
 EVERY = 10**9
 """More samples than any file has."""
+
+
+def read_samples(source: str, like: Feed) -> Feed:
+    """Return the inputs of all labelled samples of `read_labels`, in the dtypes of `like`.
+
+    Raises:
+        RequestError: an input is missing, has another number of samples, or does not fit its dtype.
+    """
+    path, names = _find_file(source)
+    labels = read_labels(source)[1]
+    data = data_files.read_data_file(path, tuple(like), EVERY, labels=names)
+    if isinstance(data, list) or any(len(array) != len(labels) for array in data.values()):
+        raise RequestError(
+            f"{path} has {len(labels)} labels, but another number of samples; give one label for each."
+        )
+    return {
+        name: random_arrays.convert_dtype(array, _dtype_name(like[name]), f"{path}: '{name}'")
+        for name, array in data.items()
+    }
+
+
+def _dtype_name(array: ndarray) -> str:
+    return "string" if array.dtype.kind in "OU" else str(array.dtype.name)
 
 
 def read_labels(source: str) -> tuple[Path, ndarray]:
@@ -23,9 +48,7 @@ def read_labels(source: str) -> tuple[Path, ndarray]:
     Raises:
         RequestError: the file is missing or damaged, has no labels, or no array with a row for each of them.
     """
-    text, _, name = source.rpartition(":")
-    path, names = (Path(text), (name,)) if text and not Path(source).exists() else (Path(source), NAMES)
-    path = path.expanduser()
+    path, names = _find_file(source)
     arrays = data_files.read_data_file(path, names, EVERY, optional=names)
     present = [name for name in names if not isinstance(arrays, list) and name in arrays]
     if isinstance(arrays, list) or not present:
@@ -44,3 +67,10 @@ def read_labels(source: str) -> tuple[Path, ndarray]:
             "each."
         )
     return path, labels
+
+
+def _find_file(source: str) -> tuple[Path, tuple[str, ...]]:
+    """Return the file, and the names under which its labels may be."""
+    text, _, name = source.rpartition(":")
+    path, names = (Path(text), (name,)) if text and not Path(source).exists() else (Path(source), NAMES)
+    return path.expanduser(), names

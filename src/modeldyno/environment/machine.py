@@ -24,6 +24,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 _CPU = Path("/sys/devices/system/cpu")
 _NVIDIA = Path("/proc/driver/nvidia")
 _UNLIMITED = 1 << 60
+_VERSION = re.compile(r"^Version: *(\S+)", re.MULTILINE)
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _DRIVERS = ("proc/driver/nvidia/gpus/*", "dev/nvidiactl", "dev/dxg", "dev/kfd", "dev/dri/renderD*")
 """Paths that exist if there is a driver of NVIDIA, WSL, AMD or Intel."""
@@ -56,7 +57,7 @@ def software(packages: Iterable[str]) -> dict[str, Fact]:
     }
     for package in ("modeldyno", "numpy", *packages):
         try:
-            versions[package] = metadata.version(package)
+            versions[package] = installed_version(package)
         except (
             metadata.PackageNotFoundError
         ):  # its package has another name: sklearn, or xgboost of xgboost-cpu
@@ -65,6 +66,17 @@ def software(packages: Iterable[str]) -> dict[str, Fact]:
     if driver := _read_text(_NVIDIA / "version"):
         versions["nvidia_driver"] = next(iter(re.findall(r"\d+\.\d+(?:\.\d+)*", driver)), "unknown")
     return versions
+
+
+def installed_version(package: str) -> str:
+    """Return the version of an installed package; only the line that has it is read of its description.
+
+    Raises:
+        PackageNotFoundError: no package of this name is installed.
+    """
+    distribution = metadata.distribution(package)
+    match = _VERSION.search(distribution.read_text("METADATA") or "")
+    return match[1] if match else distribution.version
 
 
 def conditions() -> dict[str, Fact]:

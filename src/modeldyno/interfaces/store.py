@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.explanation import Explanation
 from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.spec.knob import KnobValue
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
     from modeldyno.interfaces.registry import Registry
 
-Conclusion = Comparison | LoadCurve | Capacity
+Conclusion = Comparison | LoadCurve | Capacity | Explanation
 """A document drawn from several Results, stored by its own id."""
 
 

@@ -72,6 +72,14 @@ def refers_to_model(text: str) -> bool:
     return False
 
 
+def names_model(word: str) -> bool:
+    """Return whether a word names a model: a reference, ``file.py:name``, or a path that is no document."""
+    path = Path(word)
+    if path.suffix == ".json" and path.is_file():
+        return False
+    return path.exists() or refers_to_model(word)
+
+
 def _check_file_reference(ref: ModelRef) -> ModelRef:
     """Refuse ``file.py:name`` if there is no such file, or if it does not contain the name.
 

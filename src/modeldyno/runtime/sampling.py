@@ -21,13 +21,18 @@ SAMPLERS = ("device", "process")
 
 @contextmanager
 def steady_collector() -> Iterator[None]:
-    """Keep the garbage collector on, as in a service, but exempt objects that exist already."""
+    """Keep the garbage collector on, as in a service, but exempt objects that exist already.
+
+    What a service itself has frozen stays so: Python can only unfreeze all objects.
+    """
+    is_first = gc.get_freeze_count() == 0
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if is_first:
+            gc.unfreeze()
 
 
 def start_samplers(root: int, *, period: float | None = None) -> list[Watch]:

@@ -122,22 +122,32 @@ _PLATFORMS = {
 
 
 def copy_files(repository: TritonRepository, entry: Path) -> None:
-    """Copy a model's files next to its configuration, into a directory named NAME or NAME_SUFFIX.
+    """Copy a model's files next to its configuration, in a directory NAME, NAME_NUMBER or NAME_default.
 
     Raises:
-        RequestError: the repository has no such model, or the files cannot be copied.
+        RequestError: the repository has no such model, or two, or the files cannot be copied.
     """
-    names = [name for name in repository.configs if entry.name == name or entry.name.startswith(f"{name}_")]
+    plain, _, suffix = entry.name.rpartition("_")
+    wanted = {entry.name, plain} if suffix.isdecimal() or suffix == "default" else {entry.name}
+    names = sorted(name for name in wanted if (repository.folder / name / CONFIG).is_file())
     if not names:
         raise RequestError(
             f"'{entry.name}' is not named after a model of the repository {repository.folder}."
         )
-    name = max(names, key=len)
+    if len(names) > 1:
+        raise RequestError(
+            f"'{entry.name}' may be the model '{names[1]}' or a configuration of '{names[0]}' of "
+            f"{repository.folder}; rename one of them."
+        )
+    name = names[0]
     try:
         shutil.copytree(
-            repository.folder / name, entry, ignore=shutil.ignore_patterns(CONFIG), dirs_exist_ok=True
+            repository.folder / name,
+            entry,
+            ignore=shutil.ignore_patterns(CONFIG, "__pycache__"),
+            dirs_exist_ok=True,
         )
-        if is_ensemble(repository.configs[name]):
+        if is_ensemble(_config(repository.folder, name)):
             (entry / "1").mkdir(exist_ok=True)
     except (OSError, shutil.Error) as error:
         raise RequestError(f"The files of '{name}' cannot be copied to {entry}: {error}") from error

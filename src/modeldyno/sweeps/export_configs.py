@@ -63,8 +63,9 @@ def export_configurations(study: Study, ranked: Ranking, folder: Path, top: int)
     """Write the files of the best, the safe and the default configurations.
 
     A directory is named for the model and the number of its configuration in the study's log, which does not
-    change when the study is resumed or ranked again. If the model cannot be written beside a configuration,
-    the note says so; the configuration stays.
+    change when the study is resumed or ranked again. Where a model calls others by name in its code, which
+    cannot be renamed, the directory is a repository of its own with all of them. If the model cannot be
+    written beside a configuration, the note says so; the configuration stays.
 
     Raises:
         RequestError: the study has no such files, or they cannot be written.
@@ -79,9 +80,14 @@ def export_configurations(study: Study, ranked: Ranking, folder: Path, top: int)
         for row in rows:
             suffix = configuration_number(study, row.point)
             job, files = _files_of(study, row, store)
-            new_files = dict(
-                _write_file(study, row, artifact, folder, suffix) for artifact in _rename_steps(files, suffix)
-            )
+            if _calls_by_name(job):
+                home = folder / f"{_model_name(study, files[0])}_{suffix}"
+                new_files = dict(_write_file(study, row, artifact, home, "") for artifact in files)
+            else:
+                new_files = dict(
+                    _write_file(study, row, artifact, folder, f"_{suffix}")
+                    for artifact in _rename_steps(files, suffix)
+                )
             written |= new_files
             configurations = [path for path in new_files if path.name == TRITON]
             # A model repository has a configuration for each model that it is composed of.
@@ -109,6 +115,8 @@ def _deploy_models(study: Study, texts: dict[Path, str], models: list[tuple[Job,
     if not models:
         return ""
     folder = models[0][1][0].parent.parent
+    if _calls_by_name(models[0][0]):
+        return f"Each is a repository with the models that it calls: tritonserver --model-repository={folder}"
     return f"The model is beside each configuration, so Triton can serve {folder} as it is."
 
 
@@ -131,6 +139,11 @@ def _files_of(study: Study, row: RankedConfiguration, store: Store) -> tuple[Job
     return study.job, []
 
 
+def _calls_by_name(job: Job) -> bool:
+    """Return whether the model calls others in its code."""
+    return bool(job.config.get("calls"))
+
+
 def _rename_steps(files: Sequence[Artifact], suffix: str) -> Iterator[Artifact]:
     """Rename the steps of an ensemble after the directories of its models."""
     names = {match[1] for artifact in files if (match := _NAME.search(artifact.text))}
@@ -146,8 +159,7 @@ def _write_file(
     study: Study, row: RankedConfiguration, artifact: Artifact, folder: Path, suffix: str
 ) -> tuple[Path, str]:
     """Write a file; return its path and text."""
-    match = _NAME.search(artifact.text)
-    name = f"{match[1] if match else base_name(study)}_{suffix}"
+    name = f"{_model_name(study, artifact)}{suffix}"
     text = artifact.text
     if artifact.name == TRITON:  # Triton requires the directory's name in it
         text = f"# {format_point(row.point)}; modeldyno study {study.id}\n" + _NAME.sub(
@@ -160,3 +172,9 @@ def _write_file(
         raise RequestError(f"Cannot create {path.parent}: {error.strerror}.") from error
     codec.write(path, text.encode())
     return path, text
+
+
+def _model_name(study: Study, artifact: Artifact) -> str:
+    """Return the name of a configuration's model, or that of the study."""
+    match = _NAME.search(artifact.text)
+    return match[1] if match else base_name(study)

@@ -17,6 +17,7 @@ should have a free batch, and weights that matter.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -28,7 +29,6 @@ from modeldyno.conversion.reference import read_reference
 from modeldyno.testing.loaders import imported_frameworks
 
 if TYPE_CHECKING:
-    from modeldyno.conversion.reference import Reference
     from modeldyno.core.agreement.conversion import Converted
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.converter import Converter
@@ -50,29 +50,29 @@ class ConverterSuite:
         """Return the plugin, by its entry point."""
         return plugins.converter(self.recipe)
 
-    @pytest.fixture
-    def reference(self, source: ModelRef, tmp_path: Path) -> Reference:
-        """Return what the source returned."""
-        folder = tmp_path / "reference"
-        folder.mkdir()
-        answer = carry_out(ConversionOrder(model=source, trust=True, reference=str(folder)), _ignore)
-        assert answer.reference is not None, answer
-        return answer.reference
+    first: ClassVar[tuple[ConversionOrder, Converted]]
+    """What was ordered and what came of it, kept for all tests of the class."""
 
     @pytest.fixture
-    def made(self, source: ModelRef, reference: Reference, tmp_path: Path) -> Converted:
+    def order(self, source: ModelRef, tmp_path: Path) -> ConversionOrder:
+        """Return the order to convert the source, which has been carried out once."""
+        if "first" not in vars(type(self)):
+            folder = tmp_path / "reference"
+            folder.mkdir()
+            reference = ConversionOrder(model=source, trust=True, reference=str(folder))
+            returned = carry_out(reference, _ignore)
+            order = replace(reference, recipe=self.recipe, folder=str(tmp_path / self.recipe))
+            assert read_reference(folder) == returned.reference, returned
+            answer = carry_out(order, _ignore)
+            assert answer.converted is not None, answer
+            type(self).first = order, answer.converted
+        return self.first[0]
+
+    @pytest.fixture
+    def made(self, order: ConversionOrder) -> Converted:
         """Return what the recipe made of it."""
-        order = ConversionOrder(
-            model=source,
-            trust=True,
-            reference=str(tmp_path / "reference"),
-            recipe=self.recipe,
-            folder=str(tmp_path / self.recipe),
-        )
-        assert read_reference(Path(order.reference)) == reference
-        answer = carry_out(order, _ignore)
-        assert answer.converted is not None, answer
-        return answer.converted
+        del order
+        return self.first[1]
 
     def test_says_what_it_converts_and_writes(self, converter: Converter) -> None:
         """It names its sources with what they need, its file, and a loader and a backend that exist."""
@@ -106,17 +106,8 @@ class ConverterSuite:
             "batch=1",
         }
 
-    def test_converting_twice_replaces_the_file(
-        self, made: Converted, source: ModelRef, tmp_path: Path
-    ) -> None:
+    def test_converting_twice_replaces_the_file(self, made: Converted, order: ConversionOrder) -> None:
         """As after a change of the model."""
-        order = ConversionOrder(
-            model=source,
-            trust=True,
-            reference=str(tmp_path / "reference"),
-            recipe=self.recipe,
-            folder=str(tmp_path / self.recipe),
-        )
         again = carry_out(order, _ignore).converted
 
         assert again is not None

@@ -6,20 +6,20 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Column, Table
-from modeldyno.core.report.charts import AxisScale, Bins, Forest, Parallel, Plot, Stack, Tree
-from modeldyno.core.stats.units import KINDS, format_axis, format_quantity
+from modeldyno.core.report.charts import AxisScale, Bins, Forest, Parallel, Plot, Stack, Tree, Waterfall
+from modeldyno.core.stats.units import KINDS, format_axis, format_estimate, format_quantity
 from modeldyno.views.text import count, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.report.charts import Effect, Picture, Series, TreeNode
+    from modeldyno.core.report.charts import Effect, Picture, Series, TreeNode, WaterfallStep
 
 _MOST, _NAMED = 60, 8
 """Most rows of a chart's table, and most series named in a sentence."""
 
 
-def describe_chart(picture: Picture) -> str:
+def describe_chart(picture: Picture) -> str:  # noqa: PLR0911 - one for each kind of chart
     """Describe a chart in a sentence: its axes, its range or peak, its marks."""
     match picture:
         case Bins():
@@ -34,6 +34,8 @@ def describe_chart(picture: Picture) -> str:
             return _describe_forest(picture)
         case Parallel():
             return _describe_parallel(picture)
+        case Waterfall():
+            return _describe_waterfall(picture)
 
 
 def chart_numbers(picture: Picture) -> Table | None:
@@ -47,6 +49,8 @@ def chart_numbers(picture: Picture) -> Table | None:
             titles, rows = _stack_rows(picture)
         case Forest():
             titles, rows = _forest_rows(picture)
+        case Waterfall():
+            titles, rows = _waterfall_rows(picture)
         case _:
             return None
     if not 0 < len(rows) <= _MOST:
@@ -249,3 +253,33 @@ def _describe_parallel(picture: Parallel) -> str:
     marked = next((line.name for line in picture.lines if line.marked), "")
     best = f"; highlighted: {marked}" if marked else ""
     return f"{count(len(picture.lines), 'line')} across {axes}{best}."
+
+
+# --- waterfalls ------------------------------------------------------------------------------------
+
+
+def step_texts(step: WaterfallStep, scale: AxisScale) -> tuple[str, str]:
+    """Format the size of a step, and its interval if that is known."""
+    if step.size is None:
+        return "unknown", ""
+    if step.low is None or step.high is None:
+        return format_on_axis(step.size, scale), ""
+    if step.low == step.high:
+        return format_on_axis(step.size, scale), "computed"
+    if scale.unit not in KINDS:
+        ends = (format_on_axis(end, scale) for end in (step.low, step.high))
+        return format_on_axis(step.size, scale), " to ".join(ends)
+    return format_estimate(step.size, step.low, step.high, scale.unit)
+
+
+def _describe_waterfall(picture: Waterfall) -> str:
+    parts = (f"{step.name} {step_texts(step, picture.scale)[0]}" for step in picture.steps)
+    return f"Waterfall of {picture.scale.label}, each step from the end of the last: {'; '.join(parts)}."
+
+
+def _waterfall_rows(picture: Waterfall) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    rows: list[tuple[str, ...]] = [
+        (step.name, *step_texts(step, picture.scale), format_on_axis(end, picture.scale))
+        for step, (_, end) in zip(picture.steps, picture.spans, strict=True)
+    ]
+    return ("", f"{picture.scale.label}>", "95 % interval", "up to there>"), rows

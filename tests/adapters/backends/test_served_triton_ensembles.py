@@ -250,8 +250,21 @@ def test_a_model_of_a_repository_is_copied_beside_its_configuration(tmp_path: Pa
     original = tmp_path / "models" / "double" / "1" / "model.py"
     assert copied.read_text() == original.read_text()
     assert not copied.samefile(original)
+    called = tmp_path / "out" / "other_default"  # a model that is only called by code
+    plugins.backend("triton").deploy(model, "", called)  # type: ignore[attr-defined]
+    assert (called / "1" / "model.py").is_file()
     with pytest.raises(RequestError, match="'elsewhere' is not named after a model of the repository"):
         plugins.backend("triton").deploy(model, "", tmp_path / "elsewhere")  # type: ignore[attr-defined]
+
+
+def test_a_directory_that_may_be_either_of_two_models_is_refused(tmp_path: Path) -> None:
+    """The model double_1, or the first configuration of double: a guess could be the wrong one."""
+    folder = repository(tmp_path / "models")
+    (folder / "double").rename(folder / "other_1")
+    with pytest.raises(
+        RequestError, match="'other_1' may be the model 'other_1' or a configuration of 'other'"
+    ):
+        plugins.backend("triton").deploy(loaded(folder, "other"), "", tmp_path / "other_1")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("words", ['backend: "onnxruntime"', 'platform: "onnxruntime_onnx"'])
@@ -314,13 +327,19 @@ class TritonPythonModel:
 """
 
 
+def calling(folder: Path) -> Path:
+    """Make a repository of a model that calls two others in its code."""
+    repository(folder)
+    (folder / "caller" / "1").mkdir(parents=True)
+    (folder / "caller" / "config.pbtxt").write_text(PART.format(tensors=TENSORS))
+    (folder / "caller" / "1" / "model.py").write_text(CALLING)
+    return folder
+
+
 @pytest.mark.engine
 def test_a_model_that_calls_others_by_code_is_served_with_their_knobs(tmp_path: Path) -> None:
     """A real Triton runs business logic and the two models that it calls, each with its instances."""
-    repository(tmp_path)
-    (tmp_path / "caller" / "1").mkdir(parents=True)
-    (tmp_path / "caller" / "config.pbtxt").write_text(PART.format(tensors=TENSORS))
-    (tmp_path / "caller" / "1" / "model.py").write_text(CALLING)
+    calling(tmp_path)
     made = request.Request(
         model=f"{tmp_path}/#caller",
         settings={"calls": "double,increment", "composing.double.instances": "2"},

@@ -283,7 +283,11 @@ class TestPrecision:
 
     @pytest.mark.parametrize(
         "settings",
-        [{"precision": "bf16"}, {"channels_last": True}, {"compile": "default"}],
+        [
+            {"precision": "bf16"},
+            {"channels_last": True},
+            pytest.param({"compile": "default"}, marks=pytest.mark.slow),  # TestCompiled has a small one
+        ],
     )
     def test_a_live_module_is_left_as_found(self, settings: dict[str, Any]) -> None:
         """A borrowed module keeps its tensors, their memory layout, and its training mode."""

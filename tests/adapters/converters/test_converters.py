@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,6 +103,7 @@ class TestOnnxInt8(ConverterSuite):
         return ModelRef(scheme="onnx", locator=str(tmp_path / "product.onnx"))
 
 
+@cache
 def estimators() -> dict[str, Any]:
     """Fit a few estimators on the digits, and on targets; by the method that is called."""
     from sklearn import datasets, ensemble, linear_model, pipeline, preprocessing

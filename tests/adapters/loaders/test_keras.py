@@ -377,6 +377,51 @@ def test_a_device_that_is_not_there_is_refused() -> None:
         backend.check({"device": "tpu"})
 
 
+def test_precision_makes_a_copy_of_the_model() -> None:
+    """Every layer, of nested models too, computes in bf16; the model stays as it is."""
+    inner = keras.Sequential([keras.Input((8,)), keras.layers.Dense(16, activation="relu")])
+    network = keras.Sequential(
+        [keras.Input((6, 6, 3)), keras.layers.Conv2D(8, 3), keras.layers.BatchNormalization(),
+         keras.layers.GlobalAveragePooling2D(), inner, keras.layers.Dense(4)]
+    )  # fmt: skip
+    model = described(network)
+    feed = {model.inputs[0].name: np.random.default_rng(0).random((2, 6, 6, 3), np.float32)}
+    with backend.open(model, {}) as session:
+        expected = session.arrays(session.prepare(feed)())["output"]
+        assert session.converted == ""
+    with backend.open(model, {"precision": "bf16"}) as session:
+        found = session.arrays(session.prepare(feed)())["output"]
+        assert session.converted == "bf16"
+        assert {str(w.dtype) for w in session._function.python_function.model.weights} == {"bfloat16"}
+    assert str(found.dtype) == "bfloat16"
+    assert 0 < np.abs(found.astype(np.float32) - expected).max() < 0.02
+    assert {str(w.dtype) for w in network.weights} == {"float32"}
+
+
+def test_a_precision_that_cannot_be_is_refused() -> None:
+    """A model whose own code makes its layers cannot be made anew; a SavedModel has no layers."""
+
+    class Own(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = keras.layers.Dense(3)
+
+        def call(self, x: Any) -> Any:
+            return self.dense(x)
+
+    model = keras_model.describe_model(Own(), "own", "digest", np.ones((1, 4), np.float32))
+    with (
+        pytest.raises(RequestError, match="Own cannot be made in float16"),
+        backend.open(model, {"precision": "fp16"}),
+    ):
+        pass
+    with (
+        pytest.raises(RequestError, match="for models of Keras"),
+        backend.open(replace(model, value=len), {"precision": "fp16"}),
+    ):
+        pass
+
+
 def test_threads_that_cannot_change_are_refused() -> None:
     """TensorFlow fixes its threads at the first operator: other ones are refused, not ignored."""
     keras.ops.ones(1)

@@ -864,8 +864,14 @@ def _recurrence(torch: Any) -> tuple[Any, tuple[Any, ...], int]:
     return layer, (torch.zeros(3, 5, 6),), 15 * 2 * 40 * ((6 + 10) + (20 + 10))
 
 
-@pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "torchscript"])
-@pytest.mark.parametrize("make", [_convolutions, _attention, _recurrence])
+@pytest.mark.parametrize(
+    ("make", "dynamo"),
+    [
+        *((make, False) for make in (_convolutions, _attention, _recurrence)),
+        (_convolutions, True),
+        *(pytest.param(make, True, marks=pytest.mark.slow) for make in (_attention, _recurrence)),
+    ],
+)
 def test_exported_networks(
     tmp_path: Path, make: Callable[[Any], tuple[Any, tuple[Any, ...], int]], *, dynamo: bool
 ) -> None:

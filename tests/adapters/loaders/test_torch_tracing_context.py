@@ -265,7 +265,7 @@ def test_what_a_factory_writes_is_true(tmp_path: Path, name: str) -> None:
     """A factory that keeps its weights in a file is called for real, so that the file is real."""
     (tmp_path / "made.py").write_text(FACTORY)
 
-    result = modeldyno.inspect(f"torch:{tmp_path / 'made.py'}:{name}")
+    result = modeldyno.inspect(f"torch:{tmp_path / 'made.py'}:{name}", inline=True)
 
     assert result["macs"] == 3 * 64
     if name == "with_numpy":
@@ -490,11 +490,11 @@ def test_lazy_parts_get_their_shapes_by_a_call(tmp_path: Path) -> None:
     """A factory's lazy module is called once with its example; without one it is rejected, as when live."""
     path = tmp_path / "lazy.py"
     path.write_text(LAZY)
-    result = modeldyno.inspect(f"torch:{path}:with_example")
+    result = modeldyno.inspect(f"torch:{path}:with_example", inline=True)
     assert result["parameters"] == 4 * 8 + 8 + 8 * 2 + 2
     assert result["macs"] == 2 * (4 * 8 + 8 * 2)
     with pytest.raises(RequestError, match="return example inputs with the module"):
-        modeldyno.inspect(f"torch:{path}:without")
+        modeldyno.inspect(f"torch:{path}:without", inline=True)
     with pytest.raises(RequestError, match="call it once first"):
         modeldyno.inspect(nn.LazyLinear(8), example=torch.randn(2, 4))
 

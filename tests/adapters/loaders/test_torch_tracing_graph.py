@@ -913,6 +913,20 @@ def test_what_a_module_keeps_is_there_before(*, live: bool) -> None:
     assert [s.bytes for s in first.storages if s.role is Role.WEIGHT] == [4000]
 
 
+def test_another_model_of_the_same_file_takes_no_memory_of_this_one() -> None:
+    """What a file makes beside the model, and the call does not use, is not the model's."""
+    made: list[nn.Module] = []
+
+    def make() -> nn.Module:
+        made.extend(nn.Linear(64, 64) for _ in range(2))
+        return made[0]
+
+    module, stage = torch_tracing_graph.build_on_meta(make)
+    graph = torch_tracing_graph.trace_module(module, stage, Tracing(inputs=(given("input", 1, 64),)))
+    assert len(made) == 2
+    assert sum(s.bytes for s in graph.storages if s.role is Role.WEIGHT) == (64 * 64 + 64) * 4
+
+
 # --- layers that torch treats in ways of their own ------------------------------------------------------
 
 

@@ -342,7 +342,8 @@ def test_a_mistyped_name_sends_few_requests_and_ends_at_once() -> None:
             assert "requests succeeded" in failure.message
             assert "404" in failure.message
             assert (result["requests@client-error"] or 0) < 60
-            assert codes(result) <= {"failed-requests", "repeated-request"}
+            busy = {"client-limited"}
+            assert codes(result) - busy <= {"failed-requests", "repeated-request"}
 
 
 def test_the_time_that_was_allowed_ends_a_load_of_which_all_fails(steady: str) -> None:

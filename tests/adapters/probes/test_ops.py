@@ -12,7 +12,7 @@ import pytest
 
 from modeldyno.adapters.probes import ops
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Artifact
 from modeldyno.core.result.trace_data import RedundancyKind, TraceReport
@@ -118,7 +118,7 @@ def test_operators_are_told_for_one_call_with_what_watching_costs() -> None:
     """Sums are those of one call; the overhead is that of watched calls over plain ones."""
     found = measured(Session())
     (activity,) = [each for each in found if isinstance(each, TraceReport)]
-    (overhead,) = [each for each in found if isinstance(each, Measurement)]
+    overhead, *_ = [each for each in found if isinstance(each, Measurement)]
 
     assert [(row.name, row.scope, row.calls, row.self_time) for row in activity.executed] == [
         ("mm", "fc", 3.0, 3.0)
@@ -129,17 +129,31 @@ def test_operators_are_told_for_one_call_with_what_watching_costs() -> None:
     assert doubts(found) == {}
 
 
+def test_each_watched_call_is_divided_into_operators_and_the_time_outside() -> None:
+    """Beside both are the calls without a profiler: their difference is what watching costs."""
+    found = {each.metric: each.value for each in measured(Session()) if isinstance(each, Measurement)}
+    inside, outside, plain = (found[name] for name in ("operator_time", "dispatch_time", "unwatched_time"))
+
+    assert isinstance(inside, Distribution)
+    assert isinstance(outside, Distribution)
+    assert isinstance(plain, Distribution)
+    assert len(inside) == len(outside) == ops.ENOUGH_CALLS
+    assert outside.samples()[1:].tolist() == [2.0] * (ops.ENOUGH_CALLS - 1)
+    assert len(plain) == 2 * ops.MOST_CALLS
+
+
 @pytest.mark.parametrize(
     ("session", "max_time", "calls"),
     [
-        (Session(), 1000.0, ops.MOST_CALLS),
+        (Session(), 1000.0, ops.ENOUGH_CALLS),
+        (Session(seconds=0.05), 1000.0, 20),
         (Session(), 24.0, 3),
         (Session(), 1.0, 1),
         (Session(events=ops.MOST_EVENTS // 4), 1000.0, 4),
         (Session(events=2 * ops.MOST_EVENTS), 1000.0, 1),
         (Session(events=0, seconds=0.0), 1000.0, ops.MOST_CALLS),
     ],
-    ids=["most", "time", "little time", "size", "large", "nothing"],
+    ids=["most of long ones", "short", "time", "little time", "size", "large", "nothing"],
 )
 def test_watching_is_bounded(session: Session, max_time: float, calls: int) -> None:
     """After one call that tells time and size, there are so many more as the plan and the memory bear."""
@@ -152,7 +166,7 @@ def test_an_interruption_leaves_it_at_one_call() -> None:
     session = Following()
     found = measured(session, interrupted=lambda: True, observation=Observation(trace="/nowhere/trace.json"))
     assert session.asked == [(1, None)]
-    assert [type(each) for each in found] == [Measurement, TraceReport]
+    assert [type(each) for each in found] == [*[Measurement] * 4, TraceReport]
 
 
 def test_needless_steps_are_told() -> None:

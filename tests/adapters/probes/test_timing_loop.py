@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,40 +42,48 @@ def test_payloads_are_cycled_through() -> None:
     assert turns == [0, 1, 2, 0, 1, 2, 0]
 
 
-def test_short_calls_are_timed_in_blocks() -> None:
+class VirtualCalls:
+    """Calls that take some virtual milliseconds, the last ones as long as all that follow."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *milliseconds: float) -> None:
+        self.made, self._now, self._takes = 0, 0, milliseconds
+        monkeypatch.setattr(timing_loop, "perf_counter_ns", lambda: self._now)
+
+    def __call__(self) -> None:
+        """Let the time of a call pass."""
+        self._now += round(1e6 * self._takes[min(self.made, len(self._takes) - 1)])
+        self.made += 1
+
+
+def test_short_calls_are_timed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block of short calls is long enough for the clock, and gives the seconds of one call."""
-    truth = Spinner(0.0005)
-    draw = timing_loop.time_call_blocks((truth,), 0.01)
-    draw(20)  # of which one at least is not disturbed
-    before = len(truth.record)
-    times = draw(3)
+    call = VirtualCalls(monkeypatch, 0.5)
+    draw = timing_loop.time_call_blocks((call,), 0.01)
+    draw(2)
+    before = call.made
 
-    assert len(truth.record) - before >= 3 * 15
-    assert times.min() >= 0.0005
+    assert list(draw(3)) == [0.0005] * 3
+    assert call.made - before == 3 * 20
 
 
-def test_a_slow_first_call_does_not_shorten_the_blocks() -> None:
+def test_a_slow_first_call_does_not_shorten_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every block of the first draw is long, so that the next draw costs what this one did."""
-    truth = Spinner(0.0005)
-    waits = iter([0.02])
-
-    def call() -> None:
-        time.sleep(next(waits, 0.0))
-        truth()
-
+    call = VirtualCalls(monkeypatch, 20.5, 0.5)
     draw = timing_loop.time_call_blocks((call,), 0.03)
+
+    assert list(draw(1)) == [0.0005]
+    assert call.made >= 60
+    before = call.made
     draw(1)
+    assert call.made - before == 60
 
-    assert len(truth.record) >= 30
 
-
-def test_long_calls_are_blocks_of_their_own() -> None:
+def test_long_calls_are_blocks_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call longer than a block is made once."""
-    truth = Spinner(0.02)
-    draw = timing_loop.time_call_blocks((truth,), 0.01)
-    draw(3)
+    call = VirtualCalls(monkeypatch, 20.0)
+    timing_loop.time_call_blocks((call,), 0.01)(3)
 
-    assert len(truth.record) == 3
+    assert call.made == 3
 
 
 def test_the_clock_is_measured() -> None:

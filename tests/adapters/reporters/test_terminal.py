@@ -11,7 +11,7 @@ from rich.console import Console
 from modeldyno import views
 from modeldyno.adapters.reporters import terminal
 from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table
-from modeldyno.core.report.charts import AxisScale, Bins, Effect, Forest
+from modeldyno.core.report.charts import AxisScale, Bins, Effect, Forest, Waterfall, WaterfallStep
 from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full_result, hostile_result, sample_judgements
 
 WORDS = st.lists(st.text(st.sampled_from("ab1.模é\u0301 "), max_size=30), max_size=4)
@@ -201,6 +201,42 @@ def test_a_chart_without_counts_is_drawn() -> None:
     )
 
     assert terminal.text([chart]) == "t (n)\n1 s  0\n2 s  0\n"
+
+
+WATERFALL = Waterfall(
+    title="Time",
+    scale=AxisScale(label="time", unit="s"),
+    steps=(
+        WaterfallStep(name="bound", size=0.002, low=0.002, high=0.002),
+        WaterfallStep(name="kernels", size=0.003, low=0.002, high=0.004),
+        WaterfallStep(name="server", size=-0.001, low=-0.002, high=0.001),
+        WaterfallStep(name="queue", size=None),
+        WaterfallStep(name="rest", size=1e-6, is_rest=True),
+        WaterfallStep(name="whole", size=0.004, is_sum=True),
+    ),
+    note="a note",
+)
+
+
+def test_a_waterfall_is_drawn() -> None:
+    """Each bar begins where the one before ends; the smallest has half a character, an unknown one none."""
+    assert terminal.text([WATERFALL], width=46) == (
+        "Time\n"
+        "bound    2.00 ms  computed        █████\n"
+        "kernels   3.0 ms  2.0 to 4.0 ms        ███████\n"
+        "server   -1.0 ms  -2.0 to 1.0 ms           ▐██\n"
+        "queue    unknown\n"
+        "rest     1.00 us                           ▐\n"
+        "whole    4.00 ms                  █████████▌\n"
+        "a note\n"
+    )
+
+
+def test_a_narrow_terminal_shows_a_waterfall_without_bars() -> None:
+    """Names and numbers stay; a waterfall of nothing has no bars either."""
+    assert "█" not in terminal.text([WATERFALL], width=30)
+    empty = Waterfall(title="t", scale=AxisScale(label="x"), steps=(WaterfallStep(name="a", size=None),))
+    assert terminal.text([empty]) == "t\na  unknown\n"
 
 
 def test_a_picture_is_told() -> None:

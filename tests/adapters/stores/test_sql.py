@@ -16,6 +16,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, text
+from tests.support.old_stores import migrated_to
 
 from modeldyno import plugins
 from modeldyno.adapters.stores import rows, sql
@@ -211,6 +212,14 @@ class TestUrl:
         assert plugins.resolve("store", "postgresql") is sql
 
 
+def definitions(path: Path) -> dict[str, str]:
+    """Return what each table and index was made by, and the revision."""
+    with closing(sqlite3.connect(path)) as connection:
+        made = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql NOT NULL").fetchall()
+        (revision,) = connection.execute(f"SELECT version_num FROM {stores_schema.VERSION_TABLE}").fetchone()
+    return {"revision": revision, **{name: " ".join(words.split()) for name, words in made}}
+
+
 class TestDatabase:
     """How it is kept."""
 
@@ -231,15 +240,16 @@ class TestDatabase:
 
         assert ScriptDirectory.from_config(config).get_current_head() == stores_schema.REVISION
 
-    def test_migrations_make_the_tables(self, store: SqlStore) -> None:
-        """A migrated database has the tables that the program describes, and no difference."""
-        store.put(a_result(), headline="")
-        with store._database.reading() as connection:
+    def test_migrations_make_the_tables(self, store: SqlStore, tmp_path: Path) -> None:
+        """A migrated database has the tables that the program describes; a new one is equal to it."""
+        with migrated_to(url_of(tmp_path / "migrated.db"), "head") as connection:
             context = MigrationContext.configure(
                 connection, opts={"version_table": stores_schema.VERSION_TABLE}
             )
-
             assert compare_metadata(context, stores_schema.METADATA) == []
+        store.put(a_result(), headline="")
+
+        assert definitions(tmp_path / "store.db") == definitions(tmp_path / "migrated.db")
 
     def test_store_without_studies(self, tmp_path: Path) -> None:
         """A store of the first revision is brought up to date when it is opened, with all that it holds."""
@@ -259,12 +269,14 @@ class TestDatabase:
             assert sweep_into(store, a_study(id="a" * 12)) == store.study("aaaa")
 
     def test_alembic_only_when_needed(self, tmp_path: Path) -> None:
-        """Opening a store that is up to date does not import Alembic."""
+        """Neither a new store nor one that is up to date imports Alembic."""
         url = url_of(tmp_path / "store.db")
-        with sql.open(url) as store:
-            store.put(a_result(), headline="")
         code = (
-            "import sys; from modeldyno.adapters.stores import sql; sql.open(sys.argv[1]).close(); "
+            "import sys; from modeldyno.adapters.stores import sql; "
+            "from modeldyno.testing.sample_results import a_small_result\n"
+            "for _ in range(2):\n"
+            "    with sql.open(sys.argv[1]) as store:\n"
+            "        store.put(a_small_result(), headline='')\n"
             "sys.exit('alembic' in sys.modules)"
         )
 
@@ -274,7 +286,7 @@ class TestDatabase:
     def test_made_at_once(self, tmp_path: Path, count: int) -> None:
         """Several processes that make the same store at the same time all succeed."""
         code = (
-            "import sys; from modeldyno.adapters.stores import sql; import alembic.command; "
+            "import sys; from modeldyno.adapters.stores import sql; "
             "from modeldyno.testing.sample_results import a_small_result; "
             "print(flush=True); sys.stdin.readline(); "
             "store = sql.open(sys.argv[1]); store.put(a_small_result(id=sys.argv[2]), headline='x'); "

@@ -1,6 +1,15 @@
 from __future__ import annotations
 
-from modeldyno.core.report.charts import AxisScale, Bins, Plot, ReferenceLine, Series, TreeNode
+from modeldyno.core.report.charts import (
+    AxisScale,
+    Bins,
+    Plot,
+    ReferenceLine,
+    Series,
+    TreeNode,
+    Waterfall,
+    WaterfallStep,
+)
 
 
 def test_a_picture_is_printable() -> None:
@@ -34,3 +43,17 @@ def test_parts_of_a_tree_are_printable() -> None:
     root = TreeNode(name="a\nb", value=2.0, children=(TreeNode(name="\x1b[1mc", value=1.0, detail="d\x07"),))
 
     assert (root.name, root.children[0].name, root.children[0].detail) == ("a b", "c", "d")
+
+
+def test_a_step_begins_where_the_one_before_ends() -> None:
+    """A sum begins at zero, a step of unknown size adds nothing, and one may go down."""
+    steps = (
+        WaterfallStep(name="a", size=3.0),
+        WaterfallStep(name="b", size=None),
+        WaterfallStep(name="c", size=-1.0),
+        WaterfallStep(name="all", size=2.0, is_sum=True),
+        WaterfallStep(name="d", size=1.0),
+    )
+    made = Waterfall(title="t", scale=AxisScale(label="x"), steps=steps)
+
+    assert made.spans == ((0.0, 3.0), (3.0, 3.0), (3.0, 2.0), (0.0, 2.0), (2.0, 3.0))

@@ -254,6 +254,23 @@ class TestAsk:
         again = [trial for trial in endless.trials if trial.stage is TrialPurpose.VERIFY]
         assert len(again) == 2 * MORE_ROUNDS
 
+    def test_a_load_that_holds_does_not_end_the_look_at_a_better_one(self) -> None:
+        """Samples of the higher load depend on each other, so its bound is decided later."""
+        study = a_served_study(
+            "concurrency=4,8", goal=WITHIN, default={"concurrency": 8}, budget=Budget(max_time=180.0)
+        )
+        study = add_trials(study, [few({"concurrency": c}, 10.0 * c) for c in (4, 8)])
+        first_held = 0
+        while (ask := next_verification_trial(study)) is not None:
+            slots = int(ask.point["concurrency"])
+            size = 250 if slots == 4 else 60
+            study = add_trials(study, [few(ask.point, 10.0 * slots, ask.stage, size=size, care=ask.care)])
+            best = ranking(study).best
+            first_held = first_held or (best is not None and int(best.point["concurrency"]))
+        best = ranking(study).best
+        assert best is not None
+        assert (first_held, best.point, best.verdict) == (4, {"concurrency": 8}, "held")
+
     def test_a_point_without_any_rival_is_not_verified(self) -> None:
         """Where nothing else was measured there is nothing to choose."""
         assert (

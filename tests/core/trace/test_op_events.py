@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+import pytest
+
 from modeldyno.core.result.trace_data import EventKind, ExecutedOp
-from modeldyno.core.trace.op_events import VARIOUS, Occurrence, WatchedCalls, sum_occurrences
+from modeldyno.core.trace.op_events import VARIOUS, Occurrence, WatchedCalls, operator_times, sum_occurrences
 
 
 def op(name: str, self_time: float, **more: object) -> Occurrence:
@@ -111,3 +113,30 @@ def test_rows_beyond_the_most_are_joined_and_nothing_is_lost() -> None:
     assert "allocated" in numbers
     for name in numbers:
         assert sum(getattr(r, name) for r in few) == sum(getattr(r, name) for r in every)
+
+
+def test_operators_are_summed_by_call_without_what_they_call() -> None:
+    """An operator within another, or within a named range, counts once; ranges themselves do not count."""
+    watched = WatchedCalls(
+        times=(1.0, 1.0),
+        occurrences=(
+            Occurrence(name="block", kind=EventKind.RANGE, total_time=0.9),
+            Occurrence(name="linear", total_time=0.5, parent=0),
+            Occurrence(name="addmm", total_time=0.4, parent=1),
+            Occurrence(name="relu", total_time=0.1, call=1),
+        ),
+    )
+    assert operator_times(watched) == (0.5, 0.1)
+
+
+def test_with_kernels_on_a_device_their_time_counts() -> None:
+    """The host only launches them."""
+    watched = WatchedCalls(
+        times=(1.0,),
+        occurrences=(
+            Occurrence(name="mm", total_time=0.1, device_time=0.7),
+            Occurrence(name="gemm", kind=EventKind.KERNEL, device_time=0.7),
+            Occurrence(name="Memcpy HtoD", kind=EventKind.TRANSFER, device_time=0.2),
+        ),
+    )
+    assert list(operator_times(watched)) == pytest.approx([0.9])

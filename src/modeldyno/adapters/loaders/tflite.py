@@ -30,7 +30,8 @@ tools: tuple[str, ...] = ()
 executes = Executes.NOTHING
 backend = "tflite"
 
-_RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
+_RANGES = {"uint8": (0, 255), "int8": (-128, 127), "int16": (-(2**15), 2**15 - 1)}
+"""Of integers that stand for real numbers: the converter chose their scale so that they use all of it."""
 _ANY_INTEGER = (0, 9)
 _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError, struct.error)
 """Errors of reading a damaged file."""

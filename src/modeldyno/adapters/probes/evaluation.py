@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval, Measurement, SampleScores, pack
-from modeldyno.data import data_files, labelled_samples
+from modeldyno.data import labelled_samples
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.probe import Pass
 from modeldyno.interfaces.session import CanCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy import ndarray
 
@@ -36,9 +35,10 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     del plan
     from modeldyno.core.stats.evaluation import evaluate  # noqa: PLC0415 - numpy is slow to import
 
-    path, labels = _labels(subject)
+    source = _source(subject)
+    path, labels = labelled_samples.read_labels(source)
     data = hashlib.sha256(path.read_bytes()).hexdigest()
-    outputs = _outputs(subject, path, len(labels))
+    outputs = _outputs(subject, source, len(labels))
     unfit: dict[str, RequestError] = {}
     for name in subject.observation.evaluate:
         try:
@@ -63,28 +63,26 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     yield Measurement(metric="evaluated_samples", value=len(labels))
 
 
-def _labels(subject: Subject) -> tuple[Path, ndarray]:
-    """Return the file with the data, and its labels."""
+def _source(subject: Subject) -> str:
+    """Return where the labelled samples are."""
     given = (spec.source for spec in subject.inputs if spec.source)
     source = subject.observation.data or next(iter(given), None)
     if source is None:
         raise RequestError("To evaluate a model, name labelled samples with `data`, such as test.npz.")
-    return labelled_samples.read_labels(source)
+    return source
 
 
-def _outputs(subject: Subject, path: Path, n: int) -> ndarray:
+def _outputs(subject: Subject, source: str, n: int) -> ndarray:
     """Return the first output of all samples; the last batch is filled with its last sample."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
     session, like = subject.session, subject.feeds[0]
     assert isinstance(session, CanCall)
-    data = data_files.read_data_file(path, tuple(like), labelled_samples.EVERY)
-    if isinstance(data, list) or any(len(array) != n for array in data.values()):
-        raise RequestError(f"{path} has {n} labels, but another number of samples; give one label for each.")
+    data = labelled_samples.read_samples(source, like)
     parts = []
     for start in range(0, n, subject.samples):
         rows = np.minimum(np.arange(start, start + subject.samples), n - 1)
-        feed = {name: array[rows].astype(like[name].dtype) for name, array in data.items()}
+        feed = {name: array[rows] for name, array in data.items()}
         answer = session.arrays(session.prepare(feed)())
         first = next(iter(answer.values()), None)
         if first is None or len(first) != subject.samples:

@@ -9,11 +9,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import observed_number
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.result.result import Artifact
 from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.core.trace.op_events import sum_occurrences
+from modeldyno.core.trace.op_events import operator_times, sum_occurrences
 from modeldyno.core.trace.redundant_ops import find_redundant_ops
 from modeldyno.interfaces.probe import Pass
 from modeldyno.interfaces.session import HasFlow, HasOperators
@@ -21,7 +21,6 @@ from modeldyno.interfaces.session import HasFlow, HasOperators
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.trace.op_events import WatchedCalls
     from modeldyno.interfaces.probe import Subject
@@ -30,8 +29,10 @@ needs = HasOperators
 pass_ = Pass.SECOND
 
 SCOPE = "ops"
-MOST_CALLS = 10
-"""Maximum of watched calls: enough for a mean, few enough to keep all of their events."""
+ENOUGH_CALLS, MOST_CALLS = 10, 100
+"""Watched calls that are enough for a mean, and how many there are at most, if they are short."""
+SHORT, FEW_EVENTS = 1.0, 10_000
+"""Seconds and events of all watched calls up to which there are more than enough."""
 MOST_EVENTS = 100_000
 """Maximum of events that are kept at once, unless a single call has more."""
 SHARE = 0.25
@@ -56,6 +57,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Trac
         watched = session.operators(subject.feeds[0], _call_count(first, plan), None)
     plain_times += _time_plain_calls(subject, plan)
     yield observed_number("pass_overhead", median(watched.times) / median(plain_times), scope=SCOPE)
+    yield from _divide_calls(watched, plain_times)
     yield TraceReport(executed=sum_occurrences(watched))
     if watched.hidden:
         yield _HIDDEN
@@ -65,23 +67,42 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Trac
         yield _write_trace(session, subject, Path(subject.observation.trace), first)
 
 
+def _divide_calls(watched: WatchedCalls, plain_times: list[float]) -> Iterator[Measurement]:
+    """Yield what of each watched call is in operators, what is outside of them, and calls without a profiler.
+
+    With kernels on a device, what they take at the same time as the host is not outside of them.
+    """
+    inside = operator_times(watched)
+    outside = [max(0.0, whole - part) for whole, part in zip(watched.times, inside, strict=True)]
+    samples = {"operator_time": inside, "dispatch_time": outside, "unwatched_time": plain_times}
+    for metric, seconds in samples.items():
+        yield Measurement(metric=metric, value=Distribution.of(seconds), scope=SCOPE)
+
+
 def _time_plain_calls(subject: Subject, plan: Plan) -> list[float]:
     """Return the seconds of a few calls without a profiler."""
     times: list[float] = []
-    while not times or (len(times) < MOST_CALLS and sum(times) < SHARE * plan.max_time):
+    spent = 0.0
+    while not times or (_wants_more(len(times), spent) and spent < SHARE * plan.max_time):
         begin = perf_counter()
         subject.calls[0]()
         times.append(perf_counter() - begin)
+        spent += times[-1]
         if subject.interrupted():
             break
     return times
 
 
+def _wants_more(calls: int, seconds: float) -> bool:
+    return calls < (MOST_CALLS if seconds < SHORT else ENOUGH_CALLS)
+
+
 def _call_count(first: WatchedCalls, plan: Plan) -> int:
     """Choose the number of calls to watch from the time and the events of one."""
-    by_time = SHARE * plan.max_time / max(first.times[0], 1e-6)
-    by_size = MOST_EVENTS / max(1, len(first.occurrences))
-    return max(1, min(MOST_CALLS, int(by_time), int(by_size)))
+    seconds, events = max(first.times[0], 1e-6), max(1, len(first.occurrences))
+    short = min(MOST_CALLS, SHORT / seconds, FEW_EVENTS / events)
+    bounds = (max(ENOUGH_CALLS, short), SHARE * plan.max_time / seconds, MOST_EVENTS / events)
+    return max(1, int(min(bounds)))
 
 
 _HIDDEN = Doubt(

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.report.charts import AxisScale, Bins, Forest, Parallel, Plot, Stack, Tree
+from modeldyno.core.report.charts import AxisScale, Bins, Forest, Parallel, Plot, Stack, Tree, Waterfall
 from modeldyno.core.stats.units import KINDS, display_units, format_axis
-from modeldyno.views.chart_text import describe_chart
+from modeldyno.views.chart_text import describe_chart, step_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from modeldyno.core.report.charts import Effect, Picture, Series, TreeNode
 
@@ -60,7 +60,9 @@ def charts_as_json(pictures: Iterable[Picture]) -> str:
     return text.translate(_ACTIVE)
 
 
-def _picture_data(picture: Picture, shared: SharedValues) -> dict[str, Any]:
+def _picture_data(  # noqa: PLR0911 - one for each kind of chart
+    picture: Picture, shared: SharedValues
+) -> dict[str, Any]:
     match picture:
         case Plot():
             return {
@@ -96,6 +98,8 @@ def _picture_data(picture: Picture, shared: SharedValues) -> dict[str, Any]:
             return {"effects": [_effect_data(effect) for effect in picture.effects]}
         case Parallel():
             return _parallel_data(picture, shared)
+        case Waterfall():
+            return {"scale": _scale_data(picture.scale), "steps": list(_steps_data(picture))}
 
 
 def _parallel_data(picture: Parallel, shared: SharedValues) -> dict[str, Any]:
@@ -110,6 +114,19 @@ def _parallel_data(picture: Parallel, shared: SharedValues) -> dict[str, Any]:
         ],
         "marked": sum(line.marked for line in lines),
     }
+
+
+def _steps_data(picture: Waterfall) -> Iterator[dict[str, Any]]:
+    for step, (begin, end) in zip(picture.steps, picture.spans, strict=True):
+        yield {
+            "name": step.name,
+            "begin": _rounded(begin),
+            "end": _rounded(end),
+            "low": None if step.low is None else _rounded(begin + step.low),
+            "high": None if step.high is None else _rounded(begin + step.high),
+            "kind": "sum" if step.is_sum else "rest" if step.is_rest else "part",
+            "text": step_texts(step, picture.scale),
+        }
 
 
 def _scale_data(scale: AxisScale) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
-from modeldyno.core.report.charts import Bins, Forest, Parallel, Picture, Plot, Stack, Tree
+from modeldyno.core.report.charts import Bins, Forest, Parallel, Picture, Plot, Stack, Tree, Waterfall
 from modeldyno.core.stats.sanitize import shorten
 from modeldyno.core.stats.units import KINDS, display_units, format_axis
-from modeldyno.views.chart_text import describe_chart
+from modeldyno.views.chart_text import describe_chart, step_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -138,6 +138,8 @@ def _draw_on(axes: Axes, picture: Picture) -> None:
             _forest(axes, picture)
         case Parallel():
             _parallel(axes, picture)
+        case Waterfall():
+            _waterfall(axes, picture)
 
 
 def _height(picture: Picture) -> float:
@@ -148,6 +150,8 @@ def _height(picture: Picture) -> float:
             return 1.6 + 0.28 * min(len(bars), 40) + 0.18 * _legend_rows([part.name for part in parts])
         case Forest(effects=effects):
             return 1.5 + 0.27 * min(len(effects), 60)
+        case Waterfall(steps=steps):
+            return 1.5 + 0.27 * min(len(steps), 60)
         case Tree(root=root):
             return 1.4 + 0.3 * _depth(root)
     return 4.4
@@ -627,3 +631,30 @@ def _ticks(scale: AxisScale, column: Sequence[float], ends: tuple[float, float])
         if scale.logarithmic and low > 0:
             values = [low * (high / low) ** (part / 4) for part in range(5)]
     return [(_digits(float(f"{value / size:.3g}")), _place(value, scale, ends)) for value in values]
+
+
+# --- waterfalls ------------------------------------------------------------------------------------
+
+
+def _waterfall(axes: Axes, picture: Waterfall) -> None:
+    spans = picture.spans
+    unit, label = _unit(picture.scale, [end for span in spans for end in span])
+    ends = [end / unit for span in spans for end in span]
+    low, high = min(0.0, *ends), max(0.0, *ends)
+    axes.set_xlim(low, (high + 0.24 * (high - low)) or 1.0)
+    _name_rows(axes, [step.name for step in picture.steps])
+    for row, (step, (begin, end)) in enumerate(zip(picture.steps, spans, strict=True)):
+        colour = _TEXT if step.is_sum else _LINE if step.is_rest else _COLOURS[1 if end < begin else 0]
+        reach = max(begin, end) / unit
+        axes.barh(row, (end - begin) / unit, left=begin / unit, height=0.66, color=colour)
+        if row + 1 < len(picture.steps):
+            axes.vlines(end / unit, row + 0.33, row + 0.67, colors=_LINE, linewidth=1)
+        if step.low is not None and step.high is not None and not step.is_sum:
+            left, right = max(low, (begin + step.low) / unit), min(high, (begin + step.high) / unit)
+            axes.hlines(row + 0.2, left, right, colors=_TEXT, linewidth=1.2)
+            reach = max(reach, right)
+        axes.annotate(shorten(step_texts(step, picture.scale)[0], 24), (reach, row), xytext=(5, 0),
+                      textcoords="offset points", va="center", fontsize=8.5)  # fmt: skip
+    axes.grid(visible=True, axis="x", color=_SHADE)
+    axes.set_xlabel(shorten(label, 60))
+    axes.xaxis.set_major_formatter(lambda value, _: _digits(value))

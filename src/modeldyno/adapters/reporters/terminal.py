@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from modeldyno import views
 from modeldyno.core.report.blocks import Align, Block, Heading, Notice, Severity, Table
-from modeldyno.core.report.charts import Bins
+from modeldyno.core.report.charts import Bins, Waterfall
 from modeldyno.core.stats.units import format_axis, join_units_unbroken
-from modeldyno.views.chart_text import describe_chart
+from modeldyno.views.chart_text import describe_chart, step_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,7 +57,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _ASCII = str.maketrans({
     "≥": ">=", "✓": "+", "✗": "x", "·": "-", "—": "-", "–": "-", "…": "...", "µ": "u", "┊": "|", "→": "->",
     "±": "+/-",
-    **dict.fromkeys("▏▎▍", "."), **dict.fromkeys("▌▋▊▉█", "#"),
+    **dict.fromkeys("▏▎▍", "."), **dict.fromkeys("▐▌▋▊▉█", "#"),
 })  # fmt: skip
 
 
@@ -242,9 +242,12 @@ _LONGEST_BAR = 40
 
 
 def _picture_lines(block: Picture, width: int) -> Iterator[Line]:
-    """Draw a histogram; describe any other chart in words."""
+    """Draw a histogram or a waterfall; describe any other chart in words."""
     if isinstance(block, Bins):
         yield from _bins_lines(block, width)
+        return
+    if isinstance(block, Waterfall):
+        yield from _waterfall_lines(block, width)
         return
     yield from (((line, "title"),) for line in wrap(block.title, width))
     yield from (((line, ""),) for line in wrap(describe_chart(block), width))
@@ -266,6 +269,44 @@ def _bins_lines(block: Bins, width: int) -> Iterator[Line]:
         yield spans if marks else spans[:-1]
     if block.note:
         yield from (((part, "faint"),) for part in wrap(block.note, width))
+
+
+def _waterfall_lines(block: Waterfall, width: int) -> Iterator[Line]:
+    """Draw a waterfall: name, size, interval, and a bar where there is room for one."""
+    yield ((block.title, "title"),)
+    names = [step.name for step in block.steps]
+    sizes, intervals = zip(*(step_texts(step, block.scale) for step in block.steps), strict=True)
+    columns = [max(map(display_width, column)) for column in (names, sizes, intervals)]
+    room = min(width - sum(columns) - 3 * _GAP, _LONGEST_BAR)
+    ends = [end for span in block.spans for end in span]
+    low, high = min(0.0, *ends), max(0.0, *ends)
+    for step, (begin, end), size, interval in zip(block.steps, block.spans, sizes, intervals, strict=True):
+        role = "value" if step.is_sum else "faint" if step.is_rest else ""
+        bar = (
+            _placed_bar((begin - low) / (high - low), (end - low) / (high - low), max(room, 0))
+            if high > low
+            else ""
+        )
+        spans = (
+            (_align(step.name, columns[0], Align.LEFT), role), (" " * _GAP, ""),
+            (_align(size, columns[1], Align.RIGHT), role), (" " * _GAP, ""),
+            (_align(interval, columns[2], Align.LEFT), "faint"), (" " * _GAP, ""),
+            (bar if step.size is not None else "", "faint" if step.is_rest else "bar"),
+        )  # fmt: skip
+        yield _strip_right(list(spans))
+    if block.note:
+        yield from (((part, "faint"),) for part in wrap(block.note, width))
+
+
+def _placed_bar(begin: float, end: float, width: int) -> str:
+    """Draw a bar from one share of the width to another, either of which may be the left one."""
+    left, right = sorted((round(begin * width * 2), round(end * width * 2)))
+    right = min(max(right, left + 1), 2 * width)
+    left = max(0, min(left, right - 1))
+    whole = right // 2 - (left + 1) // 2
+    if whole < 0:  # both within the left half of one character
+        return " " * (left // 2) + "▌"
+    return " " * (left // 2) + "▐" * (left % 2) + "█" * whole + "▌" * (right % 2)
 
 
 def _bar(size: float) -> str:

@@ -90,14 +90,17 @@ class ProcessRecorder:
         self.stages: list[dict[str, object]] = []
 
     def mark(self, stage: str) -> None:
-        """Begin a stage."""
+        """Begin a stage, with the size at which the one before it ended."""
         now = self.close()
         forget_peak(self.root)
         cores = len(_cores(self.root))
+        held = self.stages[-1]["held"] if self.stages else []
+        assert isinstance(held, list)
         self.stages.append(
-            {"name": stage, "begin": now, "end": now, "memory": [], "held": [], "cores": cores}
+            {"name": stage, "begin": now, "end": now, "memory": held[-1:], "held": [], "cores": cores}
         )
-        self.sample()
+        if not held:
+            self.sample()
 
     def sample(self) -> float:
         """Read the memory once; return the seconds that it took."""

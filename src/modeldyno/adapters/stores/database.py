@@ -9,14 +9,14 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from sqlalchemy import URL, select, table
+from sqlalchemy import URL, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
-from sqlalchemy.sql import column, func
+from sqlalchemy.sql import func
 
 from modeldyno.adapters.stores import postgresql, sqlite
 from modeldyno.adapters.stores.errors import as_store_error
-from modeldyno.adapters.stores.schema import REVISION, VERSION_TABLE
+from modeldyno.adapters.stores.schema import REVISION, REVISIONS
 from modeldyno.errors import RequestError, StoreError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Database:
         self._writer = engine.execution_options(begin="BEGIN IMMEDIATE")
         self.place = place
         """Name for messages; without the password."""
+        self.is_file = engine.dialect.name == "sqlite"
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -54,7 +55,7 @@ class Database:
 
     def change_mark(self) -> str:
         """Return a text that is another one after every write of any process."""
-        if self._engine.dialect.name == "sqlite":
+        if self.is_file:
             with as_store_error(self.place):
                 return sqlite.change_mark(Path(self.place))
         with self.reading() as connection:
@@ -70,10 +71,10 @@ class LazyDatabase:
 
     def __init__(self, path: Path, timeout: float) -> None:
         self._path, self._timeout = path, timeout
-        self._empty = Database(sqlite.empty_engine(), str(path))
+        self._empty: Database | None = None
         self._created: Database | None = None
         self._lock, self._creation = Lock(), Lock()
-        self.place = self._empty.place
+        self.place = str(path)
         """Name for messages."""
 
     @contextmanager
@@ -85,8 +86,10 @@ class LazyDatabase:
             with self._file().reading() as connection:
                 yield connection
             return
-        with self._lock, self._empty.reading() as connection:  # its only connection
-            yield connection
+        with self._lock:  # it has one connection
+            self._empty = self._empty or Database(sqlite.empty_engine(), self.place)
+            with self._empty.reading() as connection:
+                yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -177,6 +180,10 @@ def _without_password(url: URL) -> str:
 
 def _migrate_if_old(database: Database) -> None:
     revision = _revision(database)
+    if revision is None and database.is_file:
+        with database.writing() as connection:
+            sqlite.create_tables(connection)
+        revision = _revision(database)  # an older ModelDyno may have been first
     if revision == REVISION:
         return
     if revision is not None and revision > REVISION:
@@ -189,7 +196,7 @@ def _migrate_if_old(database: Database) -> None:
 
 def _revision(database: Database) -> str | None:
     """Return the revision; None if the store has no tables yet."""
-    query: Select[Any] = select(func.max(column("version_num"))).select_from(table(VERSION_TABLE))
+    query: Select[Any] = select(func.max(REVISIONS.c.version_num))
     with as_store_error(database.place):
         try:
             with database.reading() as connection:

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     String,
     Table,
     Text,
@@ -25,6 +26,13 @@ KEY_LENGTH = 200
 """Characters of a name that are indexed: PostgreSQL's index entries must stay below 10 kB."""
 
 METADATA = MetaData()
+REVISIONS = Table(
+    VERSION_TABLE,
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
+)
+"""Alembic's own table, as it makes it."""
 BYTEWISE = String().with_variant(String(collation="C"), "postgresql")
 """Text sorted by its bytes in every database: ids are looked up by range, times by order."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from sqlalchemy import URL, create_engine, event
 from sqlalchemy.pool import StaticPool
 
 from modeldyno.adapters.stores.errors import primary_code
-from modeldyno.adapters.stores.schema import METADATA
+from modeldyno.adapters.stores.schema import METADATA, REVISION, REVISIONS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -45,8 +46,30 @@ def engine(path: Path, timeout: float) -> Engine:
 def empty_engine() -> Engine:
     """Create an engine of an in-memory database with empty tables."""
     new_engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
-    METADATA.create_all(new_engine)
+    with new_engine.begin() as connection:
+        create_tables(connection)
     return new_engine
+
+
+def create_tables(connection: Connection) -> None:
+    """Create the empty tables of the newest revision, unless another process has created tables."""
+    if connection.exec_driver_sql("SELECT 1 FROM sqlite_master").first() is None:
+        for statement in _creation():
+            connection.exec_driver_sql(statement)
+        connection.execute(REVISIONS.insert().values(version_num=REVISION))
+
+
+@cache
+def _creation() -> tuple[str, ...]:
+    """Return the statements that make a new database what migrations make of an old one."""
+    new_engine = create_engine("sqlite://")
+    with new_engine.begin() as connection:
+        METADATA.create_all(connection)
+        REVISIONS.create(connection)
+        made = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE sql NOT NULL ORDER BY rowid")
+        statements = tuple(made.scalars())
+    new_engine.dispose()
+    return statements
 
 
 def change_mark(path: Path) -> str:

@@ -71,6 +71,8 @@ CODES: dict[str, str] = {
     "no-such-layer": "Some requested layer names match no path and no class of a module.",
     "unseen-layers": "Modules could not be traced one by one.",
     "foreign-models": "The server had other models loaded, which may have worked at the same time.",
+    "negative-hop": "A part of an explained latency came out surely below zero, although it adds work.",
+    "large-rest": "Much of an explained latency is in the rests, which no hop explains.",
     "parts-differ": "The times of the layers do not add up to that of an untraced call.",
     "unattributed": "Much of the time of a call is spent in no module.",
     "overlapping": "Own times of modules came out negative and were set to zero.",

@@ -163,4 +163,39 @@ class Parallel(Printable):
     note: str = ""
 
 
-Picture = Plot | Bins | Stack | Tree | Forest | Parallel
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaterfallStep(Printable):
+    """A step of a waterfall: what it adds, or a sum up to there."""
+
+    name: str
+    size: float | None
+    """What it adds, which may be negative; of a sum the whole. None if it is not known: it adds nothing."""
+    low: float | None = None
+    """Ends of the 95 % interval of `size`, if they are known; either may be infinite."""
+    high: float | None = None
+    is_sum: bool = False
+    is_rest: bool = False
+    """Whether it is what no other step explains."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waterfall(Printable):
+    """Steps below each other, each drawn from where the one before has ended."""
+
+    title: str
+    scale: AxisScale
+    steps: tuple[WaterfallStep, ...]
+    note: str = ""
+
+    @property
+    def spans(self) -> tuple[tuple[float, float], ...]:
+        """Begin and end of each step on the axis."""
+        found, at = [], 0.0
+        for step in self.steps:
+            begin = 0.0 if step.is_sum else at
+            at = begin + (step.size or 0.0)
+            found.append((begin, at))
+        return tuple(found)
+
+
+Picture = Plot | Bins | Stack | Tree | Forest | Parallel | Waterfall

@@ -19,7 +19,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.stats.statistics import NORMAL
 from modeldyno.core.study.pooled_estimate import median_trial_error, missing_samples
 from modeldyno.core.study.ranking import ALIKE, ranking
@@ -121,40 +120,43 @@ def _round_rows(study: Study) -> list[RankedConfiguration]:
 
 
 def _rows_lacking_samples(study: Study) -> list[RankedConfiguration]:
-    """Return the candidates that after all rounds are undecided only for lack of samples.
+    """Return the candidates with loads that after all rounds are undecided only for lack of samples.
 
     They are measured further only if the budget has a time limit, which ends it.
     """
     if study.budget.max_time is None:
         return []
     full_ranking = ranking(study)
-    rows = [
-        row for group in full_ranking.each or (full_ranking,) for row in group.rows if row.share >= LIKELY
+    return [
+        row
+        for group in full_ranking.each or (full_ranking,)
+        for row in _lacking(study, [row for row in group.rows if row.share >= LIKELY])
     ]
-    lacking = (_with_lacking_loads(study, row) for row in rows if row.verdict is Verdict.UNDECIDED)
-    return [row for row in lacking if row.promising]
 
 
-def _with_lacking_loads(study: Study, row: RankedConfiguration) -> RankedConfiguration:
-    """Keep only the loads whose bounds lack samples."""
-    return replace(row, promising=tuple(point for point in row.promising if _missing_samples(study, point)))
+def _lacking(study: Study, rows: Sequence[RankedConfiguration]) -> list[RankedConfiguration]:
+    """Keep only the loads whose bounds lack samples, and the candidates that have such."""
+    return [
+        replace(row, promising=loads)
+        for row in rows
+        if (loads := tuple(point for point in row.promising if _missing_samples(study, point)))
+    ]
 
 
 def _decisive_rows(study: Study, part: Ranking) -> list[RankedConfiguration]:
     """Return the rows of a ranking whose measurement may decide it.
 
-    If more rounds would hardly make the best certain, these are the ones that lack samples: what those will
-    show is open.
+    If more rounds would hardly make the best certain, or there is only one configuration, these are the ones
+    that lack samples: what those will show is open.
     """
     rivals, certain = _rival_rows(part) or _only_configuration(study, part), study.budget.certain
     if not _is_verified(part):
         return rivals
-    if part.certainty >= certain or _is_noise_limited(study):
+    if _is_noise_limited(study):
         return []
-    if not _is_futile(part, certain):
-        return rivals
-    lacking = (_with_lacking_loads(study, row) for row in rivals)
-    return [row for row in lacking if row.promising]
+    if part.certainty >= certain:
+        return _lacking(study, _only_configuration(study, part))
+    return _lacking(study, rivals) if _is_futile(part, certain) else rivals
 
 
 def _trial_care(study: Study, row: RankedConfiguration, point: Point, most: float) -> float:

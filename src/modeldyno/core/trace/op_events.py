@@ -56,6 +56,33 @@ class WatchedCalls:
     """Whether modules cannot be distinguished, as in compiled code."""
 
 
+def operator_times(watched: WatchedCalls) -> tuple[float, ...]:
+    """Return the seconds of each call within operators, those that others call not counted again.
+
+    Where kernels ran on a device, it is the time of kernels and transfers there: the host only launches them.
+    """
+    device = {EventKind.KERNEL, EventKind.TRANSFER}
+    on_device = any(o.device_time for o in watched.occurrences if o.kind in device)
+    sums = [0.0] * len(watched.times)
+    for occurrence in watched.occurrences:
+        if on_device:
+            sums[occurrence.call] += occurrence.device_time if occurrence.kind in device else 0.0
+        elif occurrence.kind in _WORKING and not _is_within_operator(occurrence, watched.occurrences):
+            sums[occurrence.call] += occurrence.total_time
+    return tuple(sums)
+
+
+_WORKING = frozenset({EventKind.OPERATOR, EventKind.TRANSFER})
+
+
+def _is_within_operator(occurrence: Occurrence, occurrences: Sequence[Occurrence]) -> bool:
+    while occurrence.parent is not None:
+        occurrence = occurrences[occurrence.parent]
+        if occurrence.kind in _WORKING:
+            return True
+    return False
+
+
 OccurrenceKey = tuple[EventKind, str, str, str]
 """Kind, name, scope, shapes."""
 

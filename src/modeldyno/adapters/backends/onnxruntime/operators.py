@@ -1,6 +1,7 @@
 """Records what ONNX Runtime runs within calls, with its own profiler in a separate session.
 
-The profile has microseconds, and names each node by the path that the exporter gave it.
+The profile has whole microseconds, rounded down, to which half a microsecond is added, and names each node by
+the path that the exporter gave it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _RUN, _NODE, _KERNEL = "model_run", "Node", "Kernel"
 _SUFFIX = "_kernel_time"
+_ROUNDING = 0.5
+"""Average microseconds lost by rounding a time down."""
 
 
 def watch_operators(
@@ -96,7 +99,7 @@ def _call_index(event: Event, spans: Sequence[tuple[float, float]]) -> int | Non
 def _node(event: Event, call: int) -> Occurrence:
     arguments = event.get("args", {})
     name = arguments.get("op_name", "") or event["name"].removesuffix(_SUFFIX)
-    seconds = 1e-6 * event["dur"]
+    seconds = 1e-6 * (event["dur"] + _ROUNDING)
     allocated = arguments.get("mem_in_use_delta", arguments.get("output_size", 0))
     return Occurrence(
         name=name,

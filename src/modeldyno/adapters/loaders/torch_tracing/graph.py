@@ -119,7 +119,7 @@ def _trace_once(module: Module, dispatch_mode: MetaDispatchMode, tracing: Tracin
         ):
             recorder.uncalled = _uncalled_modules(module)
             _add_weights(module, dispatch_mode, recorder)
-            _mark_existing(recorder.memory)
+            existing = _mark_existing(recorder.memory)
             dtype = _weight_dtype(module)
             feed = {
                 spec.name: _make_input(dispatch_mode, recorder, spec, dtype, tracing.values.get(spec.name))
@@ -127,6 +127,7 @@ def _trace_once(module: Module, dispatch_mode: MetaDispatchMode, tracing: Tracin
             }
             with _track_scopes(module, recorder):
                 _record_call(module, feed, tracing, recorder, dispatch_mode)
+            _drop_foreign(module, existing, recorder, dispatch_mode)
             _mark_existing(
                 recorder.memory[recorder.index(handle)] for handle in dispatch_mode.external_handles()
             )
@@ -293,11 +294,29 @@ def _weight_dtype(module: Module) -> torch.dtype | None:
     return dtype if dtype in {torch.float16, torch.bfloat16, torch.float64} else None
 
 
-def _mark_existing(memory: Iterable[RecordedStorage]) -> None:
-    """Mark memory that exists before the call but is no named weight, such as tensors in attributes."""
-    for entry in memory:
-        if entry.role is Role.ACTIVATION and entry.died is None:
-            entry.role, entry.born = Role.WEIGHT, -1
+def _mark_existing(memory: Iterable[RecordedStorage]) -> list[RecordedStorage]:
+    """Mark and return memory that exists before the call but is no named weight, such as tensors in lists."""
+    marked = [entry for entry in memory if entry.role is Role.ACTIVATION and entry.died is None]
+    for entry in marked:
+        entry.role, entry.born = Role.WEIGHT, -1
+    return marked
+
+
+def _drop_foreign(
+    module: Module, existing: list[RecordedStorage], recorder: Recorder, dispatch_mode: MetaDispatchMode
+) -> None:
+    """Drop what neither the call uses nor the module holds, such as another model of the same file."""
+    operands = (tensor for op in recorder.ops for tensor in (*op.tensors(), *op.outputs))
+    used = {tensor.storage for tensor in operands if tensor.storage >= 0}
+    used.update(
+        recorder.index(dispatch_mode.as_meta_tensor(part).handle)
+        for tensor in tensor_attributes(module)
+        for part in torch_weights.plain_parts(tensor)
+    )
+    ours = {id(recorder.memory[index]) for index in used}
+    for entry in existing:
+        if id(entry) not in ours and not entry.output:
+            entry.bytes = 0
 
 
 def _make_input(

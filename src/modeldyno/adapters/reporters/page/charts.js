@@ -375,5 +375,63 @@ const charts = (() => {
     };
   };
 
-  return { plot, bins, stack, tree, forest, parallel };
+  const waterfall = (picture, colours, width) => {
+    const steps = picture.steps;
+    const ends = finite(steps.flatMap((one) => [one.begin, one.end]));
+    const [size, suffix] = unit(picture.scale, ends);
+    const [low, high] = [Math.min(0, ...ends) / size, Math.max(0, ...ends) / size];
+    const narrow = width < 500;
+    const fill = { sum: colours.text, rest: colours.line, part: colours.list[0], less: colours.list[1] };
+    return {
+      ...base(colours, picture.description),
+      height: 64 + 28 * steps.length,
+      grid: { ...grid, top: 8 },
+      xAxis: across(colours, titled(picture.scale, suffix), {
+        type: "value",
+        min: low,
+        max: high + (high - low) * (narrow ? 0.3 : 0.14),
+        splitLine: { show: true, lineStyle: { color: colours.shade } },
+        axisLabel: { color: colours.soft, fontSize: 11, hideOverlap: true, showMaxLabel: false, showMinLabel: low === 0, formatter: digits },
+      }),
+      yAxis: axis(colours, {
+        type: "category",
+        inverse: true,
+        data: steps.map((one) => one.name),
+        axisLabel: { color: colours.text, fontSize: 12, width: narrow ? 120 : 240, overflow: "truncate", interval: 0 },
+      }),
+      series: [
+        {
+          type: "custom",
+          encode: { x: [1, 2], y: 0 },
+          data: steps.map((one, row) => [row, one.begin / size, one.end / size]),
+          renderItem: (params, api) => {
+            const row = params.dataIndex;
+            const one = steps[row];
+            const at = (value) => api.coord([value / size, row])[0];
+            const y = api.coord([0, row])[1];
+            const step = api.size([0, 1])[1];
+            const [left, right] = [Math.min(at(one.begin), at(one.end)), Math.max(at(one.begin), at(one.end))];
+            const unknown = one.text[0] === "unknown";
+            const whisker = one.low !== null && one.high !== null && one.kind !== "sum";
+            const ends = whisker ? [one.low, one.high].map((value) => Math.min(at(high * size), Math.max(at(low * size), at(value)))) : [left, right];
+            const children = [
+              { type: "rect", shape: { x: left, y: y - step * 0.32, width: Math.max(unknown ? 0 : 1.5, right - left), height: step * 0.64 }, style: { fill: fill[one.kind === "part" && one.end < one.begin ? "less" : one.kind] } },
+              {
+                type: "text", silent: true,
+                style: { x: Math.max(right, ends[1]) + 6, y, text: one.text[0], fill: unknown ? colours.soft : colours.text, fontSize: 11, fontFamily: FONT, align: "left", verticalAlign: "middle", fontWeight: one.kind === "sum" ? "bold" : "normal", stroke: colours.back, lineWidth: 3 },
+              },
+            ];
+            if (row + 1 < steps.length)
+              children.push({ type: "line", silent: true, shape: { x1: at(one.end), x2: at(one.end), y1: y + step * 0.32, y2: y + step * 0.68 }, style: { stroke: colours.soft, lineWidth: 1 } });
+            if (whisker)
+              children.push({ type: "line", silent: true, z2: 5, shape: { x1: ends[0], x2: ends[1], y1: y + step * 0.2, y2: y + step * 0.2 }, style: { stroke: colours.text, lineWidth: 1.5, opacity: 0.6 } });
+            return { type: "group", children };
+          },
+          tooltip: { formatter: ({ dataIndex }) => [steps[dataIndex].name, steps[dataIndex].text.filter(Boolean).join(", ")].join("\n") },
+        },
+      ],
+    };
+  };
+
+  return { plot, bins, stack, tree, forest, parallel, waterfall };
 })();

@@ -1,0 +1,352 @@
+"""Lay out an explanation of a latency: the sentence, the waterfall of its hops, how each was measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.load.explanation import (
+    ECHO,
+    HopName,
+    RunLevel,
+    explanation_doubts,
+    hop_changes,
+    last_result,
+    tail_time,
+    unexplained_share,
+)
+from modeldyno.core.metrics.doubt import noteworthy_doubts
+from modeldyno.core.report.blocks import (
+    Align,
+    Block,
+    Column,
+    Heading,
+    Notice,
+    Severity,
+    Table,
+    clean,
+    shorten,
+)
+from modeldyno.core.report.charts import AxisScale, Waterfall, WaterfallStep
+from modeldyno.core.stats.units import SECONDS, format_quantity
+from modeldyno.views.text import NAME_LIMIT, count, estimate, share
+from modeldyno.views.view_options import PLAIN, ViewOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.load.explanation import Explanation, Hop, LevelHops
+    from modeldyno.core.load.time_estimate import TimeEstimate
+
+_SMALL = 0.01
+"""Share of the whole below which a hop is not named in the sentence."""
+_STATISTIC_NAMES = {"mean": "mean", "p50": "median"}
+_TAIL = "p99"
+
+
+def title(explanation: Explanation) -> str:
+    """Return the name of the model."""
+    return shorten(clean(explanation.name), NAME_LIMIT)
+
+
+def headline(explanation: Explanation) -> str:
+    """Say in one sentence what the latency, or its change, consists of."""
+    levels = explanation.levels
+    if not levels:
+        failure = next(iter(explanation.failures.values()), "")
+        return f"{title(explanation)}: no latency was measured{failure and f'; {failure}'}."
+    return _change_sentence(explanation) if explanation.baseline else _sentence(explanation, levels)
+
+
+def brief(explanation: Explanation) -> str:
+    """Say the latency and its largest part, for a list; of a comparison its whole sentence."""
+    levels = explanation.levels
+    if explanation.baseline or not levels:
+        return headline(explanation)
+    known = [hop for level in levels for hop in level.hops if hop.time is not None]
+    largest = max(known, key=_size)
+    text = f"{_time(levels[-1].whole)} {levels[-1].level}"
+    return text if largest.time is None else f"{text}, most of it {largest.label} ({_time(largest.time)})"
+
+
+def _sentence(explanation: Explanation, levels: Sequence[LevelHops]) -> str:
+    whole = levels[-1].whole
+    statistic = _STATISTIC_NAMES[explanation.statistic]
+    parts = _named_parts([hop for level in levels for hop in level.hops], whole.seconds)
+    return f"{title(explanation)} takes {_time(whole)} {levels[-1].level} ({statistic}): {parts}."
+
+
+def _named_parts(hops: Sequence[Hop], whole: float) -> str:
+    """List the hops that matter, and the sum of all rests; those under load bear the level in their label."""
+    parts = [
+        f"{hop.label} {_time(hop.time)}"
+        for hop in hops
+        if hop.time is not None
+        and hop.name is not HopName.REST
+        and abs(hop.time.seconds) >= _SMALL * abs(whole)
+    ]
+    rest = sum(hop.time.seconds for hop in hops if hop.time is not None and hop.name is HopName.REST)
+    return ", ".join([*parts, f"rest {format_quantity(rest, SECONDS, 2)}"])
+
+
+def _time(time: TimeEstimate) -> str:
+    return format_quantity(time.seconds, SECONDS, 2)
+
+
+def _change_sentence(explanation: Explanation) -> str:
+    before, now = explanation.levels_before, explanation.levels
+    if not before:
+        return f"{title(explanation)}: the baseline has no latency."
+    change = now[-1].whole - before[-1].whole
+    statistic = _STATISTIC_NAMES[explanation.statistic]
+    head = f"{title(explanation)}, {now[-1].level}: the {statistic} latency"
+    if change.may_be_zero or not change.seconds:
+        interval = estimate(change.seconds, change.interval, SECONDS)[1]
+        return f"{head} has not surely changed ({_time(change)}{interval and f', {interval}'})."
+    verb = "rose" if change.seconds > 0 else "fell"
+    hops = sorted(hop_changes(before, now), key=_size, reverse=True)
+    parts = [
+        f"{format_quantity(hop.time.seconds, SECONDS, 2)} of it {hop.label}"
+        for hop in hops
+        if hop.time is not None and abs(hop.time.seconds) >= _TOLD * abs(change.seconds)
+    ]
+    by = format_quantity(abs(change.seconds), SECONDS, 2)
+    return f"{head} {verb} by {by}: {', '.join(parts[:_MOST_PARTS]) or 'by many small parts'}."
+
+
+_TOLD, _MOST_PARTS = 0.05, 3
+"""Share of a change from which on its part is told, and how many are."""
+
+
+def _size(hop: Hop) -> float:
+    return 0.0 if hop.time is None else abs(hop.time.seconds)
+
+
+# --- blocks ------------------------------------------------------------------------------------------
+
+
+def blocks(explanation: Explanation, options: ViewOptions = PLAIN) -> Iterator[Block]:
+    """Lay out an explanation for a terminal; `verbose` adds how each hop was measured."""
+    yield Notice(severity=Severity.VERDICT, text=headline(explanation))
+    yield from _waterfalls(explanation)
+    yield from _notices(explanation, verbose=options.verbose)
+    if options.verbose and not explanation.baseline:
+        yield _how_table(explanation)
+
+
+def page(explanation: Explanation, options: ViewOptions = PLAIN) -> Iterator[Block]:
+    """Lay out an explanation as a page."""
+    del options
+    yield Notice(severity=Severity.VERDICT, text=headline(explanation))
+    yield from _notices(explanation, verbose=True)
+    yield Heading(title="What has changed" if explanation.baseline else "Where the time goes")
+    yield from _waterfalls(explanation)
+    if explanation.baseline:
+        yield Heading(title="Before and now")
+        yield _both_table(explanation)
+    else:
+        yield Heading(title="How it was measured")
+        yield _how_table(explanation)
+
+
+def _waterfalls(explanation: Explanation) -> Iterator[Waterfall]:
+    levels = explanation.levels
+    if levels and not explanation.baseline:
+        statistic = _STATISTIC_NAMES[explanation.statistic]
+        yield Waterfall(
+            title=f"Where the {statistic} latency goes, {levels[-1].level}",
+            scale=AxisScale(label="time", unit=SECONDS),
+            steps=tuple(_steps(levels)),
+            note="" if len(levels) > 1 else "the sum is the latency of a call",
+        )
+    elif levels and explanation.levels_before:
+        yield _change_waterfall(explanation.levels_before, levels)
+
+
+def _steps(levels: Sequence[LevelHops]) -> Iterator[WaterfallStep]:
+    for level in levels:
+        yield from (_step(hop) for hop in level.hops)
+        low, high = _ends(level.whole)
+        yield WaterfallStep(
+            name=_LEVEL_NAMES[level.level], size=level.whole.seconds, low=low, high=high, is_sum=True
+        )
+
+
+_LEVEL_NAMES = {
+    RunLevel.IN_PROCESS: "= call in process",
+    RunLevel.ALONE: "= request alone",
+    RunLevel.LOADED: "= request under load",
+}
+
+
+def _step(hop: Hop) -> WaterfallStep:
+    low, high = (None, None) if hop.time is None else _ends(hop.time)
+    size = None if hop.time is None else hop.time.seconds
+    return WaterfallStep(name=hop.label, size=size, low=low, high=high, is_rest=hop.name is HopName.REST)
+
+
+def _ends(time: TimeEstimate) -> tuple[float | None, float | None]:
+    return (None, None) if time.interval is None else (time.interval.low, time.interval.high)
+
+
+def _change_waterfall(before: Sequence[LevelHops], now: Sequence[LevelHops]) -> Waterfall:
+    first, last = before[-1].whole, now[-1].whole
+    begin, end = (
+        WaterfallStep(name=name, size=time.seconds, low=_ends(time)[0], high=_ends(time)[1], is_sum=True)
+        for name, time in (("= baseline", first), ("= now", last))
+    )
+    changes = [_step(hop) for hop in hop_changes(tuple(before), tuple(now))]
+    return Waterfall(
+        title="What changed from the baseline",
+        scale=AxisScale(label="time", unit=SECONDS),
+        steps=(begin, *changes, end),
+        note="each difference by the independent intervals of both",
+    )
+
+
+# --- notices -----------------------------------------------------------------------------------------
+
+
+def _notices(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
+    for name, message in explanation.failures.items():
+        yield Notice(severity=Severity.FAILURE, code=name, text=f"{message.rstrip('.')}.")
+    yield from _sum_notices(explanation)
+    yield from _tail_notices(explanation)
+    for name, reason in explanation.missing.items():
+        yield Notice(
+            severity=Severity.NOTE, code=_MISSING_NAMES.get(name, name), text=f"{reason.rstrip('.')}."
+        )
+    own = tuple(explanation_doubts(explanation.levels))
+    for doubt in own:
+        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=f"{doubt.seen}.", advice=doubt.advice)
+    others: dict[str, dict[str, None]] = {}
+    for name, result in explanation.results.items():
+        for doubt in noteworthy_doubts(result.doubts):
+            others.setdefault(doubt.code, {})[name] = None
+    if others:
+        listed = ", ".join(f"{code} ({', '.join(names)})" for code, names in others.items())
+        yield Notice(severity=Severity.DOUBT, code="of the measurements", text=f"{listed}.")
+    yield from _basis(explanation, verbose=verbose)
+
+
+_MISSING_NAMES = {ECHO: "no echo"}
+
+
+def _sum_notices(explanation: Explanation) -> Iterator[Notice]:
+    levels = explanation.levels
+    if not levels or explanation.baseline:
+        return
+    rest = unexplained_share(levels)
+    noise = [
+        hop.label
+        for level in levels
+        for hop in level.hops
+        if hop.name is HopName.REST and hop.time is not None and hop.time.may_be_zero
+    ]
+    text = f"the rests are {share(rest, 1)} of the whole"
+    if noise:
+        text += f"; within its interval 0: {', '.join(noise)}"
+    yield Notice(severity=Severity.NOTE, code="sum", text=f"{text}.")
+
+
+def _tail_notices(explanation: Explanation) -> Iterator[Notice]:
+    """Say what is known of the slowest requests, or of their change."""
+    if RunLevel.LOADED not in explanation.results:
+        return
+    now = tail_time(explanation.results[RunLevel.LOADED], _TAIL)
+    before = None
+    if explanation.baseline:
+        before = tail_time(last_result(explanation.baseline), _TAIL)
+    if now is None or (explanation.baseline and before is None):
+        return
+    means = "; a server's stages are sums over all requests, so that of the slowest alone none is known"
+    if before is None:
+        text = (
+            f"{_time(now.latency)} ({_TAIL}); the slowest {count(now.requests, 'request')} waited "
+            f"{format_quantity(now.waited, SECONDS, 2)} for the client and were served in "
+            f"{format_quantity(now.served, SECONDS, 2)}, on average{means}"
+        )
+    else:
+        change = now.latency - before.latency
+        interval = estimate(change.seconds, change.interval, SECONDS)[1]
+        text = (
+            f"{_TAIL} changed by {_time(change)}{interval and f' ({interval})'}; of the slowest requests the "
+            f"wait for the client by {format_quantity(now.waited - before.waited, SECONDS, 2)}, the time at "
+            f"the server by {format_quantity(now.served - before.served, SECONDS, 2)}{means}"
+        )
+    yield Notice(severity=Severity.NOTE, code="slowest requests", text=f"{text}.")
+
+
+def _basis(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
+    """Say what ran where, and how often it was measured."""
+    described = []
+    for name, result in explanation.results.items():
+        if name == ECHO and not verbose:
+            continue
+        at = "" if result.job.load is None else f" at {result.job.load}"
+        rounds = count(max(1, result.processes), "round")
+        described.append(f"{name} on {shorten(clean(result.job.backend), NAME_LIMIT)}{at} ({rounds})")
+    if described:
+        yield Notice(severity=Severity.NOTE, code="measured", text=f"{'; '.join(described)}.")
+
+
+# --- tables ------------------------------------------------------------------------------------------
+
+
+def _how_table(explanation: Explanation) -> Table:
+    rows = [(hop.label, hop.how) for hop in explanation.hops]
+    return Table(title="", columns=(Column(title="hop"), Column(title="how")), rows=tuple(rows))
+
+
+def _texts(time: TimeEstimate) -> tuple[str, str]:
+    if time.interval is not None and time.interval.low == time.interval.high:
+        return estimate(time.seconds, None, SECONDS)[0], "computed"
+    return estimate(time.seconds, time.interval, SECONDS)
+
+
+def _both_table(explanation: Explanation) -> Table:
+    now = {(hop.level, hop.name): hop for hop in explanation.hops}
+    before = {(hop.level, hop.name): hop for level in explanation.levels_before for hop in level.hops}
+    changes = hop_changes(explanation.levels_before, explanation.levels)
+    rows = tuple(
+        (
+            change.label,
+            *(_known(group.get((change.level, change.name))) for group in (before, now)),
+            *(("unknown", "") if change.time is None else _texts(change.time)),
+        )
+        for change in changes
+    )
+    titles = ("hop", "before", "now", "change", "95 % interval")
+    columns = tuple(
+        Column(title=name, align=Align.RIGHT if 0 < place < len(titles) - 1 else Align.LEFT)
+        for place, name in enumerate(titles)
+    )
+    return Table(title="", columns=columns, rows=rows)
+
+
+def _known(hop: Hop | None) -> str:
+    return "unknown" if hop is None or hop.time is None else _texts(hop.time)[0]
+
+
+def numbers(explanation: Explanation) -> Table:
+    """Return every number in base units: a row for each hop and whole, and for the wholes of the results."""
+    rows: list[tuple[str, ...]] = []
+    for level in explanation.levels:
+        rows += [(str(hop.level), str(hop.name), *_raw(hop.time)) for hop in level.hops]
+        rows.append((str(level.level), "whole", *_raw(level.whole)))
+    for hop in hop_changes(explanation.levels_before, explanation.levels) if explanation.baseline else ():
+        rows.append((str(hop.level), f"change of {hop.name}", *_raw(hop.time)))
+    columns = tuple(
+        Column(title=name, align=Align.LEFT if place < _TEXTS else Align.RIGHT)
+        for place, name in enumerate(("level", "hop", "seconds", "low", "high"))
+    )
+    return Table(title="Hops", columns=columns, rows=tuple(rows))
+
+
+_TEXTS = 2
+
+
+def _raw(time: TimeEstimate | None) -> tuple[str, str, str]:
+    if time is None:
+        return "", "", ""
+    low, high = _ends(time)
+    return repr(time.seconds), "" if low is None else repr(low), "" if high is None else repr(high)

@@ -1,0 +1,58 @@
+"""Measures in a child what no test has asked for yet, and tells it again to whoever asks for the same.
+
+For tests of what happens to a measurement afterwards; tests/runtime proves that each has a fresh process.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.identity import new_identity
+from modeldyno.runtime.child_process import subprocess_executor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from modeldyno.core.result.result import Event, Result
+    from modeldyno.core.spec.job import Job
+    from modeldyno.interfaces.executor import Executor
+
+
+@contextmanager
+def measured_once() -> Iterator[None]:
+    """Measure equal Jobs once; one that failed is measured again."""
+    kept: dict[tuple[str, int], tuple[Result, list[Event]]] = {}
+
+    @contextmanager
+    def executor(*arguments: object) -> Iterator[Executor]:
+        numbers = count()  # the processes of one request are told apart
+        with subprocess_executor(*arguments) as execute:  # type: ignore[arg-type]
+
+            def execute_once(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+                asked = repr(replace(job, name=None)), next(numbers)
+                if asked in kept:
+                    result, events = kept[asked]
+                    for event in events:
+                        watch(event)
+                    return replace(result, job=job, **new_identity())
+                events = []
+
+                def note(event: Event) -> None:
+                    events.append(event)
+                    watch(event)
+
+                result = execute(job, watch=note)
+                if not result.failures and not result.interrupted:
+                    kept[asked] = result, events
+                return result
+
+            yield execute_once
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("modeldyno.profiling.run.subprocess_executor", executor)
+        yield

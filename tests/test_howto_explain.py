@@ -1,0 +1,121 @@
+"""What the page on explaining a latency claims."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import modeldyno
+from modeldyno import plugins
+from modeldyno.cli import cli, main
+from modeldyno.cli import explain as module
+from modeldyno.core.load import explanation
+from modeldyno.core.load.explanation import HopName
+from modeldyno.core.metrics.doubt import CODES
+from modeldyno.loadtest.explanation import CONCURRENCY, MAX_TIME, ROUNDS
+from modeldyno.testing.sample_explanations import LOADED, a_served_result
+from modeldyno.testing.server import serve_in_subprocess
+from modeldyno.views.load.explanation import headline
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "howto" / "explain-a-latency.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^\$ modeldyno explain (.*)$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_command_is_understood(words: str) -> None:
+    """Its words are those of the command."""
+    context = module.command.make_context("explain", shlex.split(words), **cli.context_settings)
+
+    assert context.params["model"]
+
+
+def test_the_numbers_are_those_of_the_code() -> None:
+    """Rounds, time, and the share from which rests are doubted."""
+    assert (ROUNDS, MAX_TIME, CONCURRENCY) == (3, 120.0, 4)
+    assert "above 3 %" in PAGE
+    assert explanation._UNEXPLAINED == 0.03
+    assert {"negative-hop", "large-rest"} <= CODES.keys()
+
+
+def test_every_hop_is_told() -> None:
+    """The table has a row for each."""
+    table = PAGE[PAGE.index("| hop |") : PAGE.index("Under load, a hop")]
+
+    assert all(str(name) in table for name in HopName)
+
+
+def test_the_change_is_told_as_the_page_shows_it() -> None:
+    """The sentence of two results."""
+    before, after = (
+        a_served_result({**LOADED, **stages}, 4) for stages in ({}, {"queue": 12.6, "compute": 6.0})
+    )
+    sentence = headline(modeldyno.explain(before, after)).removeprefix("onnx:models/")
+
+    assert sentence.replace("mini.onnx", "mini") in " ".join(PAGE.split())
+
+
+@pytest.fixture
+def page_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the examples, and a store with the two results that the page compares."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    monkeypatch.chdir(tmp_path)
+    with plugins.store() as store:
+        for number, (tag, queue) in enumerate((("BEFORE", 9.0), ("AFTER", 13.0))):
+            result = a_served_result({**LOADED, "queue": queue}, 4)
+            store.put(replace(result, id=f"{number}" * 12), headline="")
+            store.tag(f"{number}" * 12, add=(tag,))
+    return tmp_path
+
+
+def run(words: str) -> int:
+    """Run a command of the page; return its exit code."""
+    with pytest.raises(SystemExit) as left:
+        main(shlex.split(words))
+    assert isinstance(left.value.code, int)
+    return left.value.code
+
+
+@pytest.mark.pages
+@pytest.mark.usefixtures("page_folder")
+def test_the_commands_of_the_page_work(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that need no engine, in a short time."""
+    served = [words for words in COMMANDS if "triton" not in words]
+    assert len(served) == 3
+    with serve_in_subprocess("--service", "constant:0.002") as running:
+        for words in served:
+            there = words.replace("localhost:8000", f"127.0.0.1:{running.port}")
+            assert run(f"explain {there} --rounds 1 --max-time 5s") == 0, words
+    explained = re.findall(r"Stored as (\w+)", capsys.readouterr().out)[0]
+    for words in re.findall(r"^\$ modeldyno (report .*)$", PAGE, re.MULTILINE):
+        assert run(words.replace("RESULT", explained)) == 0
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(code, {})
+
+
+@pytest.mark.engine
+@pytest.mark.usefixtures("page_folder")
+def test_the_hops_of_a_model_on_triton_add_up() -> None:
+    """The digits, served by the real engine, with every stage and the echo known."""
+    found = modeldyno.explain(
+        "examples/digits/digits.onnx", backend="triton", rounds=1, max_time=20, intra_threads=1
+    )
+    known = {hop.label: hop.time for hop in found.hops}
+    assert [label for label, time in known.items() if time is None] == []
+    assert sum(time.seconds for time in known.values() if time) == pytest.approx(found["under load"])
+    assert found.missing == {}
+
+
+@pytest.mark.engine
+@pytest.mark.usefixtures("page_folder")
+def test_a_model_on_triton_is_compared_with_results_of_before() -> None:
+    """The command of the page, with the digits."""
+    (words,) = [words for words in COMMANDS if "--baseline" in words]
+    words = words.replace("minilm.onnx", "examples/digits/digits.onnx")
+    assert run(f"explain {words} --rounds 1 --max-time 20s") == 0
