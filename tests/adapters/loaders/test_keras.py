@@ -392,7 +392,8 @@ def test_precision_makes_a_copy_of_the_model() -> None:
     with backend.open(model, {"precision": "bf16"}) as session:
         found = session.arrays(session.prepare(feed)())["output"]
         assert session.converted == "bf16"
-        assert {str(w.dtype) for w in session._function.python_function.model.weights} == {"bfloat16"}
+        function: Any = session._function
+        assert {str(w.dtype) for w in function.python_function.model.weights} == {"bfloat16"}
     assert str(found.dtype) == "bfloat16"
     assert 0 < np.abs(found.astype(np.float32) - expected).max() < 0.02
     assert {str(w.dtype) for w in network.weights} == {"float32"}
@@ -401,7 +402,7 @@ def test_precision_makes_a_copy_of_the_model() -> None:
 def test_a_precision_that_cannot_be_is_refused() -> None:
     """A model whose own code makes its layers cannot be made anew; a SavedModel has no layers."""
 
-    class Own(keras.Model):
+    class Own(keras.Model):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.dense = keras.layers.Dense(3)
