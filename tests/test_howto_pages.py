@@ -201,6 +201,7 @@ def test_the_commands_of_the_page_for_users_of_model_analyzer_work(
     folder = tmp_path / "examples" / "digits"
     shutil.copy(folder / "digits.onnx", folder / "other.onnx")
     shutil.copy(tmp_path / "modeldyno.toml", folder)
+    (folder / "config.yaml").write_text("model_repository: models\nprofile_models: [add]\ngpus: all\n")
     monkeypatch.chdir(folder)
 
     run((ROOT / "docs" / "howto" / "come-from-model-analyzer.md").read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.configurations import base_name
 from modeldyno.core.study.find_configuration import find_configuration
-from modeldyno.core.study.pooled_estimate import search_hint
+from modeldyno.core.study.pooled_estimate import estimate, search_hint
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views.study.charts import candidates_by_load
 from modeldyno.views.study.rows import format_knob_value, format_point
@@ -73,15 +73,22 @@ def configuration_summary(
         settings = format_point(study.configuration(row.point)) or "the settings of the backend"
         place = "the default" if row.default else f"rank {row.rank}"
         yield Notice(severity=Severity.NOTE, text=f"{row.configuration} is {settings}; {place}")
-    for row in rows:
-        yield from load_table(study, row, options)
+    tables = [table for row in rows for table in load_table(study, row, options)]
+    yield from tables
+    cells = (cell for table in tables for line in table.rows for cell in line)
+    if any(cell.startswith(_UNCERTIFIED) for cell in cells):
+        yield Notice(severity=Severity.NOTE, text=f"{_UNCERTIFIED} marks {_UNCERTIFIED_MEANS}")
+
+
+_UNCERTIFIED = "~"
+_UNCERTIFIED_MEANS = "a percentile of too few samples to be certified: the plain quantile of those measured"
 
 
 def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> Iterator[Table]:
     """Tabulate everything that was measured of a configuration, one row for each of its loads."""
     candidates = [candidate for candidate in candidates_by_load(study, row) if not candidate.failed]
     axes = _load_axes(study) or _batch_axes(study)
-    figures = {title: [_figure(c, query, options) for c in candidates] for title, query in _COLUMNS}
+    figures = {title: [_figure(study, c, query, options) for c in candidates] for title, query in _COLUMNS}
     shown = {title: column for title, column in figures.items() if any(column)}
     if not candidates or not shown:
         return
@@ -178,9 +185,18 @@ def _scale(name: str) -> AxisScale:
     return AxisScale(label=name)
 
 
-def _figure(candidate: Candidate, query: str, options: ViewOptions) -> str:
-    value = _value(candidate, query, options)
-    return "" if value is None else format_quantity(value, Query.parse(query).unit, 3)
+def _figure(study: Study, candidate: Candidate, name: str, options: ViewOptions) -> str:
+    """Format a figure; a percentile that is not certified is marked."""
+    query = Query.parse(name)
+    pooled = estimate(study, candidate, query)
+    if pooled is not None:
+        return format_quantity(pooled.value, query.unit, 3)
+    value = _value(candidate, name, options)
+    if value is None:
+        return ""
+    answers = [trial.ask(query) for trial in candidate.quoted_trials]
+    certified = all(answer is None or answer.value is not None for answer in answers)
+    return f"{'' if certified else _UNCERTIFIED}{format_quantity(value, query.unit, 3)}"
 
 
 def _value(candidate: Candidate, name: str, options: ViewOptions) -> float | None:

@@ -1,0 +1,83 @@
+"""Named configurations in detail: everything that was measured under each load, and charts of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.sample_trials import a_trial, add_trials, an_answer
+
+from modeldyno.core.report.blocks import Notice, Table
+from modeldyno.core.report.charts import Plot
+from modeldyno.core.report.chosen_plot import ChosenPlot
+from modeldyno.testing.sample_studies import a_served_study
+from modeldyno.views import ViewOptions
+from modeldyno.views.study.blocks import blocks
+from modeldyno.views.study.page import page
+
+if TYPE_CHECKING:
+    from modeldyno.core.study.study import Study
+
+ONE = ViewOptions(configurations=("1",))
+
+
+def served(*, certified: bool = True) -> Study:
+    """Return a study of two configurations under three loads; p99 may have too few samples."""
+    study = a_served_study("instances=1,2", "concurrency=1,2,4", default={"instances": 1}, name="text")
+    loads = {1: (10.0, 0.01), 2: (30.0, 0.02), 4: (20.0, 0.03)}
+    return add_trials(
+        study,
+        (
+            a_trial(
+                {"instances": instances, "concurrency": concurrency},
+                an_answer("throughput", rate * instances),
+                an_answer("latency.p99", latency if certified else None),
+                an_answer("latency.p99.raw", latency),
+            )
+            for instances in (1, 2)
+            for concurrency, (rate, latency) in loads.items()
+        ),
+    )
+
+
+def test_a_configuration_has_a_row_for_each_load() -> None:
+    """Columns without any figure are left out; the best load is marked."""
+    found = list(blocks(served(), ONE))
+    (table,) = (block for block in found if isinstance(block, Table))
+
+    assert [column.title for column in table.columns] == ["concurrency", "throughput", "p99", ""]
+    assert table.rows == (
+        ("1", "20.0/s", "10.0 ms", ""), ("2", "60.0/s", "20.0 ms", "best"), ("4", "40.0/s", "30.0 ms", ""),
+    )  # fmt: skip
+    assert [block.text for block in found if isinstance(block, Notice)] == ["text_1 is instances=2; rank 1"]
+
+
+def test_a_percentile_of_too_few_samples_is_marked() -> None:
+    """With what the mark means."""
+    found = list(blocks(served(certified=False), ONE))
+    (table,) = (block for block in found if isinstance(block, Table))
+
+    assert [row[2] for row in table.rows] == ["~10.0 ms", "~20.0 ms", "~30.0 ms"]
+    assert isinstance(found[-1], Notice)
+    assert found[-1].text.startswith("~ marks a percentile of too few samples")
+
+
+def test_a_page_of_configurations_has_their_curves_alone() -> None:
+    """One line for each, through its loads; what was not measured has no chart."""
+    found = list(page(served(), ViewOptions(configurations=("1", "default"))))
+    plots = [block for block in found if isinstance(block, Plot)]
+
+    assert [plot.title for plot in plots] == ["Throughput against p99 latency", "p99 latency by load"]
+    assert [line.name for line in plots[0].series] == ["text_1", "text_default"]
+    assert plots[1].series[0].x == (1.0, 2.0, 4.0)
+
+
+def test_a_chosen_plot_may_leave_out_what_does_not_grow() -> None:
+    """Points in the order of x, without those that are not above the one before."""
+    chosen = ChosenPlot(x="concurrency", y="throughput", title="Mine", monotonic=True)
+    options = ViewOptions(configurations=("1",), plots=(chosen,))
+    (plot,) = (block for block in page(served(), options) if isinstance(block, Plot))
+
+    assert plot.title == "Mine"
+    assert plot.series[0].x == (1.0, 2.0)
+    assert plot.series[0].y == pytest.approx((20.0, 60.0))
