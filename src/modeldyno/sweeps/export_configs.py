@@ -80,7 +80,7 @@ def export_configurations(study: Study, ranked: Ranking, folder: Path, top: int)
         for row in rows:
             suffix = configuration_number(study, row.point)
             job, files = _files_of(study, row, store)
-            if _calls_by_name(job):
+            if files and _calls_by_name(job):
                 home = folder / f"{_model_name(study, files[0])}_{suffix}"
                 new_files = dict(_write_file(study, row, artifact, home, "") for artifact in files)
             else:
