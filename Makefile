@@ -37,7 +37,7 @@ run: $(VENV)/.run    ## profile the digit classifier of examples/ on real images
 	    --set batch_size=32 --json out/digits.json
 	@$(BIN)/python examples/digits/next_steps.py
 
-# Three keep two cores busy, as tests wait for processes; none of the core waits.
+# Tests wait for processes, so three workers keep two cores busy; those of the core wait for nothing.
 WORKERS ?= 3
 QUICK := not slow and not pages and not gpu and not engine and not browser
 
