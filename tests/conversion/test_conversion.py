@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,14 @@ import pytest
 import modeldyno
 from modeldyno import plugins
 from modeldyno.conversion import ConversionRequest, convert
+from modeldyno.core.agreement.conversion import Conversion
 from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
 from modeldyno.core.agreement.rule import Tolerance
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 torch = pytest.importorskip("torch")
 
@@ -118,21 +121,40 @@ def request_of(model: str, tmp_path: Path, *to: str, **options: object) -> Conve
     return ConversionRequest(model=model, to=to, output=tmp_path / "made", **options)  # type: ignore[arg-type]
 
 
-def test_each_form_is_converted_and_judged(source: Callable[[str], str], tmp_path: Path) -> None:
-    """The document has the file, its digest and size, the agreement, and the script that makes it again."""
+@dataclass(frozen=True)
+class Converted:
+    """A source that was converted to two forms, each in a process."""
+
+    folder: Path
+    found: Conversion
+    stages: list[tuple[str, str]]
+    processes: list[str]
+    """The process of each load of the source."""
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory: pytest.TempPathFactory) -> Converted:
+    """Convert a source to TorchScript and to an exported program."""
+    folder = tmp_path_factory.mktemp("converted")
+    (folder / "source.py").write_text(SOURCE)
     stages: list[tuple[str, str]] = []
     found = convert(
-        request_of(source("linear"), tmp_path, "torchscript", "exported"),
+        request_of(f"torch:{folder}/source.py:counted", folder, "torchscript", "exported"),
         watch=lambda recipe, stage: stages.append((recipe, stage)),
     )
+    return Converted(folder, found, stages, (folder / "loads").read_text().split())
 
+
+def test_each_form_is_converted_and_judged(converted: Converted) -> None:
+    """The document has the file, its digest and size, the agreement, and the script that makes it again."""
+    found = converted.found
     assert [made.verdict for made in found.converted] == ["agrees", "agrees"]
     assert found.usable
     assert found.model is not None
-    assert found.model.name == "source.linear"
-    assert ("torchscript", "converting") in stages
+    assert found.model.name == "source.counted"
+    assert ("torchscript", "converting") in converted.stages
     made = found["torchscript"]
-    assert made.path == str(tmp_path / "made" / "torchscript" / "model.pt")
+    assert made.path == str(converted.folder / "made" / "torchscript" / "model.pt")
     loader = plugins.loader("torchscript")
     ref = modeldyno.profiling.resolve_model.resolve_reference(made.path)
     assert loader.load(ref, seed=0, trust=True).identity.digest == made.digest
@@ -143,12 +165,11 @@ def test_each_form_is_converted_and_judged(source: Callable[[str], str], tmp_pat
     assert "float64" in made.agreement.floors
 
 
-def test_the_script_beside_the_file_makes_it_again(source: Callable[[str], str], tmp_path: Path) -> None:
+def test_the_script_beside_the_file_makes_it_again(converted: Converted) -> None:
     """Anyone can run it; it names the model relative to itself."""
-    made = convert(request_of(source("linear"), tmp_path, "torchscript"))["torchscript"]
-    script = Path(made.reproduce)
+    script = Path(converted.found["torchscript"].reproduce)
 
-    assert str(tmp_path) not in script.read_text()
+    assert str(converted.folder) not in script.read_text()
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=True, cwd="/", env=os.environ
     )
@@ -156,15 +177,11 @@ def test_the_script_beside_the_file_makes_it_again(source: Callable[[str], str],
     assert (script.parent / "again" / "torchscript" / "model.pt").is_file()
 
 
-def test_the_first_form_is_made_in_the_process_of_the_source(
-    source: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_the_first_form_is_made_in_the_process_of_the_source(converted: Converted) -> None:
     """And each other in one of its own."""
-    convert(request_of(source("counted"), tmp_path, "torchscript", "exported"))
-    processes = (tmp_path / "loads").read_text().split()
+    first, second, third = converted.processes
 
-    assert len(processes) == 3
-    assert processes[0] == processes[1] != processes[2]
+    assert first == second != third
 
 
 def test_a_source_that_was_run_is_not_run_again(source: Callable[[str], str], tmp_path: Path) -> None:
