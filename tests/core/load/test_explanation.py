@@ -379,17 +379,22 @@ def test_the_mean_is_that_of_the_means_of_the_processes() -> None:
 
 
 def test_processes_that_bound_nothing_alone_do_so_together() -> None:
-    """Samples that only rise have no interval; the range of the processes is one, but not of an overload."""
+    """Samples that only rise have no interval; Student's of the processes is one, but not of an overload."""
     rising = [float(sample) for sample in range(1, 9)]
-    value = Distribution.of(rising, [sample + 1 for sample in rising])
+    value = Distribution.of(rising, [sample + 1 for sample in rising], [sample + 2 for sample in rising])
 
     def of(value: Distribution) -> TimeEstimate | None:
         result = a_small_result(measurements=(Measurement(metric="latency", value=value),))
         return measured_time(result, "latency", "mean")
 
     assert value.interval("mean") == Interval(low=0.0, high=inf)
-    assert of(value) == estimate(5.0, 4.5, 5.5)
-    assert of(replace(value, void="saturated")) == estimate(5.0, 5.0, inf)
+    together = of(value)
+    assert together is not None
+    assert together.seconds == 5.5
+    assert together.interval is not None
+    assert together.interval.low == pytest.approx(5.5 - 4.30265 / 3**0.5, abs=1e-4)
+    assert together.interval.high == pytest.approx(5.5 + 4.30265 / 3**0.5, abs=1e-4)
+    assert of(replace(value, void="saturated")) == estimate(5.5, 5.5, inf)
 
 
 def test_an_interval_that_tells_nothing_is_none() -> None:

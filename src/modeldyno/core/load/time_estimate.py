@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import hypot, inf, isfinite
+from math import hypot, inf, isfinite, sqrt
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Self
 
 from modeldyno.core.metrics.measurement import Distribution, Interval
+from modeldyno.core.stats.student_t import upper_tail_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,11 +96,16 @@ def measured_time(result: Result, metric: str, statistic: str, scope: str = "") 
 
 
 def _mean_interval(value: Distribution, means: list[float]) -> Interval | None:
-    """Return the interval of the mean; if no process alone bounds it, the range of the means of several."""
+    """Return the interval of the mean; if no process alone bounds it, Student's of the means of several."""
     interval = value.interval("mean")
     if interval is None or isfinite(interval.high) or value.void or len(means) == 1:
         return interval
-    return Interval(low=min(means), high=max(means))
+    reach = upper_tail_quantile(_TAIL, len(means) - 1) * stdev(means) / sqrt(len(means))
+    return Interval(low=max(0.0, fmean(means) - reach), high=fmean(means) + reach)
+
+
+_TAIL = 0.025
+"""Probability beyond each end of a 95 % interval."""
 
 
 def _checked(seconds: float, interval: Interval | None) -> TimeEstimate:
