@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
 from modeldyno import plugins
 from modeldyno.core.load.explanation import ECHO, Explanation, RunLevel
+from modeldyno.core.load.time_estimate import TimeEstimate
 from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.report.blocks import Notice, Table
 from modeldyno.core.report.charts import Waterfall
 from modeldyno.core.result.result import Failure, FailureKind
@@ -20,6 +23,7 @@ from modeldyno.testing.sample_explanations import (
     an_explanation,
 )
 from modeldyno.testing.sample_results import a_small_result
+from modeldyno.views.load import explanation as explanation_views
 from modeldyno.views.load.explanation import blocks, brief, headline, numbers, page
 from modeldyno.views.view_options import ViewOptions
 
@@ -154,3 +158,19 @@ def test_a_list_has_the_latency_and_its_largest_part() -> None:
     """Of a comparison it has the sentence, and of a failure the reason."""
     assert brief(an_explanation()) == "15 ms under load, most of it queue under load (9.0 ms)"
     assert brief(changed(queue=13.0)) == headline(changed(queue=13.0))
+
+
+@pytest.mark.parametrize(
+    ("time", "texts"), [
+        (TimeEstimate(seconds=0.33, interval=Interval(low=0.32, high=0.34)), ("330 ms", "320 to 340 ms")),
+        (TimeEstimate(seconds=-58e-9, interval=Interval(low=-0.04, high=inf)), ("-58 ns", "at least -40 ms")),
+        (TimeEstimate(seconds=1e-9, interval=Interval(low=-inf, high=0.04)), ("1.0 ns", "at most 40 ms")),
+        (TimeEstimate(seconds=58e-9, interval=Interval(low=-0.04, high=0.02)), ("58 ns", "-40 ms to 20 ms")),
+        (TimeEstimate(seconds=0.003, interval=Interval(low=0.003, high=0.003)), ("3.00 ms", "computed")),
+    ],
+)  # fmt: skip
+def test_each_end_of_an_interval_has_the_unit_that_suits_it(
+    time: TimeEstimate, texts: tuple[str, str]
+) -> None:
+    """Ends far from the estimate are not told in its unit."""
+    assert explanation_views._texts(time) == texts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.explanation import (
@@ -297,10 +298,20 @@ def _how_table(explanation: Explanation) -> Table:
     return Table(title="", columns=(Column(title="hop"), Column(title="how")), rows=tuple(rows))
 
 
+_FARTHEST = 100
+"""Multiple of an estimate up to which its interval is told in its unit."""
+
+
 def _texts(time: TimeEstimate) -> tuple[str, str]:
     if time.interval is not None and time.interval.low == time.interval.high:
         return estimate(time.seconds, None, SECONDS)[0], "computed"
-    return estimate(time.seconds, time.interval, SECONDS)
+    ends = () if time.interval is None else (time.interval.low, time.interval.high)
+    if all(isfinite(end) and abs(end) <= _FARTHEST * abs(time.seconds) for end in ends):
+        return estimate(time.seconds, time.interval, SECONDS)
+    # The unit that suits a difference near zero does not suit ends that are far from it.
+    low, high = (format_quantity(end, SECONDS, 2) if isfinite(end) else "" for end in ends)
+    text = f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}"
+    return format_quantity(time.seconds, SECONDS, 2), text
 
 
 def _both_table(explanation: Explanation) -> Table:
