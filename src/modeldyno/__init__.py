@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from modeldyno.api.gate import Regressions, check, detect_regressions, doctor, gate, load_baseline
     from modeldyno.api.inspectors import (
         BaseModelInspector,
+        CVONNXClient,
+        CVTFSClient,
+        CVTorchClient,
+        CVTRTClient,
         OpenAIInspector,
         ServerInspector,
         TensorFlowGrpcInspector,
@@ -115,6 +119,9 @@ _HOMES = {
     "BaseModelInspector": "modeldyno.api.inspectors",
     "Benchmark": "modeldyno.api.benchmark",
     "BoundBroken": "modeldyno.api.profile",
+    **dict.fromkeys(
+        ("CVONNXClient", "CVTFSClient", "CVTRTClient", "CVTorchClient"), "modeldyno.api.inspectors"
+    ),
     "Capacity": "modeldyno.core.load.capacity",
     "Comparison": "modeldyno.core.comparison.comparison",
     "Conversion": "modeldyno.core.agreement.conversion",
@@ -209,6 +216,10 @@ __all__ = [
     "BaseModelInspector",
     "Benchmark",
     "BoundBroken",
+    "CVONNXClient",
+    "CVTFSClient",
+    "CVTRTClient",
+    "CVTorchClient",
     "Capacity",
     "Comparison",
     "Constraint",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,3 +58,11 @@ class Sampler(Protocol):
 
         Two samples are at least `period` seconds apart; by default as few as the sampler finds good.
         """
+
+
+@runtime_checkable
+class ReadsServerMetrics(Protocol):
+    """A sampler that can read the devices of a server on another machine."""
+
+    def watch_metrics(self, url: str) -> Watch:
+        """Start to sample what the server reports at a URL, if it reports any device."""

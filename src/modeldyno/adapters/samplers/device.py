@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.samplers import rapl
+from modeldyno.adapters.samplers import rapl, triton_metrics
 from modeldyno.adapters.samplers import sidecar as side
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.trace.energy import PowerDraw
 
+_SIDECAR = "modeldyno.adapters.samplers.device_sidecar"
 _BEFORE = frozenset({WatchStage.IDLE, WatchStage.BASELINE})
 """Stages before the model is loaded."""
 _DRIVER_PATHS = ("proc/driver/nvidia/gpus/*", "dev/nvidiactl", "dev/dxg")
@@ -92,9 +93,14 @@ def start(
     """Watch the devices, and their use by the process tree of the first pid, every `period` seconds."""
     if not (sys.platform.startswith("linux") and is_anything_to_watch(root, environ)):
         return DeviceWatch(side=None)
-    return DeviceWatch(
-        side=side.launch("modeldyno.adapters.samplers.device_sidecar", (root, pids[0], period or 0))
-    )
+    return DeviceWatch(side=side.launch(_SIDECAR, (root, pids[0], period or 0)))
+
+
+def watch_metrics(url: str) -> DeviceWatch:
+    """Watch the devices of a server on another machine, by its metrics; nothing if it reports none."""
+    if not triton_metrics.read_triton_devices(url):
+        return DeviceWatch(side=None)
+    return DeviceWatch(side=side.launch(_SIDECAR, (url, os.getpid(), triton_metrics.UPDATE_PERIOD / 2)))
 
 
 def is_anything_to_watch(root: Path, environ: Mapping[str, str]) -> bool:
@@ -136,6 +142,8 @@ def memory(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]
             yield _distribution(metric, name, values)
     if before := _values(name, "used", _stages_before(stages)):
         yield observed_number("device_used", before[-1], scope=f"{name} baseline")
+    if total := _values(name, "total", after):
+        yield observed_number("device_total", total[-1], scope=name)
 
 
 def gauges(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
