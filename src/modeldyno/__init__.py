@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from modeldyno.core.study.ranking import ranking
     from modeldyno.core.study.study import Study
     from modeldyno.core.trace.memory_diff import MemoryChange, memory_change
-    from modeldyno.environment.devices import DeviceState
+    from modeldyno.environment.device_state import DeviceState
     from modeldyno.errors import ModelDynoError, NotStoredWarning, UncertifiedWarning, UndecidedWarning
     from modeldyno.loadtest.replicas import CostAnswer
 
@@ -127,7 +127,7 @@ _HOMES = {
     "Conversion": "modeldyno.core.agreement.conversion",
     "Constraint": "modeldyno.core.metrics.constraints",
     "CostAnswer": "modeldyno.loadtest.replicas",
-    "DeviceState": "modeldyno.environment.devices",
+    "DeviceState": "modeldyno.environment.device_state",
     "Diagnosis": "modeldyno.api.server_profiler",
     "Distribution": "modeldyno.core.metrics.measurement",
     "Explanation": "modeldyno.core.load.explanation",

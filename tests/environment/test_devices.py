@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno.environment import devices, nvidia_smi
-from modeldyno.environment.devices import DeviceProcess, DeviceState, read_devices
+from modeldyno.environment.device_state import DeviceProcess, DeviceState
+from modeldyno.environment.devices import read_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,7 +200,10 @@ def test_without_nvml_nvidia_smi_says_the_same() -> None:
     ("there", "expected"),
     [
         ("", "nvidia-smi is not on the path."),
-        ("dev/kfd", "nvidia-smi is not on the path. There is AMD's driver, whose devices are not read."),
+        (
+            "dev/kfd",
+            f"nvidia-smi is not on the path. There is {devices._OTHER_DRIVERS['dev/kfd']}.",
+        ),
     ],
 )
 def test_without_both_it_says_what_was_looked_for(

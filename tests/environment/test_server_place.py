@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import os
 
-from modeldyno.environment.devices import DeviceProcess, DeviceReading, DeviceState
+from modeldyno.environment.device_state import DeviceProcess, DeviceState
+from modeldyno.environment.devices import DeviceReading
 from modeldyno.environment.machine import processor_name
 from modeldyno.environment.server_place import ServerPlace, place_of_process
 

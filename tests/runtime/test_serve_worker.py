@@ -117,6 +117,24 @@ def test_a_detached_server_answers_under_its_name_until_it_is_stopped(site: Path
     assert modeldyno.list_servers() == ()
 
 
+def test_a_server_ends_with_the_command_that_started_it(site: Path) -> None:
+    """Killed with -9, it leaves no process; the name is free again, and nothing is listed."""
+    model = tiny_onnx.mlp(site)
+    words = ("serve", str(model), "--backend", "known", "--name", "mine", "--input", "x=1x4")
+    with subprocess.Popen(
+        [sys.executable, "-m", "modeldyno", *words], stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline().startswith("mine is served by known")
+        (server,) = modeldyno.list_servers()
+        assert not server.detached
+        family = {pid: start_ticks(pid) for pid in list_process_tree(server.pid)}
+        owner.kill()
+    assert len(family) >= 2
+    assert is_gone(family)
+    assert modeldyno.list_servers() == ()
+
+
 def test_a_server_that_does_not_start_leaves_nothing_and_says_why(site: Path) -> None:
     """What the backend raised is told in one sentence, with exit code 4."""
     model = tiny_onnx.mlp(site)

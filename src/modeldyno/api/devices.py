@@ -14,7 +14,7 @@ from modeldyno.registry.targets import devices_here, named_device
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.environment.devices import DeviceState
+    from modeldyno.environment.device_state import DeviceState
 
 
 def devices() -> tuple[DeviceState, ...]:

@@ -60,6 +60,8 @@ _SERVED_BY = {
     "pytorch": "torchserve",
     "torchserve": "torchserve",
     "mlserver": "mlserver",
+    "tfs": "tensorflow-serving",
+    "tensorflow": "tensorflow-serving",
 }
 """Serving engine in lower case to the backend that starts it."""
 _LOG = logging.getLogger("modeldyno")
