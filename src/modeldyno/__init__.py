@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from modeldyno.api.compare import compare, read_comparison, save_comparison
     from modeldyno.api.convert import convert
     from modeldyno.api.decorators import Profiled, Schedule, check_time, profiled
-    from modeldyno.api.devices import devices, idle_devices
+    from modeldyno.api.devices import devices
     from modeldyno.api.documents import (
         comment,
         export,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from modeldyno.api.explain import explain
     from modeldyno.api.gate import Regressions, check, detect_regressions, doctor, gate, load_baseline
+    from modeldyno.api.idle import idle_devices
     from modeldyno.api.inspectors import (
         BaseModelInspector,
         CVONNXClient,
@@ -103,7 +104,7 @@ _HOMES = {
     "registry_tasks": "modeldyno.api.registry",
     "answer": "modeldyno.api.registry",
     "get_model": "modeldyno.api.registry",
-    "idle_devices": "modeldyno.api.devices",
+    "idle_devices": "modeldyno.api.idle",
     "list_models": "modeldyno.api.registry",
     "move_alias": "modeldyno.api.registry",
     "push": "modeldyno.api.registry",

@@ -245,7 +245,7 @@ ANY_LOAD = IdleRule(looks=0)
 def devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Take this machine for one with two GPUs."""
     monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: tmp_path)
-    for module in ("server_profiler", "devices"):
+    for module in ("server_profiler", "idle"):
         monkeypatch.setattr(f"modeldyno.api.{module}.devices_here", lambda: ("cpu", "cuda:0", "cuda:1"))
 
 

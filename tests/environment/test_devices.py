@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -220,3 +221,13 @@ def test_without_both_it_says_what_was_looked_for(
     assert reading.source == (
         f"There is no NVIDIA device: the package nvidia-ml-py (NVML) is not installed, and {expected}"
     )
+
+
+def test_the_first_call_imports_little() -> None:
+    """Neither numpy nor the rest of the program: it may be made anywhere in a program that runs."""
+    code = (
+        "import sys, modeldyno; modeldyno.devices(); "
+        "print(sorted({'numpy', 'psutil', 'msgspec', 'modeldyno.api.profile'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import psutil
 
 from modeldyno.environment.device_state import DeviceProcess, DeviceState
 from modeldyno.environment.nvidia import (
@@ -204,6 +201,8 @@ def _nvml_processes(nvml: Any, handle: Any) -> tuple[DeviceProcess, ...]:
 
 
 def _process_name(pid: int) -> str | None:
+    import psutil  # noqa: PLC0415 - takes longer to import than to read a device
+
     try:
         return psutil.Process(pid).name()
     except psutil.Error:  # gone, or of another container
@@ -215,6 +214,8 @@ def _process_name(pid: int) -> str | None:
 
 def _smi_devices(environ: Mapping[str, str]) -> Iterable[DeviceState]:
     """Read each card, followed by its MIG instances, of which nvidia-smi says only the name."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as above
+
     queries = (
         ("-L",),
         (f"--query-gpu={','.join(('uuid', *_SMI_FIELDS))}", FORMAT),

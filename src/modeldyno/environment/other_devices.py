@@ -10,7 +10,6 @@ import json
 import re
 import shutil
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +72,8 @@ def _ask(*words: str) -> Any:
 
 
 def _ask_all(questions: Sequence[Sequence[str]]) -> list[Any]:
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only where there is a tool to ask
+
     with ThreadPoolExecutor(len(questions)) as pool:  # each takes a good part of a second
         return list(pool.map(lambda words: _ask(*words), questions))
 
