@@ -143,7 +143,10 @@ def killed(
                 os.kill(pid, signal.SIGKILL)
         end = time.monotonic()
         if victims:
-            main.wait()  # it tells of the crash, and ends by itself
+            with suppress(subprocess.TimeoutExpired):
+                main.wait(grace)  # it tells of the crash, and ends by itself, unless all was done by then
+            main.kill()
+            end = time.monotonic() if main.poll() is None else end
         main.poll()
         names = set(re.findall(r"/(modeldyno-\w+-\w+)", "\n".join(there.values())))
         while (rest := left(folder, word, names)) and time.monotonic() - end < grace:
