@@ -31,7 +31,7 @@ else:
 def write_container_engine(path: Path, container: Mapping[str, Any]) -> None:
     """Write the command: the container has a name, a pid, ports, env, and runs unless it says otherwise."""
     host = container.get("host")
-    document = {
+    document: dict[str, Any] = {
         "Name": f"/{container['name']}" if path.name == "docker" else container["name"],
         "State": {
             "Running": container.get("running", True),

@@ -42,6 +42,10 @@ class Frame:
     """Memory when the clock was last started, by place, if memory is watched."""
     end_operators: Callable[[], None] | None = None
     """Ends the recording of operators, if they are recorded."""
+    joules: dict[str, float] | None = None
+    """Counters of energy when the clock was last started, if energy is watched."""
+    drawn: dict[str, float] | None = None
+    """Joules so far, by device."""
     sizes: dict[str, RegionMemory] | None = None
     """Memory changes so far, by place."""
 

@@ -36,6 +36,7 @@ def result_of(
     name: str | None,
     slowed: float | None,
     operators: Mapping[str, RegionOperators],
+    energy_period: float,
     new_recorder: Callable[[], Any],
 ) -> Result:
     """Return a Result whose scopes are the regions.
@@ -45,6 +46,7 @@ def result_of(
         name: name of the Result; by default that of the script.
         slowed: by how much tracemalloc slowed the program down; None if it was off.
         operators: those of the calls that were recorded, by region.
+        energy_period: most seconds between two updates of a counter of energy.
         new_recorder: makes a recorder, to measure what recording a call costs.
     """
     recorded = [region for region in operators.values() if region.kept]
@@ -69,6 +71,7 @@ def result_of(
                 tallies, cost=0.0 if slowed else recording_cost(new_recorder()), slowed=slowed
             ),
             *traced,
+            *trace_regions.energy_doubts(tallies, energy_period),
         ),
     )
 

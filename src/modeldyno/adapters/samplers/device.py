@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.samplers import rapl, triton_metrics
+from modeldyno.adapters.samplers import nvidia, rapl, triton_metrics
 from modeldyno.adapters.samplers import sidecar as side
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.core.trace.energy import PowerDraw
+    from modeldyno.interfaces.sampler import EnergyCounters
 
 _SIDECAR = "modeldyno.adapters.samplers.device_sidecar"
 _BEFORE = frozenset({WatchStage.IDLE, WatchStage.BASELINE})
@@ -101,6 +102,19 @@ def watch_metrics(url: str) -> DeviceWatch:
     if not triton_metrics.read_triton_devices(url):
         return DeviceWatch(side=None)
     return DeviceWatch(side=side.launch(_SIDECAR, (url, os.getpid(), triton_metrics.UPDATE_PERIOD / 2)))
+
+
+def open_counters(
+    root: Path = Path("/"), environ: Mapping[str, str] = os.environ
+) -> tuple[EnergyCounters, ...]:
+    """Open the counters of cards and processors in this process."""
+    if not (sys.platform.startswith("linux") and is_anything_to_watch(root, environ)):
+        return ()
+    driver = not hides_all_devices(environ) and any(
+        True for pattern in _DRIVER_PATHS for _ in root.glob(pattern)
+    )
+    found = (nvidia.open_nvidia_devices(environ) if driver else None, rapl.open_rapl_zones(root))
+    return tuple(counters for counters in found if counters is not None)
 
 
 def is_anything_to_watch(root: Path, environ: Mapping[str, str]) -> bool:
