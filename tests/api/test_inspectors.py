@@ -22,7 +22,7 @@ from modeldyno import (
     TritonInspector,
     UncertifiedWarning,
 )
-from modeldyno.api import server_profiler
+from modeldyno.api import inspectors, server_profiler
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.environment.device_lock import device_lock
@@ -540,3 +540,13 @@ def test_only_a_path_can_be_served_here() -> None:
     profiler = Profiler({"name": "net", "engine": "ONNX"}, data=np.ones(4, np.float32))
     with pytest.raises(RequestError, match="give its path in model_info"):
         profiler.pre_deploy()
+
+
+def test_what_a_server_takes_is_known_of_one_that_was_started_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TorchServe does not tell; elsewhere the name is that of most handlers."""
+    record = SimpleNamespace(inputs=("image=batchx1x8x8:float32",))
+    monkeypatch.setattr(inspectors, "running_at", {8085: record}.get)
+    here, there = (Endpoint(host=host, port=8085, model="m") for host in ("127.0.0.1", "10.0.0.7"))
+    assert TorchServeInspector(endpoint=here).input_name() == "image"
+    assert TorchServeInspector(endpoint=here).known_inputs() == record.inputs
+    assert TorchServeInspector(endpoint=there).input_name() == "input"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from modeldyno.core.result.result import Result
+
 
 START = """
 from modeldyno import CVTorchClient
@@ -163,11 +165,12 @@ def test_without_data_random_values_of_the_declared_shapes_are_sent(
     asked: list[Any] = []
     rate = observed_number("request_rate", 500.0)
     result = replace(a_result(), measurements=(*a_result().measurements, rate))
-    monkeypatch.setattr(
-        server_profiler,
-        "load",
-        lambda **given: asked.append((given["inputs"], given["batch_size"])) or result,
-    )
+
+    def load(**given: Any) -> Result:
+        asked.append((given["inputs"], given["batch_size"]))
+        return result
+
+    monkeypatch.setattr(server_profiler, "load", load)
     assert profiler.diagnose(batch_size=2)["request_rate"] == 500
     assert asked == [((), 2)]
 

@@ -14,6 +14,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
+from modeldyno.environment.listening import is_here
+from modeldyno.environment.running_servers import running_at
 from modeldyno.errors import RequestError
 from modeldyno.loadgen.single_request import send_once
 
@@ -287,7 +289,15 @@ class ServerInspector(BaseModelInspector):
         client, endpoint = plugins.client(self.protocol), self._endpoint()
         question = client.described(endpoint)
         declared = client.inputs(None if question is None else send_once(question), endpoint)
-        return declared[0].name if declared else "input"
+        if declared:
+            return declared[0].name
+        return next((text.partition("=")[0] for text in self.known_inputs()), "input")
+
+    def known_inputs(self) -> tuple[str, ...]:
+        """Return what a server takes that `serve` has started, if it does not describe that itself."""
+        endpoint = self._endpoint()
+        server = running_at(endpoint.port) if is_here(endpoint.host) else None
+        return () if server is None else server.inputs
 
     def _endpoint(self) -> Endpoint:
         if self.endpoint is None:

@@ -555,8 +555,9 @@ def _measure_with_load_generator(
     with tempfile.TemporaryDirectory(prefix="modeldyno-") as folder:
         path: Path | None = Path(folder) / "item.npz"
         assert path is not None
+        inputs: tuple[str, ...] = ()
         if item is None:
-            path = None
+            path, inputs = None, () if served else inspector.known_inputs()
         elif isinstance(item, Mapping):
             np.savez(path, **{name: _repeated(values, inspector.batch_size) for name, values in item.items()})
         elif served:  # its only input
@@ -567,7 +568,7 @@ def _measure_with_load_generator(
         try:
             return load(
                 **target,
-                inputs=() if path is None else [str(path)],
+                inputs=inputs if path is None else [str(path)],
                 probes=["load"],
                 concurrency=inspector.concurrency,
                 requests=inspector.batch_num,

@@ -20,13 +20,18 @@ _FORWARDERS = frozenset({"docker-proxy", "rootlessport", "slirp4netns", "pasta",
 """Processes that listen in place of one in a container."""
 
 
+def is_here(host: str) -> bool:
+    """Return whether a host is this machine, by the names that it has for itself."""
+    return _LOOPBACK.fullmatch(host) is not None
+
+
 def serving_process(host: str, port: int, root: Path = Path("/proc")) -> int | None:
     """Return the process that serves a port of this machine; None for another machine, or if it is not seen.
 
     Of several processes that share the socket it is the one that started the others. If a container engine
     forwards the port, it is the first process of the container. Processes of other users are not seen.
     """
-    if not _LOOPBACK.fullmatch(host):
+    if not is_here(host):
         return None
     owners = set(_owners(root, set(_sockets(root, port))))
     oldest = next((pid for pid in sorted(owners) if not owners & set(_ancestry(pid))), None)

@@ -34,13 +34,13 @@ class EnergyMeter:
     def since(self, before: Mapping[str, float]) -> dict[str, float]:
         """Return the joules that each device has drawn since a reading."""
         spans = {
-            device: facts.get("span")
+            device: float(facts.get("span") or 0.0)
             for counters in self._counters or ()
             for device, facts in counters.devices.items()
         }
         drawn = {device: now - before[device] for device, now in self.read().items() if device in before}
         return {
-            device: joules + spans[device] if joules < 0 and spans.get(device) else joules
+            device: joules + spans.get(device, 0.0) if joules < 0 else joules
             for device, joules in drawn.items()
         }
 

@@ -69,7 +69,7 @@ def regions(result: Result) -> Iterator[Table | Notice]:
     yield from _energy(result, names)
 
 
-def _energy(result: Result, names: Sequence[str]) -> Iterator[Table]:
+def _energy(result: Result, names: Sequence[str]) -> Iterator[Table | Notice]:
     """Lay out the energy of one call by region and device."""
     rows = []
     for m in _measurements(result, "energy_drawn"):
