@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from modeldyno.core.trace.regions import RegionMemory, RegionTally, Schedule
 from modeldyno.errors import RequestError
-from modeldyno.regions.energy_meter import EnergyMeter
+from modeldyno.regions.energy_reader import EnergyReader
 from modeldyno.regions.frames import Frame, current_task
 from modeldyno.regions.memory_meters import MEMORY, Meters, synchronise
 from modeldyno.regions.wrappers import KINDS, wrap_function
@@ -74,7 +74,7 @@ class Profiled:
         self._lock = RLock()
         self._meters = Meters()
         self._operators: OperatorRecorder | None = None
-        self._energy = EnergyMeter()
+        self._energy = EnergyReader()
 
     @overload
     def __call__(self, target: F, /) -> F: ...

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.sampler import EnergyCounters
 
 
-class EnergyMeter:
+class EnergyReader:
     """Reads all counters of this machine; it opens them when they are first read."""
 
     def __init__(self) -> None:

@@ -7,8 +7,8 @@ import pytest
 from modeldyno import Profiled, plugins, views
 from modeldyno.adapters.samplers import device
 from modeldyno.core.report.blocks import Table
-from modeldyno.regions import energy_meter
-from modeldyno.regions.energy_meter import EnergyMeter
+from modeldyno.regions import energy_reader
+from modeldyno.regions.energy_reader import EnergyReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ class Counters:
 def counters(monkeypatch: pytest.MonkeyPatch) -> Counters:
     """The only counters of this machine."""
     found = Counters()
-    monkeypatch.setattr(energy_meter, "_open_counters", lambda: (found,))
+    monkeypatch.setattr(energy_reader, "_open_counters", lambda: (found,))
     return found
 
 
@@ -65,7 +65,7 @@ def test_each_device_that_is_counted_has_its_energy(mark: Profiled, counters: Co
 
 def test_a_counter_that_begins_anew_counts_on() -> None:
     """By its span."""
-    meter = EnergyMeter()
+    meter = EnergyReader()
     meter._counters = (Counters(93.0),)
     before = meter.read()
     assert before == {"package-0": 98.0}
@@ -87,7 +87,7 @@ def test_a_generator_has_the_energy_of_its_steps(mark: Profiled, counters: Count
 
 def test_without_a_counter_it_is_a_doubt(mark: Profiled, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never a zero."""
-    monkeypatch.setattr(energy_meter, "_open_counters", lambda: ())
+    monkeypatch.setattr(energy_reader, "_open_counters", lambda: ())
     with mark("step", energy=True):
         pass
     result = mark.result()
