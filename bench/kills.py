@@ -4,8 +4,11 @@ The moments are random, by turns in the start, the load and the stop; what is ki
 and its child that started the server. A process is known for one of the engine by a variable of its
 environment, wherever it has moved; files and shared memory by their names.
 
+With ``--command serve`` it is `modeldyno serve` that is killed, while its server starts or after: the server
+must end with its owner.
+
     modeldyno engine install triton
-    python bench/kills.py [--kills 50] [--backend triton] [--grace 5] [--seed 0]
+    python bench/kills.py [--command load|serve] [--kills 50] [--backend triton] [--grace 5] [--seed 0]
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ MODEL = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 MARK = "MODELDYNO_BENCH_KILLS"
 SHARED = Path("/dev/shm")
 POLL = 0.05
+GUARD, CHILDREN = "servers.supervisor", ("runtime.worker", "runtime.serve_worker")
+"""What the processes that end a server, and those that started it, run."""
 
 
 def marked(word: str) -> dict[int, str]:
@@ -43,13 +48,14 @@ def marked(word: str) -> dict[int, str]:
     return found
 
 
-def started(backend: str, folder: Path, word: str) -> subprocess.Popen[bytes]:
-    """Begin a short load."""
-    command = [
-        sys.executable, "-m", "modeldyno", "load", str(MODEL), "--backend", backend,
-        "-c", "2", "--duration", "1s",
-    ]  # fmt: skip
-    changed = {MARK: word, "TMPDIR": str(folder), "MODELDYNO_STORE": f"sqlite:///{folder}/store.db"}
+def started(backend: str, folder: Path, word: str, *, serves: bool = False) -> subprocess.Popen[bytes]:
+    """Begin a short load, or a server that stays."""
+    words = ["serve"] if serves else ["load", "-c", "2", "--duration", "1s"]
+    command = [sys.executable, "-m", "modeldyno", *words, str(MODEL), "--backend", backend]
+    changed = {
+        MARK: word, "TMPDIR": str(folder), "MODELDYNO_STORE": f"sqlite:///{folder}/store.db",
+        "MODELDYNO_STATE": str(folder / "state"),
+    }  # fmt: skip
     return subprocess.Popen(
         command, env={**os.environ, **changed}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -62,7 +68,7 @@ def watched(main: subprocess.Popen[bytes], word: str) -> Iterator[str]:
         text = "\n".join(marked(word).values())
         if "loadgen.driver" in text:
             now = "load"
-        elif "engines.guard" in text:
+        elif GUARD in text:
             now = "stop" if now in {"load", "stop"} else "start"
         elif now != "before":
             now = "after"
@@ -89,7 +95,7 @@ def stage(commands: dict[int, str]) -> str:
     text = "\n".join(commands.values())
     if "loadgen.driver" in text:
         return "server and load"
-    return "server" if "engines.guard" in text else "no server"
+    return "server" if GUARD in text else "no server"
 
 
 def left(folder: Path, word: str, names: set[str]) -> list[str]:
@@ -99,28 +105,48 @@ def left(folder: Path, word: str, names: set[str]) -> list[str]:
     return [*marked(word).values(), *folders, *regions]
 
 
+def start_time(backend: str) -> float:
+    """Give how long `modeldyno serve` takes until its server has answered."""
+    with tempfile.TemporaryDirectory(prefix="kills-") as name:
+        folder, begin = Path(name), time.monotonic()
+        main = started(backend, folder, "whole", serves=True)
+        while not list((folder / "state").rglob("*.json")):
+            if main.poll() is not None:
+                raise SystemExit(f"serve ended with exit code {main.returncode}; is {backend} installed?")
+            time.sleep(POLL)
+        spent = time.monotonic() - begin
+        main.terminate()
+        main.wait()
+    return spent
+
+
 def killed(
-    backend: str, phase: str, delay: float, grace: float, *, child: bool
+    backend: str, phase: str, delay: float, grace: float, *, child: bool, serves: bool = False
 ) -> tuple[str, float, list[str]]:
-    """Kill a load so long after a phase has begun.
+    """Kill a load so long after a phase has begun; what serves, after its own beginning.
 
     Gives what there was, how long it took until nothing was left, and what is left.
     """
     word = f"{os.getpid()}-{random.getrandbits(64):x}"
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
-        main = started(backend, folder, word)
-        next((now for now in watched(main, word) if now in {phase, "after"}), None)
+        main = started(backend, folder, word, serves=serves)
+        if not serves:
+            next((now for now in watched(main, word) if now in {phase, "after"}), None)
         with suppress(subprocess.TimeoutExpired):
             main.wait(delay)
         there = marked(word)
-        victims = [pid for pid, command in there.items() if "executors.child" in command] if child else []
+        started_it = [pid for pid, command in there.items() if any(name in command for name in CHILDREN)]
+        victims = started_it if child else []
         for pid in victims or [main.pid]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         end = time.monotonic()
         if victims:
-            main.wait()  # it tells of the crash, and ends by itself
+            with suppress(subprocess.TimeoutExpired):
+                main.wait(grace)  # it tells of the crash, and ends by itself, unless all was done by then
+            main.kill()
+            end = time.monotonic() if main.poll() is None else end
         main.poll()
         names = set(re.findall(r"/(modeldyno-\w+-\w+)", "\n".join(there.values())))
         while (rest := left(folder, word, names)) and time.monotonic() - end < grace:
@@ -137,13 +163,15 @@ def killed(
 def main() -> None:
     """Kill, and count."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--command", choices=("load", "serve"), default="load")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--backend", default="triton")
     parser.add_argument("--grace", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    chance = random.Random(options.seed)
-    phases = spans(options.backend)
+    chance, serves = random.Random(options.seed), options.command == "serve"
+    # A server that stays is killed while it starts, and for a third of that time after it has answered.
+    phases = {"serve": 4 / 3 * start_time(options.backend)} if serves else spans(options.backend)
     print(", ".join(f"{name} takes {seconds:.2f} s" for name, seconds in phases.items()), flush=True)
     stages: Counter[str] = Counter()
     lost: list[str] = []
@@ -152,7 +180,7 @@ def main() -> None:
         name = list(phases)[number % len(phases)]
         delay = chance.uniform(0, phases[name])
         child = bool(number % 2)
-        during, spent, rest = killed(options.backend, name, delay, options.grace, child=child)
+        during, spent, rest = killed(options.backend, name, delay, options.grace, child=child, serves=serves)
         stages[during] += 1
         lost += rest
         longest = max(longest, spent)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from modeldyno.api.compare import compare, read_comparison, save_comparison
     from modeldyno.api.convert import convert
     from modeldyno.api.decorators import Profiled, Schedule, check_time, profiled
-    from modeldyno.api.devices import devices, idle_devices
+    from modeldyno.api.devices import devices
     from modeldyno.api.documents import (
         comment,
         export,
@@ -34,8 +34,13 @@ if TYPE_CHECKING:
     )
     from modeldyno.api.explain import explain
     from modeldyno.api.gate import Regressions, check, detect_regressions, doctor, gate, load_baseline
+    from modeldyno.api.idle import idle_devices
     from modeldyno.api.inspectors import (
         BaseModelInspector,
+        CVONNXClient,
+        CVTFSClient,
+        CVTorchClient,
+        CVTRTClient,
         OpenAIInspector,
         ServerInspector,
         TensorFlowGrpcInspector,
@@ -88,7 +93,7 @@ if TYPE_CHECKING:
     from modeldyno.core.study.ranking import ranking
     from modeldyno.core.study.study import Study
     from modeldyno.core.trace.memory_diff import MemoryChange, memory_change
-    from modeldyno.environment.devices import DeviceState
+    from modeldyno.environment.device_state import DeviceState
     from modeldyno.errors import ModelDynoError, NotStoredWarning, UncertifiedWarning, UndecidedWarning
     from modeldyno.loadtest.replicas import CostAnswer
 
@@ -99,7 +104,7 @@ _HOMES = {
     "registry_tasks": "modeldyno.api.registry",
     "answer": "modeldyno.api.registry",
     "get_model": "modeldyno.api.registry",
-    "idle_devices": "modeldyno.api.devices",
+    "idle_devices": "modeldyno.api.idle",
     "list_models": "modeldyno.api.registry",
     "move_alias": "modeldyno.api.registry",
     "push": "modeldyno.api.registry",
@@ -115,12 +120,15 @@ _HOMES = {
     "BaseModelInspector": "modeldyno.api.inspectors",
     "Benchmark": "modeldyno.api.benchmark",
     "BoundBroken": "modeldyno.api.profile",
+    **dict.fromkeys(
+        ("CVONNXClient", "CVTFSClient", "CVTRTClient", "CVTorchClient"), "modeldyno.api.inspectors"
+    ),
     "Capacity": "modeldyno.core.load.capacity",
     "Comparison": "modeldyno.core.comparison.comparison",
     "Conversion": "modeldyno.core.agreement.conversion",
     "Constraint": "modeldyno.core.metrics.constraints",
     "CostAnswer": "modeldyno.loadtest.replicas",
-    "DeviceState": "modeldyno.environment.devices",
+    "DeviceState": "modeldyno.environment.device_state",
     "Diagnosis": "modeldyno.api.server_profiler",
     "Distribution": "modeldyno.core.metrics.measurement",
     "Explanation": "modeldyno.core.load.explanation",
@@ -209,6 +217,10 @@ __all__ = [
     "BaseModelInspector",
     "Benchmark",
     "BoundBroken",
+    "CVONNXClient",
+    "CVTFSClient",
+    "CVTRTClient",
+    "CVTorchClient",
     "Capacity",
     "Comparison",
     "Constraint",

@@ -177,6 +177,8 @@ def test_show_gives_one_number_to_scripts(modeldyno: Callable[..., CommandResult
     codec.write(tmp_path / "r.json", codec.encode(a_result(samples=samples)))
     median = float(modeldyno("show", "r.json", "--get", "latency.p50").out)
     low, high = map(float, modeldyno("show", "r.json", "--get", "latency.p50.ci").out.split())
+    grams = modeldyno("show", "r.json", "--carbon", "400g/kWh", "--power", "65W", "--get", "carbon")
+    assert float(grams.out) > 0
     uncertified = modeldyno("show", "r.json", "--get", "latency.p99")
 
     assert 0.002 < low < median < high < 0.0021

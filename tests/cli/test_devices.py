@@ -9,7 +9,8 @@ from click.testing import CliRunner
 
 from modeldyno.cli import cli
 from modeldyno.cli.actions import devices as action
-from modeldyno.environment.devices import DeviceReading, DeviceState
+from modeldyno.environment.device_state import DeviceState
+from modeldyno.environment.devices import DeviceReading
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:

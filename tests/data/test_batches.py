@@ -700,3 +700,10 @@ def test_undeclared_inputs_are_those_that_the_user_names() -> None:
     assert payload.samples == 2
     assert list(build(model(undeclared=True), "4x2").feeds[0]) == ["input"]
     assert build(model(undeclared=True)).feeds == ({},)
+
+
+def test_undeclared_inputs_may_be_named_by_a_file(tmp_path: Path) -> None:
+    """The arrays of a .npz have names; one of them alone, too."""
+    for arrays in ({"a": np.ones((4, 3))}, {"a": np.ones((4, 3)), "b": np.ones(4)}):
+        np.savez(tmp_path / "x.npz", **arrays)
+        assert [*build(model(undeclared=True), str(tmp_path / "x.npz")).feeds[0]] == [*arrays]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno.environment import devices, nvidia_smi
-from modeldyno.environment.devices import DeviceProcess, DeviceState, read_devices
+from modeldyno.environment.device_state import DeviceProcess, DeviceState
+from modeldyno.environment.devices import read_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,7 +201,10 @@ def test_without_nvml_nvidia_smi_says_the_same() -> None:
     ("there", "expected"),
     [
         ("", "nvidia-smi is not on the path."),
-        ("dev/kfd", "nvidia-smi is not on the path. There is AMD's driver, whose devices are not read."),
+        (
+            "dev/kfd",
+            f"nvidia-smi is not on the path. There is {devices._OTHER_DRIVERS['dev/kfd']}.",
+        ),
     ],
 )
 def test_without_both_it_says_what_was_looked_for(
@@ -216,3 +221,13 @@ def test_without_both_it_says_what_was_looked_for(
     assert reading.source == (
         f"There is no NVIDIA device: the package nvidia-ml-py (NVML) is not installed, and {expected}"
     )
+
+
+def test_the_first_call_imports_little() -> None:
+    """Neither numpy nor the rest of the program: it may be made anywhere in a program that runs."""
+    code = (
+        "import sys, modeldyno; modeldyno.devices(); "
+        "print(sorted({'numpy', 'psutil', 'msgspec', 'modeldyno.api.profile'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

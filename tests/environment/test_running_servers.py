@@ -55,9 +55,13 @@ def start() -> Iterator[Start]:
 
 def test_a_server_is_found_as_it_was_recorded(start: Start) -> None:
     """All of its fields are read back, and the URL is found by its name."""
-    server = claim(start(), numbered=False)
+    server = claim(start(inputs=("x=1x4:float32",)), numbered=False)
 
     assert find_running("net") == server
+    assert running.running_inputs("net") == ("x=1x4:float32",)
+    assert running.running_inputs("other") == ()
+    assert running.running_at(8000) == server
+    assert running.running_at(8001) is None
     assert list_running() == (server,)
     assert running.running_url("net") == "http://127.0.0.1:8000#net"
     assert running.running_url("models/net.onnx") is None

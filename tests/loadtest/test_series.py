@@ -14,6 +14,7 @@ from modeldyno.core.load.capacity_steps import SearchEnd
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.core.trace.carbon import Emission
 from modeldyno.errors import RequestError
 from modeldyno.loadtest.series import begin_curve, begin_search, measure_loads
 from modeldyno.profiling.request import Request
@@ -52,6 +53,18 @@ def test_a_ladder_is_measured_on_one_server(server: str) -> None:
     ladder = steps[-1][1]
     assert [rung.load for rung in ladder.by_load] == [1, 2, 8]
     assert ladder.model == steps[0][0].result.model is not None
+
+
+def test_each_load_has_its_carbon(server: str) -> None:
+    """Of the power to assume, in the result and in the curve: twice the rate is half of it."""
+    emission = Emission.parse("360g/kWh", "100W")
+    steps = list(measure_loads(begin_curve(asked(server), (1, 2)), emission=emission))
+    answers = [rung.find("carbon") for rung in steps[-1][1].by_load]
+    assert [answer.value for answer in answers if answer] == [
+        outcome.result["carbon"] for outcome, _ in steps
+    ]
+    for outcome, _ in steps:
+        assert (outcome.result["carbon"] or 0) * (outcome.result["throughput"] or 0) == pytest.approx(10.0)
 
 
 def test_the_first_request_is_given_up_when_any_would_be() -> None:

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from modeldyno import Profiled, Schedule, views
 from modeldyno.core.report.blocks import Table
+from modeldyno.core.result.trace_data import EventKind
+from modeldyno.core.trace.dataflow import DataFlow, FlowStep
 from modeldyno.core.trace.op_events import Occurrence
 from modeldyno.errors import RequestError
 from modeldyno.regions import operators
 from modeldyno.regions.operators import OperatorRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 ADD = Occurrence(name="aten::add", scope="step", self_time=1e-6, total_time=3e-6)
 FILL = Occurrence(name="aten::fill_", scope="step", self_time=2e-6, total_time=2e-6, parent=0)
@@ -30,6 +33,7 @@ def began(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return lambda: (ADD, FILL)
 
     monkeypatch.setattr(operators, "_start", start)
+    monkeypatch.setattr(operators, "_follow", lambda: None)
     monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
     return names
 
@@ -148,3 +152,111 @@ def test_operators_of_torch_are_told_by_region(mark: Profiled) -> None:
     assert rows["inner", "aten::mm"] == 1
     assert ("outer", "aten::mm") not in rows
     assert any(title.startswith("Slowest operators by region") for title in titles)
+
+
+PLAIN = FlowStep(name="Tensor.add", line="train.py:3", scope="Net.0", time=2e-6)
+
+
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch, began: list[str]) -> list[str]:
+    """Let the framework follow the data flow; give the number of calls for each time that it did."""
+    calls: list[str] = []
+
+    def follow() -> Callable[[], DataFlow | None]:
+        calls.append(str(len(began)))
+        return lambda: DataFlow(steps=(PLAIN, replace(PLAIN, scope=""), replace(PLAIN, line="")))
+
+    monkeypatch.setattr(operators, "_follow", follow)
+    return calls
+
+
+def test_the_first_kept_call_is_followed_and_counts_only_if_it_is_alone(followed: list[str]) -> None:
+    """The operators of the others are not slowed down by it."""
+    recorder = OperatorRecorder()
+    kept = []
+    for _ in range(3):
+        end = recorder.begin("step", Schedule(warmup=1))
+        assert end is not None
+        end()
+        kept.append(recorder.regions["step"].kept)
+
+    assert followed == ["2"]
+    assert kept == [0, 1, 1]
+    assert [step.scope for step in recorder.regions["step"].flow.steps] == [  # type: ignore[union-attr]
+        "step > Net.0", "step", "step > Net.0",
+    ]  # fmt: skip
+
+
+def test_lines_of_the_users_code_are_rows_of_the_result(mark: Profiled, followed: list[str]) -> None:
+    """With the time of what runs there; steps of a library have none."""
+    with mark("step", ops=True):
+        pass
+    result = mark.result()
+    assert result.activity is not None
+    assert followed == ["1"]
+    assert result.activity.wastes == ()
+    lines = [row for row in result.activity.executed if row.kind is EventKind.LINE]
+    assert [(row.name, row.scope, row.calls, row.total_time) for row in lines] == [
+        ("train.py:3", "step > Net.0", 1, 2e-6), ("train.py:3", "step", 1, 2e-6),
+    ]  # fmt: skip
+    table = next(
+        block
+        for block in views.blocks(result)
+        if isinstance(block, Table) and block.title.startswith("Slowest lines")
+    )
+    assert table.rows[0][:3] == ("step", "train.py:3", "2")
+
+
+def test_code_that_may_be_suspended_is_not_followed(mark: Profiled, followed: list[str]) -> None:
+    """What runs in between would be recorded too."""
+
+    def steps() -> Iterator[int]:
+        with mark("block", ops=True):
+            yield 1
+
+    assert [*steps()] == [1]
+    assert followed == []
+    assert mark.result().activity.wastes is None  # type: ignore[union-attr]
+
+
+class TestTorch:
+    """The real profiler."""
+
+    @pytest.fixture
+    def torch(self) -> Any:
+        """Skip without torch."""
+        return pytest.importorskip("torch")
+
+    def test_operators_are_those_of_modules_and_copies_those_of_lines(
+        self, mark: Profiled, torch: Any
+    ) -> None:
+        """A module in a region has a place of its own; a needless copy is found in any code."""
+        net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+
+        @mark("step", ops=True)
+        def step(x: Any) -> Any:
+            return net(x).t().contiguous().t().contiguous().sum()
+
+        for _ in range(3):
+            step(torch.ones(4, 8))
+        activity = mark.result().activity
+        assert activity is not None
+        assert {row.scope for row in activity.executed if row.name == "aten::addmm"} == {
+            "step > Sequential.0"
+        }
+        assert {row.scope for row in activity.executed if row.name == "aten::sum"} == {"step"}
+        assert "PythonDispatchMode" not in {row.name for row in activity.executed}
+        (waste,) = activity.wastes or ()
+        assert (waste.kind, waste.name, waste.scope) == ("layout", "Tensor.contiguous", "step")
+        assert waste.line.startswith("test_operators.py:")
+
+    def test_what_outlives_the_region_is_not_called_needless(self, mark: Profiled, torch: Any) -> None:
+        """A copy that the caller gets may be changed there."""
+
+        @mark("step", ops=True)
+        def step(x: Any) -> Any:
+            return x.clone()
+
+        kept = [step(torch.ones(4, 8)) for _ in range(2)]
+        assert len(kept) == 2
+        assert mark.result().activity.wastes == ()  # type: ignore[union-attr]

@@ -17,6 +17,8 @@ from modeldyno.profiling.serve import serve_model
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from modeldyno.core.spec.knob import KnobValue
+
 BACKEND = '''"""Serves any ONNX model by the server whose timing is known."""
 import sys
 from contextlib import contextmanager
@@ -117,6 +119,24 @@ def test_a_detached_server_answers_under_its_name_until_it_is_stopped(site: Path
     assert modeldyno.list_servers() == ()
 
 
+def test_a_server_ends_with_the_command_that_started_it(site: Path) -> None:
+    """Killed with -9, it leaves no process; the name is free again, and nothing is listed."""
+    model = tiny_onnx.mlp(site)
+    words = ("serve", str(model), "--backend", "known", "--name", "mine", "--input", "x=1x4")
+    with subprocess.Popen(
+        [sys.executable, "-m", "modeldyno", *words], stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline().startswith("mine is served by known")
+        (server,) = modeldyno.list_servers()
+        assert not server.detached
+        family = {pid: start_ticks(pid) for pid in list_process_tree(server.pid)}
+        owner.kill()
+    assert len(family) >= 2
+    assert is_gone(family)
+    assert modeldyno.list_servers() == ()
+
+
 def test_a_server_that_does_not_start_leaves_nothing_and_says_why(site: Path) -> None:
     """What the backend raised is told in one sentence, with exit code 4."""
     model = tiny_onnx.mlp(site)
@@ -124,6 +144,32 @@ def test_a_server_that_does_not_start_leaves_nothing_and_says_why(site: Path) ->
     assert failed.returncode == RunFailed.exit_code
     assert "The server could not be started: OSError: no such engine" in failed.stderr
     assert modeldyno.list_servers() == ()
+
+
+NET = """
+import torch
+
+def make():
+    return torch.nn.Linear(1, 1)
+"""
+
+
+def test_a_language_model_is_served_by_any_command(site: Path) -> None:
+    """What speaks OpenAI's protocol is found by its name, and loaded with prompts."""
+    pytest.importorskip("torch")
+    (site / "net.py").write_text(NET)
+    settings: dict[str, KnobValue] = {
+        "command": f"{sys.executable} -m modeldyno.testing.server --port {{port}}",
+        "health": "/v2/health/ready",
+        "model": "echo",
+    }
+    server = serve_model(f"torch:{site / 'net.py'}:make", backend="openai", settings=settings, name="llm")
+    try:
+        assert (server.name, server.protocol) == ("llm", "openai")
+        result = modeldyno.load("llm", requests=10, probes=["load"], store=False, progress=False)
+        assert result["requests@ok"] == 10
+    finally:
+        modeldyno.stop_server("llm")
 
 
 def test_what_starts_no_server_is_refused(site: Path) -> None:

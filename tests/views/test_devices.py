@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from modeldyno import plugins
-from modeldyno.environment.devices import DeviceProcess, DeviceReading, DeviceState
+from modeldyno.environment.device_state import DeviceProcess, DeviceState
+from modeldyno.environment.devices import DeviceReading
 from modeldyno.views import devices as view
 
 CARD = DeviceState(

@@ -312,3 +312,14 @@ class TestSearch:
         lines = terminal.text((*capacity_blocks(capacity), *capacity_blocks(two))).splitlines()
 
         assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_carbon_of_each_load_has_a_column() -> None:
+    """Beside where the time goes; without one there is none."""
+    measured = replace(rung(1), answers=(*rung(1).answers, known("carbon", 0.5)))
+    titles = {
+        curve: [column.title for block in load_curve_blocks(curve) if isinstance(block, Table)
+                for column in block.columns]
+        for curve in (a_ladder(), LoadCurve(knob="concurrency", rungs=(measured,)))
+    }  # fmt: skip
+    assert ["CO2e/1,000" in found for found in titles.values()] == [False, True]

@@ -18,6 +18,7 @@ from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.result.result import Result
+from modeldyno.core.trace.carbon import Emission, with_carbon
 from modeldyno.documents import catalog
 from modeldyno.documents import export as documents_export
 from modeldyno.documents import import_ as documents_import
@@ -44,20 +45,28 @@ _SCHEMAS = {"result": codec.schema, "sweep": sweep_schema.schema}
 
 
 @reword_errors
-def show(result: str | Path) -> Stored:
+def show(result: str | Path, *, carbon: str | None = None, power: str | None = None) -> Stored:
     """Return any saved document, as ``modeldyno show`` shows it.
 
     Args:
         result: a file, or an id, the beginning of one, a tag or a name of the store.
+        carbon: intensity of the grid, such as ``"400g/kWh"``: a Result then has the metric ``carbon``, the
+            grams of CO2 equivalent of 1,000 inferences.
+        power: power to assume for `carbon` where none was read, such as ``"65W"``.
 
     Returns:
         The Result, Study, Comparison, LoadCurve or Capacity. Of a Result, ``result["latency.p99"]`` is a
         number in base units, ``result.ask("latency.p99")`` has its interval, ``result.judge`` takes a bound.
 
     Raises:
-        RequestError: there is none, or it cannot be read.
+        RequestError: there is none, it cannot be read, or `carbon` is asked of what is no Result.
     """
-    return find_any(str(result))
+    emission, document = Emission.parse(carbon, power), find_any(str(result))
+    if emission is None:
+        return document
+    if not isinstance(document, Result):
+        raise RequestError("`carbon` applies to a result; show one of its results.")
+    return with_carbon(document, emission)
 
 
 @reword_errors

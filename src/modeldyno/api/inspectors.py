@@ -7,11 +7,15 @@ only one that counts as latency), and postprocessing of the answer.
 from __future__ import annotations
 
 import inspect
+import threading
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
+from modeldyno.environment.listening import is_here
+from modeldyno.environment.running_servers import running_at
 from modeldyno.errors import RequestError
 from modeldyno.loadgen.single_request import send_once
 
@@ -27,6 +31,16 @@ _MOST_AT_ONCE = 64
 """Maximum concurrency of an asynchronous inspector."""
 _MOST_TIMED_BATCHES = 32
 """Maximum number of batches whose preparation is timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A batch that is ready to be sent."""
+
+    sent: Any
+    """What `infer` gets."""
+    request: Any
+    """What `make_request` set as `request`."""
 
 
 class BaseModelInspector(ABC):
@@ -75,7 +89,10 @@ class BaseModelInspector(ABC):
         self.model_info = model_info
         self.processed_data: Any = None
         """One item, as returned by `data_preprocess`."""
-        self._requests: list[Any] = []
+        self.server_pid: int | None = None
+        """Process of the server, if it runs on this machine and `Profiler` knows which it is."""
+        self._current = threading.local()
+        self._requests: list[_Prepared] = []
         self._stages: dict[str, list[float]] = {}
 
     def data_preprocess(self, x: Any) -> Any:
@@ -85,8 +102,20 @@ class BaseModelInspector(ABC):
         """
         return x
 
+    @property
+    def request(self) -> Any:
+        """What `make_request` set for the batch that this thread sends now; None if it set nothing."""
+        return getattr(self._current, "request", None)
+
+    @request.setter
+    def request(self, request: Any) -> None:
+        self._current.request = request
+
     def make_request(self, input_batch: list[Any]) -> Any:
-        """Convert a batch to the request that `infer` sends; not timed. None means the batch itself."""
+        """Convert a batch to the request that `infer` sends; not timed.
+
+        None means that `infer` gets the batch itself, and finds in `request` what was set there.
+        """
         return input_batch
 
     @abstractmethod
@@ -142,8 +171,12 @@ class BaseModelInspector(ABC):
             after.append(perf_counter() - begin)
         return {**self._stages, "postprocess": after}
 
-    def _make_call(self, request: Any) -> Callable[[], Any]:
-        return lambda: self.infer(request)
+    def _make_call(self, prepared: _Prepared) -> Callable[[], Any]:
+        def call() -> Any:
+            self._current.request = prepared.request
+            return self.infer(prepared.sent)
+
+        return call
 
     def _prepare(self) -> None:
         """Form and preprocess the batches that are sent repeatedly, and build their requests."""
@@ -156,8 +189,9 @@ class BaseModelInspector(ABC):
             batch = [item] * self.batch_size
             formation.append(perf_counter() - preprocessed_at)
             preprocess.append(preprocessed_at - start)
-            request = self.make_request(batch)
-            self._requests.append(batch if request is None else request)
+            self.request = None
+            made = self.make_request(batch)
+            self._requests.append(_Prepared(batch if made is None else made, self.request))
         self._stages = {"batch_formation": formation, "preprocess": preprocess}
 
     def _preprocess_item(self) -> Any:
@@ -176,20 +210,32 @@ class ServerInspector(BaseModelInspector):
     """Sends arrays to a model on a server, with one of the protocols of `modeldyno plugins`.
 
     The data item is one sample, without the batch axis: an array, or a mapping from input names to arrays.
+    None sends random values of the shapes that the server declares.
     """
 
     protocol = ""
     """Name of the client, such as ``"kserve-http"``."""
 
-    def __init__(self, repeat_data: Any, endpoint: Endpoint | None = None, **more: Any) -> None:
+    def __init__(
+        self,
+        repeat_data: Any = None,
+        batch_num: int = 1,
+        batch_size: int = 1,
+        *more: Any,
+        endpoint: Endpoint | None = None,
+        **named: Any,
+    ) -> None:
         """Store the data and the endpoint; without `endpoint`, `Profiler` sets it.
 
         Args:
             repeat_data: an array, or a mapping from input names to arrays.
+            batch_num: batches to measure.
+            batch_size: items in a batch.
+            more: the further parameters of `BaseModelInspector`.
             endpoint: host, port and model.
-            more: parameters of `BaseModelInspector`.
+            named: the same by name.
         """
-        super().__init__(repeat_data, **more)
+        super().__init__(repeat_data, batch_num, batch_size, *more, **named)
         self.endpoint = endpoint
         self.refused = ""
         """The server's last answer that the model is not ready."""
@@ -203,6 +249,10 @@ class ServerInspector(BaseModelInspector):
     def infer(self, input_batch: Target) -> dict[str, ndarray]:
         """Send a request, and decode the answer."""
         return plugins.client(self.protocol).arrays(send_once(input_batch))
+
+    def stages(self) -> dict[str, list[float]]:
+        """Return the seconds of the stages; without data nothing is prepared here."""
+        return {} if self.raw_data is None else super().stages()
 
     def check_model_status(self) -> bool:
         """Ask the server for the model's status; a protocol without a status request counts as ready.
@@ -225,7 +275,9 @@ class ServerInspector(BaseModelInspector):
         return ready
 
     def _answers_request(self) -> bool:
-        """Return whether the model answers a request."""
+        """Return whether the model answers a request; without data there is none to send."""
+        if self.raw_data is None:
+            return False
         try:
             request = self.make_request([self._preprocess_item()] * self.batch_size)
         except ValueError:  # the server describes no model inputs
@@ -237,7 +289,15 @@ class ServerInspector(BaseModelInspector):
         client, endpoint = plugins.client(self.protocol), self._endpoint()
         question = client.described(endpoint)
         declared = client.inputs(None if question is None else send_once(question), endpoint)
-        return declared[0].name if declared else "input"
+        if declared:
+            return declared[0].name
+        return next((text.partition("=")[0] for text in self.known_inputs()), "input")
+
+    def known_inputs(self) -> tuple[str, ...]:
+        """Return what a server takes that `serve` has started, if it does not describe that itself."""
+        endpoint = self._endpoint()
+        server = running_at(endpoint.port) if is_here(endpoint.host) else None
+        return () if server is None else server.inputs
 
     def _endpoint(self) -> Endpoint:
         if self.endpoint is None:
@@ -291,6 +351,12 @@ class OpenAIInspector(ServerInspector):
     def input_name(self) -> str:
         """Return the name of the prompt."""
         return "prompt"
+
+
+CVTorchClient = TorchServeInspector
+CVTFSClient = TensorFlowInspector
+CVONNXClient = CVTRTClient = TritonInspector
+"""The names that ModelCI gives these clients."""
 
 
 def _stacked(items: list[Any]) -> ndarray:

@@ -146,6 +146,8 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
     percentiles: str | Sequence[str] = (),
     plan: Plan | None = None,
     beside: str | Sequence[str] = (),
+    carbon: str | None = None,
+    power: str | None = None,
     name: str | None = None,
     trust: bool = False,
     resume: str | Path | LoadCurve | None = None,
@@ -177,6 +179,8 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
         percentiles: percentiles to measure until certified, such as ``"p99"``.
         plan: time and precision of each measurement.
         beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
+        carbon: intensity of the grid, such as ``"400g/kWh"``, for the metric ``carbon`` of each load.
+        power: power to assume for `carbon` where none can be read, such as ``"65W"``.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
         resume: continue a load curve: its id in the store, a file, or a LoadCurve. Only `concurrency`, of
@@ -237,6 +241,8 @@ def find_load(  # noqa: PLR0913 - one parameter per option
     percentiles: str | Sequence[str] = (),
     plan: Plan | None = None,
     beside: str | Sequence[str] = (),
+    carbon: str | None = None,
+    power: str | None = None,
     name: str | None = None,
     trust: bool = False,
     resume: str | Path | LoadCurve | Capacity | None = None,
@@ -271,6 +277,8 @@ def find_load(  # noqa: PLR0913 - one parameter per option
         percentiles: percentiles to measure until certified, such as ``"p99"``.
         plan: time and precision of each measurement.
         beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
+        carbon: intensity of the grid, such as ``"400g/kWh"``, for the metric ``carbon`` of each load.
+        power: power to assume for `carbon` where none can be read, such as ``"65W"``.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
         resume: continue a search, or begin one with the loads of a load curve: its id in the store, a file,
@@ -328,7 +336,8 @@ def _measure(series: AnySeries, given: Mapping[str, Any]) -> AnySeries:
     if series.rungs:
         store_conclusion_if(series, wanted=wanted)
     with _headers_and_progress(given) as on_event:
-        for outcome, latest in measure_loads(series, watch=on_event, force=given["force"]):
+        emission = Emission.parse(given["carbon"], given["power"])
+        for outcome, latest in measure_loads(series, watch=on_event, force=given["force"], emission=emission):
             store_if(outcome.result, wanted=wanted, tags=tags)
             store_conclusion_if(latest, wanted=wanted)
             series = latest
@@ -348,7 +357,9 @@ def _series_to_resume(
     return _find_series(resume)
 
 
-_OF_THE_RUN = {"resume", "force", "headers", "store", "tags", "progress", "watch", "settings"}
+_OF_THE_RUN = {
+    "resume", "force", "headers", "store", "tags", "progress", "watch", "settings", "carbon", "power",
+}  # fmt: skip
 """Arguments that change nothing about a series."""
 
 
@@ -391,7 +402,7 @@ def _request(given: Mapping[str, Any]) -> Request:
         name=given["name"],
         trust=given["trust"],
         beside=as_tuple(given["beside"], "beside"),
-        emission=Emission.parse(given.get("carbon"), given.get("power")),
+        emission=Emission.parse(given["carbon"], given["power"]),
     )
 
 

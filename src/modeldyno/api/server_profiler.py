@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import random
 import tempfile
 import time
@@ -12,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modeldyno import codec
 from modeldyno.api.inspectors import ENGINES, STAGES, BaseModelInspector, ServerInspector
 from modeldyno.api.load import load
 from modeldyno.api.profile import measure_request, store_if
@@ -25,9 +28,14 @@ from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
+from modeldyno.environment.containers import find_container
+from modeldyno.environment.devices import read_devices
 from modeldyno.environment.idle import IdleRule
 from modeldyno.environment.idle_device import idle_device
+from modeldyno.environment.listening import serving_process
+from modeldyno.environment.machine import processor_name
 from modeldyno.environment.running_servers import running_url
+from modeldyno.environment.server_place import ServerPlace, place_of_process
 from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, RunFailed, UnknownName
 from modeldyno.profiling.request import Request
 from modeldyno.progress import showing_progress
@@ -52,6 +60,8 @@ _SERVED_BY = {
     "pytorch": "torchserve",
     "torchserve": "torchserve",
     "mlserver": "mlserver",
+    "tfs": "tensorflow-serving",
+    "tensorflow": "tensorflow-serving",
 }
 """Serving engine in lower case to the backend that starts it."""
 _LOG = logging.getLogger("modeldyno")
@@ -60,8 +70,13 @@ _LOG = logging.getLogger("modeldyno")
 class Diagnosis(Mapping[str, Any]):
     """Measurements of a server with batches of one size; times in seconds, rates per second.
 
-    ``model``, ``engine``, ``device``, ``batch_size``, ``completed_at``
+    ``model``, ``engine``, ``batch_size``, ``completed_at``
         What was measured.
+    ``device``, ``device_id``, ``address``
+        Name and id of the device on which the server computes, as its machine tells them, or ``"unknown"``;
+        host and port of the server.
+    ``init_latency``
+        Seconds from the start of the server to its first answer; None if it ran already.
     ``all_batch_latency``
         Seconds of the steady window.
     ``all_batch_throughput``, ``request_rate``
@@ -72,11 +87,15 @@ class Diagnosis(Mapping[str, Any]):
     ``stages``
         batch_formation, preprocess, inference, postprocess: mean, p50, p95 and p99 of each, per batch; None
         if the stage was not timed.
+    ``stage_throughput``
+        Samples per second of each stage by itself: of one batch after the other.
     ``sla``
         seconds, percentile, held (``"held"``, ``"broken"`` or ``"undecided"``), attainment: the fraction of
         requests answered in time.
     ``gpu``
-        memory_total, memory_used, in bytes, and utilization, a fraction; None if not available.
+        Of the server's devices together: memory_total, memory_used by all processes and memory_process by
+        the server's, in bytes; memory_share, which is used of total, and utilization, the mean of the
+        devices, as fractions. None if not available.
     """
 
     def __init__(
@@ -103,11 +122,19 @@ class Diagnosis(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._sections)
 
+    def dump_result(self, path: str | Path) -> None:
+        """Write all figures into a JSON file, in seconds, bytes and fractions.
+
+        `modeldyno.save(diagnosis.result, path)` writes the whole Result, with every request.
+        """
+        codec.write(Path(path), json.dumps(_plain(self._sections), indent=2).encode() + b"\n")
+
     def __str__(self) -> str:
         times, sla, gpu = self["latency"], self["sla"], self["gpu"]
+        device, identity = self["device"], self["device_id"]
         rows = {
             "batch size": self["batch_size"],
-            "tested device": self["device"],
+            "tested device": device if identity in {device, CPU} else f"{device} ({identity})",
             "model": self["model"],
             "serving engine": self["engine"],
             "": "",
@@ -121,8 +148,9 @@ class Diagnosis(Mapping[str, Any]):
             "SLA": f"p{sla['percentile']:g} <= {sla['seconds']:g} s: {sla['held']}, "
             f"{sla['attainment']:.2%} in time",
             "total GPU memory": _format_value(gpu["memory_total"], "bytes"),
+            "average GPU memory usage": _format_share(gpu["memory_share"]),
             "average GPU memory used": _format_value(gpu["memory_used"], "bytes"),
-            "average GPU utilization": _format_value(gpu["utilization"], ""),
+            "average GPU utilization": _format_share(gpu["utilization"]),
         }
         return "\n".join(f"{name}: {value}" if name else "" for name, value in rows.items())
 
@@ -146,13 +174,14 @@ class Profiler:
         Args:
             model_info: information about the model: a mapping or an object with ``name`` (or
                 ``architecture``) and ``engine``; or the URL of a model on a server.
-            server_name: URL of the server; the name of one that `serve` has started; or its host, if it uses
-                the conventional port of its engine for the device. If None, the ``path`` of `model_info` is
-                served here for each diagnosis; without a path, the host is this machine. If servers run on
-                several devices, that of each:
+            server_name: URL of the server; the name of one that `serve` has started, or of a container of
+                Docker or Podman; or its host, if it uses the conventional port of its engine for the device.
+                If None, the ``path`` of `model_info` is served here for each diagnosis; without a path, the
+                host is this machine. If servers run on several devices, that of each:
                 ``{"cpu": "http://127.0.0.1:8001", "cuda:0": "http://127.0.0.1:8010"}``.
-            inspector: sends the requests; by default that of the engine, which needs `data`.
-            data: one data item, if no inspector is given.
+            inspector: sends the requests; by default that of the engine.
+            data: one data item, if no inspector is given; by default random values of the shapes that the
+                server declares.
             max_time: maximum seconds of measuring.
             store: keep each Result in the store, as the command line does.
             progress: show progress on standard error, in a terminal or a notebook.
@@ -172,6 +201,8 @@ class Profiler:
         self.server_name = server_name
         self.max_time, self.store, self.progress = max_time, store, progress
         self.inspector = inspector or self._default_inspector(data)
+        self._init_latency: float | None = None
+        """Seconds that the server took which runs for this profiler now."""
         self._path = ""
         """Of the model, if it is to be served here."""
         self._deployed: Server | None = None
@@ -200,7 +231,9 @@ class Profiler:
             raise RequestError("To serve a model here, give its path in model_info, and no server.")
         if engine not in _SERVED_BY:
             raise UnknownName.among("engine that can be started here", engine, _SERVED_BY)
+        began = time.monotonic()
         server = serve(self._path, backend=_SERVED_BY[engine], device=device)
+        self._init_latency = time.monotonic() - began
         interface = "grpc" if inspector.protocol.endswith("grpc") else "http"
         inspector.endpoint = replace(self._endpoint(server.url), port=server.record.ports[interface])
         self._deployed = server
@@ -229,13 +262,16 @@ class Profiler:
 
         Args:
             batch_size: by default that of the inspector.
-            device: where the model is served, if that is done here; of another server it is copied to the
-                diagnosis, as a client cannot know it, and chooses the conventional port.
+            device: where the model is served, if that is done here; of another server it chooses the
+                conventional port. The diagnosis says what the server's machine tells, whatever is given here.
             timeout: seconds to wait until the model is ready.
 
         Raises:
+            RequestError: no device has such a name.
             RunFailed: the model was not ready in time, or no request succeeded.
         """
+        if device != _UNKNOWN:
+            device = named_device(device)
         if batch_size is not None:
             self.inspector.set_batch_size(batch_size)
         with self._served_on(device):
@@ -249,16 +285,46 @@ class Profiler:
         if result.find("latency") is None:
             why = result.failure.message if result.failure else "no request was answered"
             raise RunFailed(f"The server gave no answer that could be measured: {why}.")
+        place, endpoint = self._place(result), self._server()
+        if device not in {_UNKNOWN, place.id} and place.id != _UNKNOWN:
+            _LOG.warning("the server computes on %s, not on %s", place.id, device)
         header = {
             "model": self._read_info("name", "architecture") or result.name,
             "engine": self._read_info("engine") or getattr(self.inspector, "protocol", "") or "custom",
-            "device": device,
+            "device": place.name,
+            "device_id": place.id,
+            "address": None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
             "batch_size": self.inspector.batch_size,
+            "init_latency": self._init_latency if stages is None else result["load_time"],
             "completed_at": result.created,
         }
         diagnosis = Diagnosis(self.inspector, result, header, stages)
         _LOG.info("%s", diagnosis)
         return diagnosis
+
+    def _server(self) -> Endpoint | None:
+        """Return where the server is; None if only the user's client knows."""
+        if isinstance(self.inspector, ServerInspector):
+            return self.inspector.endpoint
+        known = self.server_name is not None and (
+            "://" in self.server_name or _find_server(self.server_name) is not None
+        )
+        return self._endpoint(self.server_name) if known else None
+
+    def _place(self, result: Result) -> ServerPlace:
+        """Return the device of the server: of this machine, or as a server elsewhere reports it."""
+        served_with = result.job.config.get("device")
+        if served_with == CPU:  # served for this diagnosis alone
+            return ServerPlace(id=CPU, name=processor_name())
+        endpoint = self._server()
+        seen = [m.scope for m in result.measurements if m.metric == "device_total"]
+        if not seen:
+            pid = None if endpoint is None else serving_process(endpoint.host, endpoint.port)
+            return ServerPlace() if pid in {None, os.getpid()} else place_of_process(pid)
+        names = {device.cuda or f"gpu:{device.index}": device.name for device in read_devices().devices}
+        return ServerPlace(
+            id=", ".join(seen), name=", ".join(dict.fromkeys(names.get(scope, scope) for scope in seen))
+        )
 
     def diagnose_all_batches(
         self,
@@ -277,6 +343,8 @@ class Profiler:
             batch_sizes, device = device, batch_sizes
         if isinstance(batch_sizes, str) or not isinstance(device, str):
             raise TypeError("diagnose_all_batches takes batch sizes and a device, such as ([1, 4], 'cpu')")
+        if device != _UNKNOWN:
+            device = named_device(device)
         with self._served_on(device):
             return {size: self.diagnose(size, device, timeout) for size in batch_sizes}
 
@@ -392,6 +460,9 @@ class Profiler:
         plan = Plan(max_time=self.max_time, min_time=0.0)
         if isinstance(inspector, ServerInspector) and type(inspector).infer is ServerInspector.infer:
             return _measure_with_load_generator(inspector, plan, store=self.store, progress=self.progress)
+        endpoint = self._server()
+        pid = None if endpoint is None else serving_process(endpoint.host, endpoint.port)
+        inspector.server_pid = None if pid == os.getpid() else pid
         request = Request(
             model="",
             backend="inspector",
@@ -409,24 +480,28 @@ class Profiler:
     def _default_inspector(self, data: Any) -> BaseModelInspector:
         engine = self._engine()
         if engine not in ENGINES:
-            raise UnknownName.among("engine with an inspector of its own", engine, ENGINES)
-        if data is None:
-            raise RequestError(f"The inspector of {engine} needs one item to send; give data=.")
+            asked = f"the engine '{engine}'" if engine else "a model without an engine"
+            raise RequestError(
+                f"There is no inspector for {asked}; give inspector=, or one of the engines "
+                f"{', '.join(ENGINES)} in model_info."
+            )
         return ENGINES[engine][0](data, batch_num=100)
 
     def _endpoint(self, server: str | None, device: str = CPU) -> Endpoint:
         """Return the endpoint: from the URL, or from the host and the conventional port for the device."""
         name = self._read_info("name", "architecture")
         address = server or (self.model_info if isinstance(self.model_info, str) else "") or LOOPBACK
-        if (url := running_url(address)) is not None:  # it knows under which name it serves the model
-            return parse_endpoint(url)[0]
+        if (url := _find_server(address)) is not None:  # it knows under which name it serves the model
+            endpoint, _ = parse_endpoint(url)
+            return replace(endpoint, model=endpoint.model or name)
         if "://" in address:
             endpoint, _ = parse_endpoint(address)
             return replace(endpoint, model=endpoint.model or name)
         assert isinstance(self.inspector, ServerInspector)
         engine = self._engine()
         row = ENGINES[engine][1] if engine in ENGINES else "onnx"
-        port = CONVENTIONAL[row, device.startswith(("cuda", "gpu"))]["http"]
+        interface = "grpc" if self.inspector.protocol.endswith("grpc") else "http"
+        port = CONVENTIONAL[row, device.startswith(("cuda", "gpu"))][interface]
         self._conventional = Endpoint(host=address, port=port, model=name)
         return self._conventional
 
@@ -438,6 +513,14 @@ class Profiler:
             if value is not None:
                 return str(getattr(value, "name", value))
         return info if isinstance(info, str) and "name" in names and "://" not in info else ""
+
+
+def _find_server(name: str) -> str | None:
+    """Return the URL of a server that was started here, or of a container, by its name; None without one."""
+    if "://" in name or name in {LOOPBACK, "localhost"}:
+        return None
+    container = None if (url := running_url(name)) is not None else find_container(name)
+    return url if container is None else container.url
 
 
 def _wait_until_ready(inspector: BaseModelInspector, timeout: float) -> None:
@@ -467,28 +550,39 @@ def _measure_with_load_generator(
     """
     import numpy as np  # noqa: PLC0415 - slow at start-up
 
-    item = inspector.data_preprocess(inspector.raw_data)
+    item = None if inspector.raw_data is None else inspector.data_preprocess(inspector.raw_data)
     target: dict[str, Any] = dict(served or {"model": _url_of(inspector)})
     with tempfile.TemporaryDirectory(prefix="modeldyno-") as folder:
-        path = Path(folder) / "item.npz"
-        if isinstance(item, Mapping):
+        path: Path | None = Path(folder) / "item.npz"
+        assert path is not None
+        inputs: tuple[str, ...] = ()
+        if item is None:
+            path, inputs = None, () if served else inspector.known_inputs()
+        elif isinstance(item, Mapping):
             np.savez(path, **{name: _repeated(values, inspector.batch_size) for name, values in item.items()})
         elif served:  # its only input
             path = path.with_suffix(".npy")
             np.save(path, _repeated(item, inspector.batch_size))
         else:
             np.savez(path, **{inspector.input_name(): _repeated(item, inspector.batch_size)})
-        return load(
-            **target,
-            inputs=[str(path)],
-            probes=["load"],
-            concurrency=inspector.concurrency,
-            requests=inspector.batch_num,
-            plan=plan,
-            store=store,
-            progress=progress,
-            batch_size=inspector.batch_size,
-        )
+        try:
+            return load(
+                **target,
+                inputs=inputs if path is None else [str(path)],
+                probes=["load"],
+                concurrency=inspector.concurrency,
+                requests=inspector.batch_num,
+                plan=plan,
+                store=store,
+                progress=progress,
+                batch_size=inspector.batch_size,
+            )
+        except RequestError as error:
+            if item is not None:
+                raise
+            raise RequestError(
+                f"Without data random values are sent, which is not possible here; give data=. {error}"
+            ) from error
 
 
 def _repeated(values: Any, times: int) -> Any:
@@ -518,6 +612,7 @@ def _measure_sections(
             if seconds
         },
     }
+    stages["inference"] = _section(times, *_SHOWN)
     rate = result.find("request_rate")
     return {
         "all_batch_latency": len(times) / rate.value
@@ -526,13 +621,28 @@ def _measure_sections(
         "all_batch_throughput": result["throughput"],
         "request_rate": result["request_rate"],
         "latency": _section(times, *_SHOWN, sla_percentile),
-        "stages": {**stages, "inference": _section(times, *_SHOWN)},
-        "sla": _judge_agreement(inspector, result, times),
-        "gpu": {
-            "memory_total": None,
-            "memory_used": _mean(result, "device_memory"),
-            "utilization": _mean(result, "gpu_utilization"),
+        "stages": stages,
+        "stage_throughput": {
+            name: inspector.batch_size / mean if stage and (mean := stage.get("mean")) else None
+            for name, stage in stages.items()
         },
+        "sla": _judge_agreement(inspector, result, times),
+        "gpu": _measure_gpu(result),
+    }
+
+
+def _measure_gpu(result: Result) -> dict[str, float | None]:
+    """Sum the memory of the server's devices, and average their utilization."""
+    total, used, own = (
+        _sum(_means(result, metric)) for metric in ("device_total", "device_used", "device_memory")
+    )
+    busy = _means(result, "gpu_utilization")
+    return {
+        "memory_total": total,
+        "memory_used": used,
+        "memory_process": own,
+        "memory_share": used / total if used is not None and total else None,
+        "utilization": sum(busy) / len(busy) if busy else None,
     }
 
 
@@ -574,10 +684,17 @@ def _judge_with_failures(inspector: BaseModelInspector, result: Result, failed: 
     return result.judge(f"latency.p{wanted:.6g} <= {inspector.sla}s").verdict
 
 
-def _mean(result: Result, metric: str) -> float | None:
-    """Return the mean of a device metric; None if it was not measured."""
-    value = next((m.value for m in result.measurements if m.metric == metric), None)
-    return value.statistic("mean") if isinstance(value, Distribution) else value
+def _means(result: Result, metric: str) -> list[float]:
+    """Return the mean of a metric on each device, without what was read before the timed pass."""
+    return [
+        float(m.value.statistic("mean") if isinstance(m.value, Distribution) else m.value)
+        for m in result.measurements
+        if m.metric == metric and not m.scope.endswith(" baseline")
+    ]
+
+
+def _sum(values: Sequence[float]) -> float | None:
+    return sum(values) if values else None
 
 
 def _section(times: Distribution, *names: str) -> Section:
@@ -590,6 +707,15 @@ def _missing_note(times: Section, name: str) -> str:
     missing = times.missing[name]
     lacking = "sample is" if missing == 1 else "samples are"
     return f" (uncertified: {missing:,} effective {lacking} missing)" if missing else ""
+
+
+def _format_share(value: float | None) -> str:
+    return "unavailable" if value is None else f"{value:.1%}"
+
+
+def _plain(value: Any) -> Any:
+    """Return sections as plain dictionaries."""
+    return {name: _plain(part) for name, part in value.items()} if isinstance(value, Mapping) else value
 
 
 def _format_value(value: float | None, unit: str) -> str:

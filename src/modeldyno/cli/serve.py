@@ -13,7 +13,9 @@ from modeldyno.cli.help_pages import HelpCommand
 
 @click.command(name="serve", cls=HelpCommand)
 @click.argument("model")
-@click.option("--backend", help="What serves the model: triton by default, torchserve, mlserver, openai.")
+@click.option(
+    "--backend", help="What serves the model: triton by default, torchserve, mlserver, openai, tensorflow."
+)
 @click.option("--device", help="Where the server runs the model: cpu, cuda, cuda:1.")
 @click.option("--name", help="By which the server is found again; by default that of the model.")
 @click.option("--ports", help="free (by default), conventional, or numbers, such as 8000,8001,8002.")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from modeldyno.cli import actions
+from modeldyno.cli import options as cli_options
 from modeldyno.cli.help_pages import HelpCommand
 from modeldyno.cli.output_options import module_view_options
 
@@ -32,6 +33,7 @@ from modeldyno.cli.output_options import module_view_options
 @click.option(
     "--price", help="Price of a replica, such as 1.20/h or '876 EUR/month': show what the work costs."
 )
+@cli_options.carbon_options
 @click.option(
     "--configuration",
     "configurations",

@@ -262,7 +262,7 @@ def _declare(
     base: Path | None,
     sizes: Mapping[str, int] | None,
 ) -> _DeclaredInputs:
-    model = _with_named_inputs(model, requested)
+    model = _with_named_inputs(model, requested, base or Path())
     _check_names(model, requested)
     declared = tuple(_merge_requests(spec, requested, model.example) for spec in model.inputs)
     _check_batch(declared, requested, batch_size)
@@ -282,12 +282,19 @@ def _declare(
 # -- the request ---------------------------------------------------------------------------------
 
 
-def _with_named_inputs(model: Model, requested: Iterable[InputSpec]) -> Model:
-    """Use the inputs that the user names where the model declares none."""
+def _with_named_inputs(model: Model, requested: Iterable[InputSpec], base: Path) -> Model:
+    """Use the inputs that the user names where the model declares none, or those of a .npz file."""
     if not model.undeclared:
         return model
-    names = dict.fromkeys(request.name or _UNNAMED for request in requested)
+    names = dict.fromkeys(name for request in requested for name in _names_in(request, base))
     return replace(model, inputs=tuple(InputSpec(name=name) for name in names))
+
+
+def _names_in(request: InputSpec, base: Path) -> tuple[str, ...]:
+    """Return the names of the inputs that are requested."""
+    if request.name or request.source is None:
+        return (request.name or _UNNAMED,)
+    return tuple(data_files.row_counts(base / Path(request.source).expanduser())) or (_UNNAMED,)
 
 
 def _check_names(model: Model, requested: Iterable[InputSpec]) -> None:

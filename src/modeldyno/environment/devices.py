@@ -1,4 +1,6 @@
-"""What the accelerators of this machine do at this moment, from NVML or else nvidia-smi.
+"""What the accelerators of this machine do at this moment.
+
+Those of NVIDIA are read from NVML or else nvidia-smi, those of AMD and Intel from their own tools.
 
 A figure that cannot be read is None, never 0. Reading takes some milliseconds; nothing runs afterwards.
 """
@@ -7,14 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
+from modeldyno.environment.device_state import DeviceProcess, DeviceState
 from modeldyno.environment.nvidia import (
     CORE_SENSOR,
     MEGA,
@@ -38,6 +38,7 @@ from modeldyno.environment.nvidia_smi import (
     run_once,
     split_fields,
 )
+from modeldyno.environment.other_devices import AMD_SMI, ROCM_SMI, XPU_SMI, read_other_devices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,50 +63,11 @@ _PROCESS_LISTS = (
     "nvmlDeviceGetComputeRunningProcesses",
 )
 """Of a process in several of them, the last one counts."""
-_OTHER_DRIVERS = {"dev/kfd": "AMD's driver", "dev/dri/renderD128": "a driver of graphics"}
-"""Path to the driver that is there if it exists, and whose devices are not read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceProcess:
-    """A process on a device."""
-
-    pid: int
-    name: str | None
-    """None if it is not known here, as in another container."""
-    bytes: int | None
-    """The device memory that it holds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceState:
-    """An accelerator, or a MIG instance of one, at a moment; None where a figure is unknown."""
-
-    index: int
-    """The number that the driver gives the card."""
-    instance: int | None = None
-    """The number of a MIG instance on its card; None for a whole card."""
-    uuid: str
-    name: str
-    cuda: str | None = None
-    """What it is called in programs, such as ``cuda:0``; None if they do not see it, or if CUDA's order is
-    not known because the cards differ."""
-    utilization: float | None = None
-    """Share of the last moment in which anything ran on it, from 0 to 1."""
-    memory_used: int | None = None
-    """Bytes."""
-    memory_free: int | None = None
-    memory_total: int | None = None
-    power: float | None = None
-    """Watts."""
-    power_limit: float | None = None
-    temperature: float | None = None
-    """Degrees Celsius."""
-    clock: float | None = None
-    """Hertz."""
-    memory_clock: float | None = None
-    processes: tuple[DeviceProcess, ...] = ()
-    """Those that the driver shows; in a container it may show none."""
+_OTHER_DRIVERS = {
+    "dev/kfd": f"AMD's driver, whose devices are read by {AMD_SMI} or {ROCM_SMI}, which are not on the path",
+    "dev/dri/renderD128": f"a driver of graphics; GPUs of Intel are read by {XPU_SMI}, which is not here",
+}
+"""Path to the driver that is there if it exists, and what is missing to read its devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,21 +80,30 @@ class DeviceReading:
 
 
 def read_devices(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> DeviceReading:
-    """Read each NVIDIA device of this machine, also those that CUDA_VISIBLE_DEVICES hides."""
+    """Read each device of this machine, also those that a variable such as CUDA_VISIBLE_DEVICES hides."""
+    devices, tool = _nvidia_devices(environ)
+    others, tools = read_other_devices(environ)
+    used = tuple(filter(None, (tool, *tools)))
+    if not used:
+        return DeviceReading(devices=(), source=_what_is_missing(root))
+    if devices or others:
+        return DeviceReading(devices=(*devices, *others), source=f"Read from {' and '.join(used)}.")
+    lists = "is here, and lists none" if len(used) == 1 else "are here, and list none"
+    maker = "NVIDIA " if used == (tool,) else ""
+    return DeviceReading(devices=(), source=f"There is no {maker}device: {' and '.join(used)} {lists}.")
+
+
+def _nvidia_devices(environ: Mapping[str, str]) -> tuple[tuple[DeviceState, ...], str]:
+    """Return the devices, and what told of them; an empty text if there is neither."""
     nvml = load_nvml()
     if nvml is not None:
         try:
-            return _reading(tuple(_nvml_devices(nvml, environ)), "NVML")
+            return tuple(_nvml_devices(nvml, environ)), "NVML"
         finally:
             query_nvml(nvml, "nvmlShutdown")
     if shutil.which(COMMAND) is None:
-        return DeviceReading(devices=(), source=_what_is_missing(root))
-    return _reading(tuple(_smi_devices(environ)), COMMAND)
-
-
-def _reading(devices: tuple[DeviceState, ...], source: str) -> DeviceReading:
-    none = f"There is no NVIDIA device: {source} is here, and lists none."
-    return DeviceReading(devices=devices, source=f"Read from {source}." if devices else none)
+        return (), ""
+    return tuple(_smi_devices(environ)), COMMAND
 
 
 def _what_is_missing(root: Path) -> str:
@@ -140,8 +111,8 @@ def _what_is_missing(root: Path) -> str:
     package = (
         "NVML did not start" if is_nvml_installed() else "the package nvidia-ml-py (NVML) is not installed"
     )
-    others = [driver for path, driver in _OTHER_DRIVERS.items() if (root / path).exists()]
-    unread = f" There is {' and '.join(others)}, whose devices are not read." if others else ""
+    others = [words for path, words in _OTHER_DRIVERS.items() if (root / path).exists()]
+    unread = f" There is {' and '.join(others)}." if others else ""
     return f"There is no NVIDIA device: {package}, and nvidia-smi is not on the path.{unread}"
 
 
@@ -230,6 +201,8 @@ def _nvml_processes(nvml: Any, handle: Any) -> tuple[DeviceProcess, ...]:
 
 
 def _process_name(pid: int) -> str | None:
+    import psutil  # noqa: PLC0415 - takes longer to import than to read a device
+
     try:
         return psutil.Process(pid).name()
     except psutil.Error:  # gone, or of another container
@@ -241,6 +214,8 @@ def _process_name(pid: int) -> str | None:
 
 def _smi_devices(environ: Mapping[str, str]) -> Iterable[DeviceState]:
     """Read each card, followed by its MIG instances, of which nvidia-smi says only the name."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as above
+
     queries = (
         ("-L",),
         (f"--query-gpu={','.join(('uuid', *_SMI_FIELDS))}", FORMAT),

@@ -57,6 +57,8 @@ class ServerRecord:
     """Whether it stays until it is stopped; else it ends with the process that started it."""
     log: str
     """Path of its log."""
+    inputs: tuple[str, ...] = ()
+    """What the model takes, as ``--input`` has it, if the server does not tell by itself."""
 
     @property
     def runs(self) -> bool:
@@ -184,6 +186,17 @@ def running_url(name: str) -> str | None:
     return None if server is None else server.url
 
 
+def running_inputs(name: str) -> tuple[str, ...]:
+    """Return what a running server's model takes, where only we know it; empty without such a server."""
+    server = _find(name)
+    return () if server is None else server.inputs
+
+
+def running_at(port: int) -> ServerRecord | None:
+    """Return the running server that has a port of this machine."""
+    return next((server for server in list_running() if port in server.ports.values()), None)
+
+
 def stop_running(server: ServerRecord) -> None:
     """End a server and all of its processes, and forget it.
 
@@ -237,6 +250,7 @@ def _load(path: Path) -> ServerRecord | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         known = {field.name for field in fields(ServerRecord)}
+        document["inputs"] = tuple(document.get("inputs", ()))
         return ServerRecord(**{name: value for name, value in document.items() if name in known})
     except (OSError, ValueError, TypeError, AttributeError):
         return None

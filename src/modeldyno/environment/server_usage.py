@@ -1,4 +1,4 @@
-"""What the processes of running servers use: cores, memory, threads, disk and network."""
+"""What the processes of running servers use: cores, memory, threads, disk, network, and memory of devices."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from modeldyno.environment.devices import read_devices
 from modeldyno.environment.process_tree import (
     cpu_seconds,
     disk_traffic,
@@ -16,7 +17,7 @@ from modeldyno.environment.process_tree import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from modeldyno.environment.running_servers import ServerRecord
 
@@ -42,6 +43,8 @@ class ServerUsage:
     """Bytes since the start of its network namespace, which is the machine's unless it is in a container;
     without the loopback."""
     network_sent: int | None
+    device_memory: int | None = None
+    """Bytes on all devices; None if no device shows one of its processes."""
 
 
 def read_usage(servers: Sequence[ServerRecord], period: float = _PERIOD) -> tuple[ServerUsage, ...]:
@@ -53,8 +56,9 @@ def read_usage(servers: Sequence[ServerRecord], period: float = _PERIOD) -> tupl
     time.sleep(period)
     after = [_cpu_times(server.pid) for server in servers]
     elapsed = time.monotonic() - began
+    held = _device_memory()
     return tuple(
-        _usage(server.pid, sum(now.get(pid, spent) - spent for pid, spent in then.items()) / elapsed)
+        _usage(server.pid, sum(now.get(pid, spent) - spent for pid, spent in then.items()) / elapsed, held)
         for server, then, now in zip(servers, before, after, strict=True)
     )
 
@@ -64,7 +68,16 @@ def _cpu_times(root: int) -> dict[int, float]:
     return {pid: cpu_seconds(pid) for pid in list_process_tree(root)}
 
 
-def _usage(root: int, cores: float) -> ServerUsage:
+def _device_memory() -> dict[int, int]:
+    """Return the bytes that each process holds on all devices together."""
+    held: dict[int, int] = {}
+    for device in read_devices().devices:
+        for process in device.processes:
+            held[process.pid] = held.get(process.pid, 0) + (process.bytes or 0)
+    return held
+
+
+def _usage(root: int, cores: float, held: Mapping[int, int]) -> ServerUsage:
     family = [pid for pid in list_process_tree(root) if stat_fields(pid)]
     if not family:  # it has ended meanwhile, or the system does not tell
         return ServerUsage(
@@ -83,4 +96,5 @@ def _usage(root: int, cores: float) -> ServerUsage:
         disk_written=sum(written for _, written in known) if complete else None,
         network_received=None if network is None else network[0],
         network_sent=None if network is None else network[1],
+        device_memory=sum(held.get(pid, 0) for pid in family) if held.keys() & set(family) else None,
     )

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.knob import Knob, KnobValue
+    from modeldyno.core.trace.dataflow import DataFlow
     from modeldyno.core.trace.op_events import Occurrence
     from modeldyno.interfaces.loader import Model
     from modeldyno.interfaces.session import Session
@@ -48,6 +49,14 @@ class RecordsOperators(Protocol):
 
     def record_operators(self, name: str) -> Callable[[], tuple[Occurrence, ...]]:
         """Begin to record in a block of that name; return what ends it and gives the occurrences."""
+
+
+@runtime_checkable
+class FollowsCode(Protocol):
+    """A backend that can record the data flow of any block of code."""
+
+    def follow_code(self, most: int) -> Callable[[], DataFlow | None]:
+        """Begin to record this thread; return what ends it: None after more steps than `most`, or unknown."""
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,3 +58,29 @@ class Sampler(Protocol):
 
         Two samples are at least `period` seconds apart; by default as few as the sampler finds good.
         """
+
+
+@runtime_checkable
+class ReadsServerMetrics(Protocol):
+    """A sampler that can read the devices of a server on another machine."""
+
+    def watch_metrics(self, url: str) -> Watch:
+        """Start to sample what the server reports at a URL, if it reports any device."""
+
+
+class EnergyCounters(Protocol):
+    """Devices of one kind, and the counters of their energy."""
+
+    devices: dict[str, dict[str, Any]]
+    """Name to facts: ``period``, the most seconds between two updates, and ``span``, where it begins anew."""
+
+    def read(self, pids: frozenset[int], /) -> dict[str, dict[str, float]]:
+        """Return the readings of each device, ``energy`` among them where it is counted, in joules."""
+
+
+@runtime_checkable
+class HasEnergyCounters(Protocol):
+    """A sampler whose counters can be read from this process."""
+
+    def open_counters(self) -> Sequence[EnergyCounters]:
+        """Open the counters that can be read; they stay open."""

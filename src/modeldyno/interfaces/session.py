@@ -161,7 +161,7 @@ class IsServed(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """The root process of the server; None for a server that we did not start."""
+        """The root process of the server; None if it is not known, as of one on another machine."""
 
 
 @runtime_checkable
@@ -195,6 +195,14 @@ class HasServerStats(Protocol):
 
     def account(self) -> ServerCounters:
         """Read the counters now: cheap, without a request to the model. Raises OSError on failure."""
+
+
+@runtime_checkable
+class ReportsDevices(Protocol):
+    """A session whose server reports the devices of its machine."""
+
+    device_metrics: str
+    """URL of its metrics; empty if it reports none."""
 
 
 @runtime_checkable

@@ -19,6 +19,7 @@ from modeldyno.core.load.replicas_and_cost import bounds_of
 from modeldyno.core.load.series_steps import add_load, job_at_load, missing_loads, next_load
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.study.resume_guard import ConsistencyGuard
+from modeldyno.core.trace.carbon import with_carbon
 from modeldyno.errors import RequestError
 from modeldyno.identity import new_identity
 from modeldyno.profiling.request import server_for
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from modeldyno.core.load.series_steps import AnySeries
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.job import Job
+    from modeldyno.core.trace.carbon import Emission
     from modeldyno.interfaces.executor import Executor
     from modeldyno.profiling.request import Request
     from modeldyno.runtime.trial_executor import TrialExecutor
@@ -118,6 +120,7 @@ def measure_loads(
     watch: Callable[[Event], None] = lambda _event: None,
     force: bool = False,
     rooms: TrialExecutor | None = None,
+    emission: Emission | None = None,
 ) -> Iterator[tuple[JudgedResult, AnySeries]]:
     """Continue a series to its end; yield each Outcome with the series that has it.
 
@@ -128,6 +131,7 @@ def measure_loads(
         watch: called with every event.
         force: continue although the model or the hardware has changed.
         rooms: returns the executor of a Job; by default one child process, whose server stays open.
+        emission: for the carbon of each load; None to leave it out.
 
     Raises:
         RequestError: the series cannot be measured.
@@ -137,18 +141,24 @@ def measure_loads(
     with _one_server() if rooms is None else nullcontext(rooms) as room:
         while (step := next_load(series)) is not None:
             watch(Progressed(stage=_describe_step(series, step)))
-            outcome = _measure(series, step, room, guard)
+            outcome = _measure(series, step, room, guard, emission)
             series = add_load(series, step, outcome.result, refused=_all_refused(outcome.result))
             yield outcome, series
 
 
 def _measure(
-    series: LoadCurve | Capacity, step: NextLoad, room: TrialExecutor, guard: ConsistencyGuard
+    series: LoadCurve | Capacity,
+    step: NextLoad,
+    room: TrialExecutor,
+    guard: ConsistencyGuard,
+    emission: Emission | None,
 ) -> JudgedResult:
     """Measure one load, and judge it by the bounds."""
     guard.before = series
     job = job_at_load(series, step)
     result = room(job, fresh=step.fresh)(job, watch=guard)
+    if emission is not None:
+        result = with_carbon(result, emission)
     return judge_result(replace(result, doubts=(*result.doubts, *guard.doubts)), bounds_of(series))
 
 

@@ -34,6 +34,7 @@ from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_var
 from modeldyno.core.stats.units import BYTES, parse_quantity
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.data.labelled_samples import read_labels
+from modeldyno.environment.running_servers import running_inputs
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.backend import ServesSeveral
 from modeldyno.profiling.resolve_model import resolve_reference
@@ -113,7 +114,7 @@ class Request:
         job = Job(
             model=ref,
             backend=name,
-            inputs=tuple(map(_input, self.inputs)),
+            inputs=tuple(map(_input, self.inputs or running_inputs(self.model))),
             config=config,
             probes=self._effective_probes(),
             plan=self._effective_plan(),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from modeldyno import plugins
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.environment.containers import find_container
 from modeldyno.environment.running_servers import running_url
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.profiling import mlflow_version
@@ -31,7 +32,8 @@ _LISTED = 6
 def resolve_reference(text: str) -> ModelRef:
     """Parse a reference; a bare path is resolved by suffix and content.
 
-    The name of a running server, where there is no such path, stands for its URL.
+    The name of a running server, where there is no such path, stands for its URL; so does that of a container
+    of Docker or Podman, also with a model: ``name#model``.
 
     A directory that is not a model as a whole stands for the single model file in it.
 
@@ -51,7 +53,7 @@ def resolve_reference(text: str) -> ModelRef:
     if ref.scheme:
         return ref  # looking up its loader suggests the nearest name
     path = Path(ref.locator)
-    if not path.exists() and (url := running_url(text)) is not None:
+    if not path.exists() and (url := running_url(text) or _container_url(text)) is not None:
         return ModelRef.parse(url)
     return _check_file_reference(
         _claimed_by_loader(path, ref.locator)
@@ -127,6 +129,24 @@ def _model_in_directory(path: Path, text: str) -> ModelRef | None:
     claiming = (name for name in plugins.names("loader") if plugins.loader(name).claims(path))
     scheme = next(claiming, None)
     return None if scheme is None else ModelRef(scheme=scheme, locator=str(path))
+
+
+def _container_url(text: str) -> str | None:
+    """Return the URL of the server in a running container, ``name`` or ``name#model``; None if there is none.
+
+    Raises:
+        RequestError: the container publishes no port.
+    """
+    name, mark, model = text.partition("#")
+    container = find_container(name)
+    if container is None:
+        return None
+    if container.url is None:
+        raise RequestError(
+            f"The container '{name}' publishes no port of its server; start it with --publish, such as "
+            "--publish 127.0.0.1:8000:8000."
+        )
+    return f"{container.url.partition('#')[0]}#{model}" if mark else container.url
 
 
 def _raise_not_found(path: Path, text: str) -> ModelRef:

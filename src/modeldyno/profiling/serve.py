@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.environment.running_servers import ServerRecord
 
+_SERVERS = {"tensorflow": "tensorflow-serving", "tfs": "tensorflow-serving"}
+"""What is meant where a server is asked for: the backend ``tensorflow`` calls a model in a process."""
 _DROPPED = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -49,10 +51,11 @@ def serve_model(  # noqa: PLR0913 - what a server is asked for
     ref = resolve_reference(model)
     if plugins.serves(plugins.loader(ref.scheme).backend):
         raise RequestError(f"{model} is on a server already; load it by its URL.")
-    backend = backend or SERVER
+    backend = _SERVERS.get(backend or SERVER, backend or SERVER)
     if not plugins.serves(backend):
         raise RequestError(
-            f"The backend '{backend}' starts no server; choose triton, torchserve, mlserver or openai."
+            f"The backend '{backend}' starts no server; choose triton, torchserve, mlserver, openai or "
+            "tensorflow."
         )
     chosen = check_name(name) if name is not None else _name_of(ref.locator)
     knobs = {"device": device, "ports": ports}

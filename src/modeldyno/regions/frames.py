@@ -42,6 +42,10 @@ class Frame:
     """Memory when the clock was last started, by place, if memory is watched."""
     end_operators: Callable[[], None] | None = None
     """Ends the recording of operators, if they are recorded."""
+    joules: dict[str, float] | None = None
+    """Counters of energy when the clock was last started, if energy is watched."""
+    drawn: dict[str, float] | None = None
+    """Joules so far, by device."""
     sizes: dict[str, RegionMemory] | None = None
     """Memory changes so far, by place."""
 
@@ -50,7 +54,7 @@ class Frame:
 
     def enter(self, current: ContextVar[Frame | None]) -> None:
         """Enter the nesting of the caller, or of a resumption, which may be elsewhere."""
-        owner = current_task()
+        self.owner = owner = current_task()
         parent = current.get()
         if parent is None or parent.began is None or parent.owner != owner:
             self.parent = None
@@ -58,7 +62,6 @@ class Frame:
         else:
             self.parent = parent
             self.path = parent.path if self.name in parent.path else (*parent.path, self.name)
-        self.owner = owner
         current.set(self.inner[-1] if self.inner else self)
 
     def start(self, now: int) -> None:
@@ -71,9 +74,10 @@ class Frame:
 
     def stop(self, now: int) -> None:
         """Stop the clock, and add its time to the frame around this one."""
-        if self.began is None:
+        began = self.began
+        if began is None:
             return
-        elapsed = now - self.began
+        elapsed = now - began
         self.began = None
         self.spent += elapsed
         parent = self.parent

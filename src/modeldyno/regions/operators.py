@@ -1,21 +1,32 @@
-"""Operators of the calls of regions, by the profiler of the framework that is loaded."""
+"""Operators of the calls of regions, by the profiler of the framework that is loaded.
+
+Of one call its data flow is followed as well: the first that is kept. That slows it down, so that its
+operators count only if no other call was kept.
+"""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from modeldyno.core.trace.op_events import Occurrence, WatchedCalls
+from modeldyno.core.trace.dataflow import DataFlow
+from modeldyno.core.trace.op_events import WITHIN, Occurrence, WatchedCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from modeldyno.core.trace.regions import Schedule
 
 MOST_EVENTS = 100_000
 """Events of a region from which on no further call is recorded."""
+MOST_STEPS = 20_000
+"""Steps of a call beyond which its data flow is not judged."""
+_OURS = __name__.partition(".")[0]
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 @dataclass(slots=True)
@@ -26,9 +37,16 @@ class RegionOperators:
     """All calls so far, recorded or not."""
     kept: int = 0
     occurrences: list[Occurrence] = field(default_factory=list)
+    followed: bool = False
+    """Whether the data flow of the only kept call was followed."""
+    flow: DataFlow | None = None
+    """What was followed; None where it is not known."""
 
-    def add(self, occurrences: tuple[Occurrence, ...]) -> None:
-        """Add a call."""
+    def add(self, occurrences: tuple[Occurrence, ...], *, followed: bool = False) -> None:
+        """Add a call, in place of the only one so far if that one was followed."""
+        if self.followed:
+            self.occurrences, self.kept = [], 0
+        self.followed = followed
         offset = len(self.occurrences)
         self.occurrences += (
             replace(one, call=self.kept, parent=None if one.parent is None else one.parent + offset)
@@ -60,16 +78,20 @@ class OperatorRecorder:
             if not inner and (not schedule.records(call) or len(region.occurrences) >= MOST_EVENTS):
                 return None
             self._busy = True
+            follows = not inner and not region.kept and region.flow is None and schedule.keeps(call)
         end = _start(name)
+        end_flow = _follow() if follows and not _may_be_suspended(sys._getframe(1)) else None  # noqa: SLF001 - the caller
 
         def stop() -> None:
+            flow = None if end_flow is None else end_flow()
             occurrences = end()
             if inner:
                 return
             with self._lock:
                 self._busy = False
                 if schedule.keeps(call):
-                    region.add(occurrences)
+                    region.add(occurrences, followed=end_flow is not None)
+                    region.flow = region.flow or _in_region(name, flow)
 
         return stop
 
@@ -81,3 +103,27 @@ def _start(name: str) -> Callable[[], tuple[Occurrence, ...]]:
     backend: object = plugins.backend("torch")
     assert isinstance(backend, RecordsOperators)
     return backend.record_operators(name)
+
+
+def _follow() -> Callable[[], DataFlow | None] | None:
+    from modeldyno import plugins  # noqa: PLC0415 - as above
+    from modeldyno.interfaces.backend import FollowsCode  # noqa: PLC0415
+
+    backend: object = plugins.backend("torch")
+    return backend.follow_code(MOST_STEPS) if isinstance(backend, FollowsCode) else None
+
+
+def _may_be_suspended(frame: FrameType | None) -> bool:
+    """Whether the code that is recorded could be suspended, and leave what follows it to others."""
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _OURS:
+        frame = frame.f_back
+    return frame is not None and bool(frame.f_code.co_flags & _SUSPENDS)
+
+
+def _in_region(name: str, flow: DataFlow | None) -> DataFlow | None:
+    """Return a flow whose steps are in the region, and in the modules that it calls."""
+    if flow is None:
+        return None
+    scopes = (f"{name}{WITHIN}{step.scope}" if step.scope else name for step in flow.steps)
+    steps = tuple(replace(step, scope=scope) for step, scope in zip(flow.steps, scopes, strict=True))
+    return replace(flow, steps=steps)

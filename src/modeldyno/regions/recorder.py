@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from modeldyno.core.trace.regions import RegionMemory, RegionTally, Schedule
 from modeldyno.errors import RequestError
+from modeldyno.regions.energy_reader import EnergyReader
 from modeldyno.regions.frames import Frame, current_task
 from modeldyno.regions.memory_meters import MEMORY, Meters, synchronise
 from modeldyno.regions.wrappers import KINDS, wrap_function
@@ -73,6 +74,7 @@ class Profiled:
         self._lock = RLock()
         self._meters = Meters()
         self._operators: OperatorRecorder | None = None
+        self._energy = EnergyReader()
 
     @overload
     def __call__(self, target: F, /) -> F: ...
@@ -85,6 +87,7 @@ class Profiled:
         sync: bool = False,
         memory: bool | Memory = False,
         ops: bool | Schedule = False,
+        energy: bool = False,
     ) -> RegionMark: ...
     def __call__(
         self,
@@ -94,6 +97,7 @@ class Profiled:
         sync: bool = False,
         memory: bool | Memory = False,
         ops: bool | Schedule = False,
+        energy: bool = False,
     ) -> Any:
         """Mark a region: ``@profiled``, ``@profiled("name", sync=True)``, ``with profiled("name"):``.
 
@@ -106,14 +110,17 @@ class Profiled:
             ops: also record which operators torch runs, if it is loaded, of the first ten calls; a
                 `modeldyno.Schedule` says of which others. Calls of this region within a recorded call of
                 another are a part of that one.
+            energy: also measure the energy that processors and cards draw meanwhile, by their counters.
 
         Raises:
             RequestError: the target cannot be decorated, or there is no such memory.
         """
-        if isinstance(target, str) and not sync and not memory and not ops:
+        if not (sync or memory or ops or energy) and isinstance(target, str):
             return self._marks.get(target) or self._cached_mark(target)
         name = target if isinstance(target, str) else None
-        mark = RegionMark(self, name, sync=sync, memory=_parse_memory(memory), ops=_parse_ops(ops))
+        mark = RegionMark(
+            self, name, sync=sync, memory=_parse_memory(memory), ops=_parse_ops(ops), energy=energy
+        )
         return mark if name is target else mark(target)
 
     def enable(self) -> None:
@@ -146,6 +153,7 @@ class Profiled:
                 name=name,
                 slowed=self._meters.slowed,
                 operators={} if self._operators is None else self._operators.regions,
+                energy_period=self._energy.longest_period(),
                 new_recorder=Profiled,
             )
 
@@ -174,6 +182,13 @@ class Profiled:
 
     def begin(self, mark: RegionMark, frame: Frame) -> None:
         """Begin or resume a call; the clock is read last."""
+        if not mark.watched and not mark.sync:  # nearly all calls: as few steps as possible
+            frame.enter(self._current)
+            if frame.inner:
+                frame.start(self._clock())
+            else:
+                frame.began = self._clock()
+            return
         before = self._clock() if mark.watched else 0
         if mark.memory is not None:
             frame.levels = self._meters.begin(mark.memory)
@@ -181,6 +196,8 @@ class Profiled:
         if mark.watched:
             if mark.ops is not None:
                 frame.end_operators = self._operator_recorder().begin(frame.name, mark.ops)
+            if mark.energy:
+                frame.joules = self._energy.read()
             frame.exclude(self._clock() - before)
         if mark.sync:
             synchronise()
@@ -191,7 +208,8 @@ class Profiled:
         if mark.sync:
             synchronise()
         frame.suspend(self._clock(), self._current)
-        self._end_watching(mark, frame)
+        if mark.watched:
+            self._end_watching(mark, frame)
 
     def end(self, mark: RegionMark, frame: Frame, *, block: bool = False) -> None:
         """End a call that was never suspended; the clock is read first.
@@ -202,18 +220,25 @@ class Profiled:
         if mark.sync:
             synchronise()
         frame.stop(self._clock())
-        if not block or self._current.get() is frame:
-            self._current.set(frame.parent)
-        self._end_watching(mark, frame)
+        current = self._current
+        if not block or current.get() is frame:
+            current.set(frame.parent)
+        if mark.watched:
+            self._end_watching(mark, frame)
         self.note(frame)
 
     def note(self, frame: Frame) -> None:
         """Count a finished call."""
-        if frame.parent is not None:
-            frame.parent.nested_calls += 1
+        parent, spent = frame.parent, frame.spent
+        if parent is not None:
+            parent.nested_calls += 1
         with self._lock:
             tally = self._tallies.get(frame.name) or self._new_tally(frame.name)
-            tally.add(frame.spent, frame.spent - frame.nested, frame.outermost, frame.nested_calls)
+            tally.add(spent, spent - frame.nested, frame.outermost, frame.nested_calls)
+            if frame.drawn is not None:
+                tally.metered += 1
+                for device, joules in frame.drawn.items():
+                    tally.drawn[device] = tally.drawn.get(device, 0.0) + joules
             if frame.sizes is not None:
                 for place, sizes in frame.sizes.items():
                     tally.sizes.setdefault(place, RegionMemory()).add(
@@ -241,9 +266,12 @@ class Profiled:
 
     def _end_watching(self, mark: RegionMark, frame: Frame) -> None:
         """End what is recorded beside the time; no call around this one has the time that it takes."""
-        if not mark.watched:
-            return
         before = self._clock()
+        if frame.joules is not None:
+            frame.drawn = {} if frame.drawn is None else frame.drawn
+            for device, joules in self._energy.since(frame.joules).items():
+                frame.drawn[device] = frame.drawn.get(device, 0.0) + joules
+            frame.joules = None
         if frame.end_operators is not None:
             frame.end_operators()
             frame.end_operators = None
@@ -257,7 +285,7 @@ class Profiled:
 class RegionMark:
     """Makes a region of a function or a ``with`` block; it may be used repeatedly."""
 
-    __slots__ = ("_name", "_open", "_recorder", "memory", "ops", "sync", "watched")
+    __slots__ = ("_name", "_open", "_recorder", "energy", "memory", "ops", "sync", "watched")
 
     def __init__(
         self,
@@ -267,6 +295,7 @@ class RegionMark:
         sync: bool = False,
         memory: Memory | None = None,
         ops: Schedule | None = None,
+        energy: bool = False,
     ) -> None:
         """Create a mark; one without a name can only decorate."""
         recorder.marked()
@@ -276,7 +305,8 @@ class RegionMark:
         self.sync = sync
         self.memory = memory
         self.ops = ops
-        self.watched = memory is not None or ops is not None
+        self.energy = energy
+        self.watched = memory is not None or ops is not None or energy
         """Whether more than the time is recorded."""
 
     def __call__(self, target: F, /) -> F:
@@ -399,6 +429,7 @@ def check_time(
     sync: bool = False,
     memory: bool | Memory = False,
     ops: bool | Schedule = False,
+    energy: bool = False,
 ) -> RegionMark: ...
 def check_time(target: Any = None, /, **how: Any) -> Any:
     """Mark a region as `profiled` does, turn recording on, and print the tables when the program ends.

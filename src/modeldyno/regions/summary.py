@@ -14,7 +14,9 @@ from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.trace import regions as trace_regions
+from modeldyno.core.trace.dataflow import sum_lines
 from modeldyno.core.trace.op_events import sum_occurrences
+from modeldyno.core.trace.redundant_ops import find_redundant_ops
 from modeldyno.environment import machine
 from modeldyno.runtime.new_result import empty_result
 
@@ -34,6 +36,7 @@ def result_of(
     name: str | None,
     slowed: float | None,
     operators: Mapping[str, RegionOperators],
+    energy_period: float,
     new_recorder: Callable[[], Any],
 ) -> Result:
     """Return a Result whose scopes are the regions.
@@ -43,22 +46,32 @@ def result_of(
         name: name of the Result; by default that of the script.
         slowed: by how much tracemalloc slowed the program down; None if it was off.
         operators: those of the calls that were recorded, by region.
+        energy_period: most seconds between two updates of a counter of energy.
         new_recorder: makes a recorder, to measure what recording a call costs.
     """
     recorded = [region for region in operators.values() if region.kept]
     executed = [row for region in recorded for row in sum_occurrences(region.watched())]
     executed.sort(key=lambda row: -max(row.self_time, row.device_time))
+    flows = [region.flow for region in recorded if region.flow is not None]
+    lines = [row for flow in flows for row in sum_lines(flow)]
+    wastes = [waste for flow in flows for waste in find_redundant_ops(flow) if waste.line]
     traced = [trace_regions.operators_doubt(sum(region.kept for region in recorded))] if recorded else []
     return replace(
         empty_result(script_job(trace_regions.PROBE, name)),
         environment=machine.describe_environment(()),
         measurements=tuple(trace_regions.region_measurements(tallies, _clock_properties())),
-        activity=TraceReport(executed=tuple(executed)) if executed else None,
+        activity=TraceReport(
+            executed=(*executed, *sorted(lines, key=lambda row: -row.total_time)),
+            wastes=tuple(sorted(wastes, key=lambda waste: -waste.time)) if flows else None,
+        )
+        if executed
+        else None,
         doubts=(
             *trace_regions.region_doubts(
                 tallies, cost=0.0 if slowed else recording_cost(new_recorder()), slowed=slowed
             ),
             *traced,
+            *trace_regions.energy_doubts(tallies, energy_period),
         ),
     )
 

@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces.probe import Probe, TurnToken
     from modeldyno.interfaces.sampler import Watch
-    from modeldyno.interfaces.session import Session
     from modeldyno.runtime.measured_region import Region
 
 
@@ -159,7 +158,7 @@ def events(  # noqa: PLR0913 - all that a run may meet outside
 
 
 @contextmanager
-def answering_session(job: Job) -> Iterator[Session]:
+def answering_session(job: Job) -> Iterator[OpenedModel]:
     """Load and open the model of a Job and call it once, as a run does before it measures.
 
     Raises:
@@ -174,7 +173,7 @@ def answering_session(job: Job) -> Iterator[Session]:
         for _ in _open_backend(job, stage, lent.stack, lent.ready):
             pass
         assert lent.ready.opened is not None
-        yield lent.ready.opened.session
+        yield lent.ready.opened
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.environment.process_tree import ancestors, release_free_memory
-from modeldyno.interfaces.sampler import Watch, WatchStage
-from modeldyno.interfaces.session import CanCall, Session
+from modeldyno.interfaces.sampler import ReadsServerMetrics, Watch, WatchStage
+from modeldyno.interfaces.session import CanCall, ReportsDevices, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,10 +51,18 @@ def start_samplers(root: int, *, period: float | None = None) -> list[Watch]:
 
 
 def watch_server(session: Session) -> list[Watch]:
-    """Start the samplers on a server's process; a server that we did not start cannot be watched."""
-    if isinstance(session, CanCall) or session.pid is None:
+    """Start the samplers on a server's process; of one on another machine, on what it reports of its devices.
+
+    A server of which neither is known is not watched.
+    """
+    if isinstance(session, CanCall):
         return []
-    watches = start_samplers(session.pid)
+    if session.pid is not None:
+        watches = start_samplers(session.pid)
+    else:
+        sampler: object = plugins.sampler("device")
+        url = session.device_metrics if isinstance(session, ReportsDevices) else ""
+        watches = [sampler.watch_metrics(url)] if url and isinstance(sampler, ReadsServerMetrics) else []
     stage_marker(watches)(WatchStage.IDLE)
     return watches
 

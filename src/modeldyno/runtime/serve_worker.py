@@ -16,8 +16,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import codec, errors
+from modeldyno import codec, errors, plugins
 from modeldyno.core.load.endpoint_url import format_endpoint
+from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.environment.process_tree import end_with_parent, start_ticks
 from modeldyno.environment.running_servers import ServerRecord, claim
 from modeldyno.errors import ModelDynoError, RequestError, RunFailed
@@ -26,7 +27,9 @@ from modeldyno.runtime.engine import answering_session
 from modeldyno.runtime.failures import failure_of
 
 if TYPE_CHECKING:
+    from modeldyno.core.load.request_target import Endpoint
     from modeldyno.core.spec.job import Job
+    from modeldyno.runtime.opened_model import OpenedModel
 
 
 def start_server(job: Job, name: str, *, numbered: bool, owner: int | None) -> ServerRecord:
@@ -73,7 +76,7 @@ def start_server(job: Job, name: str, *, numbered: bool, owner: int | None) -> S
     answer = json.loads(line)
     if "error" in answer:
         raise getattr(errors, answer["error"])(answer["message"])
-    return ServerRecord(**answer)
+    return ServerRecord(**{**answer, "inputs": tuple(answer["inputs"])})
 
 
 def main() -> None:
@@ -93,6 +96,8 @@ def main() -> None:
     os.write(answer, json.dumps(told).encode() + b"\n")
 
 
+TEXT = "string"
+"""The dtype of text, which a client makes by itself."""
 _TOLD = (
     errors.MissingExtra,
     errors.TrustRequired,
@@ -106,7 +111,8 @@ _TOLD = (
 
 def _serve(order: dict[str, Any]) -> ServerRecord:
     job, owner = codec.decode_job(json.dumps(order["job"]).encode()), order["owner"]
-    with answering_session(job) as session:
+    with answering_session(job) as opened:
+        session: object = opened.session
         started = session.started_server() if isinstance(session, CanStay) else None
         if started is None:  # of another place, as with server=URL
             raise RequestError(f"The backend '{job.backend}' starts no server for {job.model}.")
@@ -123,11 +129,29 @@ def _serve(order: dict[str, Any]) -> ServerRecord:
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
             detached=owner is None,
             log=started.log,
+            inputs=_undescribed_inputs(started.endpoint, opened),
         )
         server = claim(server, numbered=order["numbered"])
         assert isinstance(session, CanStay)
         session.hand_over(owner)
     return server
+
+
+def _undescribed_inputs(endpoint: Endpoint, opened: OpenedModel) -> tuple[str, ...]:
+    """Return the inputs that the model has answered, if its server cannot describe them."""
+    if plugins.client(endpoint.protocol).described(endpoint) is not None:
+        return ()
+    free = {spec.name for spec in opened.model.inputs if spec.shape and spec.shape[0] == BATCH}
+    return tuple(
+        f"{spec.name}={_shape(spec.shape, free=spec.name in free)}:{spec.dtype}"
+        for spec in opened.payload.used
+        if spec.shape is not None and spec.dtype and spec.dtype != TEXT and spec.source is None
+    )
+
+
+def _shape(shape: tuple[int | str, ...], *, free: bool) -> str:
+    sizes = (BATCH, *shape[1:]) if free else shape
+    return "x".join(map(str, sizes)) or "scalar"
 
 
 if __name__ == "__main__":

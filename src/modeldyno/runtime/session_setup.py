@@ -26,6 +26,7 @@ from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.interfaces.session import (
     CanCall,
     CanDrive,
+    CanStay,
     HasConverted,
     HasDevice,
     HasDoubts,
@@ -263,7 +264,8 @@ def _prepare_calls(session: Session, payload: Payload, patience: float) -> Itera
     else:
         from modeldyno.loadgen.driver_pool import send_once  # noqa: PLC0415 - only servers need it
 
-        cold = session.pid is not None  # our own server: it may load the model on the first request
+        # Our own server may load the model on the first request.
+        cold = isinstance(session, CanStay) and session.started_server() is not None
         timeout = max(patience, Load().timeout) if cold else patience
         yield partial(send_once, session.target(payload.feeds[:1]), timeout=timeout)
 

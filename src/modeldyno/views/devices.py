@@ -10,7 +10,8 @@ from modeldyno.core.stats.units import BYTES, CELSIUS, FRACTION, HERTZ, WATTS, f
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.environment.devices import DeviceReading, DeviceState
+    from modeldyno.environment.device_state import DeviceState
+    from modeldyno.environment.devices import DeviceReading
 
 _NAME = 16
 _PROCESS_NAME = 40

@@ -37,26 +37,31 @@ def blocks(servers: Sequence[ServerRecord], usage: Sequence[ServerUsage] = ()) -
         ),
     )
     if usage:
+        on_device = any(use.device_memory is not None for use in usage)
+        titles = (
+            "name", "cores", "memory", *(("on GPUs",) if on_device else ()), "threads", "disk read",
+            "written", "net received", "sent",
+        )  # fmt: skip
         yield Table(
             title="Use",
             columns=tuple(
                 Column(title=title, align=Align.RIGHT if place else Align.LEFT)
-                for place, title in enumerate(
-                    ("name", "cores", "memory", "threads", "disk read", "written", "net received", "sent")
-                )
+                for place, title in enumerate(titles)
             ),
             rows=tuple(
-                (clean(server.name), *_figures(use)) for server, use in zip(servers, usage, strict=True)
+                (clean(server.name), *_figures(use, on_device=on_device))
+                for server, use in zip(servers, usage, strict=True)
             ),
         )
         text = "Network traffic is that of the machine's interfaces, unless a server is in a container."
         yield Notice(severity=Severity.NOTE, text=text)
 
 
-def _figures(use: ServerUsage) -> tuple[str, ...]:
+def _figures(use: ServerUsage, *, on_device: bool) -> tuple[str, ...]:
     return (
         _UNKNOWN if use.cores is None else f"{use.cores:.2f}",
         _bytes(use.memory),
+        *((_bytes(use.device_memory),) if on_device else ()),
         _UNKNOWN if use.threads is None else f"{use.threads:,}",
         _bytes(use.disk_read),
         _bytes(use.disk_written),

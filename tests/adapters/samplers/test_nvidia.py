@@ -163,8 +163,8 @@ else:
             print("GPU-aaaa-1, 11, 1024")
             print("GPU-aaaa-1, 12, [N/A]", flush=True)
         else:
-            print("GPU-aaaa-1, 87, 3072, 250.50, [Not Supported], 2619, [N/A], 0x0000000000000004")
-            print("GPU-abbb-2, [N/A], [N/A], [N/A], [N/A], [N/A], [N/A], [N/A]")
+            print("GPU-aaaa-1, 87, 3072, 16384, 250.50, [Not Supported], 2619, [N/A], 0x0000000000000004")
+            print("GPU-abbb-2, [N/A], [N/A], [N/A], [N/A], [N/A], [N/A], [N/A], [N/A]")
             print("half a line, and an error", flush=True)
         time.sleep(0.05)
 """
@@ -205,6 +205,7 @@ class TestSmi:
         assert told == {
             "utilization": 0.87,
             "used": 3 << 30,
+            "total": 16 << 30,
             "power": 250.5,
             "memory_clock": 2.619e9,
             "reasons": 4,

@@ -116,3 +116,15 @@ def test_what_cannot_be_read_is_refused(carbon: str | None, power: str | None, e
     """Before anything is measured."""
     with pytest.raises(RequestError, match=expected):
         Emission.parse(carbon, power)
+
+
+def test_another_grid_replaces_what_was_said_of_the_first() -> None:
+    """There is one carbon, and one reason why it is assumed or unknown."""
+    bare = replace(a_small_result(), measurements=(RATE,), doubts=())
+    unknown = with_carbon(bare, GRID)
+    assumed = with_carbon(unknown, replace(GRID, power=65.0))
+    cleaner = with_carbon(assumed, Emission(intensity=GRID.intensity / 2, power=65.0))
+
+    assert [doubt.code for doubt in unknown.doubts] == ["unknown-carbon"]
+    assert [doubt.code for doubt in cleaner.doubts] == ["assumed-power"]
+    assert [m.value for m in cleaner.measurements if m.metric == "carbon"] == [pytest.approx(0.1e-3 * 65 / 2)]

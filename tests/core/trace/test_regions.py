@@ -138,3 +138,34 @@ def test_a_schedule_is_rounds_of_calls(
 def test_recorded_operators_are_doubted() -> None:
     """With how many calls it concerns."""
     assert trace_regions.operators_doubt(3).seen.endswith("; 3 were")
+
+
+def metered(joules: float | None, seconds: float = 1.0, calls: int = 2) -> RegionTally:
+    """A region whose energy was asked for; None if no counter was read."""
+    made = tally([round(seconds * 1e9 / calls)] * calls)
+    made.metered = calls
+    made.drawn = {} if joules is None else {"package-0": joules}
+    return made
+
+
+def test_energy_is_that_of_one_call_on_each_device() -> None:
+    """What is not counted has none."""
+    found = trace_regions.region_measurements({"step": metered(10.0), "other": metered(None)}, CLOCK)
+    assert {m.scope: m.value for m in found if m.metric == "energy_drawn"} == {"step [package-0]": 5.0}
+
+
+def test_energy_is_doubted_where_it_is_not_read_or_the_counter_is_too_slow() -> None:
+    """One sentence for each reason; a region whose energy nobody asked for has none."""
+    tallies = {
+        "plain": tally([1]),
+        "good": metered(1.0),
+        "short": metered(1.0, 0.5),
+        "brief": metered(1.0, 0.1),
+    }
+    assert [doubt.code for doubt in trace_regions.energy_doubts(tallies, 0.01)] == []
+    (doubt,) = trace_regions.energy_doubts(tallies, 0.1)
+    assert doubt.code == "short-window"
+    assert doubt.seen.startswith("all calls of short together took less than 10 periods")
+    assert doubt.seen.endswith("the same holds for 1 more")
+    (unread,) = trace_regions.energy_doubts({"step": metered(None)}, 0.0)
+    assert unread.code == "unread-energy"

@@ -38,6 +38,7 @@ class Session:
 
     inspector: Inspector
     pid: int | None = None
+    """Of the server, where it is known."""
 
     @property
     def samples(self) -> int:
@@ -75,4 +76,4 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
             f"{model.identity.name} is not an inspector: it lacks calls() or batch_size; subclass "
             "modeldyno.BaseModelInspector."
         )
-    yield Session(inspector=model.value)
+    yield Session(inspector=model.value, pid=getattr(model.value, "server_pid", None))

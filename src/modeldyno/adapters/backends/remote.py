@@ -6,6 +6,7 @@ in the same period.
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from modeldyno import plugins
 from modeldyno.core.load.endpoint_url import unknown_model
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
+from modeldyno.environment.listening import serving_process
+from modeldyno.environment.process_tree import ancestors
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.client import Client, CountsPrompts, CountsWork
 from modeldyno.interfaces.loader import Form
@@ -155,6 +158,10 @@ _BODIES = ("body", "bodies")
 _STATISTICS_TIMEOUT = 10.0
 """Seconds that a server may take to return its statistics or its list of models."""
 _NOT_FOUND = 404
+_METRICS_PORT = {"kserve-http": 2, "kserve-grpc": 1}
+"""Protocol to how far the port of Triton's metrics is above its own: 8000, 8001 and 8002."""
+_OURS = 8
+"""Generations of processes above this one that are taken for this program, which may serve in a thread."""
 
 common: frozenset[str] = frozenset()
 knobs = (*(knob for _, knob in _OPTIONS), BATCH_SIZE)
@@ -186,8 +193,24 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
     }
     client = plugins.client(endpoint.protocol)
     endpoint = replace(endpoint, options={**endpoint.options, **options})
-    session = _Session(client=client, endpoint=endpoint, bodies=_bodies(config))
+    pid = serving_process(endpoint.host, endpoint.port)
+    session = _Session(
+        client=client,
+        endpoint=endpoint,
+        bodies=_bodies(config),
+        pid=None if pid in {os.getpid(), *ancestors(_OURS)} else pid,
+        device_metrics=_device_metrics(model, endpoint) if pid is None else "",
+    )
     yield _with_statistics(session) or session
+
+
+def _device_metrics(model: Model, endpoint: Endpoint) -> str:
+    """Return where a Triton reports its devices, by its usual distance between ports; else an empty text."""
+    distance = _METRICS_PORT.get(endpoint.protocol)
+    if distance is None or endpoint.tls is not None or "triton" not in model.identity.framework.lower():
+        return ""
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"http://{host}:{endpoint.port + distance}/metrics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +220,9 @@ class _Session:
     bodies: tuple[bytes, ...] = ()
     """Bodies to send instead of the payloads."""
     pid: int | None = None
-    """None: the server was not started by us."""
+    """Of the server, if it runs on this machine and is not this program."""
+    device_metrics: str = ""
+    """Where a server on another machine reports its devices."""
 
     def target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request."""
@@ -272,7 +297,12 @@ def _with_statistics(session: _Session) -> _SessionWithStatistics | None:
     if not isinstance(session.client, CountsWork):
         return None
     counting = _SessionWithStatistics(
-        client=session.client, endpoint=session.endpoint, bodies=session.bodies, counts=session.client
+        client=session.client,
+        endpoint=session.endpoint,
+        bodies=session.bodies,
+        pid=session.pid,
+        device_metrics=session.device_metrics,
+        counts=session.client,
     )
     try:
         counting.account()

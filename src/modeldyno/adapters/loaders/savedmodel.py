@@ -81,6 +81,8 @@ class _Signature:
 
     model: Any
     name: str
+    folder: Path
+    """Of its files."""
 
     @property
     def function(self) -> Any:
@@ -110,7 +112,7 @@ def _read(path: Path, wanted: str) -> _Signature:
     name = wanted or (_USUAL if _USUAL in known else known[0])
     if name not in known:
         raise UnknownName.among("signature", name, known)
-    return _Signature(model, name)
+    return _Signature(model, name, path)
 
 
 def _inputs(signature: _Signature) -> Iterator[InputSpec]:

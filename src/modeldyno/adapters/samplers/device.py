@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.samplers import rapl
+from modeldyno.adapters.samplers import nvidia, rapl, triton_metrics
 from modeldyno.adapters.samplers import sidecar as side
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.core.trace.energy import PowerDraw
+    from modeldyno.interfaces.sampler import EnergyCounters
 
+_SIDECAR = "modeldyno.adapters.samplers.device_sidecar"
 _BEFORE = frozenset({WatchStage.IDLE, WatchStage.BASELINE})
 """Stages before the model is loaded."""
 _DRIVER_PATHS = ("proc/driver/nvidia/gpus/*", "dev/nvidiactl", "dev/dxg")
@@ -92,9 +94,27 @@ def start(
     """Watch the devices, and their use by the process tree of the first pid, every `period` seconds."""
     if not (sys.platform.startswith("linux") and is_anything_to_watch(root, environ)):
         return DeviceWatch(side=None)
-    return DeviceWatch(
-        side=side.launch("modeldyno.adapters.samplers.device_sidecar", (root, pids[0], period or 0))
+    return DeviceWatch(side=side.launch(_SIDECAR, (root, pids[0], period or 0)))
+
+
+def watch_metrics(url: str) -> DeviceWatch:
+    """Watch the devices of a server on another machine, by its metrics; nothing if it reports none."""
+    if not triton_metrics.read_triton_devices(url):
+        return DeviceWatch(side=None)
+    return DeviceWatch(side=side.launch(_SIDECAR, (url, os.getpid(), triton_metrics.UPDATE_PERIOD / 2)))
+
+
+def open_counters(
+    root: Path = Path("/"), environ: Mapping[str, str] = os.environ
+) -> tuple[EnergyCounters, ...]:
+    """Open the counters of cards and processors in this process."""
+    if not (sys.platform.startswith("linux") and is_anything_to_watch(root, environ)):
+        return ()
+    driver = not hides_all_devices(environ) and any(
+        True for pattern in _DRIVER_PATHS for _ in root.glob(pattern)
     )
+    found = (nvidia.open_nvidia_devices(environ) if driver else None, rapl.open_rapl_zones(root))
+    return tuple(counters for counters in found if counters is not None)
 
 
 def is_anything_to_watch(root: Path, environ: Mapping[str, str]) -> bool:
@@ -136,6 +156,8 @@ def memory(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]
             yield _distribution(metric, name, values)
     if before := _values(name, "used", _stages_before(stages)):
         yield observed_number("device_used", before[-1], scope=f"{name} baseline")
+    if total := _values(name, "total", after):
+        yield observed_number("device_total", total[-1], scope=name)
 
 
 def gauges(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from modeldyno.adapters.samplers import nvidia, rapl
+from modeldyno.adapters.samplers import nvidia, rapl, triton_metrics
 from modeldyno.adapters.samplers.process_sidecar import become_sidecar, serve_commands
 from modeldyno.environment.process_tree import list_process_tree
 
@@ -81,10 +81,18 @@ class DeviceRecorder:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the side process; the arguments are the root of the file system, the pid to watch, the period."""
-    filesystem_root, pid, period = arguments
+    """Run the side process.
+
+    The arguments are the root of the file system, the pid to watch and the period; or in place of the root,
+    the URL of a Triton's metrics, whose devices are read instead of those of this machine.
+    """
+    place, pid, period = arguments
     become_sidecar(int(pid))
-    candidates = (nvidia.open_nvidia_devices(os.environ), rapl.open_rapl_zones(Path(filesystem_root)))
+    candidates: tuple[Source | None, ...] = (
+        (triton_metrics.TritonDevices(place),)
+        if "://" in place
+        else (nvidia.open_nvidia_devices(os.environ), rapl.open_rapl_zones(Path(place)))
+    )
     sources = [source for source in candidates if source is not None]
     witness = DeviceRecorder(sources, int(pid))
     try:

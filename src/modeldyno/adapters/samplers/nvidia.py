@@ -99,6 +99,7 @@ class Nvml:
         sizes = [size for size in memory_of_pid.values() if size is not None]
         return {
             "used": getattr(memory, "used", None),
+            "total": getattr(memory, "total", None),
             "memory": sum(sizes) if sizes else None,
             "ours": len(memory_of_pid) or None,
         }

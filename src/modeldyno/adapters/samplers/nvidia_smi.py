@@ -22,6 +22,7 @@ PERIOD, _PROCESSES_PERIOD = 0.5, 2.0
 _FIELDS: dict[str, tuple[str, float]] = {
     "utilization.gpu": ("utilization", 1e-2),
     "memory.used": ("used", 2.0**20),
+    "memory.total": ("total", 2.0**20),
     "power.draw": ("power", 1.0),
     "clocks.sm": ("clock", 1e6),
     "clocks.mem": ("memory_clock", 1e6),

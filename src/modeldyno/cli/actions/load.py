@@ -63,8 +63,6 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     if len(steps) > 1 or options["find_load"]:
         if targets.report:
             check_format(Path(targets.report))
-        if options["carbon"]:
-            raise RequestError("--carbon is of one load; drop it, or measure one load.")
         if options["records"]:
             raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
         ctx.exit(_measure_series(_begin(model_request, steps, options), targets, planned, options))
@@ -93,7 +91,7 @@ def _begin(
 # --- several loads ---------------------------------------------------------------------------------
 
 _OF_THE_RUN = {
-    "resume", "rerank", "find_load", "force", "headers", "demand", "price",
+    "resume", "rerank", "find_load", "force", "headers", "demand", "price", "carbon", "power",
     "tags", "json_path", "output", "no_store", "quiet", "verbose",
 }  # fmt: skip
 """Options that change nothing about a series."""
@@ -152,11 +150,13 @@ def _measure_series(
     """Measure the loads of a new or resumed series, and store each before the next; return the exit code."""
     from modeldyno.loadtest.series import measure_loads  # noqa: PLC0415 - one load needs none of it
 
-    begun = series
+    begun, emission = series, Emission.parse(options["carbon"], options["power"])
     if next_load(series) is not None and not (targets.silent or options["quiet"]):
         click.echo(_describe_duration(series))
     with Progress(quiet=options["quiet"]) as progress:
-        for outcome, latest in measure_loads(series, watch=progress.watch, force=options["force"]):
+        for outcome, latest in measure_loads(
+            series, watch=progress.watch, force=options["force"], emission=emission
+        ):
             targets.store_only(outcome)
             targets.store_conclusion(latest)
             series = latest

@@ -21,6 +21,7 @@ from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
+from modeldyno.core.trace.carbon import Emission, with_carbon
 from modeldyno.documents.lookup import find, find_any, stored_result
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
@@ -42,7 +43,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     """Show a document or a part of it; exit with the code of its bounds."""
     if options["baseline"] is not None and (options["query"] or options["require"] or options["as_json"]):
         raise RequestError("--baseline cannot be combined with --get, --require or --json; give one of them.")
-    document = find_any(options["result"])
+    document = _find(options)
     planned = CostOptions.parse(options["demand"], options["price"])
     _check_configurations(document, options)
     if options["as_job"]:
@@ -98,6 +99,12 @@ def _check_configurations(document: Stored, options: dict[str, Any]) -> None:
         raise RequestError("--configuration applies to a study; STUDY#3 is the result of one configuration.")
 
 
+def _find(options: dict[str, Any]) -> Stored:
+    """Return the document; a result with its carbon, if that was asked for."""
+    emission, document = Emission.parse(options["carbon"], options["power"]), find_any(options["result"])
+    return with_carbon(document, emission) if emission and isinstance(document, Result) else document
+
+
 def _cost_answer(result: Result, planned: CostOptions, constraints: Sequence[Constraint]) -> CostAnswer:
     """Compute replicas and costs of a result; raise if the number of replicas is unknown."""
     cost_answer = planned.of_result(result, constraints)
@@ -109,7 +116,10 @@ def _cost_answer(result: Result, planned: CostOptions, constraints: Sequence[Con
 def _print_other(document: Stored, planned: CostOptions, options: dict[str, Any]) -> None:
     """Print a document that is no Result, or its JSON; a load series with replicas and costs."""
     kind, series = kind_of(document), isinstance(document, LoadCurve | Capacity)
-    flags = {"--get": "query", "--require": "require", "--baseline": "baseline", "--findings": "as_findings"}
+    flags = {
+        "--get": "query", "--require": "require", "--baseline": "baseline", "--findings": "as_findings",
+        "--carbon": "carbon",
+    }  # fmt: skip
     flags |= {} if series else {"--demand": "demand", "--price": "price"}
     if refused := [flag for flag, name in flags.items() if options[name]]:
         noun = "load series" if series else kind.name

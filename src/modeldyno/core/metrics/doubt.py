@@ -78,6 +78,7 @@ CODES: dict[str, str] = {
     "overlapping": "Own times of modules came out negative and were set to zero.",
     "throttled": "A device lowered its own clocks during the timed pass.",
     "paging": "The timed pass had to wait for pages of memory from a disk.",
+    "unread-energy": "The energy of a region of code was asked for, and no counter could be read.",
     "unknown-carbon": "The carbon of an inference is unknown, as power or rate could not be read.",
     "assumed-power": "Carbon follows from a power that the user has assumed, not from a reading.",
     "sampled-power": "A device has no energy counter; its sampled power was integrated over time.",

@@ -57,6 +57,8 @@ class EventKind(StrEnum):
     SYNCHRONISATION = "synchronisation"
     RANGE = "range"
     """A block that the model's own code has named."""
+    LINE = "line"
+    """A line of the user's code, with all that the framework runs for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ASSUMED = "assumed-power"
 """The doubt of a carbon whose power was not read."""
+_UNKNOWN = "unknown-carbon"
 _RATES = ("throughput", "request_rate")
 _INFERENCES = 1000
 
@@ -65,13 +66,21 @@ def _positive(name: str, text: str, unit: str) -> float:
 
 
 def with_carbon(result: Result, emission: Emission) -> Result:
-    """Add the metric `carbon` to a Result, or the doubt that says why it is unknown."""
+    """Add the metric `carbon` to a Result, or the doubt that says why it is unknown.
+
+    It replaces what an earlier call added.
+    """
+    result = replace(
+        result,
+        measurements=tuple(m for m in result.measurements if m.metric != "carbon"),
+        doubts=tuple(doubt for doubt in result.doubts if doubt.code not in {_UNKNOWN, ASSUMED}),
+    )
     rate = next((m for name in _RATES if (m := result.find(name)) is not None and m.value), None)
     read = [m for m in result.measurements if m.metric == "power" and m.scope]
     if rate is None or (not read and emission.power is None):
         lacks = "no rate of inferences was measured" if rate is None else "the power could not be read"
         doubt = Doubt(
-            code="unknown-carbon",
+            code=_UNKNOWN,
             seen=f"the carbon of an inference is unknown: {lacks}",
             advice="let the counters of power be read, or assume one with `power=65W`",
         )

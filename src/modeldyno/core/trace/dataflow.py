@@ -6,10 +6,12 @@ A framework's session records a Flow; this module is independent of any framewor
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
+
+from modeldyno.core.result.trace_data import EventKind, ExecutedOp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +90,30 @@ class DataFlow:
     """Memory of what the call returned."""
     kept: frozenset[int] = frozenset()
     """Memory allocated in the call that outlives it in another way, such as a cache."""
+
+
+def sum_lines(flow: DataFlow) -> tuple[ExecutedOp, ...]:
+    """Sum the steps of each line of the user's code; the slowest first. Steps of no line are left out."""
+    rows: dict[tuple[str, str], ExecutedOp] = {}
+    seen: set[int] = set()
+    for step in flow.steps:
+        before = {value.storage for value in step.inputs} | seen
+        made = {value.storage: value.bytes for value in step.outputs if value.storage not in before}
+        seen |= made.keys()
+        if not step.line:
+            continue
+        key = (step.scope, step.line)
+        row = rows.get(key) or ExecutedOp(
+            name=step.line, kind=EventKind.LINE, scope=step.scope, calls=0.0, self_time=0.0, total_time=0.0
+        )
+        rows[key] = replace(
+            row,
+            calls=row.calls + 1,
+            self_time=row.self_time + step.time,
+            total_time=row.total_time + step.time,
+            allocated=row.allocated + sum(made.values()),
+        )
+    return tuple(sorted(rows.values(), key=lambda row: -row.total_time))
 
 
 # --- names ---------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 2000
 """Most rows with shapes and modules; the others are merged, so that a document stays small."""
+WITHIN = " > "
+"""Between the name of a region of code and the module in it that ran an operator, in a scope."""
 VARIOUS = "various"
 """The shapes of merged rows."""
 

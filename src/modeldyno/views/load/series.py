@@ -99,6 +99,7 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
         "compute": ("compute_time", None),
         "errors": ("error_rate", None),
         "client CPU": ("client_cpu", None),
+        "CO2e/1,000": ("carbon", None),
     }
     cells = {title: [_plain(rung.find(*query)) for rung in rungs] for title, query in queries.items()}
     columns = {title: column for title, column in cells.items() if set(column) != {_NONE}}

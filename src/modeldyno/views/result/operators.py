@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.result.trace_data import EventKind, ExecutedOp
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
+from modeldyno.core.trace.op_events import WITHIN
 from modeldyno.views.result.module_tree import name_range, pattern
 from modeldyno.views.result.regions import is_region_profile
 from modeldyno.views.text import TEXT_LIMIT, count, keep_ending, number, share
@@ -28,6 +30,7 @@ _OTHERS = {
     EventKind.TRANSFER: "Transfers",
     EventKind.SYNCHRONISATION: "Waits for a device",
     EventKind.RANGE: "Ranges marked in the model's code",
+    EventKind.LINE: "Slowest lines of code, by what runs there",
 }
 
 Group = tuple[str, str, list[ExecutedOp]]
@@ -37,21 +40,31 @@ Group = tuple[str, str, list[ExecutedOp]]
 def operations(result: Result) -> Iterator[Block]:
     """Lay out the operators that the ops probe recorded; nothing without them."""
     executed = result.activity.executed if result.activity else ()
-    place = "region" if is_region_profile(result) else "module"
+    regions = is_region_profile(result)
+    place = "region" if regions else "module"
     if executed:
         yield Notice(severity=Severity.NOTE, code="operators", text=_operators_sentence(result, executed))
         operators = [row for row in executed if row.kind is EventKind.OPERATOR]
-        yield from _table("Slowest operators", _grouped(operators, lambda _row: ""))
+        yield from _table("Slowest operators", _grouped(operators, lambda _row: ""), full=regions)
         if any(row.scope for row in operators):
-            yield from _table(f"Slowest operators by {place}", _grouped(operators, _place), place)
+            by_place = [_of_region(row) for row in operators] if regions else operators
+            yield from _table(f"Slowest operators by {place}", _grouped(by_place, _place), place)
+        within = [row for row in operators if WITHIN in row.scope] if regions else []
+        yield from _table("Slowest operators by module", _grouped(within, _place), "module")
         for kind, title in _OTHERS.items():
             rows = [row for row in executed if row.kind is kind]
+            rows = [_of_region(row) for row in rows] if kind is EventKind.LINE else rows
             yield from _table(title, _grouped(rows, _place), place)
     yield from redundant_ops_blocks(result)
     for artifact in result.artifacts:
         if artifact.name == "trace":
             text = f"the trace is in {shorten(clean(artifact.path), TEXT_LIMIT)}; open it at ui.perfetto.dev"
             yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _of_region(row: ExecutedOp) -> ExecutedOp:
+    """Return the row of a region, whichever module in it ran the operator."""
+    return replace(row, scope=row.scope.partition(WITHIN)[0])
 
 
 def operator_time_clause(result: Result) -> str:
@@ -120,7 +133,10 @@ def _grouped(rows: Sequence[ExecutedOp], place: Callable[[ExecutedOp], str]) -> 
     )
 
 
-def _table(title: str, groups: Sequence[Group], place: str = "module") -> Iterator[Table]:
+def _table(
+    title: str, groups: Sequence[Group], place: str = "module", *, full: bool = False
+) -> Iterator[Table]:
+    """Tabulate the slowest groups; in full with the total time and the memory of each."""
     if not groups:
         return
     every = [row for _, _, rows in groups for row in rows]
@@ -129,9 +145,9 @@ def _table(title: str, groups: Sequence[Group], place: str = "module") -> Iterat
     whole = sum(map(_cost(device), every))
     titles = [
         *((place,) if placed else ()), "name", "calls>", "own time>",
-        *(("device>",) if device else ()), "share>",
+        *(("device>",) if device else ()), *(("total>", "memory>") if full else ()), "share>",
     ]  # fmt: skip
-    shown = [_cells(group, whole, placed=placed, device=device) for group in groups[:_COSTLIEST]]
+    shown = [_cells(group, whole, placed=placed, device=device, full=full) for group in groups[:_COSTLIEST]]
     yield Table(
         title=f"{title}{f', {len(shown)} of {len(groups):,}' if len(groups) > len(shown) else ''}",
         columns=tuple(
@@ -142,7 +158,7 @@ def _table(title: str, groups: Sequence[Group], place: str = "module") -> Iterat
     )
 
 
-def _cells(group: Group, whole: float, *, placed: bool, device: bool) -> tuple[str, ...]:
+def _cells(group: Group, whole: float, *, placed: bool, device: bool, full: bool) -> tuple[str, ...]:
     place, name, rows = group
     own, on_device = sum(row.self_time for row in rows), sum(row.device_time for row in rows)
     return (
@@ -151,8 +167,18 @@ def _cells(group: Group, whole: float, *, placed: bool, device: bool) -> tuple[s
         _number(sum(row.calls for row in rows)),
         format_quantity(own, SECONDS, 3),
         *((format_quantity(on_device, SECONDS, 3),) if device else ()),
+        *((_total_time(rows), _allocated(rows)) if full else ()),
         share(on_device if device else own, whole),
     )
+
+
+def _total_time(rows: Sequence[ExecutedOp]) -> str:
+    return format_quantity(sum(row.total_time for row in rows), SECONDS, 3)
+
+
+def _allocated(rows: Sequence[ExecutedOp]) -> str:
+    size = sum(row.allocated for row in rows)
+    return format_quantity(size, BYTES, 3) if size else "—"
 
 
 def _number(value: float) -> str:

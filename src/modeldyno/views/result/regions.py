@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.report.blocks import Align, Column, Notice, Severity, Table, clean
-from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
+from modeldyno.core.stats.units import BYTES, JOULES, SECONDS, WATTS, format_quantity
 from modeldyno.core.trace import regions as trace_regions
 from modeldyno.views.text import count, keep_ending, number, share
 
@@ -66,6 +66,23 @@ def regions(result: Result) -> Iterator[Table | Notice]:
         yield Notice(severity=Severity.NOTE, text=_DASHES)
     if rows := [row for name in names for row in _memory(result, name)]:
         yield _table("Memory of one call", ("region", "where", "allocated", "freed", "peak"), rows, texts=2)
+    yield from _energy(result, names)
+
+
+def _energy(result: Result, names: Sequence[str]) -> Iterator[Table | Notice]:
+    """Lay out the energy of one call by region and device."""
+    rows = []
+    for m in _measurements(result, "energy_drawn"):
+        name, device = trace_regions.split_region_scope(m.scope)
+        total, calls = result.find("total_time", name), result.find("calls", name)
+        watts = number(m)[0] * number(calls)[0] / number(total)[0] if calls and total else 0.0
+        cells = format_quantity(number(m)[0], JOULES, 3), format_quantity(watts, WATTS, 3)
+        rows.append((names.index(name), (_short_name(name), clean(device), *cells)))
+    if rows:
+        shown = [row for _, row in sorted(rows)]
+        yield _table("Energy of one call", ("region", "device", "energy", "power"), shown, texts=2)
+        text = "Energy and power are those of the whole device, its idle floor and other programs included."
+        yield Notice(severity=Severity.NOTE, text=text)
 
 
 def _in_all(result: Result, name: str, whole: float) -> tuple[str, ...]:

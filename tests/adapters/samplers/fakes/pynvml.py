@@ -16,7 +16,7 @@ class NVMLError(Exception):
 
 
 def _cards() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(os.environ["FAKE_NVML"])
+    found: list[dict[str, Any]] = json.loads(os.environ.get("FAKE_NVML", "[]"))
     return found
 
 

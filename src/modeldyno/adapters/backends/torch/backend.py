@@ -238,6 +238,13 @@ def record_operators(name: str) -> Callable[[], tuple[Occurrence, ...]]:
     return operators.record_operators(name)
 
 
+def follow_code(most: int) -> Callable[[], DataFlow | None]:
+    """Begin to record the data flow of a block; return what ends it and gives it."""
+    from modeldyno.adapters.backends.torch import dataflow  # noqa: PLC0415 - rarely needed
+
+    return dataflow.follow_code(most)
+
+
 def _resolve_device(name: str) -> device:
     import torch  # noqa: PLC0415 - heavy
 

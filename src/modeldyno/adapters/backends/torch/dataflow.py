@@ -15,7 +15,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.output_leaves import leaves
-from modeldyno.adapters.backends.torch.module_ranges import eager_module, watch_module_calls
+from modeldyno.adapters.backends.torch.module_ranges import (
+    eager_module,
+    watch_all_module_calls,
+    watch_module_calls,
+)
 from modeldyno.core.trace.dataflow import HOST, DataFlow, FlowStep, TensorView
 from modeldyno.core.trace.source_line import is_user_file
 
@@ -61,6 +65,29 @@ def record_flow(run: Callable[[], Any], callee: Callable[..., Any], place: devic
     return result
 
 
+def follow_code(most: int) -> Callable[[], DataFlow | None]:
+    """Begin to record what the code of this thread does from here on; return what ends it.
+
+    What is recorded is None after more than `most` steps. Where compiled code may run nothing is recorded.
+    Values that outlive the code count as kept, as whoever called it may use them.
+    """
+    import torch  # noqa: PLC0415 - heavy
+
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    if counters.get("frames", {}).get("ok"):
+        return lambda: None
+    cuda: Any = torch.cuda
+    recorder = _Recorder(torch.device("cuda" if cuda.is_initialized() else HOST), most)
+    watching = ExitStack()
+    watching.enter_context(recorder.recording(None))
+
+    def end() -> DataFlow | None:
+        watching.close()
+        return recorder.flow_of_code()
+
+    return end
+
+
 @dataclass(slots=True)
 class _Entry:
     """A Step being recorded."""
@@ -98,20 +125,22 @@ class _Entry:
 class _Recorder:
     """Collects what both torch modes see."""
 
-    def __init__(self, place: device) -> None:
+    def __init__(self, place: device, most: int = sys.maxsize) -> None:
         import torch  # noqa: PLC0415 - heavy
 
+        self._most = most
         self._torch = torch
         self._library = None if place.type == HOST else getattr(torch, place.type)
         self._place = place
         self._references: dict[int, Any] = {}
+        self._parameters: set[int] = set()
         self._entries: list[_Entry] = []
         self._open: _Entry | None = None
         self._path: list[str] = []
 
     @contextmanager
-    def recording(self, module: Module) -> Iterator[None]:
-        """Record what runs; module hooks keep track of the current module."""
+    def recording(self, module: Module | None) -> Iterator[None]:
+        """Record what runs; module hooks keep track of the current module, with None of any."""
         from torch.overrides import TorchFunctionMode  # noqa: PLC0415 - heavy
         from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - heavy
 
@@ -128,7 +157,11 @@ class _Recorder:
                 return recorder.record_operator(func, args, kwargs or {})
 
         with ExitStack() as stack:
-            stack.enter_context(watch_module_calls(module, self._path.append, lambda _path: self._path.pop()))
+            stack.enter_context(
+                watch_all_module_calls(self._path.append, self._path.pop)
+                if module is None
+                else watch_module_calls(module, self._path.append, lambda _path: self._path.pop())
+            )
             stack.enter_context(Operators())  # type: ignore[no-untyped-call]  # the same
             stack.enter_context(Functions())
             yield
@@ -148,10 +181,31 @@ class _Recorder:
             kept=frozenset(alive - outputs - inputs - weights),
         )
 
+    def flow_of_code(self) -> DataFlow | None:
+        """Return the recorded flow of code whose inputs and outputs are not declared; None if it was long.
+
+        What it read first is given, or a weight if it was seen as a parameter.
+        """
+        if len(self._entries) > self._most:
+            return None
+        made: set[int] = set()
+        given: set[int] = set()
+        for entry in self._entries:
+            given |= {value.storage for value in entry.inputs} - made
+            made |= {value.storage for value in entry.outputs} - given
+        alive = {name for name, reference in self._references.items() if not reference.expired()}
+        return DataFlow(
+            steps=tuple(entry.step() for entry in self._entries),
+            device=self._place.type,
+            weights=frozenset(self._parameters & given),
+            given=frozenset(given - self._parameters),
+            kept=frozenset(alive & made),
+        )
+
     def record_call(self, func: Any, args: Any, kwargs: Mapping[str, Any], caller: FrameType) -> Any:
         """Record a call that the model's code makes."""
         name = _function_name(func)
-        if self._open is not None or name.rpartition(".")[2] in _METADATA_CALLS:
+        if self._open is not None or self._full or name.rpartition(".")[2] in _METADATA_CALLS:
             return func(*args, **kwargs)
         place, literal = _named_device(name, args, kwargs, caller.f_code.co_consts)
         inputs = self._values((args, kwargs))
@@ -169,6 +223,8 @@ class _Recorder:
     def record_operator(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         """Record an operator: as part of the open call, or on its own in scripted code."""
         entry = self._open
+        if entry is None and self._full:
+            return func(*args, **kwargs)
         standalone = entry is None
         if entry is None:
             entry = _Entry(str(func._schema.name), self._scope(), self._values((args, kwargs)))  # noqa: SLF001 - no other way
@@ -209,6 +265,10 @@ class _Recorder:
                 written.append(args[index] if index < len(args) else kwargs.get(argument.name))
         return self.storages(_tensors(written)) if written else frozenset()
 
+    @property
+    def _full(self) -> bool:
+        return len(self._entries) > self._most
+
     def _scope(self) -> str:
         return self._path[-1] if self._path else ""
 
@@ -241,6 +301,8 @@ class _Recorder:
         storage = self._storage(tensor) if tensor.layout is self._torch.strided else None
         if storage is None:
             return None
+        if isinstance(tensor, self._torch.nn.Parameter):
+            self._parameters.add(storage)
         size = tensor.element_size()
         return TensorView(
             storage=storage,

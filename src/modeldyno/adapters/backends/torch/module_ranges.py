@@ -81,3 +81,41 @@ def annotate_modules(module: Module | None, prefix: str) -> Iterator[None]:
 
     with watch_module_calls(module, begin, end):
         yield
+
+
+@contextmanager
+def watch_all_module_calls(begin: Callable[[str], object], end: Callable[[], object]) -> Iterator[None]:
+    """Call `begin` and `end` as any module begins and ends, errors included.
+
+    A module that is called by no other is named by its class, those within it by their paths from there:
+    ``Net``, ``Net.layers.0``. A module that is no part of it, such as one in a list, is named by its class.
+    """
+    from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
+
+    open_modules: list[Module] = []
+    paths: dict[int, str] = {}
+
+    def before(part: Module, _args: Any) -> None:
+        if not open_modules:
+            paths.clear()
+            name = type(part).__name__
+            paths.update(
+                (id(inner), f"{name}.{path}" if path else name) for path, inner in part.named_modules()
+            )
+        open_modules.append(part)
+        begin(paths.get(id(part)) or type(part).__name__)
+
+    def after(part: Module, _args: Any, _output: Any) -> None:
+        if open_modules and open_modules[-1] is part:
+            open_modules.pop()
+            end()
+
+    handles = [
+        modules.register_module_forward_pre_hook(before),
+        modules.register_module_forward_hook(after, always_call=True),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

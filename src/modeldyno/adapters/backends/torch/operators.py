@@ -15,9 +15,13 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.backends.torch.module_ranges import annotate_modules, eager_module
+from modeldyno.adapters.backends.torch.module_ranges import (
+    annotate_modules,
+    eager_module,
+    watch_all_module_calls,
+)
 from modeldyno.core.result.trace_data import EventKind
-from modeldyno.core.trace.op_events import Occurrence, WatchedCalls
+from modeldyno.core.trace.op_events import WITHIN, Occurrence, WatchedCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,12 +30,16 @@ if TYPE_CHECKING:
 
 _MODULE = "module: "
 """Prefix of the ranges that we put around modules; the path follows."""
+_WITHIN = f"{_MODULE}{WITHIN}"
+"""Prefix of the ranges of modules in a block of code; the range around them has its name."""
 _ALLOCATING = frozenset({
     "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::resize_",
 })  # fmt: skip
 """Operators that only allocate: their memory counts for the operator that called them."""
 _COMPILED = "## "
 """Prefix of the ranges that torch.compile puts around its own kernels, which have no other name."""
+_FOLLOWING = "PythonDispatchMode"
+"""What torch calls the work of following the data flow, which is ours."""
 _ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
 
 
@@ -78,6 +86,7 @@ def record_operators(name: str) -> Callable[[], tuple[Occurrence, ...]]:
     """Begin to record what torch runs from here on, in a block of that name; return what ends it.
 
     Within another recording it is a range of that one: the occurrences are the other's, and none its own.
+    Modules that are called in the block have ranges in it.
     """
     import torch  # noqa: PLC0415 - heavy
 
@@ -88,19 +97,37 @@ def record_operators(name: str) -> Callable[[], tuple[Occurrence, ...]]:
         return lambda: _end_range(block)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # keeps the profiler from logging
     place = torch.device("cuda" if cuda.is_initialized() else "cpu")
+    watching = ExitStack()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         profiler = _profiler(place)
         profiler.__enter__()
     block.__enter__()
+    watching.enter_context(_ranges_of_modules())
 
     def end() -> tuple[Occurrence, ...]:
+        watching.close()
         _end_range(block)
         _synchronizer(place)()
         profiler.__exit__(None, None, None)
         return occurrences(profiler.events() or ())
 
     return end
+
+
+@contextmanager
+def _ranges_of_modules() -> Iterator[None]:
+    """Make each module that this block calls a range."""
+    import torch  # noqa: PLC0415 - heavy
+
+    ranges: list[Any] = []
+
+    def begin(path: str) -> None:
+        ranges.append(torch.profiler.record_function(f"{_WITHIN}{path}"))
+        ranges[-1].__enter__()
+
+    with watch_all_module_calls(begin, lambda: ranges.pop().__exit__(None, None, None)):
+        yield
 
 
 def _end_range(block: Any) -> tuple[Occurrence, ...]:
@@ -185,7 +212,7 @@ def occurrences(events: Iterable[Any]) -> tuple[Occurrence, ...]:
             continue  # the profiler itself, or the synchronisation at the end of our call
         call = _call_index(event, begins)
         kernels = [kernel for kernel in event.kernels if kernel.name not in ranges]
-        if not event.name.startswith(_MODULE) and not _is_runtime(event):
+        if event.name != _FOLLOWING and not event.name.startswith(_MODULE) and not _is_runtime(event):
             parent = next(
                 (index_of[id(ancestor)] for ancestor in ancestors[1:] if id(ancestor) in index_of), None
             )
@@ -221,8 +248,12 @@ def _orphan_kernels(
 
 def _scope(ancestors: Iterable[Any]) -> str | None:
     """Return the path of the innermost module; None outside of our calls."""
-    name = next((event.name for event in ancestors if event.name.startswith(_MODULE)), None)
-    return None if name is None else str(name.removeprefix(_MODULE))
+    names = [event.name for event in ancestors if event.name.startswith(_MODULE)]
+    if not names:
+        return None
+    block = next((name for name in names if not name.startswith(_WITHIN)), _MODULE)
+    place = str(names[0].removeprefix(_MODULE))
+    return place if block is names[0] else f"{block.removeprefix(_MODULE)}{place}"
 
 
 def _device_kind(event: Any) -> str:

@@ -1,0 +1,182 @@
+"""TensorFlow Serving backend: starts its container for a SavedModel.
+
+There is no package of the server outside of its image, so that Docker or Podman is needed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.adapters.backends.served import base
+from modeldyno.core.load.request_target import Endpoint
+from modeldyno.core.spec.knob import Knob
+from modeldyno.environment.containers import PROGRAMS, find_container
+from modeldyno.errors import MissingExtra, RequestError
+from modeldyno.interfaces.loader import Form
+from modeldyno.servers import tcp_ports
+from modeldyno.servers.server_process import Launch, http_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from modeldyno.adapters.backends.served.base import Session
+    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.interfaces.loader import Model
+    from modeldyno.servers.admin_client import AdminClient
+    from modeldyno.servers.server_process import Ports, ServerProcess
+
+requires: tuple[str, ...] = ()
+accepts = frozenset({Form.TENSORFLOW})
+serves = True
+
+_IMAGE = "tensorflow/serving:2.18.0"
+_CLIENTS = {"http-json": "tensorflow-http", "grpc": "tensorflow-grpc"}
+_PORTS_INSIDE = {"http": 8501, "grpc": 8500}
+_GRACE = 10.0
+"""Seconds that the container has to stop by itself."""
+_BATCHING = "batching.pbtxt"
+
+knobs = (
+    base.knob("protocol"),
+    base.knob("max_batch"),
+    base.knob("queue_delay"),
+    base.knob(
+        "workers", sentence="Batches that are computed at the same time; needs max_batch.", default=None
+    ),
+    base.knob("threads", sentence="Threads inside one operator; TensorFlow's default if not set."),
+    base.knob("device"),
+    base.knob("config", sentence="Any flag of the server, such as config.enable_model_warmup=false."),
+    Knob(
+        name="launch",
+        kind=str,
+        default=None,
+        choices=PROGRAMS,
+        sentence="What starts the container; docker, or else podman, if not set.",
+    ),
+    Knob(
+        name="image",
+        kind=str,
+        default=None,
+        sentence=f"The image to start; {_IMAGE} if not set, with -gpu for device=cuda.",
+    ),
+    base.ports_knob(tcp_ports.CONVENTIONAL["tfs", False]),
+    base.knob("startup_time"),
+    base.knob("batch_size"),
+)
+
+
+def check(config: Mapping[str, KnobValue]) -> None:
+    """Refuse knobs that exclude each other."""
+    base.check(config, _conventional(config))
+
+
+@contextmanager
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
+    """Start a server for the model.
+
+    Raises:
+        RequestError: the model is no SavedModel in a folder.
+        MissingExtra: neither Docker nor Podman is installed.
+        ServerFailed: the server does not start, or does not load the model.
+    """
+    source = getattr(model.value, "folder", None)
+    if source is None:
+        raise RequestError(
+            "TensorFlow Serving takes a SavedModel in a folder; write one with modeldyno convert MODEL --to "
+            "savedmodel, and give savedmodel:FOLDER."
+        )
+    program, name = _program(config), base.servable_name(model)
+
+    def command(folder: Path, ports: Ports) -> list[str]:
+        (folder / _BATCHING).write_text(_batching(config), encoding="utf-8")
+        return _command(program, Path(source).resolve(), folder, config, ports, name)
+
+    launch = Launch(
+        name="tensorflow-serving",
+        command=command,
+        ports=base.choose_ports(config, _conventional(config)),
+        ready=lambda ports: http_ready(ports["http"], f"/v1/models/{name}/metadata"),
+        patience=base.startup_time(config),
+        grace=_GRACE,
+    )
+    signature = str(getattr(model.value, "name", ""))
+    with base.open_server_session(launch, "http", partial(_session, config, name, signature)) as session:
+        yield session
+
+
+def _conventional(config: Mapping[str, KnobValue]) -> dict[str, int]:
+    return tcp_ports.CONVENTIONAL["tfs", base.device_of(config) != "cpu"]
+
+
+def _program(config: Mapping[str, KnobValue]) -> str:
+    """Return the command that starts containers.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    wanted = [str(config["launch"])] if config.get("launch") else PROGRAMS
+    found = next((program for program in wanted if shutil.which(program)), None)
+    if found is None:
+        raise MissingExtra(
+            f"TensorFlow Serving runs in a container, and {' or '.join(wanted)} is not installed; install "
+            "it, or load a running server by its URL."
+        )
+    return found
+
+
+def _command(
+    program: str, source: Path, folder: Path, config: Mapping[str, KnobValue], ports: Ports, name: str
+) -> list[str]:
+    """Return the command line of the container; its name is that of the server's own directory."""
+    device = base.device_of(config)
+    _, _, index = device.partition(":")
+    gpus = () if device == "cpu" else ("--gpus", f"device={index}" if index else "all")
+    image = str(config.get("image") or (_IMAGE if device == "cpu" else f"{_IMAGE}-gpu"))
+    threads = {"tensorflow_intra_op_parallelism": config["threads"]} if config.get("threads") else {}
+    flags = {**threads, **base.engine_settings(config)}
+    if int(config.get("max_batch", 1)) > 1:
+        flags |= {"enable_batching": "true", "batching_parameters_file": f"/batching/{_BATCHING}"}
+    return [
+        program, "run", "--rm", "--init", "--name", folder.name, *gpus,
+        "--volume", f"{source}:/models/{name}/1:ro", "--volume", f"{folder}:/batching:ro",
+        "--env", f"MODEL_NAME={name}",
+        *(f"--publish={tcp_ports.LOOPBACK}:{ports[part]}:{port}" for part, port in _PORTS_INSIDE.items()),
+        image, *(f"--{flag}={value}" for flag, value in flags.items()),
+    ]  # fmt: skip
+
+
+def _batching(config: Mapping[str, KnobValue]) -> str:
+    """Return the server's parameters of batching."""
+    values = {
+        "max_batch_size": config.get("max_batch"),
+        "batch_timeout_micros": config.get("queue_delay"),
+        "num_batch_threads": config.get("workers"),
+    }
+    return "".join(f"{name} {{ value: {value} }}\n" for name, value in values.items() if value is not None)
+
+
+def _session(
+    config: Mapping[str, KnobValue], name: str, signature: str, server: ServerProcess, control: AdminClient
+) -> Session:
+    protocol = _CLIENTS[str(config["protocol"])]
+    container = find_container(Path(server.folder).name)
+    return base.Session(
+        client=plugins.client(protocol),
+        endpoint=Endpoint(
+            host=tcp_ports.LOOPBACK,
+            port=server.ports["grpc" if protocol.endswith("grpc") else "http"],
+            model=name,
+            protocol=protocol,
+            options={"signature": signature} if signature else {},
+        ),
+        control=control,
+        server=server,
+        pid=None if container is None else container.pid,
+        software={},
+        files=base.read_config_files(server, _BATCHING),
+    )

@@ -1,0 +1,134 @@
+"""Running containers of Docker or Podman: by name, or by the port that one publishes.
+
+They are asked through their own commands, so that a remote daemon, a socket elsewhere and rootless Podman are
+found as the user's shell finds them. A command that is missing, fails or takes too long finds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROGRAMS = ("docker", "podman")
+"""Both take the same words here, and answer in the same form."""
+_TIMEOUT = 5.0
+"""Seconds that a command may take; one without its daemon may wait for it."""
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
+_EVERYWHERE = {"", "0.0.0.0", "::"}  # noqa: S104 - as an engine reports it
+_HTTP_PORTS = (8501, 8000, 8080)
+"""Ports inside containers where TensorFlow Serving; Triton and vLLM; TorchServe and MLServer speak HTTP."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """A running container."""
+
+    name: str
+    program: str
+    """The command that knows it: one of `PROGRAMS`."""
+    pid: int | None
+    """Its first process, as this machine numbers it; None if it runs elsewhere."""
+    ports: Mapping[int, tuple[str, int]]
+    """TCP port inside to the host and port outside."""
+    environment: Mapping[str, str]
+
+    @property
+    def url(self) -> str | None:
+        """The URL of its server, as `load` takes it; None if it publishes no port.
+
+        Of several ports it is that where a known server speaks HTTP, else the first. The model is named where
+        the environment of TensorFlow Serving names it, as that server does not list its models.
+        """
+        inside = next((port for port in (*_HTTP_PORTS, *sorted(self.ports)) if port in self.ports), None)
+        if inside is None:
+            return None
+        host, port = self.ports[inside]
+        model = self.environment.get("MODEL_NAME", "")
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}{f'#{model}' if model else ''}"
+
+
+def find_container(name: str) -> Container | None:
+    """Return the running container of a name; None if there is none, or no engine to ask."""
+    if not _NAME.fullmatch(name):
+        return None
+    return next(_inspected(name), None)
+
+
+def find_container_at(port: int) -> Container | None:
+    """Return the running container that publishes a TCP port of this machine; None if none does."""
+    for program in PROGRAMS:
+        listed = _ask(program, "ps", "--quiet", "--filter", f"publish={port}/tcp").split()
+        for identity in listed:
+            found = next(_inspected(identity, (program,)), None)
+            if found is not None and any(outside == port for _, outside in found.ports.values()):
+                return found
+    return None
+
+
+def _inspected(name: str, programs: tuple[str, ...] = PROGRAMS) -> Iterator[Container]:
+    for program in programs:
+        try:
+            (document,) = json.loads(_ask(program, "inspect", "--type", "container", name) or "[]")
+            found = _parse(program, document)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue
+        if found is not None:
+            yield found
+
+
+def _ask(program: str, *words: str) -> str:
+    """Return what a command prints; empty if it is missing, fails or takes too long."""
+    if shutil.which(program) is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [program, *words], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+def _parse(program: str, document: Mapping[str, Any]) -> Container | None:
+    """Read the answer of ``inspect``; None for a container that does not run."""
+    state = document["State"]
+    if not state["Running"]:
+        return None
+    config = document.get("Config") or {}
+    return Container(
+        name=str(document["Name"]).removeprefix("/"),
+        program=program,
+        pid=int(state.get("Pid") or 0) or None,
+        ports=dict(_published(document)),
+        environment=dict(entry.split("=", 1) for entry in config.get("Env") or () if "=" in entry),
+    )
+
+
+def _published(document: Mapping[str, Any]) -> Iterator[tuple[int, tuple[str, int]]]:
+    """Yield the TCP ports; of a container in the network of the host, those that its image declares."""
+    if ((document.get("HostConfig") or {}).get("NetworkMode") or "") == "host":
+        declared = (document.get("Config") or {}).get("ExposedPorts") or {}
+        for port in sorted(_tcp_ports(declared)):
+            yield port, ("127.0.0.1", port)
+        return
+    published = (document.get("NetworkSettings") or {}).get("Ports") or {}
+    for entry, bindings in published.items():
+        number, _, kind = entry.partition("/")
+        for binding in (bindings or ())[:1] if kind in {"", "tcp"} else ():
+            host = binding.get("HostIp") or ""
+            yield int(number), ("127.0.0.1" if host in _EVERYWHERE else host, int(binding["HostPort"]))
+
+
+def _tcp_ports(declared: Mapping[str, Any]) -> Iterator[int]:
+    for entry in declared:
+        number, _, kind = entry.partition("/")
+        if kind in {"", "tcp"}:
+            yield int(number)

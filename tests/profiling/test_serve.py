@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno import plugins
+from modeldyno.errors import RequestError
+from modeldyno.profiling import serve
+from modeldyno.profiling.serve import serve_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modeldyno.core.spec.job import Job
+
+Order = tuple["Job", str, bool, "int | None"]
+
+
+@pytest.fixture
+def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Order]:
+    """Start nothing; give what would be started."""
+    found: list[Order] = []
+    monkeypatch.setenv("MODELDYNO_STATE", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my net.onnx").write_bytes(b"")
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "saved_model.pb").write_bytes(b"")
+
+    def start_server(job: Job, name: str, *, numbered: bool, owner: int | None) -> None:
+        found.append((job, name, numbered, owner))
+
+    monkeypatch.setattr(serve, "start_server", start_server)
+    return found
+
+
+def test_a_model_is_served_by_triton_under_its_own_name(orders: list[Order]) -> None:
+    """With a number if that is taken; the server ends with this process."""
+    serve_model("my net.onnx", backend=None, settings={}, device="cuda:1", ports="conventional")
+    ((job, name, numbered, owner),) = orders
+    assert (job.backend, name, numbered) == ("triton", "my-net", True)
+    assert (job.config["device"], job.config["ports"]) == ("cuda:1", "conventional")
+    assert owner is not None
+
+
+@pytest.mark.parametrize("word", ["tensorflow", "tfs", "tensorflow-serving"])
+def test_tensorflow_means_its_server(orders: list[Order], word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backend of that name calls the model in a process."""
+    monkeypatch.setattr(plugins, "missing", lambda _modules: [])
+    serve_model("saved", backend=word, settings={}, name="mine", detach=True)
+    ((job, name, numbered, owner),) = orders
+    assert (job.backend, name, numbered, owner) == ("tensorflow-serving", "mine", False, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"backend": "onnxruntime"}, "'onnxruntime' starts no server; choose triton, .* or tensorflow"),
+        ({"settings": {"device": "cpu"}, "device": "cuda"}, "device is set twice: cuda and cpu"),
+        ({"name": "a b"}, "'a b' is no name of a server"),
+        ({"ports": "many"}, "ports takes free, conventional or 3 numbers"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_before_anything_starts(
+    orders: list[Order], given: dict[str, Any], told: str
+) -> None:
+    """In a sentence."""
+    with pytest.raises(RequestError, match=told):
+        serve_model("my net.onnx", **{"backend": "triton", "settings": {}, **given})
+    assert orders == []
