@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from modeldyno.core.agreement.conversion import Conversion
 from modeldyno.core.registry.confirmation import Confirmation
 from modeldyno.core.registry.records import (
     Task,
@@ -67,6 +68,8 @@ class Outcome:
     """The stale figure that this one replaces, against it."""
     variant: Variant | None = None
     """The variant in its new state."""
+    conversion: Conversion | None = None
+    """What made the variant; stored with the other documents."""
     next: tuple[Task, ...] = ()
     """What is to be done now."""
 

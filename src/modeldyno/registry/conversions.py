@@ -24,7 +24,7 @@ from modeldyno.registry.policies import find_policy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.agreement.conversion import Converted
+    from modeldyno.core.agreement.conversion import Conversion, Converted
     from modeldyno.core.registry.records import Version
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.model_ref import ModelRef
@@ -55,10 +55,11 @@ def convert_version(
     recipe: str,
     registry: Registry,
     watch: Callable[[str, str], None] = lambda _recipe, _stage: None,
-) -> Variant:
+) -> tuple[Variant, Conversion]:
     """Convert a version by a recipe, and check whether it is still the model.
 
-    Only what is still the model is kept, with the script that makes it again.
+    Only what is still the model is kept, with the script that makes it again. The document names no files, as
+    the registry keeps them.
     """
     variant = Variant(
         model=version.model, number=version.number, recipe=recipe, state=VariantState.CONVERTING
@@ -81,10 +82,12 @@ def convert_version(
             state=_state(made),
             why=_why(made),
             conversion=conversion_codec.encode(conversion).decode(),
+            conversion_id=conversion.id,
         )
-        if not variant.usable:
-            return variant
-        return _kept(variant, made, Path(folder) / recipe, weights.place(registry.weights))
+        if variant.usable:
+            variant = _kept(variant, made, Path(folder) / recipe, weights.place(registry.weights))
+    gone = tuple(replace(made, path="", reproduce="") for made in conversion.converted)
+    return variant, replace(conversion, converted=gone)
 
 
 def _reference_folder(version: Version) -> Path:

@@ -33,6 +33,7 @@ from modeldyno.registry.targets import CPU
 if TYPE_CHECKING:
     from collections.abc import Sized
 
+    from modeldyno.core.agreement.conversion import Conversion
     from modeldyno.core.registry.records import Measure, Task, Version
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
@@ -46,8 +47,11 @@ def convert(task: Task, registry: Registry) -> Outcome:
         model=version.model, number=version.number, recipe=task.recipe, state=VariantState.CONVERTING
     )
     registry.put_variant(wanted, version.creator, task=task)
+    conversion: Conversion | None = None
     try:
-        variant = conversions.convert_version(version, located(version, registry), task.recipe, registry)
+        variant, conversion = conversions.convert_version(
+            version, located(version, registry), task.recipe, registry
+        )
     except ModelDynoError as error:
         variant = replace(wanted, state=VariantState.FAILED, why=str(error))
     next_tasks: tuple[Task, ...] = ()
@@ -56,7 +60,9 @@ def convert(task: Task, registry: Registry) -> Outcome:
         next_tasks = tuple(
             t for target in targets_of(registry) for t in profile_tasks(variant, policy, target)
         )
-    return Outcome(state=TaskState.DONE, why=variant.why, variant=variant, next=next_tasks)
+    return Outcome(
+        state=TaskState.DONE, why=variant.why, variant=variant, conversion=conversion, next=next_tasks
+    )
 
 
 def measure(

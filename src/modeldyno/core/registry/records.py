@@ -104,6 +104,8 @@ class Variant:
     digest: str = ""
     conversion: str = ""
     """The document of the conversion as JSON; empty for the source."""
+    conversion_id: str = ""
+    """By which the store keeps that document; empty for the source."""
 
     @property
     def name(self) -> str:

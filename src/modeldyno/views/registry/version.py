@@ -93,11 +93,12 @@ def _variants(overview: VersionOverview) -> Table:
             variant.recipe,
             _MARKS.get(variant.state, str(variant.state)),
             variant.backend,
+            variant.conversion_id[:6],
             shorten(_BRACKETS.sub(r"\1", variant.why.removeprefix(f"{variant.state} ")), _WHY),
         )
         for variant in overview.variants
     )
-    columns = tuple(Column(title=title) for title in ("variant", "state", "backend", ""))
+    columns = tuple(Column(title=title) for title in ("variant", "state", "backend", "document", ""))
     return Table(title="Variants", columns=columns, rows=rows)
 
 
