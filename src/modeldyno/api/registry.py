@@ -22,7 +22,7 @@ from modeldyno.registry.changes import change_and_list_tasks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
 from modeldyno.registry.push import push_version
-from modeldyno.registry.register import Registration
+from modeldyno.registry.register import Registration, named_metrics
 from modeldyno.registry.register import register as register_model
 from modeldyno.registry.targets import named_device
 from modeldyno.registry.worker import WorkerOptions, run_worker
@@ -55,6 +55,8 @@ def register(  # noqa: PLR0913 - one parameter per option
     dataset: str = "",
     metrics: Mapping[str, float] | None = None,
     labels: Mapping[str, str] | None = None,
+    evaluate: str | Sequence[str] = (),
+    data: str | Path | None = None,
     parent: str = "",
     policy: str = "default",
     copy: bool = True,
@@ -77,6 +79,8 @@ def register(  # noqa: PLR0913 - one parameter per option
         dataset: what it was trained on.
         metrics: what you say of it, such as ``{"accuracy": 0.76}``.
         labels: any text by name; a live object's ``class`` is its class with its module unless it is given.
+        evaluate: metrics that every form of it is evaluated by, such as ``"accuracy"``.
+        data: labelled samples, ``"test.npz"`` or ``"test.npz:labels"``; they are kept with the version.
         parent: the version that it was made from, such as ``"digits/3"``.
         policy: name of the policy that says what is done with it.
         copy: keep its files in the store; otherwise they are used where they are.
@@ -98,7 +102,8 @@ def register(  # noqa: PLR0913 - one parameter per option
             named = {"class": f"{type(model).__module__}.{type(model).__qualname__}", **(labels or {})}
             words: dict[str, Any] = {
                 "version": version, "task": task, "dataset": dataset, "metrics": metrics, "labels": named,
-                "parent": parent, "policy": policy, "convert": convert, "profile": profile, "wait": wait,
+                "evaluate": evaluate, "data": data, "parent": parent, "policy": policy, "convert": convert,
+                "profile": profile, "wait": wait,
                 "trust": True,  # it was written here
             }  # fmt: skip
             path = _save_live_object(model, example, Path(folder))
@@ -111,6 +116,8 @@ def register(  # noqa: PLR0913 - one parameter per option
         dataset=dataset,
         metrics=metrics or {},
         labels=labels or {},
+        evaluate=named_metrics(evaluate),
+        data=str(data or ""),
         parent=parent,
         policy=policy,
         copy=copy,

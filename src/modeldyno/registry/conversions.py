@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.codec import conversion as conversion_codec
@@ -18,7 +18,7 @@ from modeldyno.core.agreement.conversion import ConversionFailureKind
 from modeldyno.core.agreement.rule import Sameness
 from modeldyno.core.registry.records import Variant, VariantState
 from modeldyno.profiling.resolve_model import resolve_reference
-from modeldyno.registry import weights
+from modeldyno.registry import evaluation_data, weights
 from modeldyno.registry.policies import find_policy
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def convert_version(
             tolerated_by=policy.tolerated_by,
             name=version.model,
             trust=version.trust,
+            **_evaluated(version, registry),
         )
         conversion = convert(request, kept=_reference_folder(version), watch=watch)
         made = conversion[recipe]
@@ -90,12 +91,19 @@ def convert_version(
     return variant, replace(conversion, converted=gone)
 
 
+def _evaluated(version: Version, registry: Registry) -> dict[str, Any]:
+    if version.evaluation is None:
+        return {}
+    data = evaluation_data.located(version, registry)
+    return {"evaluate": version.evaluation.metrics, "evaluated_on": data}
+
+
 def _reference_folder(version: Version) -> Path:
     """Return where this process keeps what the version returned, of one version at a time.
 
     The conversions of a version are queued in a row, so it runs once for all of them.
     """
-    key = hashlib.sha256(f"{version.name} {version.digest}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{version.name} {version.digest} {version.evaluation}".encode()).hexdigest()[:16]
     folder = Path(_references().name)
     for other in folder.iterdir():
         if other.name != key:
