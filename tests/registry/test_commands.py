@@ -200,6 +200,8 @@ def test_the_same_from_python(model: Path, tmp_path: Path) -> None:
     assert modeldyno.retrieve("net") == (version,)
     assert modeldyno.retrieve(framework="torch") == ()
     assert modeldyno.retrieve("other") == ()
+    assert modeldyno.retrieve("net@champion", version=1) == modeldyno.retrieve("net/1") == (version,)
+    assert modeldyno.retrieve("net@champion", version=2) == ()
     assert [entry.name for entry in modeldyno.list_models()] == ["net"]
     assert modeldyno.answer("net@champion", "latency.p50 <= 20ms").state is AnswerState.FOUND
     assert len(modeldyno.show_model("net").figures) == 3

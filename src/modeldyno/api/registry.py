@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 _FORMS = ("exported", "torchscript", "onnx")
 """Forms in which a live object is saved, the most faithful first."""
-_MOST = 10_000
-"""Versions that `retrieve` looks through of one model."""
 
 
 @reword_errors
@@ -176,27 +174,21 @@ def retrieve(
         The versions, newest first; none if there is no such model.
     """
     with plugins.store() as store:
-        found: Sequence[Version]
         parsed = VersionName.parse(name) if name else None
-        if parsed is None:
-            found = [entry.newest for entry in store.registry.models(limit=_MOST)]
-        elif parsed.number is not None or parsed.alias is not None:
-            found = [store.registry.version(parsed)]
-        elif any(
-            entry.name == parsed.model for entry in store.registry.models(text=parsed.model, limit=_MOST)
-        ):
-            found = store.registry.versions(parsed.model, limit=_MOST)
-        else:
-            found = ()
-    wanted = [
-        each
-        for each in found
-        if (not framework or each.framework == framework)
-        and (not task or each.task == task)
-        and (version is None or each.number == version)
-        and (not parent or each.parent == parent)
-    ]
-    return tuple(wanted[:limit])
+        if parsed is not None and (parsed.number, parsed.alias) != (None, None):
+            named = store.registry.version(parsed).number
+            if version not in {None, named}:
+                return ()
+            version = named
+        found = store.registry.find_versions(
+            parsed.model if parsed is not None else "",
+            framework=framework,
+            task=task,
+            number=version,
+            parent=parent,
+            limit=limit,
+        )
+    return tuple(found)
 
 
 @reword_errors

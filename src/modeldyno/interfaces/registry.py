@@ -108,6 +108,21 @@ class Registry(Protocol):
     def versions(self, model: str, *, limit: int = 50, below: int | None = None) -> Sequence[Version]:
         """List the versions of a model, newest first; `below` is the last number of the page before."""
 
+    def find_versions(
+        self,
+        model: str = "",
+        *,
+        framework: str = "",
+        task: str = "",
+        number: int | None = None,
+        parent: str = "",
+        limit: int = 50,
+    ) -> Sequence[Version]:
+        """List the versions that hold every condition that is given.
+
+        Of a model, all of them, newest first; without one, the newest of each model, the last touched first.
+        """
+
     def with_digest(self, digest: str) -> Sequence[Version]:
         """Return the versions that have this digest, or a variant that has it."""
 

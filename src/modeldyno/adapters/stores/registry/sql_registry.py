@@ -85,6 +85,10 @@ class SqlRegistry:
             versions.check_model(connection, model)
             return versions.find_versions(connection, model, limit=limit, below=below)
 
+    def find_versions(self, model: str = "", *, limit: int = 50, **conditions: Any) -> Sequence[Version]:
+        with self._database.reading() as connection:
+            return versions.find_versions_by(connection, model, limit=limit, **conditions)
+
     def with_digest(self, digest: str) -> Sequence[Version]:
         with self._database.reading() as connection:
             return versions.with_digest(connection, digest)
