@@ -453,7 +453,7 @@ def _run_probes(
             if probe.needs is not None and probe.pass_ is Pass.TIMED:
                 stage.mark(WatchStage.TIMED)
             with stage(name):
-                stream = map(event_of, probe.measure(subject, job.plan))
+                stream: Iterator[Event] = map(event_of, probe.measure(subject, job.plan))
                 if probe.needs is not None:
                     stream = _keep_earlier_measurements(stream, name, stage)
                 for event in stream:

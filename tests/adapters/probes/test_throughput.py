@@ -16,7 +16,7 @@ from modeldyno.interfaces.probe import Subject
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PLAN = Plan(min_runs=10, min_time=0.0, max_time=0.2, min_warmup=0.0)
+PLAN = Plan(min_runs=10, min_time=0.0, max_time=0.2, min_warmup=0)
 CALLS = np.random.default_rng(0).normal(0.02, 0.0005, 200)
 """Calls of 20 ms, whose mean is known within 0.4 %."""
 

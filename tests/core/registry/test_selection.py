@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -50,7 +51,7 @@ def wrong_answers(ask: Callable[[], RegistryAnswer], questions: int) -> dict[flo
 
 def allowed(share: float, questions: int) -> float:
     """Return what a share of wrong answers may be, with three standard errors of so many questions."""
-    return 1 - share + 3 * ((1 - share) * share / questions) ** 0.5
+    return 1 - share + 3 * math.sqrt((1 - share) * share / questions)
 
 
 def rates(among: int, counted: int) -> Callable[[], RegistryAnswer]:
