@@ -82,7 +82,7 @@ COMPARISONS = DocumentRoom(
 LOADS = DocumentRoom(
     path="loads",
     title="Load series",
-    kinds=("ladder", "capacity"),
+    kinds=("ladder", "capacity", "explanation"),
     none="No series of loads is stored yet.",
     command="modeldyno load http://127.0.0.1:8000#model --find-load 'latency.p99 <= 50ms'",
 )
