@@ -41,7 +41,7 @@ def store(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def named(request: pytest.FixtureRequest) -> str:
     """Give each test a model of its own in the store."""
-    return str(request.node.name).partition("[")[0] + request.node.callspec.id
+    return str(request.node.name).partition("[")[0] + str(request.node.callspec.id)
 
 
 @pytest.fixture
