@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from modeldyno.views.view_options import ViewOptions
 
-Stored = Result | Study | Conclusion | Conversion
+Stored = Result | Study | Conclusion
 """What a file or the store holds."""
 Document = Stored | Trend
 

@@ -17,6 +17,8 @@ from modeldyno.conversion import ConversionRequest, convert
 from modeldyno.core.agreement.conversion import Conversion
 from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
 from modeldyno.core.agreement.rule import Tolerance
+from modeldyno.documents.catalog import list_documents, remove_documents
+from modeldyno.documents.lookup import find_any
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
 
 if TYPE_CHECKING:
@@ -363,7 +365,9 @@ def test_a_loader_whose_package_is_missing_raises(
 def test_a_live_module_is_converted_in_this_process(tmp_path: Path) -> None:
     """It is as it was afterwards, and there is no script, because nobody else has it."""
     module = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.Dropout(0.5))
-    found = modeldyno.convert(module, torch.randn(2, 6), to="torchscript", output=tmp_path, name="net")
+    found = modeldyno.convert(
+        module, torch.randn(2, 6), to="torchscript", output=tmp_path, name="net", store=False
+    )
 
     assert found["torchscript"].verdict == "agrees"
     assert found["torchscript"].reproduce == ""
@@ -387,3 +391,17 @@ def test_real_samples_are_compared(tmp_path: Path) -> None:
     assert found.inputs[0].source == str(root / "test.npz")
     assert agreement.outputs[0].top is not None
     assert agreement.outputs[0].top.low > 0.98
+
+
+def test_a_conversion_is_a_document_of_the_store(tmp_path: Path) -> None:
+    """It is found, listed and removed like a comparison."""
+    found = modeldyno.convert(
+        torch.nn.Linear(6, 3), torch.randn(2, 6), to="torchscript", output=tmp_path, name="kept"
+    )
+
+    assert find_any(found.id) == found
+    listed = next(entry for entry in list_documents().conclusions if entry.id == found.id)
+    assert (listed.kind, listed.name) == ("conversion", "kept")
+    assert listed.headline.startswith("kept: 1 of 1 converted form agrees")
+    assert [removed.id for removed in remove_documents([found.id])] == [found.id]
+    assert all(entry.id != found.id for entry in list_documents().conclusions)

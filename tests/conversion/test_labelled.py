@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import modeldyno
+from modeldyno.conversion import ConversionRequest, convert
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -74,3 +75,19 @@ def test_labelled_samples_are_needed(tmp_path: Path) -> None:
         converted(path, "accuracy", tmp_path)
     with pytest.raises(RequestError, match="needs labelled samples"):
         modeldyno.convert(DIGITS / "digits.onnx", evaluate="accuracy", output=tmp_path)
+
+
+def test_labelled_samples_may_be_others_than_those_compared(tmp_path: Path) -> None:
+    """Then random ones are compared, and the form is measured with the inputs of its source."""
+    request = ConversionRequest(
+        model=str(DIGITS / "digits.onnx"),
+        to=("onnx-int8",),
+        evaluate=("accuracy",),
+        evaluated_on=DIGITS / "test.npz",
+        output=tmp_path,
+    )
+    made = convert(request, in_process=True)["onnx-int8"]
+
+    assert made.agreement is not None
+    assert (made.agreement.samples, made.agreement.metrics[0].samples) == (45, 360)
+    assert [spec.source for spec in made.inputs] == [None]

@@ -17,6 +17,7 @@ from modeldyno.dashboard.app import make_app
 from modeldyno.interfaces.store import Store
 from modeldyno.kinds import kind_of
 from modeldyno.registry.targets import target_here
+from modeldyno.testing.sample_conversions import a_conversion as a_conversion_document
 from modeldyno.testing.sample_registry import a_conversion, a_figure, a_target, a_task, a_variant, a_version
 from modeldyno.testing.sample_registry import a_worker as a_registry_worker
 from modeldyno.testing.sample_results import a_failed_result, a_result
@@ -97,7 +98,7 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
 
 def fill(store: Store) -> None:
     """Put something of everything into a store."""
-    for document in (a_ladder(), a_capacity(), a_comparison()):
+    for document in (a_ladder(), a_capacity(), a_comparison(), a_conversion_document()):
         store.put_conclusion(document, headline=kind_of(document).brief(document))
     study = a_study()
     store.put_study(study, headline=kind_of(study).brief(study))

@@ -13,6 +13,7 @@ from tests.dashboard.conftest import HOSTILE, links_of
 
 from modeldyno.dashboard.app import API, PAGES, QUERY, WRITES
 from modeldyno.dashboard.schema import TYPES
+from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
 from modeldyno.testing.sample_studies import a_study
 
@@ -29,6 +30,7 @@ EXAMPLES = {
     "/studies/{id}": f"/studies/{a_study().id}",
     "/comparisons/{id}": f"/comparisons/{a_comparison().id}",
     "/loads/{id}": f"/loads/{a_ladder().id}",
+    "/conversions/{id}": f"/conversions/{a_conversion().id}",
     "/compare": f"/compare?with=010101010101&with=020202020202&with={a_capacity().id}",
 }
 """Pages that are of one thing."""

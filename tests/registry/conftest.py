@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.databases import server, url
 from tests.support.registry import DIGEST, a_measurement
 
 from modeldyno import plugins
@@ -24,10 +25,13 @@ if TYPE_CHECKING:
     from modeldyno.profiling.request import Request
     from modeldyno.runtime.measured_region import Region
 
+__all__ = ["server", "url"]
+
 
 @pytest.fixture
-def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+def registry(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    """Give the registry of an empty store, in a file and then on a server; commands find it, too."""
+    monkeypatch.setenv("MODELDYNO_STORE", url)
     monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: tmp_path)
     monkeypatch.setattr(canary, "is_due", lambda _store, _target: False)
     with plugins.store() as store:

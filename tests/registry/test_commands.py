@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import NullPool, create_engine, text
 
 import modeldyno
 from modeldyno import plugins
@@ -141,13 +142,11 @@ def test_an_alias_moves_and_comes_back(net: Callable[..., Said]) -> None:
     assert "net@champion names net/1" in net("registry", "alias", "net").out
 
 
-def test_the_history_is_whole_until_somebody_changes_it(net: Callable[..., Said], tmp_path: Path) -> None:
-    import sqlite3
-
+def test_the_history_is_whole_until_somebody_changes_it(net: Callable[..., Said], url: str) -> None:
     assert "No event was changed" in net("registry", "history", "--verify").out
-    with sqlite3.connect(tmp_path / "store.db") as connection:
-        connection.execute("UPDATE events SET actor = 'somebody else' WHERE id = 2")
-    connection.close()
+    address = url.replace("postgresql://", "postgresql+psycopg://")
+    with create_engine(address, poolclass=NullPool).begin() as connection:
+        connection.execute(text("UPDATE events SET actor = 'somebody else' WHERE id = 2"))
 
     said = net("registry", "history", "net", "--verify")
     assert said.code == 1
@@ -201,6 +200,8 @@ def test_the_same_from_python(model: Path, tmp_path: Path) -> None:
     assert modeldyno.retrieve("net") == (version,)
     assert modeldyno.retrieve(framework="torch") == ()
     assert modeldyno.retrieve("other") == ()
+    assert modeldyno.retrieve("net@champion", version=1) == modeldyno.retrieve("net/1") == (version,)
+    assert modeldyno.retrieve("net@champion", version=2) == ()
     assert [entry.name for entry in modeldyno.list_models()] == ["net"]
     assert modeldyno.answer("net@champion", "latency.p50 <= 20ms").state is AnswerState.FOUND
     assert len(modeldyno.show_model("net").figures) == 3

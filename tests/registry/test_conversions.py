@@ -45,13 +45,15 @@ def test_a_variant_that_differs_says_where_first(
 ) -> None:
     """In the history as well; by the built-in policy it has no tolerance."""
     version = register(Registration(model=str(model)), registry).version
-    variant = conversions.convert_version(version, REF, "openvino", registry)
+    variant, made = conversions.convert_version(version, REF, "openvino", registry)
     registry.put_variant(variant, "me")
 
     assert variant.state is VariantState.DIFFERS
     assert variant.why.endswith("; first differs at encoder.dense (Linear): cosine 0.41 (its inputs agree)")
     assert registry.events(newest=1)[0].detail["why"] == variant.why
     assert asked[0].tolerance is None
+    assert variant.conversion_id == made.id
+    assert not any(each.path or each.reproduce for each in made.converted)
 
 
 def test_a_version_runs_once_for_all_its_conversions(

@@ -16,10 +16,12 @@ from modeldyno.core.registry.policy import profile_task
 from modeldyno.core.registry.records import FigureState, Measure
 from modeldyno.core.result.result import Artifact
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.errors import MissingExtra, RequestError, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.registry import weights
-from modeldyno.registry.deployment import check_deployment
+from modeldyno.registry.deployment import check_deployment, write_deployment
+from modeldyno.servers import triton
+from modeldyno.servers.server_process import Launch, http_ready, run_server
 from modeldyno.testing.sample_registry import a_figure, a_target, a_variant, a_version
 from modeldyno.testing.sample_results import a_result
 
@@ -173,3 +175,77 @@ def test_without_an_answer_python_says_so_too(measured: Callable[..., None]) -> 
     measured(state=FigureState.DOUBTFUL)
 
     assert modeldyno.answer("Digits").state is AnswerState.UNKNOWN
+
+
+@pytest.mark.parametrize("has", [False, True])
+def test_a_backend_that_the_triton_here_lacks_is_told(
+    measured: Callable[..., None],
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has: bool,
+) -> None:
+    """Where there is none at all, nothing is said of it."""
+    measured()
+    if has:
+        (tmp_path / "onnxruntime").mkdir()
+        (tmp_path / "onnxruntime" / "libtriton_onnxruntime.so").touch()
+    program = triton.TritonProgram(path="tritonserver", backends=tmp_path)
+    found = modeldyno.answer("Digits")
+
+    def notes(folder: str) -> tuple[str, ...]:
+        return write_deployment(registry, found, export="triton", output=tmp_path / folder).notes[1:]
+
+    monkeypatch.setattr(triton, "find_tritonserver", lambda: program)
+    assert [note[:42] for note in notes("a")] == ["It needs Triton's backend 'onnxruntime', w"] * (not has)
+    monkeypatch.setattr(triton, "find_tritonserver", none_here)
+    assert notes("b") == ()
+
+
+def none_here() -> triton.TritonProgram:
+    """Find no Triton."""
+    raise MissingExtra("Triton is not installed.")
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("measured_on", ["triton", "onnxruntime"])
+def test_a_real_triton_loads_the_deployment_and_holds_under_load(
+    measured: Callable[..., None], tmp_path: Path, measured_on: str
+) -> None:
+    """With the configuration that was measured on it, or that a batch in a process leads to."""
+    program = triton.find_tritonserver()
+    if measured_on != "triton" and not program.has(measured_on):
+        pytest.skip(f"this Triton lacks the backend {measured_on}, as the deployment says")
+    if measured_on == "triton":
+        served = modeldyno.load(
+            DIGITS, backend="triton", concurrency=2, requests=50, max_batch=4, queue_delay=500, store=False
+        )
+        config = {name: value for name, value in served.job.config.items() if name != "batch_size"}
+        measured(backend="triton", artifacts=served.artifacts, **config)
+    else:
+        measured(batch=8)
+    text = answered(output=tmp_path / "out")
+    assert f"max_batch_size: {4 if measured_on == 'triton' else 8}" in text
+
+    launch = Launch(
+        name="triton",
+        command=lambda _folder, ports: triton.tritonserver_command(
+            program, tmp_path / "out", "Digits", ports
+        ),
+        ports={"http": 0, "grpc": 0, "metrics": 0},
+        ready=lambda ports: http_ready(ports["http"], "/v2/models/Digits/ready"),
+        environment=program.environment,
+        grace=0.0,
+    )
+    with run_server(launch) as server:
+        url = f"http://127.0.0.1:{server.ports['http']}#Digits"
+        result = modeldyno.load(url, concurrency=8, requests=400, store=False)
+
+    assert result.failure is None
+    requests = {
+        m.scope: m.value
+        for m in result.measurements
+        if m.metric == "requests" and isinstance(m.value, int | float)
+    }
+    assert requests.pop("ok") >= 400
+    assert not any(requests.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,10 +13,14 @@ import pytest
 from modeldyno import plugins
 from modeldyno.core.registry.staleness import stale_because
 from modeldyno.registry.figures import figure_of
+from modeldyno.registry.targets import software_here
 from modeldyno.testing.sample_registry import a_task, a_version
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from modeldyno.core.registry.records import Fact, VariantFigure
 
 BACKENDS = ("onnxruntime", "torch", "openvino", "tensorflow", "tflite", "jax")
@@ -78,3 +83,37 @@ def test_no_change_of_anything_else_is_taken_for_one(seed: int) -> None:
         stale_because(figure(backend), changed(chance.choice(unrelated), chance), now=NOW, max_age=1e9)
         is None
     )
+
+
+@pytest.fixture
+def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Give a function that writes down which versions an engine is installed with."""
+    monkeypatch.setenv("MODELDYNO_ENGINES", str(tmp_path))
+
+    def install(name: str, **versions: str) -> None:
+        (tmp_path / name).mkdir(exist_ok=True)
+        receipt = {"versions": {"python": "3.11.7", **versions}, "library": ""}
+        (tmp_path / name / "installed.json").write_text(json.dumps(receipt))
+
+    return install
+
+
+def test_a_figure_of_a_server_holds_until_its_engine_changes(engines: Callable[..., None]) -> None:
+    """Its runtime is the engine's own: neither another engine's nor that of this environment."""
+    engines("triton", onnxruntime="1.31.1")
+    served = figure("triton")
+    assert why_stale(served) is None
+
+    engines("mlserver", onnxruntime="1.31.1")
+    assert why_stale(served) is None
+
+    engines("triton", onnxruntime="1.32.0")
+    assert why_stale(served) == "measured with other software: triton onnxruntime 1.31.1 -> 1.32.0"
+    assert why_stale(figure("mlserver")) is None
+    assert why_stale(figure("onnxruntime")) is None
+
+
+def why_stale(measured: VariantFigure) -> str | None:
+    """Return why a figure is stale on this machine, whose other packages have not changed."""
+    here = {**INSTALLED, **{name: text for name, text in software_here().items() if " " in name}}
+    return stale_because(measured, here, now=NOW, max_age=1e9)

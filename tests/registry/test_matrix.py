@@ -17,7 +17,6 @@ from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from modeldyno.core.registry.records import Version
     from modeldyno.interfaces.registry import Registry
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """Give an empty store."""
-    with plugins.store(f"sqlite:///{tmp_path}/store.db") as opened:
+def store(url: str) -> Iterator[Store]:
+    """Give an empty store, in a file and then on a server."""
+    with plugins.store(url) as opened:
         yield opened
 
 

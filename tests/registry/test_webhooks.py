@@ -74,9 +74,9 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
-    """Give an empty store."""
-    with sql.open(f"sqlite:///{tmp_path}/store.db") as opened:
+def store(url: str) -> Iterator[SqlStore]:
+    """Give an empty store, in a file and then on a server."""
+    with sql.open(url) as opened:
         yield opened
 
 
@@ -277,9 +277,8 @@ while True:
 
 
 @pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.slow)])
-def test_senders_that_are_killed_lose_nothing(tmp_path: Path, receiver: Receiver, kills: int) -> None:
+def test_senders_that_are_killed_lose_nothing(url: str, receiver: Receiver, kills: int) -> None:
     """Each event arrives at least once, and is told apart by its delivery."""
-    url = f"sqlite:///{tmp_path}/store.db"
     chance = random.Random(1)
 
     def slowly() -> int:

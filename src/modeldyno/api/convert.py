@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.error_wording import reword_errors
-from modeldyno.api.profile import as_tuple, offered
+from modeldyno.api.profile import as_tuple, offered, store_conclusion_if
 from modeldyno.conversion import ConversionRequest
 from modeldyno.conversion import convert as run_conversion
 from modeldyno.conversion.request import TIMEOUT
@@ -36,6 +36,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
     name: str | None = None,
     trust: bool = False,
     inline: bool = False,
+    store: bool = True,
     watch: Callable[[str, str], None] | None = None,
 ) -> Conversion:
     """Convert a model into other forms and compare each with it, as ``modeldyno convert`` does.
@@ -60,6 +61,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         name: name of the model in the document and of the folder.
         trust: allow files that run code when loaded.
         inline: convert inside this process, without a time limit, for a debugger.
+        store: keep the Conversion in the store; if it cannot be written, warn.
         watch: called with the form (empty for the source) and what is done.
 
     Returns:
@@ -86,9 +88,14 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
     }
     told = watch or (lambda _form, _stage: None)
     if isinstance(model, str | Path):
-        return run_conversion(ConversionRequest(model=str(model), **fields), in_process=inline, watch=told)
-    with offered(model, name, example) as (ref, _):
-        return run_conversion(ConversionRequest(model=ref, **fields), in_process=True, watch=told)
+        request = ConversionRequest(model=str(model), **fields)
+        conversion = run_conversion(request, in_process=inline, watch=told)
+    else:
+        with offered(model, name, example) as (ref, _):
+            request = ConversionRequest(model=ref, **fields)
+            conversion = run_conversion(request, in_process=True, watch=told)
+    store_conclusion_if(conversion, wanted=store)
+    return conversion
 
 
 def _names(given: str | Sequence[str], parameter: str) -> tuple[str, ...]:

@@ -373,7 +373,7 @@ def store_if(result: Result, *, wanted: bool, tags: str | Sequence[str] = ()) ->
 
 
 def store_conclusion_if(document: Conclusion, *, wanted: bool) -> None:
-    """Store a comparison or a load series if `wanted`; if the store cannot be written, warn."""
+    """Store a comparison, a load series or a conversion if `wanted`; if the store cannot be written, warn."""
     if not wanted:
         return
     try:

@@ -22,7 +22,7 @@ from modeldyno.registry.changes import change_and_list_tasks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
 from modeldyno.registry.push import push_version
-from modeldyno.registry.register import Registration
+from modeldyno.registry.register import Registration, named_metrics
 from modeldyno.registry.register import register as register_model
 from modeldyno.registry.targets import named_device
 from modeldyno.registry.worker import WorkerOptions, run_worker
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 _FORMS = ("exported", "torchscript", "onnx")
 """Forms in which a live object is saved, the most faithful first."""
-_MOST = 10_000
-"""Versions that `retrieve` looks through of one model."""
 
 
 @reword_errors
@@ -55,6 +53,8 @@ def register(  # noqa: PLR0913 - one parameter per option
     dataset: str = "",
     metrics: Mapping[str, float] | None = None,
     labels: Mapping[str, str] | None = None,
+    evaluate: str | Sequence[str] = (),
+    data: str | Path | None = None,
     parent: str = "",
     policy: str = "default",
     copy: bool = True,
@@ -77,6 +77,8 @@ def register(  # noqa: PLR0913 - one parameter per option
         dataset: what it was trained on.
         metrics: what you say of it, such as ``{"accuracy": 0.76}``.
         labels: any text by name; a live object's ``class`` is its class with its module unless it is given.
+        evaluate: metrics that every form of it is evaluated by, such as ``"accuracy"``.
+        data: labelled samples, ``"test.npz"`` or ``"test.npz:labels"``; they are kept with the version.
         parent: the version that it was made from, such as ``"digits/3"``.
         policy: name of the policy that says what is done with it.
         copy: keep its files in the store; otherwise they are used where they are.
@@ -98,7 +100,8 @@ def register(  # noqa: PLR0913 - one parameter per option
             named = {"class": f"{type(model).__module__}.{type(model).__qualname__}", **(labels or {})}
             words: dict[str, Any] = {
                 "version": version, "task": task, "dataset": dataset, "metrics": metrics, "labels": named,
-                "parent": parent, "policy": policy, "convert": convert, "profile": profile, "wait": wait,
+                "evaluate": evaluate, "data": data, "parent": parent, "policy": policy, "convert": convert,
+                "profile": profile, "wait": wait,
                 "trust": True,  # it was written here
             }  # fmt: skip
             path = _save_live_object(model, example, Path(folder))
@@ -111,6 +114,8 @@ def register(  # noqa: PLR0913 - one parameter per option
         dataset=dataset,
         metrics=metrics or {},
         labels=labels or {},
+        evaluate=named_metrics(evaluate),
+        data=str(data or ""),
         parent=parent,
         policy=policy,
         copy=copy,
@@ -169,27 +174,21 @@ def retrieve(
         The versions, newest first; none if there is no such model.
     """
     with plugins.store() as store:
-        found: Sequence[Version]
         parsed = VersionName.parse(name) if name else None
-        if parsed is None:
-            found = [entry.newest for entry in store.registry.models(limit=_MOST)]
-        elif parsed.number is not None or parsed.alias is not None:
-            found = [store.registry.version(parsed)]
-        elif any(
-            entry.name == parsed.model for entry in store.registry.models(text=parsed.model, limit=_MOST)
-        ):
-            found = store.registry.versions(parsed.model, limit=_MOST)
-        else:
-            found = ()
-    wanted = [
-        each
-        for each in found
-        if (not framework or each.framework == framework)
-        and (not task or each.task == task)
-        and (version is None or each.number == version)
-        and (not parent or each.parent == parent)
-    ]
-    return tuple(wanted[:limit])
+        if parsed is not None and (parsed.number, parsed.alias) != (None, None):
+            named = store.registry.version(parsed).number
+            if version not in {None, named}:
+                return ()
+            version = named
+        found = store.registry.find_versions(
+            parsed.model if parsed is not None else "",
+            framework=framework,
+            task=task,
+            number=version,
+            parent=parent,
+            limit=limit,
+        )
+    return tuple(found)
 
 
 @reword_errors

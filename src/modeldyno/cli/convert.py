@@ -8,7 +8,7 @@ import click
 
 from modeldyno.cli import actions, quantity_callback
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.output_options import JSON, QUIET
+from modeldyno.cli.output_options import JSON, NO_STORE, QUIET
 
 
 @click.command(name="convert")
@@ -47,6 +47,7 @@ from modeldyno.cli.output_options import JSON, QUIET
 @cli_options.NAME
 @cli_options.TRUST
 @JSON
+@NO_STORE
 @QUIET
 @click.option("-v", "--verbose", is_flag=True, help="Print every output, and the logs of failures.")
 @click.pass_context

@@ -20,5 +20,5 @@ from modeldyno.cli.help_pages import HelpCommand
     "-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number to list."
 )
 def command(name: str | None, tag: str | None, where: str | None, limit: int) -> None:
-    """List stored results, studies, comparisons and load series, newest first."""
+    """List stored results, studies, comparisons, load series and conversions, newest first."""
     actions.list_.run(name, tag, where, limit)

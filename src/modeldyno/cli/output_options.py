@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 JSON = click.option("--json", "json_path", metavar="PATH|-", help="Save the JSON document, or print it.")
+NO_STORE = click.option("--no-store", is_flag=True, help="Do not store the result.")
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
 
 
@@ -22,7 +23,7 @@ def result_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--tag", "tags", multiple=True, help="Tag the stored result."),
         JSON,
         click.option("-o", "--output", metavar="FILE", help="Also write a report: .html .pdf .md .csv .json"),
-        click.option("--no-store", is_flag=True, help="Do not store the result."),
+        NO_STORE,
         QUIET,
     )
     for option in reversed(options):

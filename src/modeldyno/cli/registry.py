@@ -28,6 +28,12 @@ def command() -> None:
     "--metric", "metrics", multiple=True, metavar="NAME=VALUE", help="What you say of it: accuracy=0.76."
 )
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Any label.")
+@click.option(
+    "--evaluate",
+    metavar="NAME,...",
+    help="Evaluate every form, on the labelled samples of --data: accuracy,f1.",
+)
+@click.option("--data", metavar="FILE[:LABELS]", help="Labelled samples; they are kept with the version.")
 @click.option("--parent", metavar="NAME/N", help="The version that it was made from.")
 @click.option(
     "--policy", metavar="NAME", default="default", show_default=True, help="What is done with it by itself."

@@ -46,6 +46,6 @@ def command(**options: Any) -> None:
     """Write DOCUMENTS as a report, in the format of FILE's suffix; several go into one file.
 
     A document is a JSON file, the id or tag of a stored result, the name of a study, or the id of a
-    comparison, a load curve or a search for the largest load.
+    comparison, a load curve, a search for the largest load or a conversion.
     """
     actions.report.run(options)

@@ -51,6 +51,6 @@ from modeldyno.cli.output_options import module_view_options
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Show RESULT: a JSON file, or an id (or prefix, or tag) of the store.
 
-    It also shows a study, a comparison, a load curve or the answer of --find-load.
+    It also shows a study, a comparison, a load curve, a conversion or the answer of --find-load.
     """
     actions.show.run(ctx, options)

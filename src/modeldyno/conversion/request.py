@@ -47,7 +47,9 @@ class ConversionRequest:
     data: str | Path | None = None
     """A file of real samples (.npz, .npy, .jsonl)."""
     evaluate: tuple[str, ...] = ()
-    """Metrics of the labelled samples in `data`, in which no lossy form may be inferior."""
+    """Metrics of labelled samples, in which no lossy form may be inferior."""
+    evaluated_on: str | Path | None = None
+    """The file of these samples; by default `data`, whose samples are then compared as well."""
     timeout: float = TIMEOUT
     """Seconds that one recipe may take."""
     tolerance: float | None = None
@@ -81,10 +83,11 @@ class ConversionRequest:
         for name in self.evaluate:
             if not is_evaluation(evaluation_name(name)):
                 raise UnknownName.among("evaluation", name, EVALUATIONS)
-        if self.evaluate and self.data is None:
+        labelled = self.evaluated_on or self.data
+        if self.evaluate and labelled is None:
             raise RequestError("`evaluate` needs labelled samples; name them with `data`, such as test.npz.")
         if self.evaluate:
-            labelled_samples.read_labels(str(self.data))
+            labelled_samples.read_labels(str(labelled))
         elif self.data is not None and not Path(self.data).expanduser().is_file():
             raise RequestError(f"There is no data file {self.data}; check the path given to --data.")
 
@@ -101,11 +104,12 @@ class ConversionRequest:
 
     def labelled(self) -> str:
         """Return the labelled samples, with an absolute path; empty if nothing is evaluated."""
-        path = self.samples()
-        if path is None or not self.evaluate:
+        source = str(self.evaluated_on or self.data or "")
+        if not source or not self.evaluate:
             return ""
-        name = str(self.data).removeprefix(str(labelled_samples.read_labels(str(self.data))[0]))
-        return f"{path}{name if name.startswith(':') else ''}"
+        path = labelled_samples.read_labels(source)[0]
+        name = source.removeprefix(str(path))
+        return f"{path.expanduser().absolute()}{name if name.startswith(':') else ''}"
 
     def wider(self) -> Tolerance | None:
         """Return the tolerance that was asked for, and who did."""

@@ -75,6 +75,8 @@ PAGES = (
     PageRoute(path="/comparisons/{id}", page=document_pages.comparison),
     PageRoute(path="/loads", page=document_pages.loads, query=("name", "before")),
     PageRoute(path="/loads/{id}", page=document_pages.load),
+    PageRoute(path="/conversions", page=document_pages.conversions, query=("name", "before")),
+    PageRoute(path="/conversions/{id}", page=document_pages.conversion),
     PageRoute(path="/compare", page=document_pages.beside, query=("with",)),
     PageRoute(path="/tasks", page=registry_pages.tasks, query=("model", "all")),
     PageRoute(path="/targets", page=registry_pages.targets),

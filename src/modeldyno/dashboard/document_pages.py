@@ -86,6 +86,18 @@ LOADS = DocumentRoom(
     none="No series of loads is stored yet.",
     command="modeldyno load http://127.0.0.1:8000#model --find-load 'latency.p99 <= 50ms'",
 )
+CONVERSIONS = DocumentRoom(
+    path="conversions",
+    title="Conversions",
+    kinds=("conversion",),
+    none="No conversion is stored yet.",
+    command="modeldyno convert model.onnx --to openvino",
+)
+ROOMS = {name: room for room in (COMPARISONS, LOADS, CONVERSIONS) for name in room.kinds} | {
+    "result": RESULTS,
+    "study": STUDIES,
+}
+"""Where documents of a kind are."""
 
 
 # --- lists ---------------------------------------------------------------------------------------
@@ -152,6 +164,11 @@ def comparisons(asked: Asked) -> DashboardPage:
 def loads(asked: Asked) -> DashboardPage:
     """List load curves and searches for the largest load, those of a model, a page at a time."""
     return _conclusions(asked, LOADS)
+
+
+def conversions(asked: Asked) -> DashboardPage:
+    """List conversions, those of a model, a page at a time."""
+    return _conclusions(asked, CONVERSIONS)
 
 
 def _conclusions(asked: Asked, room: DocumentRoom) -> DashboardPage:
@@ -265,6 +282,11 @@ def load(asked: Asked) -> DashboardPage:
     return _document_page(asked.store, LOADS, _of_kind(asked, LOADS))
 
 
+def conversion(asked: Asked) -> DashboardPage:
+    """Show a conversion, as its report does."""
+    return _document_page(asked.store, CONVERSIONS, _of_kind(asked, CONVERSIONS))
+
+
 def _of_kind(asked: Asked, room: DocumentRoom) -> Any:
     found = asked.store.conclusion(asked.path["id"])
     if kind_of(found).name not in room.kinds:
@@ -345,9 +367,7 @@ def _beside_form(store: Store, chosen: Sequence[str]) -> PageForm:
 
 
 def _room_of(document: Any) -> DocumentRoom:
-    name = kind_of(document).name
-    rooms = {"result": RESULTS, "study": STUDIES, "comparison": COMPARISONS}
-    return rooms.get(name, LOADS)
+    return ROOMS[kind_of(document).name]
 
 
 def _any(store: Store, name: str) -> Stored:
@@ -355,7 +375,9 @@ def _any(store: Store, name: str) -> Stored:
         with suppress(RequestError):
             found: Stored = read(name)
             return found
-    raise RequestError(f"The store has no result, study, comparison or load series '{name[:60]}'.")
+    raise RequestError(
+        f"The store has no result, study, comparison, load series or conversion '{name[:60]}'."
+    )
 
 
 def change_tags(asked: Asked) -> str:

@@ -169,13 +169,12 @@ def _new_results(results: Sequence[Entry]) -> PageBlocks:
 
 
 def _new_conclusions(conclusions: Sequence[ConclusionEntry]) -> PageBlocks:
-    rooms = {"comparison": document_pages.COMPARISONS}
-    found = [(entry, rooms.get(entry.kind, document_pages.LOADS)) for entry in conclusions]
+    found = [(entry, document_pages.ROOMS[entry.kind]) for entry in conclusions]
     shown = lists.conclusions([entry for entry, _ in found])
     addresses = {
         row[0]: address(room.path, entry.id) for row, (entry, room) in zip(shown.rows, found, strict=True)
     }
     return PageBlocks(
-        blocks=(Heading(title="Newest comparisons and loads"), shown),
+        blocks=(Heading(title="Newest comparisons, loads and conversions"), shown),
         links=TableLinks(links={"id": addresses}),
     )

@@ -86,7 +86,7 @@ class StudyList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConclusionList:
-    """A page of comparisons, or of load series."""
+    """A page of comparisons, of load series or of conversions."""
 
     items: list[ConclusionEntry]
     next: str | None
@@ -136,6 +136,7 @@ TYPES: dict[str, Any] = {
     "/studies": StudyList,
     "/comparisons": ConclusionList,
     "/loads": ConclusionList,
+    "/conversions": ConclusionList,
     "/tasks": TaskData,
     "/targets": TargetData,
     "/events": EventList,

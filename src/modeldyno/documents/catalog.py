@@ -32,7 +32,7 @@ class Listing:
     results: tuple[Entry, ...]
     studies: tuple[StudyEntry, ...]
     conclusions: tuple[ConclusionEntry, ...]
-    """Comparisons, load curves and load searches."""
+    """Comparisons, load curves, load searches and conversions."""
     more: bool
     """Whether there are older ones beyond the limit."""
 
@@ -68,7 +68,7 @@ def list_documents(
 
 
 def store_conclusion(document: Conclusion) -> None:
-    """Store a comparison or a load series, with its headline.
+    """Store a comparison, a load series or a conversion, with its headline.
 
     Raises:
         StoreError: the store cannot be written.

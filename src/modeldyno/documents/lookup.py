@@ -98,7 +98,7 @@ def find_named_configuration(name: str) -> Result:
 
 
 def find_conclusion(document: str) -> Conclusion:
-    """Find a comparison, a load curve or a load search by a prefix of its id in the store.
+    """Find a comparison, a load curve, a load search or a conversion by a prefix of its id in the store.
 
     Raises:
         RequestError: there is none, or there are several.

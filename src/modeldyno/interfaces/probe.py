@@ -100,7 +100,7 @@ class Subject:
     inspection: Inspection = field(default_factory=Inspection)
     observation: Observation = field(default_factory=Observation)
     known: tuple[Measurement, ...] = ()
-    """Measurements of the probes that analyse the model without calling it."""
+    """Measurements of the probes before this one."""
     beside: tuple[tuple[str, Subject], ...] = ()
     """Other models on the same server, by name, which are put under load at the same time."""
     baton: TurnToken = NO_TURNS

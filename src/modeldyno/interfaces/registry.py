@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from modeldyno.core.agreement.conversion import Conversion
 from modeldyno.core.registry.confirmation import Confirmation
 from modeldyno.core.registry.records import (
     Task,
@@ -67,6 +68,8 @@ class Outcome:
     """The stale figure that this one replaces, against it."""
     variant: Variant | None = None
     """The variant in its new state."""
+    conversion: Conversion | None = None
+    """What made the variant; stored with the other documents."""
     next: tuple[Task, ...] = ()
     """What is to be done now."""
 
@@ -104,6 +107,21 @@ class Registry(Protocol):
 
     def versions(self, model: str, *, limit: int = 50, below: int | None = None) -> Sequence[Version]:
         """List the versions of a model, newest first; `below` is the last number of the page before."""
+
+    def find_versions(
+        self,
+        model: str = "",
+        *,
+        framework: str = "",
+        task: str = "",
+        number: int | None = None,
+        parent: str = "",
+        limit: int = 50,
+    ) -> Sequence[Version]:
+        """List the versions that hold every condition that is given.
+
+        Of a model, all of them, newest first; without one, the newest of each model, the last touched first.
+        """
 
     def with_digest(self, digest: str) -> Sequence[Version]:
         """Return the versions that have this digest, or a variant that has it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from modeldyno.core.agreement.conversion import Conversion
 from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.explanation import Explanation
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
     from modeldyno.interfaces.registry import Registry
 
-Conclusion = Comparison | LoadCurve | Capacity | Explanation
-"""A document drawn from several Results, stored by its own id."""
+Conclusion = Comparison | LoadCurve | Capacity | Explanation | Conversion
+"""A document drawn from several Results, or from a model in several forms, stored by its own id."""
 
 
 def place_in_list(created: str, identifier: str) -> str:

@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.queries import STATISTICS_SHOWN
-from modeldyno.core.registry.answer import RATES, choose, judge_figure
+from modeldyno.core.registry.answer import RATES, choose, judge_figure, order
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.records import FigureState, TaskState, VariantState
 from modeldyno.errors import UnknownName
 from modeldyno.registry.figures import current_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from modeldyno.core.registry.answer import AnswerCandidate, RegistryAnswer
-    from modeldyno.core.registry.records import HardwareTarget, Task, Variant, VariantFigure, Version
+    from modeldyno.core.registry.records import Task, Variant, VariantFigure, Version
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.result.where import KeptNumber
     from modeldyno.interfaces.registry import Registry
     from modeldyno.loadtest.replicas import CostOptions
 
@@ -59,7 +61,23 @@ def answer(
         for figure in current_figures(registry, newest.model, number)
         if wanted is None or figure.target in wanted
     ]
-    candidates = list(_judged(figures, registry, targets, bounds, cost))
+
+    def judge(
+        figure: VariantFigure, result: Result | None, kept: Mapping[str, KeptNumber] | None = None
+    ) -> AnswerCandidate:
+        return judge_figure(
+            figure,
+            result,
+            targets.get(figure.target),
+            bounds=bounds,
+            demand=cost.demand,
+            price=cost.price,
+            among=among,
+            kept=kept,
+        )
+
+    among = sum(figure.state is FigureState.FRESH for figure in figures)
+    candidates = _confirmed(list(_judged(figures, registry, bounds, judge)), registry, judge)
     waiting = [
         task
         for task in registry.tasks(states=_WAITING, model=newest.model, number=number)
@@ -80,9 +98,8 @@ def answer(
 def _judged(
     figures: Sequence[VariantFigure],
     registry: Registry,
-    targets: Mapping[str, HardwareTarget],
     bounds: tuple[Constraint, ...],
-    cost: CostOptions,
+    judge: Callable[..., AnswerCandidate],
 ) -> Iterator[AnswerCandidate]:
     """Judge figures by the numbers that the store keeps; only for other bounds are their Results read."""
     queries = [bound.query for bound in bounds]
@@ -95,15 +112,20 @@ def _judged(
     for figure in figures:
         numbers = kept.get(figure.result) if figure.state is FigureState.FRESH else None
         reads = figure.state in _TELLING and numbers is None
-        yield judge_figure(
-            figure,
-            registry.result(figure.result) if reads else None,
-            targets.get(figure.target),
-            bounds=bounds,
-            demand=cost.demand,
-            price=cost.price,
-            kept=numbers,
-        )
+        yield judge(figure, registry.result(figure.result) if reads else None, numbers)
+
+
+def _confirmed(
+    candidates: Sequence[AnswerCandidate], registry: Registry, judge: Callable[..., AnswerCandidate]
+) -> list[AnswerCandidate]:
+    """Judge the best answer by the samples of its Result, too; if it does not hold by them, the next."""
+    judged = {candidate.figure.key: candidate for candidate in candidates}
+    for candidate in sorted((c for c in candidates if not c.out), key=order):
+        figure = candidate.figure
+        judged[figure.key] = judge(figure, registry.result(figure.result))
+        if not judged[figure.key].out:
+            break
+    return list(judged.values())
 
 
 def _unusable(registry: Registry, newest: Version, number: int | None) -> tuple[Variant, ...]:

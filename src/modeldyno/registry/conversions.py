@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.codec import conversion as conversion_codec
@@ -18,13 +18,13 @@ from modeldyno.core.agreement.conversion import ConversionFailureKind
 from modeldyno.core.agreement.rule import Sameness
 from modeldyno.core.registry.records import Variant, VariantState
 from modeldyno.profiling.resolve_model import resolve_reference
-from modeldyno.registry import weights
+from modeldyno.registry import evaluation_data, weights
 from modeldyno.registry.policies import find_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.agreement.conversion import Converted
+    from modeldyno.core.agreement.conversion import Conversion, Converted
     from modeldyno.core.registry.records import Version
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.model_ref import ModelRef
@@ -55,10 +55,11 @@ def convert_version(
     recipe: str,
     registry: Registry,
     watch: Callable[[str, str], None] = lambda _recipe, _stage: None,
-) -> Variant:
+) -> tuple[Variant, Conversion]:
     """Convert a version by a recipe, and check whether it is still the model.
 
-    Only what is still the model is kept, with the script that makes it again.
+    Only what is still the model is kept, with the script that makes it again. The document names no files, as
+    the registry keeps them.
     """
     variant = Variant(
         model=version.model, number=version.number, recipe=recipe, state=VariantState.CONVERTING
@@ -73,6 +74,7 @@ def convert_version(
             tolerated_by=policy.tolerated_by,
             name=version.model,
             trust=version.trust,
+            **_evaluated(version, registry),
         )
         conversion = convert(request, kept=_reference_folder(version), watch=watch)
         made = conversion[recipe]
@@ -81,10 +83,19 @@ def convert_version(
             state=_state(made),
             why=_why(made),
             conversion=conversion_codec.encode(conversion).decode(),
+            conversion_id=conversion.id,
         )
-        if not variant.usable:
-            return variant
-        return _kept(variant, made, Path(folder) / recipe, weights.place(registry.weights))
+        if variant.usable:
+            variant = _kept(variant, made, Path(folder) / recipe, weights.place(registry.weights))
+    gone = tuple(replace(made, path="", reproduce="") for made in conversion.converted)
+    return variant, replace(conversion, converted=gone)
+
+
+def _evaluated(version: Version, registry: Registry) -> dict[str, Any]:
+    if version.evaluation is None:
+        return {}
+    data = evaluation_data.located(version, registry)
+    return {"evaluate": version.evaluation.metrics, "evaluated_on": data}
 
 
 def _reference_folder(version: Version) -> Path:
@@ -92,7 +103,7 @@ def _reference_folder(version: Version) -> Path:
 
     The conversions of a version are queued in a row, so it runs once for all of them.
     """
-    key = hashlib.sha256(f"{version.name} {version.digest}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{version.name} {version.digest} {version.evaluation}".encode()).hexdigest()[:16]
     folder = Path(_references().name)
     for other in folder.iterdir():
         if other.name != key:

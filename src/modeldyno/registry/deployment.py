@@ -12,10 +12,11 @@ from modeldyno import codec, plugins
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.records import SOURCE
 from modeldyno.core.spec.job import Job
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.errors import MissingExtra, RequestError, UnknownName
 from modeldyno.registry import conversions, weights
 from modeldyno.registry.register import located
 from modeldyno.runtime.deploy_worker import write_deployments
+from modeldyno.servers import triton
 from modeldyno.views.registry.answer import describe
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _CONFIGURATION = "config.pbtxt"
 _REPOSITORY = "repository"
 _SERVICE = "inferenceservice.yaml"
 _NAME = re.compile(r'^name: "[^"]*"$', re.MULTILINE)
+_BACKEND = re.compile(r'^backend: "([^"]*)"$', re.MULTILINE)
 _NEEDS_TORCH = re.compile(r'"model\.(?:pt|pt2)"')
 _EXPRESSED = frozenset({"batch_size", "threads", "device"})
 """Settings of a run in a process that a server's configuration expresses."""
@@ -111,7 +113,7 @@ def write_deployment(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)  # it was new or empty
         raise
-    files, notes = [configuration], []
+    files, notes, text = [configuration], [], configuration.read_text(encoding="utf-8")
     if storage:
         service = folder / _SERVICE
         codec.write(service, _yaml(_inference_service(answer, best, storage)))
@@ -119,9 +121,23 @@ def write_deployment(
         notes.append(f"Copy {repository} to {storage}, then: kubectl apply -f {service}")
     else:
         notes.append(f"Serve it with: tritonserver --model-repository {folder.absolute()}")
-    if _NEEDS_TORCH.search(configuration.read_text(encoding="utf-8")):
+        notes += _lacking_here(text)
+    if _NEEDS_TORCH.search(text):
         notes.append("Triton runs it in its Python backend, whose Python needs torch.")
     return Deployment(files=tuple(files), notes=tuple(notes))
+
+
+def _lacking_here(text: str) -> list[str]:
+    """Say if the Triton that is here could not load a configuration."""
+    named = _BACKEND.search(text)
+    try:
+        program = triton.find_tritonserver()
+    except MissingExtra:
+        return []
+    if named is None or program.has(named[1]):
+        return []
+    note = f"It needs Triton's backend '{named[1]}', which the Triton here lacks and NVIDIA's container has; "
+    return [note + "what is measured on this one (serve: triton in the policy) can be served by it."]
 
 
 def _write_repository(registry: Registry, best: AnswerCandidate, result: Result, repository: Path) -> Path:

@@ -19,12 +19,13 @@ from modeldyno.core.registry.records import (
     VariantState,
 )
 from modeldyno.core.spec.load_spec import Load
+from modeldyno.core.spec.probe_options import Observation
 from modeldyno.errors import DeviceInUse, ModelDynoError
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.kinds import kind_of
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.run import run_request
-from modeldyno.registry import conversions
+from modeldyno.registry import conversions, evaluation_data
 from modeldyno.registry.figures import figure_of
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.register import located, targets_of
@@ -33,6 +34,7 @@ from modeldyno.registry.targets import CPU
 if TYPE_CHECKING:
     from collections.abc import Sized
 
+    from modeldyno.core.agreement.conversion import Conversion
     from modeldyno.core.registry.records import Measure, Task, Version
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
@@ -46,17 +48,24 @@ def convert(task: Task, registry: Registry) -> Outcome:
         model=version.model, number=version.number, recipe=task.recipe, state=VariantState.CONVERTING
     )
     registry.put_variant(wanted, version.creator, task=task)
+    conversion: Conversion | None = None
     try:
-        variant = conversions.convert_version(version, located(version, registry), task.recipe, registry)
+        variant, conversion = conversions.convert_version(
+            version, located(version, registry), task.recipe, registry
+        )
     except ModelDynoError as error:
         variant = replace(wanted, state=VariantState.FAILED, why=str(error))
     next_tasks: tuple[Task, ...] = ()
     if variant.usable:
         policy = find_policy(registry, version.policy)
         next_tasks = tuple(
-            t for target in targets_of(registry) for t in profile_tasks(variant, policy, target)
+            t
+            for target in targets_of(registry)
+            for t in profile_tasks(variant, policy, target, version.evaluation)
         )
-    return Outcome(state=TaskState.DONE, why=variant.why, variant=variant, next=next_tasks)
+    return Outcome(
+        state=TaskState.DONE, why=variant.why, variant=variant, conversion=conversion, next=next_tasks
+    )
 
 
 def measure(
@@ -81,7 +90,8 @@ def measure(
         ref = (
             located(version, registry) if variant.recipe == SOURCE else conversions.located(variant, registry)
         )
-        request = _request(version, variant, ref, task.measure, device)
+        data = evaluation_data.located(version, registry) if task.measure.evaluate else None
+        request = _request(version, variant, ref, task.measure, device, data)
         judged = run_request(request, interrupts=interrupts, guard=guard)
     except DeviceInUse:
         raise
@@ -114,7 +124,9 @@ def _stale_result(task: Task, registry: Registry) -> str:
     return figure.result if figure.state is FigureState.STALE else figure.replaces
 
 
-def _request(version: Version, variant: Variant, ref: ModelRef, what: Measure, device: str) -> Request:
+def _request(
+    version: Version, variant: Variant, ref: ModelRef, what: Measure, device: str, data: str | None
+) -> Request:
     backend = what.backend or variant.backend
     # In the precision in which it was judged: what OpenVINO chooses by itself is another variant.
     judged = FULL_PRECISION.get(backend, {}) if device == CPU else {}
@@ -131,6 +143,7 @@ def _request(version: Version, variant: Variant, ref: ModelRef, what: Measure, d
         load=load,
         require=what.require,
         plan=Plan(max_time=what.max_time),
+        observation=Observation(evaluate=what.evaluate, data=data),
         name=version.model,
         trust=version.trust or variant.recipe != SOURCE,  # a variant was written here
     )

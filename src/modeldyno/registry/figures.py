@@ -11,7 +11,7 @@ from modeldyno.core.registry.policy import REPEATS, profile_task
 from modeldyno.core.registry.records import FigureState, VariantFigure
 from modeldyno.core.registry.staleness import PROTOCOL, forbidding_doubts, stale_because
 from modeldyno.registry.policies import find_policy
-from modeldyno.registry.targets import decisive, software_here, target_here
+from modeldyno.registry.targets import decisive, engine_versions, software_here, target_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,8 @@ def figure_of(task: Task, result: Result) -> VariantFigure:
         measure=task.measure,
         result=result.id,
         taken=result.created,
-        software=decisive(result.environment.software, result.job.backend),
+        software=decisive(result.environment.software, result.job.backend)
+        | engine_versions(result.job.backend),
         protocol=PROTOCOL,
         state=state,
         why=why,

@@ -17,16 +17,16 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor, new_identity
 from modeldyno.profiling import mlflow_version
 from modeldyno.profiling.resolve_model import resolve_reference
-from modeldyno.registry import conversions, weights
+from modeldyno.registry import conversions, evaluation_data, weights
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.targets import target_here
 from modeldyno.runtime.identify import identify_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.core.registry.policy import Policy
-    from modeldyno.core.registry.records import Task
+    from modeldyno.core.registry.records import EvaluationData, Task
     from modeldyno.interfaces.registry import Registry
     from modeldyno.runtime.identify import IdentifiedModel
 
@@ -49,6 +49,10 @@ class Registration:
     dataset: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    evaluate: tuple[str, ...] = ()
+    """Metrics of the labelled samples in `data` that each variant is evaluated by."""
+    data: str = ""
+    """A file of labelled samples, perhaps followed by ``:`` and the name of its labels."""
     parent: str = ""
     policy: str = "default"
     copy: bool = True
@@ -100,6 +104,12 @@ def read_registration(path: Path, given: Mapping[str, Any]) -> Registration:
     return Registration(**words)
 
 
+def named_metrics(given: str | Sequence[Any]) -> tuple[str, ...]:
+    """Return the names of metrics, given as a list or separated by commas."""
+    texts = given.split(",") if isinstance(given, str) else map(str, given)
+    return tuple(text.strip() for text in texts if text.strip())
+
+
 def _value(key: str, value: Any) -> Any:
     if key in _TABLES:
         if not isinstance(value, dict):
@@ -110,6 +120,8 @@ def _value(key: str, value: Any) -> Any:
         if text.lower() not in _BOOLEANS:
             raise RequestError(f"{key} is yes or no, not '{text}'.")
         return _BOOLEANS[text.lower()]
+    if key == "evaluate":
+        return named_metrics(value)
     if key == "version":
         if not text.isdigit() or not int(text):
             raise RequestError(f"version is a number from 1, not '{text}'.")
@@ -135,6 +147,7 @@ def register(request: Registration, registry: Registry) -> Registered:
     parent = registry.version(VersionName.parse(request.parent)).name if request.parent else ""
     if request.name is not None:
         check_model_name(request.name)
+    evaluation_data.check(request.evaluate, request.data)
     identified = identify_model(ref, trust=request.trust)
     root, entry = _root_and_entry(ref, identified)
     kept = request.copy and bool(identified.files)
@@ -143,6 +156,7 @@ def register(request: Registration, registry: Registry) -> Registered:
         if kept
         else ()
     )
+    evaluation = evaluation_data.keep(request.evaluate, request.data, registry)
     draft = Version(
         model=request.name or name_from_label(identified.identity.name),
         number=0,
@@ -160,6 +174,7 @@ def register(request: Registration, registry: Registry) -> Registered:
         dataset=request.dataset,
         metrics=dict(request.metrics),
         labels=dict(request.labels),
+        evaluation=evaluation,
         parent=parent,
         policy=policy.name,
         trust=request.trust,
@@ -168,8 +183,8 @@ def register(request: Registration, registry: Registry) -> Registered:
     origin = {label: text for label, text in request.labels.items() if label in _ORIGIN_LABELS}
     if new:
         registry.put_variant(_source(version), version.creator)
-    elif version.labels != {**version.labels, **origin}:
-        version = registry.change_version(version, actor(), labels={**version.labels, **origin})
+    elif changes := _said_anew(version, origin, evaluation):
+        version = registry.change_version(version, actor(), **changes)
     queued = registry.enqueue(
         tuple(first_tasks(version, policy, registry, convert=request.convert, profile=request.profile))
     )
@@ -180,6 +195,18 @@ def register(request: Registration, registry: Registry) -> Registered:
         earlier=len(registry.results_of([version.digest])),
         workers=len(registry.workers()),
     )
+
+
+def _said_anew(
+    version: Version, origin: Mapping[str, str], evaluation: EvaluationData | None
+) -> dict[str, Any]:
+    """Return what is said of a version that was registered before and is not known of it."""
+    changes: dict[str, Any] = {}
+    if version.labels != {**version.labels, **origin}:
+        changes["labels"] = {**version.labels, **origin}
+    if evaluation is not None and version.evaluation != evaluation:
+        changes["evaluation"] = evaluation
+    return changes
 
 
 def with_modelci_words(request: Registration) -> Registration:
@@ -230,7 +257,8 @@ def first_tasks(
         for target in targets_of(registry):
             for variant in variants.values():
                 if variant.usable:
-                    yield from (t for t in profile_tasks(variant, policy, target) if t.key not in there)
+                    tasks = profile_tasks(variant, policy, target, version.evaluation)
+                    yield from (task for task in tasks if task.key not in there)
     if convert:
         yield from (
             task

@@ -12,6 +12,7 @@ from modeldyno import plugins
 from modeldyno.core.registry.records import HardwareTarget
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError
+from modeldyno.servers import install
 
 if TYPE_CHECKING:
     from modeldyno.core.registry.records import Fact
@@ -55,11 +56,23 @@ def named_device(text: str) -> str:
 
 
 def software_here() -> dict[str, Fact]:
-    """Return the versions of every package that an installed backend names."""
+    """Return the versions of every package that an installed backend names, and in the installed engines."""
     packages: dict[str, None] = {}
     for name in plugins.names("backend"):
         packages |= dict.fromkeys(plugins.backend(name).requires)
-    return machine.software(packages)
+    return machine.software(packages) | {
+        name: version for engine in install.RECIPES for name, version in engine_versions(engine).items()
+    }
+
+
+def engine_versions(backend: str) -> dict[str, Fact]:
+    """Return the versions in the engine that serves a backend, such as those of ``triton onnxruntime``.
+
+    It is empty unless ``modeldyno engine install`` has installed the engine: what else serves can be asked
+    for its version only while it runs.
+    """
+    engine = install.find_installed(backend) if backend in install.RECIPES else None
+    return {} if engine is None else {f"{backend} {name}": text for name, text in engine.versions.items()}
 
 
 def decisive(software: dict[str, Fact], backend: str) -> dict[str, Fact]:

@@ -25,7 +25,7 @@ from modeldyno.errors import RequestError, StoreError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.registry.records import Variant, Version
+    from modeldyno.core.registry.records import EvaluationData, Variant, Version
 
 VARIABLE = "MODELDYNO_WEIGHTS"
 """Names the place of the copies; by default a folder beside the store."""
@@ -67,7 +67,7 @@ def keep(files: Sequence[Path], root: Path, where: str) -> tuple[WeightFile, ...
     return tuple(kept)
 
 
-def fetch(version: Version | Variant, where: str) -> Path:
+def fetch(version: Version | Variant | EvaluationData, where: str) -> Path:
     """Return the path of a version's or variant's model on this machine; what is not there yet is fetched.
 
     Raises:

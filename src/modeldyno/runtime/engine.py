@@ -21,6 +21,7 @@ from modeldyno.core.result.result import (
     Failed,
     Failure,
     FailureKind,
+    Found,
     Loaded,
     Located,
     Result,
@@ -451,8 +452,21 @@ def _run_probes(
             if probe.needs is not None and probe.pass_ is Pass.TIMED:
                 stage.mark(WatchStage.TIMED)
             with stage(name):
-                stream = map(event_of, probe.measure(subject, job.plan))
-                yield from stream if probe.needs is None else _keep_earlier_measurements(stream, name, stage)
+                stream: Iterator[Event] = map(event_of, probe.measure(subject, job.plan))
+                if probe.needs is not None:
+                    stream = _keep_earlier_measurements(stream, name, stage)
+                for event in stream:
+                    yield event
+                    if isinstance(event, Found) and _is_small(event.measurement):
+                        subject = replace(subject, known=(*subject.known, event.measurement))
+
+
+_MOST_KNOWN = 10_000
+"""Samples of a measurement that the probes after it can see: more would show in this process's memory."""
+
+
+def _is_small(measurement: Measurement) -> bool:
+    return not isinstance(measurement.value, Distribution) or len(measurement.value) <= _MOST_KNOWN
 
 
 def _keep_earlier_measurements(stream: Iterator[Event], name: str, stage: RunStage) -> Iterator[Event]:

@@ -11,6 +11,7 @@ import pytest
 
 from modeldyno.core.load.load_curve import LoadPoint
 from modeldyno.errors import RequestError
+from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
 
@@ -37,8 +38,8 @@ class ConclusionSuite:
     """Tests of a store that keeps series; the fixture `store` is that of StoreSuite."""
 
     def test_conclusion_round_trip(self, store: Store) -> None:
-        """A comparison, a ladder and the answer of a search are got back by the beginning of their ids."""
-        documents = (a_comparison(), a_ladder(), a_capacity())
+        """A comparison, a load curve, a search and a conversion are got by the beginning of their ids."""
+        documents = (a_comparison(), a_ladder(), a_capacity(), replace(a_conversion(), id="5e" * 6))
         for document in documents:
             store.put_conclusion(document, headline="It is so.")
 

@@ -156,7 +156,7 @@ def listing(entries: Sequence[Entry]) -> Table:
 
 
 def conclusions(entries: Sequence[ConclusionEntry]) -> Table:
-    """List the stored comparisons, searches and other conclusions from several Results, one row each."""
+    """List the stored comparisons, searches, conversions and other conclusions, one row each."""
     columns = tuple(Column(title=title) for title in ("id", "created", "kind", "model", "summary"))
     rows = tuple(
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import delete, update
@@ -587,3 +587,38 @@ class TestNumbers:
 
         assert found == {result.id: {"latency.p50": kept_numbers(result)["latency.p50"]}}
         assert shared.registry.numbers([result.id], []) == {result.id: {}}
+
+
+class TestFind:
+    """Versions by conditions, by a query."""
+
+    @pytest.fixture
+    def filled(self, registry: SqlRegistry) -> SqlRegistry:
+        """Three versions of one model, and one of another that was made from the second."""
+        for number, framework in ((1, "torch"), (2, "onnx"), (3, "torch")):
+            registry.add_version(a_version(number=number, framework=framework, digest=f"sha256:{number}"))
+        child = a_version("child", framework="torch", task="detection", parent="digits/2")
+        registry.add_version(child)
+        return registry
+
+    @pytest.mark.parametrize(
+        ("conditions", "names"),
+        [
+            ({"model": "digits"}, ["digits/3", "digits/2", "digits/1"]),
+            ({"model": "digits", "framework": "torch"}, ["digits/3", "digits/1"]),
+            ({"model": "digits", "framework": "torch", "limit": 1}, ["digits/3"]),
+            ({"model": "digits", "number": 2}, ["digits/2"]),
+            ({"model": "digits", "number": 2, "framework": "torch"}, []),
+            ({"model": "nothing"}, []),
+            ({}, ["child/1", "digits/3"]),
+            ({"framework": "onnx"}, []),
+            ({"task": "detection"}, ["child/1"]),
+            ({"parent": "digits/2"}, ["child/1"]),
+            ({"parent": "digits/1"}, []),
+        ],
+    )
+    def test_every_condition_holds(
+        self, filled: SqlRegistry, conditions: dict[str, Any], names: list[str]
+    ) -> None:
+        """Of a model the newest first; without one, the newest of each."""
+        assert [version.name for version in filled.find_versions(**conditions)] == names

@@ -34,6 +34,7 @@ def judged(
     bounds: tuple[Constraint, ...] = (),
     demand: float | None = None,
     price: Price | None = None,
+    among: int = 1,
     **changes: Any,
 ) -> AnswerCandidate:
     """Judge a figure of these measurements."""
@@ -44,6 +45,7 @@ def judged(
         bounds=bounds,
         demand=demand,
         price=price,
+        among=among,
     )
 
 
@@ -144,22 +146,42 @@ class TestCertainty:
         """Nothing is claimed."""
         assert judged(TEN_MS).certainty == 1.0
 
-    def test_each_sampled_bound_takes_half_of_five_percent(self) -> None:
-        """One end of a 95 % interval for each."""
-        assert judged(TEN_MS, bounds=(FAST,)).certainty == pytest.approx(0.975)
-        both = judged(TEN_MS, rate("throughput", 200.0), bounds=(FAST, MUCH))
-        assert both.certainty == pytest.approx(0.95)
+    def test_each_sampled_bound_takes_its_chance_of_error(self) -> None:
+        """By how far it is from the bound: at most one end of a 95 % interval for each."""
+        hardly = rate("throughput", 100.00100002, 1e-5)
+        assert judged(hardly, bounds=(MUCH,)).certainty == pytest.approx(0.975, abs=1e-3)
+        assert judged(hardly, bounds=(MUCH, MUCH)).certainty == pytest.approx(0.95, abs=2e-3)
+        assert 1 > judged(TEN_MS, bounds=(FAST,)).certainty > 0.9999
 
     def test_a_count_takes_nothing(self) -> None:
         """It has no error."""
         few = Constraint.parse("parameters <= 1M")
-        found = judged(TEN_MS, Measurement(metric="parameters", value=1000.0), bounds=(few, FAST))
-        assert found.out == ""
-        assert found.certainty == pytest.approx(0.975)
+        found = judged(Measurement(metric="parameters", value=1000.0), bounds=(few,))
+        assert (found.out, found.certainty) == ("", 1.0)
+
+    def test_a_demand_takes_one_more_end(self) -> None:
+        """Of the interval of the rate, by which replicas are counted; one without an interval takes none."""
+        assert judged(rate("throughput", 50.0), demand=100.0).certainty == pytest.approx(0.975)
+        assert judged(observed_number("throughput", 50.0), demand=100.0).certainty == 1.0
 
     def test_of_very_many_bounds_it_is_never_below_nothing(self) -> None:
         """A probability."""
-        assert judged(TEN_MS, bounds=(FAST,) * 50).certainty == 0.0
+        assert judged(rate("throughput", 100.00100002, 1e-5), bounds=(MUCH,) * 50).certainty == 0.0
+
+    def test_what_is_not_the_answer_has_none(self) -> None:
+        """It is not told."""
+        assert BROKEN.certainty == 0.0
+
+    def test_one_of_many_must_hold_more_surely(self) -> None:
+        """Its reason says how sure it is among so many; replicas are counted more carefully, too."""
+        near = rate("throughput", 112.0)
+        alone, chosen = (judged(near, bounds=(MUCH,), among=among) for among in (1, 20))
+        assert (alone.out, alone.certainty > 0.975) == ("", True)
+        assert chosen.out.startswith("throughput >= 100/s: held (110/s")
+        assert chosen.out.endswith("but chosen from 20 figures with a certainty of 59% only")
+        assert not chosen.surely_out
+        assert [judged(near, demand=205.0, among=among).replicas for among in (1, 20)] == [3, 3]
+        assert [judged(near, demand=201.0, among=among).replicas for among in (1, 20)] == [2, 3]
 
 
 class TestReplicas:

@@ -17,7 +17,7 @@ from modeldyno.core.registry.policy import (
     profile_tasks,
     task_key,
 )
-from modeldyno.core.registry.records import Measure, TaskKind
+from modeldyno.core.registry.records import EvaluationData, Measure, TaskKind, WeightFile
 from modeldyno.testing.sample_registry import TARGET, a_variant, a_version
 
 VERSION = a_version()
@@ -53,6 +53,17 @@ class TestMeasures:
             ("triton", ("load",), 8),
         ]
         assert list(replace(policy, serve="").measures()) == []
+
+    def test_what_is_evaluated_is_part_of_every_figure_in_a_process(self) -> None:
+        """By the digest of its samples, and not of a load."""
+        policy = Policy(name="p", batch_sizes=(1, 4), serve="triton", concurrency=(2,))
+        file = WeightFile(path="test.npz", digest="sha256:1", size=9)
+        evaluation = EvaluationData(metrics=("accuracy",), file=file, labels="y")
+
+        assert [(m.evaluate, m.data) for m in policy.measures(evaluation)] == [
+            *[(("accuracy",), "sha256:1:y")] * 2,
+            ((), ""),
+        ]
 
 
 class TestTasks:
@@ -97,6 +108,18 @@ class TestKeys:
 
         assert keys[0] == keys[1]
         assert (keys[0] == keys[2]) == (one == other)
+
+    def test_a_key_stays_what_it_was(self) -> None:
+        """Figures of earlier releases keep theirs, and so are not measured again."""
+        measure = Measure(probes=("latency",), settings={"batch_size": 8})
+        assert task_key("digits/1", "onnx", measure, "t") == "d7c939808989c63fad16010bdc764662"
+        assert task_key("digits/1", "onnx", None, "") == "94efb234fcfc0ccc121c6efb24a069c5"
+
+    def test_what_is_evaluated_counts(self) -> None:
+        """Other samples are another figure."""
+        measure = Measure(probes=("latency",), evaluate=("accuracy",), data="sha256:1")
+        others = [measure, replace(measure, data="sha256:2"), replace(measure, evaluate=("loss",))]
+        assert len({task_key("digits/1", "onnx", each, "t") for each in others}) == 3
 
     def test_a_key_is_short_enough_for_an_index(self) -> None:
         """Thirty-two hexadecimal digits."""

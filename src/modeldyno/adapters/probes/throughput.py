@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.probes import timing_loop
-from modeldyno.core.metrics.measurement import Interval, Measurement, observed_number
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.stats import statistics
-from modeldyno.interfaces.probe import Pass
+from modeldyno.interfaces.probe import NoTurns, Pass
 from modeldyno.interfaces.session import CanCall
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.metrics.measurement_plan import Plan
+    from modeldyno.core.stats.statistics import Samples
     from modeldyno.interfaces.probe import Subject
 
 needs = CanCall
@@ -25,17 +26,43 @@ BLOCK = 0.01
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
-    """Time blocks of calls until the mean reaches the plan's precision; yield its inverse."""
+    """Time blocks of calls until the mean reaches the plan's precision; yield its inverse.
+
+    Of a model whose call is a block of its own, the calls of `latency` are the same, and are not made again.
+    """
+    if (taken := _calls_of_latency(subject, plan)) is not None:
+        yield from _rates(subject, taken)
+        return
     mean_plan = replace(plan, target="mean", percentiles=())
     calls = subject.calls
     paced = timing_loop.measure_timed_pass(
         subject, mean_plan, timing_loop.time_call_blocks(calls, BLOCK), "throughput", warming=calls[0]
     )
-    mean = float(paced.samples.mean())
-    low, high = statistics.mean_interval(paced.samples)
+    yield from _rates(subject, paced.samples)
+    yield from timing_loop.steady_state_doubts("throughput", paced, mean_plan)
+
+
+def _calls_of_latency(subject: Subject, plan: Plan) -> Samples | None:
+    """Return the times of the calls that were made for `latency`, if blocks of calls would be no others.
+
+    That is so where each call took as long as a block, no other process takes turns, and their mean is as
+    precise as the plan wants it.
+    """
+    latency = next((m.value for m in subject.known if (m.metric, m.scope) == ("latency", "")), None)
+    if not isinstance(latency, Distribution) or latency.void or not isinstance(subject.baton, NoTurns):
+        return None
+    samples = latency.samples()
+    if len(samples) < plan.min_runs or samples.min() < BLOCK:
+        return None
+    low, high = statistics.mean_interval(samples)
+    return samples if high - low <= 2 * plan.precision * float(samples.mean()) else None
+
+
+def _rates(subject: Subject, samples: Samples) -> Iterator[Measurement]:
+    mean = float(samples.mean())
+    low, high = statistics.mean_interval(samples)
     yield _rate("throughput", subject.samples, mean, low, high)
     yield _rate("batch_rate", 1, mean, low, high)
-    yield from timing_loop.steady_state_doubts("throughput", paced, mean_plan)
 
 
 def _rate(metric: str, samples: int, mean: float, low: float, high: float) -> Measurement:

@@ -19,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISION = "0005"
+REVISION = "0006"
 """The newest revision; later ones compare greater."""
 VERSION_TABLE = "modeldyno_revision"
 KEY_LENGTH = 200
@@ -175,6 +175,8 @@ VERSIONS = Table(
     Column("document", LargeBinary, nullable=False),
     Index("versions_digest", "digest", "model", "number"),
     Index("versions_created", "created"),
+    Index("versions_framework", "model", "framework", "number"),
+    Index("versions_parent", "parent", "model", "number"),
 )
 
 VARIANTS = Table(

@@ -81,7 +81,7 @@ def resolve(connection: Connection, prefix: str) -> str:
     conclusion_id = find_id_by_prefix(connection, CONCLUSIONS, text)
     if conclusion_id is None:
         raise RequestError(
-            f"The store has no comparison and no load series whose id begins with {text[:NAME_LIMIT]!r}; "
-            "modeldyno list shows what it has."
+            "The store has no comparison, load series or conversion whose id begins with "
+            f"{text[:NAME_LIMIT]!r}; modeldyno list shows what it has."
         )
     return conclusion_id

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
     """Convert a model and report each form; exit with the code."""
-    targets = OutputTargets(json=options["json_path"], store=False)
+    targets = OutputTargets(json=options["json_path"], store=not options["no_store"])
     if targets.json and not targets.silent:
         codec.check_directory(Path(targets.json))
     request = ConversionRequest(
@@ -48,6 +48,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
             progress.watch(Progressed(stage=f"{recipe}: {stage}" if recipe else stage))
 
         conversion = convert(request, watch=tell)
+    targets.store_conclusion(conversion)
     targets.write(encode(conversion))
     if not targets.silent:
         with ignore_broken_pipe():

@@ -24,7 +24,7 @@ from modeldyno.registry import changes, deployment, webhooks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
 from modeldyno.registry.push import push_version
-from modeldyno.registry.register import Registration, read_registration, register
+from modeldyno.registry.register import Registration, named_metrics, read_registration, register
 from modeldyno.registry.worker import WorkerOptions
 from modeldyno.views.registry import answer as answer_view
 from modeldyno.views.registry import lists
@@ -284,7 +284,7 @@ def _pairs(pairs: Sequence[str], option: str, example: str) -> list[tuple[str, s
 def _registration(given: Mapping[str, Any]) -> Registration:
     words: dict[str, Any] = {
         key: given[key]
-        for key in ("model", "name", "number", "task", "dataset", "parent", "policy")
+        for key in ("model", "name", "number", "task", "dataset", "parent", "policy", "data")
         if given[key] is not None
     }
     if words["policy"] == DEFAULT.name:  # not said: that of a file comes before it
@@ -293,6 +293,8 @@ def _registration(given: Mapping[str, Any]) -> Registration:
         words["metrics"] = parse_metrics(given["metrics"])
     if given["labels"]:
         words["labels"] = parse_labels(given["labels"])
+    if given["evaluate"]:
+        words["evaluate"] = named_metrics(given["evaluate"])
     words |= {"trust": True} if given["trust"] else {}
     words |= {key: False for key in ("copy", "convert", "profile") if given[f"no_{key}"]}
     if given["file"] is not None:

@@ -110,6 +110,11 @@ class Conversion:
     converted: tuple[Converted, ...] = ()
     schema: int = SCHEMA
 
+    @property
+    def name(self) -> str:
+        """Name of the model; its reference if it could not be loaded."""
+        return self.source if self.model is None else self.model.name
+
     def __getitem__(self, recipe: str) -> Converted:
         """Return what a recipe made; KeyError if it was not asked for."""
         for made in self.converted:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Answer, Judgement, Verdict
-from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Variant, VariantFigure
+from modeldyno.core.registry.selection import TAIL, chance_of_error, lower_end
 from modeldyno.core.result.result import FailureKind
 
 if TYPE_CHECKING:
@@ -52,22 +53,15 @@ class AnswerCandidate:
     """Why it is no answer; empty if it is one."""
     out_of_memory: bool = False
     """Whether it ran out of memory there, which is known as surely as a broken bound."""
+    certainty: float = 1.0
+    """With how much confidence, at least, all bounds hold and the replicas carry the demand, although it was
+    chosen for that: one minus the chances of error of each, times the figures to choose from."""
 
     @property
     def surely_out(self) -> bool:
         """Return whether it is known not to hold, so that measuring it again could not make it the answer."""
         broken = any(judgement.verdict is Verdict.BROKEN for judgement in self.judgements)
         return broken or self.out_of_memory
-
-    @property
-    def certainty(self) -> float:
-        """Return the least probability, by its bounds' 95 % intervals, with which all of them hold.
-
-        Each interval leaves 2.5 % beyond the end that a bound is judged by (Bonferroni for several).
-        """
-        answers = [judgement.answer for judgement in self.judgements]
-        sampled = sum(1 for answer in answers if answer.interval is not None or not answer.exact)
-        return max(0.0, 1 - 0.025 * sampled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +75,8 @@ class RegistryAnswer:
     price: Price | None
     best: AnswerCandidate | None
     """The answer at least cost, or without a price the one of the highest rate."""
+    among: int
+    """Figures that it was chosen from: all that are fresh."""
     others: tuple[AnswerCandidate, ...]
     """Other answers, the best first."""
     fell_out: tuple[AnswerCandidate, ...]
@@ -101,6 +97,7 @@ def judge_figure(  # noqa: PLR0913 - the parts of a question
     bounds: Sequence[Constraint],
     demand: float | None,
     price: Price | None,
+    among: int = 1,
     kept: Mapping[str, KeptNumber] | None = None,
 ) -> AnswerCandidate:
     """Judge whether a figure answers.
@@ -112,6 +109,7 @@ def judge_figure(  # noqa: PLR0913 - the parts of a question
         bounds: all must surely hold.
         demand: requests per second.
         price: of one replica.
+        among: figures that can be chosen; the more, the more surely must each hold.
         kept: the numbers of its Result by query, which answer instead of it.
     """
     failure = None if result is None else result.failure
@@ -132,15 +130,18 @@ def judge_figure(  # noqa: PLR0913 - the parts of a question
     if missing:
         return AnswerCandidate(figure=figure, target=target, out=f"not measured: {', '.join(missing)}")
     judgements = tuple(bound.on(found) for bound, found in answers if found is not None)
-    not_held = [judgement for judgement in judgements if judgement.verdict is not Verdict.HELD]
     rate, interval = _rate(ask)
-    out = "; ".join(f"{judgement.sentence()}" for judgement in not_held)
+    out = "; ".join(j.sentence() for j in judgements if j.verdict is not Verdict.HELD)
+    errors = [0.0] if out else [_chance_of_error(j, result, among) for j in judgements]
+    if max(errors, default=0.0) > TAIL:
+        out = _not_sure_enough(judgements[errors.index(max(errors))], max(errors), among)
     if not out and demand is not None and not rate:
         out = "its rate was not measured"
     replicas = None
     if not out and demand is not None and rate:
-        replicas = _replicas(demand, rate if interval is None else max(interval.low, 0.0))
+        replicas = _replicas(demand, rate if interval is None else lower_end(rate, interval, among))
         out = "" if replicas else "its rate is too uncertain to count replicas"
+        errors.append(0.0 if interval is None else TAIL)
     per_hour = None if price is None else price.per_hour * (replicas or 1)
     return AnswerCandidate(
         figure=figure,
@@ -151,6 +152,7 @@ def judge_figure(  # noqa: PLR0913 - the parts of a question
         replicas=replicas,
         per_hour=None if out else per_hour,
         out=out,
+        certainty=0.0 if out else max(0.0, 1 - sum(errors)),
     )
 
 
@@ -171,7 +173,7 @@ def choose(  # noqa: PLR0913 - the parts of a question
     holds only if nothing is undecided, stale or still to be measured.
     """
     all_candidates = list(candidates)
-    holding = sorted((c for c in all_candidates if not c.out), key=_order)
+    holding = sorted((c for c in all_candidates if not c.out), key=order)
     fell_out = tuple(c for c in all_candidates if c.out)
     open_ones = [c for c in fell_out if not c.surely_out]
     if holding:
@@ -187,6 +189,7 @@ def choose(  # noqa: PLR0913 - the parts of a question
         demand=demand,
         price=price,
         best=holding[0] if holding else None,
+        among=sum(candidate.figure.state is FigureState.FRESH for candidate in all_candidates),
         others=tuple(holding[1:]),
         fell_out=fell_out,
         unusable=tuple(unusable),
@@ -195,7 +198,20 @@ def choose(  # noqa: PLR0913 - the parts of a question
     )
 
 
-def _order(candidate: AnswerCandidate) -> tuple[float, int, float, str]:
+def _chance_of_error(judgement: Judgement, result: Result | None, among: int) -> float:
+    query = judgement.constraint.query
+    found = None if result is None else result.find(query.metric, query.scope)
+    value = None if found is None else found.value
+    return chance_of_error(judgement, value if isinstance(value, Distribution) else None, among)
+
+
+def _not_sure_enough(judgement: Judgement, error: float, among: int) -> str:
+    certainty = max(0.0, 1 - error)
+    return f"{judgement.sentence()}, but chosen from {among} figures with a certainty of {certainty:.0%} only"
+
+
+def order(candidate: AnswerCandidate) -> tuple[float, int, float, str]:
+    """Return by what answers are sorted, the best first: cost, replicas, rate."""
     cost = math.inf if candidate.per_hour is None else candidate.per_hour
     return cost, candidate.replicas or 0, -(candidate.rate or 0.0), candidate.figure.key
 

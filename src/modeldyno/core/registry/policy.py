@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.registry.records import SOURCE, Measure, Task, TaskKind
 from modeldyno.core.registry.windows import Window
@@ -13,7 +13,7 @@ from modeldyno.core.registry.windows import Window
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.registry.records import Variant, Version
+    from modeldyno.core.registry.records import EvaluationData, Variant, Version
 
 _DAY = 86400.0
 FIRST, CONVERSIONS, FURTHER, REPEATS = 10, 20, 100, 1000
@@ -51,14 +51,23 @@ class Policy:
     windows: tuple[Window, ...] = ()
     """Times of day at which a worker may measure, in its local time; empty for any time."""
 
-    def measures(self) -> Iterator[Measure]:
-        """Yield what is measured of each variant, the first figure first."""
+    def measures(self, evaluation: EvaluationData | None = None) -> Iterator[Measure]:
+        """Yield what is measured of each variant, the first figure first.
+
+        What is evaluated is part of every figure in a process, so that a bound on it and one on the latency
+        are judged together.
+        """
+        evaluated: dict[str, Any] = {}
+        if evaluation is not None:
+            data = ":".join(filter(None, (evaluation.file.digest, evaluation.labels)))
+            evaluated = {"evaluate": evaluation.metrics, "data": data}
         for batch in self.batch_sizes:
             yield Measure(
                 probes=self.probes,
                 settings={"batch_size": batch},
                 require=self.require,
                 max_time=self.max_time,
+                **evaluated,
             )
         for load in self.concurrency if self.serve else ():
             yield Measure(
@@ -87,9 +96,11 @@ def conversion_tasks(version: Version, policy: Policy) -> Iterator[Task]:
         )
 
 
-def profile_tasks(variant: Variant, policy: Policy, target: str) -> Iterator[Task]:
-    """Yield the tasks that measure a variant on a target."""
-    for position, measure in enumerate(policy.measures()):
+def profile_tasks(
+    variant: Variant, policy: Policy, target: str, evaluation: EvaluationData | None = None
+) -> Iterator[Task]:
+    """Yield the tasks that measure a variant on a target, and evaluate it as its version says."""
+    for position, measure in enumerate(policy.measures(evaluation)):
         first = position == 0 and variant.recipe == SOURCE
         yield profile_task(variant, measure, target, priority=FIRST if first else FURTHER + position)
 
@@ -119,5 +130,8 @@ def task_key(version: str, recipe: str, measure: Measure | None, target: str) ->
         measure: what is measured; None for the conversion itself.
         target: id of the target; empty for any machine.
     """
-    parts = [version, recipe, None if measure is None else asdict(measure), target]
+    described = None if measure is None else asdict(measure)
+    if described is not None and not described["evaluate"]:  # as before there was anything to evaluate
+        described = {name: value for name, value in described.items() if name not in {"evaluate", "data"}}
+    parts = [version, recipe, described, target]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]

@@ -26,6 +26,33 @@ class WeightFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationData:
+    """Labelled samples that every variant of a version is evaluated on."""
+
+    metrics: tuple[str, ...]
+    """Such as ``accuracy``."""
+    file: WeightFile
+    """Copied into the store's folder."""
+    labels: str = ""
+    """Name of the labels in the file; empty if they have one of the usual names."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"the labelled samples {self.file.path}"
+
+    @property
+    def files(self) -> tuple[WeightFile, ...]:
+        """The file, as a version has several."""
+        return (self.file,)
+
+    @property
+    def entry(self) -> str:
+        """What is read of `files`."""
+        return self.file.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
     """A version of a model; its content never changes."""
 
@@ -54,6 +81,8 @@ class Version:
     metrics: dict[str, float] = field(default_factory=dict)
     """What its maker says of it, such as ``accuracy``."""
     labels: dict[str, str] = field(default_factory=dict)
+    evaluation: EvaluationData | None = None
+    """What it and its variants are evaluated on by ModelDyno."""
     parent: str = ""
     """The version that it was made from, as ``name/3``."""
     policy: str = "default"
@@ -104,6 +133,8 @@ class Variant:
     digest: str = ""
     conversion: str = ""
     """The document of the conversion as JSON; empty for the source."""
+    conversion_id: str = ""
+    """By which the store keeps that document; empty for the source."""
 
     @property
     def name(self) -> str:
@@ -188,6 +219,10 @@ class Measure:
     """Bounds whose percentiles are certified."""
     max_time: float = 20.0
     """Seconds of measuring for each probe."""
+    evaluate: tuple[str, ...] = ()
+    """Metrics of the version's labelled samples."""
+    data: str = ""
+    """Digest of those samples, and the name of their labels; empty if nothing is evaluated."""
 
     @property
     def label(self) -> str:

@@ -62,8 +62,7 @@ def headline(conversion: Conversion) -> str:
 
 def title(conversion: Conversion) -> str:
     """Return the name of the model."""
-    name = conversion.source if conversion.model is None else conversion.model.name
-    return shorten(clean(name), NAME_LIMIT)
+    return shorten(clean(conversion.name), NAME_LIMIT)
 
 
 def blocks(conversion: Conversion, options: ViewOptions = PLAIN) -> Iterator[Block]:

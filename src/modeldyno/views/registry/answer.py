@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.answer import AnswerState
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from modeldyno.core.report.blocks import Block
 
 _OUT = 84
+_NEARLY = 0.999
 _SHOWN = 12
 """Rows of what fell out."""
 
@@ -42,8 +44,10 @@ def headline(answer: RegistryAnswer) -> str:
     bounds = " and ".join(answer.bounds) or "no bound"
     if answer.state is AnswerState.FOUND:
         assert answer.best is not None
+        chosen = f", chosen from {answer.among} figures" if answer.among > 1 else ""
         return (
-            f"Run {describe(answer.best)}{_needs(answer, answer.best)}; certainty {answer.best.certainty:.1%}"
+            f"Run {describe(answer.best)}{_needs(answer, answer.best)}; "
+            f"certainty {_certainty(answer.best.certainty)}{chosen}"
         )
     if answer.state is AnswerState.NOTHING_HOLDS:
         memory = " or runs out of memory" if any(c.out_of_memory for c in answer.fell_out) else ""
@@ -74,6 +78,13 @@ def _needs(answer: RegistryAnswer, candidate: AnswerCandidate) -> str:
     if candidate.per_hour is not None and answer.price is not None:
         parts.append(f"{_money(answer, candidate)}/h")
     return f": {', '.join(parts)}" if parts else ""
+
+
+def _certainty(certainty: float) -> str:
+    """Format a certainty, rounded down; it is 100 % only of counts."""
+    if _NEARLY < certainty < 1:
+        return f"over {_NEARLY:.1%}"
+    return f"{math.floor(certainty * 1000) / 1000:.1%}"
 
 
 def _money(answer: RegistryAnswer, candidate: AnswerCandidate) -> str:

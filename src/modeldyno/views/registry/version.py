@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.overview import MeasuredFigure, VersionOverview
     from modeldyno.core.report.blocks import Block
     from modeldyno.core.result.result import Result
+    from modeldyno.core.spec.input_spec import InputSpec
 
 _LATENCIES = ("p50", "p99")
 _RATES = ("throughput", "request_rate")
@@ -67,10 +68,11 @@ def _facts(overview: VersionOverview) -> Iterator[tuple[str, str]]:
             yield name, text
     if version.metrics:
         yield "its maker says", ", ".join(f"{name} {value:g}" for name, value in version.metrics.items())
+    if version.evaluation is not None:
+        yield "evaluated", f"{', '.join(version.evaluation.metrics)} on {version.evaluation.file.path}"
     if version.labels:
         yield "labels", ", ".join(f"{name}={value}" for name, value in version.labels.items())
-    for spec in version.inputs:
-        yield "input", f"{spec.name} {' x '.join(map(str, spec.shape or ()))} {spec.dtype or ''}"
+    yield from (("input", _input(spec)) for spec in version.inputs)
     yield "policy", version.policy
     if len(overview.numbers) > 1:
         yield "versions", ", ".join(map(str, overview.numbers))
@@ -78,6 +80,10 @@ def _facts(overview: VersionOverview) -> Iterator[tuple[str, str]]:
         yield "other results", ", ".join(shorten_ids(list(overview.results[:5])))
     if overview.studies:
         yield "studies", ", ".join(shorten_ids(list(overview.studies[:5])))
+
+
+def _input(spec: InputSpec) -> str:
+    return f"{spec.name} {' x '.join(map(str, spec.shape or ()))} {spec.dtype or ''}"
 
 
 _MARKS = {
@@ -93,11 +99,12 @@ def _variants(overview: VersionOverview) -> Table:
             variant.recipe,
             _MARKS.get(variant.state, str(variant.state)),
             variant.backend,
+            variant.conversion_id[:6],
             shorten(_BRACKETS.sub(r"\1", variant.why.removeprefix(f"{variant.state} ")), _WHY),
         )
         for variant in overview.variants
     )
-    columns = tuple(Column(title=title) for title in ("variant", "state", "backend", ""))
+    columns = tuple(Column(title=title) for title in ("variant", "state", "backend", "document", ""))
     return Table(title="Variants", columns=columns, rows=rows)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from modeldyno import codec
-from modeldyno.adapters.stores import results
+from modeldyno.adapters.stores import results, series
 from modeldyno.adapters.stores.registry import events, figures, tasks, versions, webhooks
 from modeldyno.adapters.stores.rows import verified_document
 from modeldyno.adapters.stores.schema import RESULTS
@@ -17,6 +17,7 @@ from modeldyno.core.registry.events import first_broken
 from modeldyno.core.registry.records import TaskState
 from modeldyno.core.registry.webhooks import check_webhook
 from modeldyno.interfaces.registry import AskedFor
+from modeldyno.kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -83,6 +84,10 @@ class SqlRegistry:
         with self._database.reading() as connection:
             versions.check_model(connection, model)
             return versions.find_versions(connection, model, limit=limit, below=below)
+
+    def find_versions(self, model: str = "", *, limit: int = 50, **conditions: Any) -> Sequence[Version]:
+        with self._database.reading() as connection:
+            return versions.find_versions_by(connection, model, limit=limit, **conditions)
 
     def with_digest(self, digest: str) -> Sequence[Version]:
         with self._database.reading() as connection:
@@ -183,6 +188,9 @@ class SqlRegistry:
                 figures.put(connection, outcome.figure)
             if outcome.variant is not None:
                 versions.put_variant(connection, outcome.variant, actor)
+            if outcome.conversion is not None:
+                headline = kind_of(outcome.conversion).brief(outcome.conversion)
+                series.put(connection, outcome.conversion, headline)
             tasks.enqueue(connection, outcome.next)
             ended = replace(task, state=outcome.state, why=outcome.why, result=identifier)
             _record_task(connection, actor, ended)

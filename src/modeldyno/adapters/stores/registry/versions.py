@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.registry.records import Task
 
-CHANGEABLE = frozenset({"task", "dataset", "metrics", "labels", "policy"})
+CHANGEABLE = frozenset({"task", "dataset", "metrics", "labels", "policy", "evaluation"})
 """What may change of a version: what its maker says of it."""
 _SUGGESTED = 1000
 _NO_VERSIONS = {"newest": 0, "versions": 0, "latest": 0, "framework": "", "task": ""}
@@ -195,6 +195,35 @@ def find_versions(connection: Connection, model: str, *, limit: int, below: int 
     query = select(VERSIONS.c.document).where(VERSIONS.c.model == model).order_by(VERSIONS.c.number.desc())
     if below is not None:
         query = query.where(VERSIONS.c.number < below)
+    return [decode(document, Version) for document in connection.scalars(query.limit(limit))]
+
+
+def find_versions_by(  # noqa: PLR0913 - one parameter per condition
+    connection: Connection,
+    model: str,
+    *,
+    framework: str = "",
+    task: str = "",
+    number: int | None = None,
+    parent: str = "",
+    limit: int,
+) -> Sequence[Version]:
+    """List the versions that hold every condition: of a model, or the newest of each model."""
+    query = select(VERSIONS.c.document)
+    if model:
+        query = query.where(VERSIONS.c.model == storable_text(model)).order_by(VERSIONS.c.number.desc())
+    else:
+        newest = (MODELS.c.name == VERSIONS.c.model) & (MODELS.c.latest == VERSIONS.c.number)
+        query = query.join(MODELS, newest).order_by(MODELS.c.touched.desc(), MODELS.c.name)
+    for column, value in (
+        (VERSIONS.c.framework, framework),
+        (VERSIONS.c.task, task),
+        (VERSIONS.c.parent, parent),
+    ):
+        if value:
+            query = query.where(column == storable_text(value))
+    if number is not None:
+        query = query.where(VERSIONS.c.number == number)
     return [decode(document, Version) for document in connection.scalars(query.limit(limit))]
 
 
