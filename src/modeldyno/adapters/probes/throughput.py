@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.probes import timing_loop
-from modeldyno.core.metrics.measurement import Interval, Measurement, observed_number
-from modeldyno.core.stats import statistics
+from modeldyno.core.metrics.measurement import ratio_number
 from modeldyno.interfaces.probe import Pass
 from modeldyno.interfaces.session import CanCall
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.interfaces.probe import Subject
 
@@ -31,13 +31,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     paced = timing_loop.measure_timed_pass(
         subject, mean_plan, timing_loop.time_call_blocks(calls, BLOCK), "throughput", warming=calls[0]
     )
-    mean = float(paced.samples.mean())
-    low, high = statistics.mean_interval(paced.samples)
-    yield _rate("throughput", subject.samples, mean, low, high)
-    yield _rate("batch_rate", 1, mean, low, high)
+    blocks = len(paced.samples)
+    yield ratio_number("throughput", (subject.samples,) * blocks, paced.samples)
+    yield ratio_number("batch_rate", (1,) * blocks, paced.samples)
     yield from timing_loop.steady_state_doubts("throughput", paced, mean_plan)
-
-
-def _rate(metric: str, samples: int, mean: float, low: float, high: float) -> Measurement:
-    interval = Interval(low=samples / high, high=samples / low if low > 0 else float("inf"))
-    return observed_number(metric, samples / mean, interval=interval)

@@ -103,18 +103,19 @@ def breakdown(result: Result) -> Iterator[Block]:
     if result.find("network_time") is None:
         whole = service.value.statistic("mean")
     rows = [
-        (STAGE_NAMES[metric], format_measurement(measurement), share(number(measurement)[0], whole), metric)
-        for metric, measurement in parts
+        (STAGE_NAMES[metric], *estimate(*number(stage), SECONDS), share(number(stage)[0], whole), metric)
+        for metric, stage in parts
     ]
     yield Table(
         title="Where a request spends its time, on average, as the server reports it",
         columns=(
             Column(title="stage", align=Align.LEFT),
             Column(title="time", align=Align.RIGHT),
+            Column(title="95 % interval", align=Align.LEFT),
             Column(title="share", align=Align.RIGHT),
             Column(title="metric", align=Align.LEFT),
         ),
-        rows=(*rows, ("total", format_quantity(whole, SECONDS, 3), "100%", "")),
+        rows=(*rows, ("total", format_quantity(whole, SECONDS, 3), "", "100%", "")),
     )
     if batches := _batches(result):
         yield Notice(severity=Severity.NOTE, code="batches", text=batches)
