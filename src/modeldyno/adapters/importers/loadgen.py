@@ -34,7 +34,7 @@ _SUMMARY, _DETAIL, _TRACE = "mlperf_log_summary.txt", "mlperf_log_detail.txt", "
 _HEADING = "MLPerf Results Summary"
 _MARK = ":::MLLOG "
 _TRACED = '"version":"MLPerf LoadGen'
-_FIELD = re.compile(r"^\s*([\w. /()%]+?)\s*: (\S.*)$", re.MULTILINE)
+_FIELD = re.compile(r"^ *([\w./() ]+?) *: *(\S.*)$", re.MULTILINE)
 _SAMPLE = re.compile(
     r'\{"name":"Sample","cat":"default","ph":"b".*?"ts":(?P<ts>[\d.]+),"args":\{.*?'
     r'"issue_start_ns":(?P<issued>\d+),"complete_ns":(?P<done>\d+)\}\}'

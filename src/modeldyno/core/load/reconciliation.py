@@ -79,7 +79,7 @@ class Reconciliation:
     requests: int
     """Requests in the report; 0 if it has figures only."""
     rules: tuple[str, ...]
-    """The percentile rules that reproduce all percentiles that it reports; empty if none does."""
+    """The percentile rules that give its percentiles from its requests; empty if none does."""
     dropped: float
     """Seconds of warm-up that were left out of its requests; 0 if it left out its own."""
     rows: tuple[DifferenceRow, ...]
@@ -101,7 +101,7 @@ def reconcile(report: ForeignLoad, ours: Result) -> Reconciliation:
     dropped = warmup if records is not None and report.window is None else 0.0
     steady = {} if records is None else _times(_after(records, report, dropped), report)
     reported = _reported(report)
-    rules = _matching_rules(reported, whole)
+    rules, unlike = _matching_rules(reported, whole)
     rows = [
         row
         for (metric, statistic), value in _figures(reported, whole, rules).items()
@@ -114,7 +114,10 @@ def reconcile(report: ForeignLoad, ours: Result) -> Reconciliation:
         rules=rules,
         dropped=dropped,
         rows=tuple(rows),
-        notes=tuple(doubt.seen for doubt in report.gaps if doubt.code == "other-definition"),
+        notes=(
+            *(f"{metric}: no rule gives its percentiles from the reported requests" for metric in unlike),
+            *(doubt.seen for doubt in report.gaps if doubt.code == "other-definition"),
+        ),
     )
 
 
@@ -221,20 +224,25 @@ def _after(records: Records, report: ForeignLoad, dropped: float) -> Records:
 
 def _matching_rules(
     reported: Mapping[tuple[str, str], float], whole: Mapping[str, Distribution]
-) -> tuple[str, ...]:
-    """Return the rules that give all reported percentiles of the times whose samples are known."""
-    percentiles = [
-        (whole[metric].samples(), p, value)
-        for (metric, statistic), value in reported.items()
-        if metric in whole and (p := fraction_of(statistic)) is not None
-    ]
-    if not percentiles:
-        return ()
-    return tuple(
-        name
-        for name, rule in RULES.items()
-        if all(math.isclose(rule(times, p), value, rel_tol=_REPRODUCED) for times, p, value in percentiles)
-    )
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the rules that give all percentiles of each metric, and the metrics that no rule gives.
+
+    Only metrics count whose samples are known.
+    """
+    fitting: dict[str, set[str]] = {}
+    for (metric, statistic), value in reported.items():
+        p = fraction_of(statistic)
+        if metric in whole and p is not None:
+            times = whole[metric].samples()
+            fits = {name for name, rule in RULES.items() if _is_reproduced(value, rule(times, p))}
+            fitting[metric] = fitting.get(metric, fits) & fits
+    common = [fits for fits in fitting.values() if fits]
+    rules = tuple(name for name in RULES if common and all(name in fits for fits in common))
+    return rules, tuple(metric for metric, fits in fitting.items() if not fits)
+
+
+def _is_reproduced(reported: float, recomputed: float) -> bool:
+    return math.isclose(recomputed, reported, rel_tol=_REPRODUCED)
 
 
 def _at(samples: Samples, index: int) -> float:
