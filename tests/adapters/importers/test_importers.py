@@ -344,9 +344,8 @@ def test_errors_of_aiperf_have_kinds(error: dict[str, Any], scope: str, tmp_path
 def test_the_page_names_metrics_doubts_and_tools_that_are() -> None:
     """What the table maps to is in the table of metrics; every tool has a row."""
     page = (Path(__file__).parents[3] / "docs/howto/import.md").read_text("utf-8")
-    mapped = [
-        line.split("|")[3] for line in page.split("## What their terms mean")[1].splitlines() if "|" in line
-    ]
+    terms = page.partition("## What their terms mean")[2].partition("## ")[0]
+    mapped = [line.split("|")[3] for line in terms.splitlines() if "|" in line]
     names = [name for cell in mapped[2:] for name in re.findall(r"`([a-z_]+)`", cell)]
 
     assert len(names) > 15
