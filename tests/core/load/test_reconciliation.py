@@ -93,7 +93,7 @@ def test_each_part_is_what_was_put_in() -> None:
     assert found.dropped == 1.0
     assert row.rule == pytest.approx(float(np.quantile(times, 0.99)) - quantile(times, 0.99))
     assert row.warmup == pytest.approx(quantile(times, 0.99) - quantile(times[100:], 0.99))
-    assert row.warmup > 0.01
+    assert (row.warmup or 0.0) > 0.01
     assert row.definition == pytest.approx(-0.002)
     assert row.is_noise
     assert row_of(found, "mean").warmup == pytest.approx(0.001, rel=0.01)

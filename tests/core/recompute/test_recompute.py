@@ -38,7 +38,7 @@ from modeldyno.core.metrics.measurement import (
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.recompute.checks import DigestState, Recomputation
 from modeldyno.core.result.result import Result, merge
-from modeldyno.core.result.static_data import Module, Operator, StaticReport
+from modeldyno.core.result.static_data import Operator, StaticReport
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats.evaluation import Evaluation
 from modeldyno.core.stats.statistics import mean_interval, share_interval
@@ -312,14 +312,10 @@ def test_costs_evaluations_and_energy_are_recomputed() -> None:
     costs = {"macs": 100, "elementwise": 17, "flops": 217, "coverage": 0.75, "bytes_read": 50}
     costs |= {"bytes_written": 20, "arithmetic_intensity": 3.1}
     costed = tuple(Measurement(metric=metric, value=value) for metric, value in costs.items())
-    by_dtype = {"": 30, "float32": 20, "int8": 10, "encoder": 20}
-    costed += tuple(
-        Measurement(metric="weight_bytes", scope=scope, value=value) for scope, value in by_dtype.items()
-    )
-    outline = StaticReport(operators=calls, modules=(Module(path="encoder", kind="Encoder"),))
+    outline = StaticReport(operators=calls)
     static = json.loads(codec.encode(a_result(measurements=costed, outline=outline, doubts=())))
     assert check(static).wrong == ()
-    for metric in ("macs", "elementwise", "flops", "coverage", "arithmetic_intensity", "weight_bytes"):
+    for metric in ("macs", "elementwise", "flops", "coverage", "arithmetic_intensity"):
         assert check(changed(static, place(static, metric, "value"), another), forged=True).wrong, metric
     scores = np.array([1.0, 0.0, 1.0, 1.0])
     right = Evaluation(0.75, *share_interval(3, 4), scores)

@@ -177,21 +177,11 @@ def _costs(result: Result) -> list[Measurement]:
     numbers["coverage"] = sum(each.calls for each in operators if each.counted) / calls if calls else 1.0
     traffic = (result.number("bytes_read") or 0) + (result.number("bytes_written") or 0)
     numbers |= {"arithmetic_intensity": numbers["flops"] / traffic} if traffic else {}
-    by_dtype = [
-        m.value for m in result.measurements if m.metric == "weight_bytes" and m.scope in _dtypes(result)
-    ]
-    numbers |= {"weight_bytes": sum(by_dtype)} if by_dtype else {}  # type: ignore[arg-type]
     return [
         Measurement(metric=name, value=value, interval=found.interval)
         for name, value in numbers.items()
         if (found := result.find(name)) is not None
     ]
-
-
-def _dtypes(result: Result) -> set[str]:
-    """Return the scopes of `weight_bytes` that are dtypes: those that are no module."""
-    modules = {module.path for module in result.outline.modules} if result.outline else set()
-    return {m.scope for m in result.measurements if m.metric == "weight_bytes"} - modules - {""}
 
 
 def _check_request_times(result: Result) -> Iterator[FigureCheck]:
