@@ -11,8 +11,9 @@ import msgspec
 from modeldyno import codec, kinds, plugins
 from modeldyno.core.agreement.conversion import Conversion
 from modeldyno.core.comparison.comparison import Comparison
+from modeldyno.core.load.explanation import Explanation
 from modeldyno.core.recompute.checks import DigestState, Recomputation, kept
-from modeldyno.core.recompute.others import check_comparison, check_series, check_study
+from modeldyno.core.recompute.others import check_comparison, check_explanation, check_series, check_study
 from modeldyno.core.recompute.result import check_result
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
@@ -90,6 +91,8 @@ def _checks(written: dict[str, Any], document: kinds.Stored) -> Iterator[FigureC
             yield from check_study(written, document, stored_result)
         case Comparison():
             yield from check_comparison(written, document)
+        case Explanation():
+            yield from check_explanation(written, document)
         case Conversion():
             yield from _kept_numbers(document)
         case _:

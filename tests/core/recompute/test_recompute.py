@@ -48,6 +48,7 @@ from modeldyno.documents.verify import verify_bytes
 from modeldyno.errors import UnreadableDocument
 from modeldyno.kinds import kind_of
 from modeldyno.testing.sample_conversions import a_conversion
+from modeldyno.testing.sample_explanations import an_explanation
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_studies import a_study
 
@@ -402,6 +403,29 @@ def test_a_comparison_is_recomputed_from_its_results() -> None:
     assert [wrong.recomputed for wrong in check(better, forged=True).wrong] == ["undecided"]
     two = build_comparison([a_load_result(0), a_load_result(1), a_load_result(2)], CompareOptions())
     assert verify(two).wrong == ()
+
+
+def test_an_explanation_is_recomputed_from_its_results() -> None:
+    """Each hop follows from the results of the levels, which are checked themselves."""
+    explanation = an_explanation()
+    again = an_explanation(baseline=explanation.results)
+    for document in map(json.loads, (kind_of(each).encode(each) for each in (explanation, again))):
+        hops = [
+            wrong for wrong in check(document).wrong if wrong.place.startswith(("hops", "whole", "doubts"))
+        ]
+        assert hops == []
+        value = next(
+            path for path in leaves(document["hops"], ("hops",)) if isinstance(_at(document, path), float)
+        )
+        assert check(changed(document, value, another), forged=True).wrong
+        del document["hops"]
+        assert check(document).digest is DigestState.CHANGED
+
+
+def _at(document: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        document = document[key]
+    return document
 
 
 @pytest.mark.usefixtures("store")

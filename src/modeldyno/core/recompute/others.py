@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from modeldyno.core.comparison.comparison import Comparison
+    from modeldyno.core.load.explanation import Explanation
     from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
     from modeldyno.core.recompute.checks import Plain
     from modeldyno.core.result.result import Result
@@ -55,6 +56,28 @@ def check_series(
         yield from _check_parts("search", series, again, ("passed", "failed", "broke"))
         if series.verified is not None:
             yield from _check_rung("verification", series.verified, bounds, find_result)
+
+
+def check_explanation(written: Mapping[str, Plain], explanation: Explanation) -> Iterator[FigureCheck]:
+    """Yield a check of every Result in an explanation, and of every hop by these Results."""
+    for key, results in (("results", explanation.results), ("baseline", explanation.baseline)):
+        for level, result in results.items():
+            place = level if key == "results" else f"{key} {level}"
+            yield from _within(place, check_result(at(at(written, key), level), result))
+    derived = {
+        "whole": explanation.whole,
+        "hops": [{"label": hop.label, **_fields(hop)} for hop in explanation.hops],
+        "doubts": explanation.doubts,
+    }
+    for key, again in derived.items():
+        if key in written:
+            yield from compare(key, written[key], again, "the results in it")
+
+
+def _fields(part: object) -> dict[str, Plain]:
+    plain = to_plain(part)
+    assert isinstance(plain, dict)
+    return plain
 
 
 def check_comparison(written: Mapping[str, Plain], comparison: Comparison) -> Iterator[FigureCheck]:
