@@ -94,10 +94,29 @@ def _seal(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def digest_of(document: dict[str, Any]) -> str:
-    """Return the SHA-256 of a document: of its JSON without its digest, keys in order, no space between."""
-    content = {key: value for key, value in document.items() if key != DIGEST}
+    """Return the SHA-256 of a document: of its JSON without its digest, keys in order, no space between.
+
+    A whole number has no fraction there, as other programs write 1.0 as 1.
+    """
+    content = {key: _to_canonical(value) for key, value in document.items() if key != DIGEST}
     canonical = msgspec.json.encode(content, order="sorted")
     return f"sha256:{hashlib.sha256(canonical).hexdigest()}"
+
+
+def _to_canonical(part: Any) -> Any:
+    match part:
+        case float():
+            return int(part) if part.is_integer() and abs(part) < _EXACT else part
+        case dict():
+            return {key: _to_canonical(value) for key, value in part.items()}
+        case list() | tuple():
+            return [_to_canonical(item) for item in part]
+        case _:
+            return part
+
+
+_EXACT = 2**53
+"""Below it every whole number is a float."""
 
 
 DIGEST = "digest"

@@ -375,7 +375,8 @@ def test_a_document_of_before_has_no_digest() -> None:
 
 
 def test_another_layout_of_the_same_document_is_unchanged() -> None:
-    """Spaces and the order of keys are not the document."""
+    """Spaces, the order of keys and the fraction of a whole number are not the document."""
+    assert codec.digest_of({"a": [1.0, {"b": 2.5}]}) == codec.digest_of({"a": [1, {"b": 2.5}]})
     document = dict(sorted(a_written_load().items(), reverse=True))
     assert verify_bytes(json.dumps(document, indent=7).encode()).digest is DigestState.UNCHANGED
 
