@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         import_results,
         list_plugins,
         list_results,
+        reconcile,
         replicas,
         report,
         rm,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         schema,
         show,
         tag,
+        verify,
     )
     from modeldyno.api.explain import explain
     from modeldyno.api.gate import Regressions, check, detect_regressions, doctor, gate, load_baseline
@@ -85,9 +87,11 @@ if TYPE_CHECKING:
     from modeldyno.core.load.capacity import Capacity
     from modeldyno.core.load.explanation import Explanation
     from modeldyno.core.load.load_curve import LoadCurve
+    from modeldyno.core.load.reconciliation import Reconciliation
     from modeldyno.core.metrics.constraints import Constraint, Verdict
     from modeldyno.core.metrics.measurement import Distribution
     from modeldyno.core.metrics.measurement_plan import Plan
+    from modeldyno.core.recompute.checks import Recomputation
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.study.ranking import ranking
@@ -108,6 +112,7 @@ _HOMES = {
     "list_models": "modeldyno.api.registry",
     "move_alias": "modeldyno.api.registry",
     "push": "modeldyno.api.registry",
+    "reconcile": "modeldyno.api.documents",
     "register": "modeldyno.api.registry",
     "retrieve": "modeldyno.api.registry",
     "show_model": "modeldyno.api.registry",
@@ -143,6 +148,8 @@ _HOMES = {
     "OpenAIInspector": "modeldyno.api.inspectors",
     "Plan": "modeldyno.core.metrics.measurement_plan",
     "Profiled": "modeldyno.api.decorators",
+    "Recomputation": "modeldyno.core.recompute.checks",
+    "Reconciliation": "modeldyno.core.load.reconciliation",
     "Profiler": "modeldyno.api.server_profiler",
     "Regressions": "modeldyno.api.gate",
     "Result": "modeldyno.core.result.result",
@@ -210,6 +217,7 @@ _HOMES = {
     "sweep_models": "modeldyno.api.sweep_models",
     "tag": "modeldyno.api.documents",
     "trend": "modeldyno.api.advise",
+    "verify": "modeldyno.api.documents",
     "ui": "modeldyno.api.ui",
 }
 
@@ -242,6 +250,8 @@ __all__ = [
     "Plan",
     "Profiled",
     "Profiler",
+    "Recomputation",
+    "Reconciliation",
     "Regressions",
     "Result",
     "Schedule",
@@ -297,6 +307,7 @@ __all__ = [
     "read_all",
     "read_comparison",
     "read_study",
+    "reconcile",
     "register",
     "register_metric",
     "registry_history",
@@ -326,6 +337,7 @@ __all__ = [
     "ui",
     "unregister",
     "update",
+    "verify",
     "watch",
     "work",
 ]

@@ -91,7 +91,7 @@ def test_bounds_judge_an_import(modeldyno: Callable[..., CommandResult]) -> None
         (("no.json",), "Cannot read no.json: No such file or directory."),
         (
             ("other.json",),
-            "a known load generator (aiperf, guidellm, perf_analyzer, vllm)",
+            "a known load generator (aiperf, guidellm, loadgen, perf_analyzer, vllm)",
         ),
         (("other.json", "--from", "vllm"), "other.json is not a file of a known load generator"),
         (

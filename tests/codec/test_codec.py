@@ -304,7 +304,9 @@ def test_a_metric_that_is_not_installed() -> None:
     assert result.measurements[0].row.better is Better.HIGHER
     assert (result["vibes"], result.keys(), "vibes" in result) == (0.25, ("vibes",), True)
     assert "vibes 25.0%" in repr(result)
-    assert plain(result) == document
+    written = plain(result)
+    assert written | {codec.DIGEST: document[codec.DIGEST]} == document
+    assert written[codec.DIGEST] == codec.digest_of(document)
     assert jsonschema.Draft202012Validator(codec.schema()).is_valid(document)
 
 

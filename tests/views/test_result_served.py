@@ -134,6 +134,16 @@ def test_the_stages_of_a_request_sum_to_the_whole() -> None:
     assert note.text == "the server ran batches of 3.50 on average: 4 (7 calls), 1 (2 calls)"
 
 
+def test_a_stage_with_an_interval_shows_it() -> None:
+    """The column of intervals is there if one of the stages has one."""
+    service = Measurement(metric="service_time", value=Distribution.of([0.01] * 20))
+    queue = replace(STAGES[0], interval=Interval(low=0.0039, high=0.0041))
+    table, *_ = breakdown(result(service, queue, *STAGES[1:]))
+    assert isinstance(table, Table)
+    assert [column.title for column in table.columns] == ["stage", "time", "95 % interval", "share", "metric"]
+    assert [row[2] for row in table.rows] == ["3.9 to 4.1 ms", "", "", ""]
+
+
 def test_shares_of_a_request_add_up_where_the_window_cuts_requests() -> None:
     """The server answered slow requests that were due before the window, whose mean is larger."""
     due = Measurement(metric="service_time", value=Distribution.of([0.008] * 20))

@@ -23,7 +23,9 @@ from modeldyno.documents import catalog
 from modeldyno.documents import export as documents_export
 from modeldyno.documents import import_ as documents_import
 from modeldyno.documents.lookup import find_any
+from modeldyno.documents.reconcile import reconcile as reconcile_file
 from modeldyno.documents.verdict import render_comment, write_verdict
+from modeldyno.documents.verify import verify as verify_document
 from modeldyno.documents.write import write_report
 from modeldyno.errors import RequestError
 from modeldyno.kinds import Document, Stored
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
     from modeldyno.core.advice.finding import Finding
     from modeldyno.core.comparison.gate_report import GateReport
+    from modeldyno.core.load.reconciliation import Reconciliation
+    from modeldyno.core.recompute.checks import Recomputation
     from modeldyno.core.study.study import Study
     from modeldyno.documents.catalog import RemovedDocument
     from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
@@ -152,9 +156,9 @@ def import_results(
     """Import measurements of another load generator, as ``modeldyno import`` does.
 
     Args:
-        file: written by AIPerf, GuideLLM, perf_analyzer or vLLM's bench.
-        tool: the tool that wrote it, ``--from``: aiperf, guidellm, perf_analyzer or vllm; by default it is
-            detected.
+        file: written by AIPerf, GuideLLM, MLPerf LoadGen, perf_analyzer or vLLM's bench.
+        tool: the tool that wrote it, ``--from``: aiperf, guidellm, loadgen, perf_analyzer or vllm; by default
+            it is detected.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
         store: keep the Results in the store.
         tags: names by which `read` and the command line find them again.
@@ -275,6 +279,48 @@ def save_verdict(report: GateReport, path: str | Path) -> None:
         RequestError: the suffix is none of these, or the file cannot be written.
     """
     write_verdict(report, Path(path))
+
+
+@reword_errors
+def verify(document: Stored | str | Path) -> Recomputation:
+    """Recompute every figure, verdict and doubt of a document, as ``modeldyno verify`` does.
+
+    Args:
+        document: a file, or an id, the beginning of one, a tag or a name of the store. Of a document that a
+            function of ModelDyno returned, the figures are recomputed, but it has no digest yet.
+
+    Returns:
+        Whether the document ``.holds``; ``.wrong`` figures with both values, ``.verified`` their number,
+        ``.kept`` what cannot be recomputed, ``.digest`` whether it was changed after it was written.
+
+    Raises:
+        RequestError: there is no such document.
+    """
+    return verify_document(str(document) if isinstance(document, str | Path) else document)
+
+
+@reword_errors
+def reconcile(
+    result: Result | str | Path, files: str | Path | Sequence[str | Path], *, tool: str | None = None
+) -> tuple[Reconciliation, ...]:
+    """Split the differences between a load and what other load generators report of the same server.
+
+    As ``modeldyno reconcile`` does.
+
+    Args:
+        result: a Result of `load`, a file, or an id or tag of the store.
+        files: what `import_results` reads, one or several.
+        tool: the tool that wrote them, ``--from``; by default it is recognised.
+
+    Returns:
+        A Reconciliation for each load in the files: ``.rows`` has the difference of each figure, in parts.
+
+    Raises:
+        RequestError: there is no such Result, or a file is of no known tool or damaged.
+    """
+    ours = _result(result)
+    paths = [files] if isinstance(files, str | Path) else list(files)
+    return tuple(each for path in paths for each in reconcile_file(ours, Path(path), tool))
 
 
 @reword_errors

@@ -40,6 +40,11 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "modeldyno check result.json --require 'latency.p95 <= 100ms'",
         "modeldyno check result.json --baseline baseline.json --max-regression 5%",
     ),
+    "reconcile": (
+        "modeldyno reconcile result.json mlperf_log_summary.txt",
+        "modeldyno reconcile TAG benchmarks.json",
+    ),
+    "verify": ("modeldyno verify result.json", "modeldyno verify TAG --json -"),
     "show": ("modeldyno show result.json", "modeldyno show result.json --get latency.p99"),
     "report": (
         "modeldyno report result.json -o report.html",

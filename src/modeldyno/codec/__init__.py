@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
 from itertools import chain
@@ -43,8 +44,7 @@ def encode(result: Result, **derived: Any) -> bytes:
     Derived data, such as certificates and judgements, is for other programs, and ignored on reading. An
     unbounded end of an interval, and NaN, are written as null.
     """
-    document = {**with_certificates(result), **msgspec.to_builtins(derived)}
-    return msgspec.json.format(to_json(document), indent=1) + b"\n"
+    return encode_sealed({**with_certificates(result), **msgspec.to_builtins(derived)})
 
 
 def with_certificates(result: Result) -> dict[str, Any]:
@@ -54,6 +54,11 @@ def with_certificates(result: Result) -> dict[str, Any]:
         if isinstance(measurement.value, Distribution):
             plain["value"]["certificate"] = msgspec.to_builtins(measurement.value.certificate())
     return document | describe_metrics(measurement.metric for measurement in result.measurements)
+
+
+def sealed_result(result: Result) -> dict[str, Any]:
+    """Return the document of a Result with its certificates and its digest, as a part of another document."""
+    return _seal(with_certificates(result))
 
 
 def describe_metrics(names: Iterable[str]) -> dict[str, Any]:
@@ -75,6 +80,47 @@ def encode_several(results: Iterable[Result]) -> bytes:
 def encode_document(document: Any) -> bytes:
     """Encode a document that is not read back, such as a trend; NaN and infinities become null."""
     return msgspec.json.format(to_json(document), indent=1) + b"\n"
+
+
+def encode_sealed(document: dict[str, Any]) -> bytes:
+    """Encode a document with a digest of all that is in it; NaN and infinities become null."""
+    return msgspec.json.format(msgspec.json.encode(_seal(document)), indent=1) + b"\n"
+
+
+def _seal(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document as it is written, with its digest as the last key."""
+    writable: dict[str, Any] = _to_writable(msgspec.to_builtins(document))
+    return {**writable, DIGEST: digest_of(writable)}
+
+
+def digest_of(document: dict[str, Any]) -> str:
+    """Return the SHA-256 of a document: of its JSON without its digest, keys in order, no space between.
+
+    A whole number has no fraction there, as other programs write 1.0 as 1.
+    """
+    content = {key: _to_canonical(value) for key, value in document.items() if key != DIGEST}
+    canonical = msgspec.json.encode(content, order="sorted")
+    return f"sha256:{hashlib.sha256(canonical).hexdigest()}"
+
+
+def _to_canonical(part: Any) -> Any:
+    match part:
+        case float():
+            return int(part) if part.is_integer() and abs(part) < _EXACT else part
+        case dict():
+            return {key: _to_canonical(value) for key, value in part.items()}
+        case list() | tuple():
+            return [_to_canonical(item) for item in part]
+        case _:
+            return part
+
+
+_EXACT = 2**53
+"""Below it every whole number is a float."""
+
+
+DIGEST = "digest"
+"""Key of a document's digest."""
 
 
 def json_array(documents: Iterable[bytes]) -> bytes:
@@ -285,11 +331,18 @@ def schema() -> dict[str, Any]:
     )
     for holder, key in nullable:
         holder[key] = {"anyOf": [holder[key], {"type": "null"}]}
+    document["$defs"]["Result"]["properties"][DIGEST] = _DIGEST_SCHEMA
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"ModelDyno result, schema {SCHEMA}",
         **document,
     }
+
+
+_DIGEST_SCHEMA = {
+    "type": "string",
+    "description": "SHA-256 of the document without this key, as JSON with sorted keys and no space between.",
+}
 
 
 def encode_job(job: Job) -> bytes:

@@ -27,10 +27,10 @@ UPGRADES: codec.Upgrades = {}
 def encode(comparison: Comparison) -> bytes:
     """Encode a Comparison with its Results; NaN and infinities are null."""
     document: dict[str, Any] = {"kind": KIND, **msgspec.to_builtins(comparison)}
-    document["baseline"] = codec.with_certificates(comparison.baseline)
+    document["baseline"] = codec.sealed_result(comparison.baseline)
     for contrast, plain in zip(comparison.contrasts, document["contrasts"], strict=True):
-        plain["candidate"] = codec.with_certificates(contrast.candidate)
-    return msgspec.json.format(codec.to_json(document), indent=1) + b"\n"
+        plain["candidate"] = codec.sealed_result(contrast.candidate)
+    return codec.encode_sealed(document)
 
 
 def decode(data: bytes | str, *, origin: str = "the document") -> Comparison:

@@ -17,7 +17,7 @@ Part = TypeVar("Part")
 
 def encode(conversion: Conversion) -> bytes:
     """Encode a conversion as JSON."""
-    return codec.encode_document({"kind": CONVERSION, **msgspec.to_builtins(conversion)})
+    return codec.encode_sealed({"kind": CONVERSION, **msgspec.to_builtins(conversion)})
 
 
 def decode(data: bytes, *, origin: str = "the document") -> Conversion:

@@ -29,7 +29,7 @@ _DERIVED = ("whole", "hops", "doubts")
 def encode(explanation: Explanation) -> bytes:
     """Encode an explanation as JSON, with its hops for other programs; an unbounded end is null."""
     whole = explanation.whole
-    return codec.encode_document(
+    return codec.encode_sealed(
         {
             "kind": KIND,
             **msgspec.to_builtins(explanation),
@@ -43,7 +43,7 @@ def encode(explanation: Explanation) -> bytes:
 
 
 def _encode_results(results: Mapping[str, Result]) -> dict[str, Any]:
-    return {name: codec.with_certificates(result) for name, result in results.items()}
+    return {name: codec.sealed_result(result) for name, result in results.items()}
 
 
 def decode(data: bytes | str, *, origin: str = "the document") -> Explanation:

@@ -20,9 +20,7 @@ def encode(kind: str, series: LoadCurve | Capacity, **derived: Any) -> bytes:
 
     Derived data, such as the replicas that a demand takes, is for other programs, and ignored on reading.
     """
-    return codec.encode_document(
-        {"kind": kind, **msgspec.to_builtins(series), **msgspec.to_builtins(derived)}
-    )
+    return codec.encode_sealed({"kind": kind, **msgspec.to_builtins(series), **msgspec.to_builtins(derived)})
 
 
 def decode(

@@ -29,20 +29,18 @@ def encode(study: Study, **derived: Any) -> bytes:
 
     Derived data, such as the ranking, is for other programs, and ignored on reading.
     """
-    return msgspec.json.format(_encode(study, **derived), indent=1) + b"\n"
+    return codec.encode_sealed(_plain(study, **derived))
 
 
 def encode_definition(study: Study) -> bytes:
     """Encode a Study without its trials, on one line."""
-    return _encode(replace(study, trials=()))
+    return codec.to_json(_plain(replace(study, trials=())))
 
 
-def _encode(study: Study, **derived: Any) -> bytes:
+def _plain(study: Study, **derived: Any) -> dict[str, Any]:
     queries = (*study.goal.queries, *(answer.query for trial in study.trials for answer in trial.answers))
     described = codec.describe_metrics(query.metric for query in queries)
-    return codec.to_json(
-        {"kind": KIND, **msgspec.to_builtins(study), **msgspec.to_builtins(derived)} | described
-    )
+    return {"kind": KIND, **msgspec.to_builtins(study), **msgspec.to_builtins(derived)} | described
 
 
 def encode_trial(trial: Trial) -> bytes:

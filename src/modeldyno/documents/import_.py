@@ -6,19 +6,21 @@ import csv
 import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from modeldyno import codec, plugins
-from modeldyno.core.load.foreign_load import ForeignFile, foreign_result
+from modeldyno.core.load.foreign_load import ForeignFile, ForeignLoad, foreign_result
 from modeldyno.errors import RequestError, UnreadableDocument
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from modeldyno.core.result.result import Result
 
+_Converted = TypeVar("_Converted")
 _ID_LENGTH = 12
 """Digits of a Result's id."""
 _DAMAGE_ERRORS = (
@@ -41,29 +43,45 @@ def read(path: Path, tool: str | None = None) -> tuple[Result, ...]:
         RequestError: it cannot be read, is of an unknown tool, or is damaged.
     """
     content = codec.read_document_bytes(path)
-    file = decode_file(path, content)
-    name = _find_importer(file, tool)
-    importer = plugins.importer(name)
     digest = hashlib.sha256(content).hexdigest()
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
-    try:
-        results = tuple(
-            foreign_result(
-                replace(load, created=load.created or written),
-                id=hashlib.sha256(f"{digest} {number}".encode()).hexdigest()[:_ID_LENGTH],
-                origin=path.name,
-                digest=f"sha256:{digest}",
-            )
-            for number, load in enumerate(importer.read(file))
+
+    def to_result(load: ForeignLoad, number: int) -> Result:
+        return foreign_result(
+            replace(load, created=load.created or written),
+            id=hashlib.sha256(f"{digest} {number}".encode()).hexdigest()[:_ID_LENGTH],
+            origin=path.name,
+            digest=f"sha256:{digest}",
         )
-    except _DAMAGE_ERRORS as error:
-        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        raise UnreadableDocument(
-            f"{path} is damaged or of an unknown version of {name}: {reason}."
-        ) from error
+
+    name, results = _convert_loads(decode_file(path, content), tool, to_result)
     if not any(item.measurements or item.failures for item in results):
         raise UnreadableDocument(f"{path} is a file of {name}, but has no load.")
     return results
+
+
+def read_loads(path: Path, tool: str | None = None) -> tuple[ForeignLoad, ...]:
+    """Read the loads in a file of another tool as it reports them.
+
+    Raises:
+        RequestError: it cannot be read, is of an unknown tool, or is damaged.
+    """
+    file = decode_file(path, codec.read_document_bytes(path))
+    return _convert_loads(file, tool, lambda load, _: load)[1]
+
+
+def _convert_loads(
+    file: ForeignFile, tool: str | None, convert: Callable[[ForeignLoad, int], _Converted]
+) -> tuple[str, tuple[_Converted, ...]]:
+    """Return the tool that wrote a file, and its loads, each converted with its number."""
+    name = _find_importer(file, tool)
+    try:
+        return name, tuple(convert(*pair[::-1]) for pair in enumerate(plugins.importer(name).read(file)))
+    except _DAMAGE_ERRORS as error:
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise UnreadableDocument(
+            f"{file.path} is damaged or of an unknown version of {name}: {reason}."
+        ) from error
 
 
 def decode_file(path: Path, content: bytes) -> ForeignFile:

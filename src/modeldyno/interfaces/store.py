@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from modeldyno.core.agreement.conversion import Conversion
 from modeldyno.core.comparison.comparison import Comparison
@@ -184,3 +184,11 @@ class Store(Protocol):
 
     def remove_conclusion(self, prefix: str) -> str:
         """Delete a Conclusion, but not its Results; return its id."""
+
+
+@runtime_checkable
+class KeepsDocuments(Protocol):
+    """A store that keeps Results and Conclusions as they were written."""
+
+    def document(self, identifier: str) -> bytes | None:
+        """Return the JSON of the Result or Conclusion of this id, as written; None if there is none."""

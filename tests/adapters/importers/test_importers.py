@@ -13,6 +13,7 @@ from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.documents import import_
+from modeldyno.errors import UnreadableDocument
 from modeldyno.testing.importers import ImporterSuite
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class TestGuidellm(ImporterSuite):
 class TestAiperf(ImporterSuite):
     name = "aiperf"
     examples = tuple(sorted(GOLDEN.glob("aiperf_*/*")))
+
+
+class TestLoadgen(ImporterSuite):
+    name = "loadgen"
+    examples = tuple(sorted(GOLDEN.glob("loadgen_*/*")))
 
 
 def read(name: str) -> Result:
@@ -338,12 +344,66 @@ def test_errors_of_aiperf_have_kinds(error: dict[str, Any], scope: str, tmp_path
 def test_the_page_names_metrics_doubts_and_tools_that_are() -> None:
     """What the table maps to is in the table of metrics; every tool has a row."""
     page = (Path(__file__).parents[3] / "docs/howto/import.md").read_text("utf-8")
-    mapped = [
-        line.split("|")[3] for line in page.split("## What their terms mean")[1].splitlines() if "|" in line
-    ]
+    terms = page.partition("## What their terms mean")[2].partition("## ")[0]
+    mapped = [line.split("|")[3] for line in terms.splitlines() if "|" in line]
     names = [name for cell in mapped[2:] for name in re.findall(r"`([a-z_]+)`", cell)]
 
     assert len(names) > 15
     assert set(names) <= METRICS.keys()
     assert {"from-send", "no-samples", "whole-load", "other-definition", "imported"} <= CODES.keys()
     assert all(name.lower() in page.lower() for name in plugins.names("importer"))
+
+
+# --- loadgen ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("log", ["summary.txt", "detail.txt", "trace.json"])
+def test_each_log_of_loadgen_is_read_with_the_others(log: str) -> None:
+    """Whichever is named: the samples come from the trace, the rest from the detail log and the summary."""
+    found = read(f"loadgen_server/mlperf_log_{log}")
+    trace = (GOLDEN / "loadgen_server" / "mlperf_log_trace.json").read_text()
+    assert found.number("requests", "ok") == trace.count('"name":"Sample"')
+    assert found.job.load == Load(arrivals=Arrivals.POISSON, rate=50.0)
+    assert found.environment.software["loadgen"] == "6.0.17"
+    assert found.job.config == {"scenario": "Server"}
+    assert found.created.startswith("2026-11-26T")
+    assert found.name == "PySUT"
+
+
+def test_the_latency_of_loadgen_counts_from_the_schedule() -> None:
+    """In the scenario Server a sample is due at a time; what it waits in LoadGen is a send lag."""
+    found = read("loadgen_server/mlperf_log_trace.json")
+    summary = (GOLDEN / "loadgen_server" / "mlperf_log_summary.txt").read_text()
+    told = int(re.search(r"Max latency \(ns\)\s*: (\d+)", summary)[1])  # type: ignore[index]
+    assert found.number("latency", statistic="max") == pytest.approx(told * 1e-9)
+    assert found.number("send_lag", statistic="max") > 0.001  # type: ignore[operator]
+    assert "latency" in gaps(found)
+    single = read("loadgen_single/mlperf_log_summary.txt")
+    assert single.job.load == Load(concurrency=1)
+    assert single.find("send_lag") is None
+
+
+@pytest.mark.parametrize("log", ["summary.txt", "detail.txt"])
+def test_a_log_of_loadgen_without_a_trace_has_figures(tmp_path: Path, log: str) -> None:
+    """The statistics are those that it tells, in seconds, without intervals."""
+    text = (GOLDEN / "loadgen_single" / f"mlperf_log_{log}").read_text()
+    (tmp_path / f"mlperf_log_{log}").write_text(text.replace("SingleStream", "MultiStream"))
+    (found,) = import_.read(tmp_path / f"mlperf_log_{log}")
+    summary = (GOLDEN / "loadgen_single" / "mlperf_log_summary.txt").read_text()
+    told = int(re.search(r"^99.00 percentile latency \(ns\)\s*: (\d+)", summary, re.MULTILINE)[1])  # type: ignore[index]
+    assert found.number("latency", "p99") == pytest.approx(told * 1e-9)
+    assert any("MultiStream" in doubt.seen for doubt in found.doubts)
+    assert "no-samples" in {doubt.code for doubt in found.doubts}
+
+
+def test_offline_logs_of_loadgen_have_a_rate_only(tmp_path: Path) -> None:
+    """In the scenario Offline all samples are one query, whose latency says nothing of a sample."""
+    path = tmp_path / "mlperf_log_summary.txt"
+    heading = "=====\nMLPerf Results Summary\n=====\nSUT name : mine\nScenario : Offline\n"
+    path.write_text(f"{heading}Samples per second: 1234.5\nResult is : VALID\nMean latency (ns) : 100\n")
+    (found,) = import_.read(path)
+    assert found.number("throughput") == 1234.5
+    assert found.find("latency", "mean") is None
+    path.write_text(heading)
+    with pytest.raises(UnreadableDocument, match="there are no times in it"):
+        import_.read(path)

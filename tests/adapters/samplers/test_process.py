@@ -43,6 +43,37 @@ def by_key(found: object) -> dict[tuple[str, str], Measurement]:
     return {(m.metric, m.scope): m for m in found if isinstance(m, Measurement)}  # type: ignore[attr-defined]
 
 
+def counted(begin: float, end: float, readings: list[tuple[float, float]]) -> dict[str, object]:
+    """Return a stage of the timed pass that used half a core, with readings of (time, processor time)."""
+    ends = ({**ZERO, "time": when, "processor": when / 2} for when in (begin, end))
+    return {**stage("timed", []), **dict(zip(("begin", "end"), ends, strict=True)), "processor": readings}
+
+
+def test_the_utilization_has_the_interval_of_its_windows() -> None:
+    """Readings during the timed pass cut it into windows, which add up to the whole; others have no say."""
+    uneven = [(t / 100, t / 200 + 0.01 * (t % 2)) for t in range(221, 350, 21)]
+    passes = [
+        counted(0.0, 0.5, [(-1.0, 9.0), (0.1, 0.05), (0.3, 0.16), (0.5, 0.25)]),
+        stage("ours", []),
+        counted(2.0, 3.5, uneven),
+    ]
+    found = by_key(process.noise(passes))["cpu_utilization", ""]
+    assert found.value == pytest.approx(0.5)
+    assert found.interval is not None
+    assert found.interval.low < 0.5 < found.interval.high
+    assert len(found.windows[0].counts) == 8 * 9
+
+
+def test_a_short_pass_and_a_counter_that_falls_have_no_interval() -> None:
+    """Too few windows say nothing, and neither do those of processes that ended in between."""
+    short = [counted(0.0, 0.5, [(0.25, 0.1)])]
+    falling = [counted(0.0, 2.0, [(0.4, 0.3), (0.8, 0.2), (1.2, 0.6), (1.6, 0.8)])]
+    for passes in (short, falling):
+        found = by_key(process.noise(passes))["cpu_utilization", ""]
+        assert found.value == pytest.approx(0.5)
+        assert (found.interval, found.windows) == (None, ())
+
+
 def test_the_baseline_is_subtracted_and_shown() -> None:
     """Memory counts from what the process took before loading."""
     found = by_key(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from modeldyno.core.load.request_log import (
     sample_records,
     sampling_step,
 )
-from modeldyno.core.load.server_stats import ServerCounters
+from modeldyno.core.load.server_stats import CounterReading, ServedWindow, ServerCounters
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Distribution, Measurement
 from modeldyno.core.spec.load_spec import Arrivals, Load
 
@@ -413,10 +414,83 @@ def test_an_account_is_what_was_added_between_two_looks() -> None:
     assert after.since(before) == ServerCounters(requests=20, queue=0.5, compute=2.0, batches={4: 5})
 
 
+def served(account: ServerCounters, service_time: float, answers: int = 20) -> ServedWindow:
+    return ServedWindow(account=account, answers=answers, service=answers * service_time)
+
+
+def simulated_windows(seed: int, count: int, alike: float = 0.0) -> list[ServedWindow]:
+    """Return windows of a server whose queue rises and falls: 2 ms of queue and 3 ms of work on average."""
+    rng = np.random.default_rng(seed)
+    level, windows = rng.standard_normal(), []
+    for _ in range(count):
+        level = alike * level + (1 - alike**2) ** 0.5 * rng.standard_normal()
+        requests = int(rng.poisson(60)) + 1
+        queue = float(rng.exponential(0.002, requests).sum()) * math.exp(level / 4 - 1 / 32)
+        compute = float(rng.gamma(20, 0.003 / 20, requests).sum())
+        network = float(rng.gamma(4, 0.001 / 4, requests).sum())
+        account = ServerCounters(requests=requests, queue=queue, compute=compute)
+        windows.append(ServedWindow(account=account, answers=requests, service=queue + compute + network))
+    return windows
+
+
+@pytest.mark.parametrize(("count", "alike"), [(8, 0.0), (20, 0.0), (80, 0.6)])
+def test_the_interval_of_a_servers_stage_covers_the_truth(count: int, alike: float) -> None:
+    """In 94 of 100 loads or more the true mean lies within; of windows that are alike it takes many."""
+    truth = {"queue_time": 0.002, "compute_time": 0.003, "network_time": 0.001}
+    covered = dict.fromkeys(truth, 0)
+    for seed in range(400):
+        for found in latency_breakdown.measurements(simulated_windows(seed, count, alike)):
+            assert found.interval is not None
+            covered[found.metric] += found.interval.low <= truth[found.metric] <= found.interval.high
+    least = 0.94 - 2 * (0.95 * 0.05 / 400) ** 0.5  # what is drawn scatters as well
+    assert min(covered.values()) / 400 > least, covered
+
+
+def test_the_windows_of_a_stage_add_up_to_its_number() -> None:
+    """The mean of a stage is that of the whole window, however it was cut; the cuts give the interval."""
+    windows = simulated_windows(0, 12)
+    empty = ServedWindow(
+        account=ServerCounters(requests=0, queue=0.0, compute=0.0, batches={1: 2}), answers=0, service=0.0
+    )
+    ends = [empty, *windows[:5], empty, *windows[5:], empty]
+    found = {m.metric: m for m in latency_breakdown.measurements(ends)}
+    total = sum(w.account.queue or 0.0 for w in windows) / sum(w.answers for w in windows)
+    assert found["queue_time"].value == pytest.approx(total, rel=1e-12)
+    assert found["queue_time"].windows[0].ratio() == found["queue_time"].value
+    assert len(found["queue_time"].windows[0].counts) == 8 * 12  # one without an answer joins its neighbour
+    assert found["executions"].value == 6
+
+
+def test_counters_that_ran_backwards_have_no_interval() -> None:
+    """A server that was restarted meanwhile still has a mean of the whole, but its windows say nothing."""
+    back = ServedWindow(account=ServerCounters(requests=-3, queue=0.1, compute=0.1), answers=4, service=0.3)
+    found = list(latency_breakdown.measurements([*simulated_windows(0, 12), back]))
+    assert [m.interval for m in found] == [None] * 3
+
+
+def test_a_network_that_took_no_time_is_zero() -> None:
+    """Stages longer than the service time leave nothing for the network, and no interval."""
+    over = served(ServerCounters(requests=20, queue=0.3), 0.01)
+    (network,) = (m for m in latency_breakdown.measurements([over] * 5) if m.metric == "network_time")
+    assert (network.value, network.interval) == (0.0, None)
+
+
+def test_a_served_window_has_the_answers_between_two_readings() -> None:
+    """An answer belongs to the window in which it ended; those before the first reading belong to none."""
+    counts = {10: 0, 20: 3, 30: 4}
+    readings = [CounterReading(when=when, counters=ServerCounters(requests=n)) for when, n in counts.items()]
+    times = np.array([9, 10, 15, 19, 25, 30])
+    found = window(records(times - 4, 2, lag=2), seconds=40e-9)
+    first, second = load_analysis.served_windows(readings, found)
+    assert (first.answers, second.answers) == (3, 1)
+    assert first.service == pytest.approx(6e-9)
+    assert (first.account.requests, second.account.requests) == (3, 1)
+
+
 def test_the_parts_of_a_request_sum_to_the_whole() -> None:
     """What the server's account leaves of the service time is network, protocol and client."""
     account = ServerCounters(requests=20, queue=0.02, compute=0.1, samples=40, executions=10, batches={4: 10})
-    found = {f"{m.metric}{m.scope}": m.value for m in latency_breakdown.measurements(account, 0.01)}
+    found = {f"{m.metric}{m.scope}": m.value for m in latency_breakdown.measurements([served(account, 0.01)])}
     assert found == pytest.approx(
         {
             "queue_time": 0.001,
@@ -431,8 +505,8 @@ def test_the_parts_of_a_request_sum_to_the_whole() -> None:
 
 def test_a_server_that_tells_nothing_has_no_breakdown() -> None:
     """Without requests or times there is no stage, and the network is not blamed for all."""
-    assert not list(latency_breakdown.measurements(ServerCounters(requests=0, queue=0.0), 0.01))
-    assert not list(latency_breakdown.measurements(ServerCounters(requests=5), 0.01))
+    assert not list(latency_breakdown.measurements([served(ServerCounters(requests=0, queue=0.0), 0.01)]))
+    assert not list(latency_breakdown.measurements([served(ServerCounters(requests=5), 0.01)]))
 
 
 def test_an_account_that_contradicts_the_client_is_doubted() -> None:

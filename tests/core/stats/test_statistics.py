@@ -202,6 +202,38 @@ def test_the_interval_of_a_share_is_wilsons() -> None:
     assert statistics.share_interval(10, 100) == pytest.approx((0.0552, 0.1744), abs=1e-4)
 
 
+def test_the_interval_of_a_ratio_is_that_of_a_mean_where_one_side_is_equal() -> None:
+    """With equal counts it is the mean's interval, with equal amounts the inverse of one."""
+    samples = np.random.default_rng(1).gamma(4, 1, 40)
+    low, high = statistics.mean_interval(samples)
+    assert statistics.ratio_interval(samples, np.full(40, 2.0)) == pytest.approx((low / 2, high / 2))
+    assert statistics.ratio_interval(np.full(40, 3.0), samples) == pytest.approx((3 / high, 3 / low))
+
+
+@pytest.mark.parametrize(("count", "rho"), [(4, 0.0), (8, 0.0), (40, 0.0), (80, 0.6)])
+def test_the_interval_of_a_ratio_covers_the_truth(count: int, rho: float) -> None:
+    """Of unequal counts, and amounts that depend on them, 95 in 100 hold 0.5; alike windows must be many."""
+    rng, covered, loads = np.random.default_rng(count), 0, 1000
+    for _ in range(loads):
+        counts = np.asarray(rng.poisson(30, count) + 1.0, float)
+        noise: Samples = lfilter([1.0], [1.0, -rho], rng.standard_normal(count + 20))[20:]
+        low, high = statistics.ratio_interval(counts * (0.5 + 0.1 * noise), counts)
+        covered += low <= 0.5 <= high
+    assert covered / loads > 0.95 - 3 * (0.95 * 0.05 / loads) ** 0.5
+
+
+def test_the_interval_of_a_ratio_is_open_where_nothing_bounds_it() -> None:
+    """One window shows no variation, a count that may be 0 no upper end, negative amounts no lower one."""
+    one = np.array([1.0])
+    assert statistics.ratio_interval(one, one) == (0.0, math.inf)
+    assert statistics.ratio_interval(-one, one) == (-math.inf, math.inf)
+    low, high = statistics.ratio_interval(np.ones(3), np.array([0.0, 0.0, 1.0]))
+    assert (0 < low < 3, high) == (True, math.inf)
+    assert statistics.ratio_interval(np.array([-1.0, 2.0, 1.0]), np.array([0.0, 0.0, 1.0]))[1] == math.inf
+    assert statistics.ratio_interval(np.arange(20.0), np.ones(20)) == (0.0, math.inf)  # one long trend
+    assert statistics.ratio_interval(np.full(5, 2.0), np.full(5, 0.1)) == pytest.approx((20, 20))
+
+
 def test_one_sample_bounds_nothing() -> None:
     """The interval of one sample is the whole line."""
     assert statistics.mean_interval(np.array([1.0])) == (-math.inf, math.inf)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, cast
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.load_monitor import SILENCE, LoadMonitor
 from modeldyno.core.load import latency_breakdown, load_analysis
-from modeldyno.core.load.load_analysis import NANO
 from modeldyno.core.load.multi_model import with_model_scope
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.metrics.doubt import Doubt, distribution_doubts
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from modeldyno.core.load.load_analysis import SteadyWindow
     from modeldyno.core.load.request_log import RecordParts
     from modeldyno.core.load.request_target import Reply
-    from modeldyno.core.load.server_stats import ServerCounters
+    from modeldyno.core.load.server_stats import CounterReading
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.interfaces.loader import Feed
     from modeldyno.interfaces.probe import Subject
@@ -120,18 +119,17 @@ def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_Fin
 def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measurement | Doubt | Failure]:
     """Yield the results of a load from a time on."""
     monitor, ending = finished.monitor, finished.ending
-    full_window, account = monitor.window(
+    full_window, readings = monitor.window(
         finished.paced, since=since, samples=finished.samples, unsent=ending.unsent
     )
     window = monitor.requested_window(full_window, finished.paced, since)
     error_text = _first_error(ending.faults, monitor.session) or ending.failure
     yield from _window_measurements(window, finished.paced, plan, error_text)
-    if account is None and isinstance(monitor.session, HasServerStats):
+    if not readings and isinstance(monitor.session, HasServerStats):
         yield _NO_ACCOUNT
-    elif (
-        account is not None and load_analysis.void_reason(window) != SATURATED
-    ):  # when saturated, its work is not that of the requested load
-        yield from _server_measurements(account, full_window)
+    elif readings and load_analysis.void_reason(window) != SATURATED:
+        # when saturated, its work is not that of the requested load
+        yield from _server_measurements(readings, full_window)
     if finished.messages == 1:
         yield _REPEATED
     if monitor.load.trace and (unused := unused_trace_fields(monitor.load.trace)):
@@ -216,12 +214,15 @@ def _client_time(window: SteadyWindow) -> Iterator[Measurement]:
         yield observed_number("client_time", sum(window.clients) * window.seconds / count)
 
 
-def _server_measurements(account: ServerCounters, window: SteadyWindow) -> Iterator[Measurement | Doubt]:
-    done, total = window.done(), sum(int((part.end - part.sent).sum()) for part in window.done().parts())
-    if count := len(done):
-        service = total * NANO / count
-        yield from latency_breakdown.measurements(account, service)
-        yield from latency_breakdown.doubts(account, service, count)
+def _server_measurements(
+    readings: Sequence[CounterReading], window: SteadyWindow
+) -> Iterator[Measurement | Doubt]:
+    windows = load_analysis.served_windows(readings, window)
+    answers = sum(each.answers for each in windows)
+    if answers:
+        account = readings[-1].counters.since(readings[0].counters)
+        yield from latency_breakdown.measurements(windows)
+        yield from latency_breakdown.doubts(account, sum(each.service for each in windows) / answers, answers)
 
 
 _NO_ACCOUNT = Doubt(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.core.load.load_analysis import NANO, SteadyWindow
 from modeldyno.core.load.request_log import MOST, FilteredRecords, RequestOutcome
-from modeldyno.core.load.server_stats import ServerCounters
+from modeldyno.core.load.server_stats import CounterReading, ServerCounters
 from modeldyno.core.metrics.stop_rule import Stop, measure_until_stable
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
@@ -235,8 +235,10 @@ class LoadMonitor:
 
     def window(
         self, paced: StopRuleResult | None, *, since: int, samples: int, unsent: int
-    ) -> tuple[SteadyWindow, ServerCounters | None]:
+    ) -> tuple[SteadyWindow, list[CounterReading]]:
         """Return the steady window, trimmed to two snapshots of the counters if that costs little of it.
+
+        With it come the readings of the counters from its begin to its end; none if either lacks one.
 
         It begins at `since` (nanoseconds of the monotonic clock) or later, when other loads are steady, too.
         """
@@ -254,7 +256,15 @@ class LoadMonitor:
             how=self.distribution_facts(paced, begin),
         )
         has_account = first.account is not None and last.account is not None and begin == first.when
-        return window, last.account.since(first.account) if has_account else None  # type: ignore[union-attr, arg-type]
+        return window, self._readings(first, last) if has_account else []
+
+    def _readings(self, first: _Snapshot, last: _Snapshot) -> list[CounterReading]:
+        """Return the readings of the counters from one snapshot to another."""
+        return [
+            CounterReading(when=snapshot.when, counters=snapshot.account)
+            for snapshot in self.snapshots
+            if first.when <= snapshot.when <= last.when and snapshot.account is not None
+        ]
 
     def requested_window(
         self, window: SteadyWindow, paced: StopRuleResult | None, since: int

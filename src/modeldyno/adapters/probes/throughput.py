@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.probes import timing_loop
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
+from modeldyno.core.metrics.measurement import Distribution, ratio_number
 from modeldyno.core.stats import statistics
 from modeldyno.interfaces.probe import NoTurns, Pass
 from modeldyno.interfaces.session import CanCall
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.stats.statistics import Samples
     from modeldyno.interfaces.probe import Subject
@@ -59,12 +60,6 @@ def _calls_of_latency(subject: Subject, plan: Plan) -> Samples | None:
 
 
 def _rates(subject: Subject, samples: Samples) -> Iterator[Measurement]:
-    mean = float(samples.mean())
-    low, high = statistics.mean_interval(samples)
-    yield _rate("throughput", subject.samples, mean, low, high)
-    yield _rate("batch_rate", 1, mean, low, high)
-
-
-def _rate(metric: str, samples: int, mean: float, low: float, high: float) -> Measurement:
-    interval = Interval(low=samples / high, high=samples / low if low > 0 else float("inf"))
-    return observed_number(metric, samples / mean, interval=interval)
+    blocks = len(samples)
+    yield ratio_number("throughput", (subject.samples,) * blocks, samples)
+    yield ratio_number("batch_rate", (1,) * blocks, samples)

@@ -10,16 +10,23 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.samplers import sidecar as side
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
+from modeldyno.core.metrics.measurement import (
+    FEWEST_WINDOWS,
+    Distribution,
+    Measurement,
+    observed_number,
+    ratio_number,
+)
 from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _EXCLUDED = frozenset({WatchStage.IDLE, WatchStage.BASELINE, WatchStage.SECOND})
 """Stages whose memory is not the model's: nothing is loaded yet, or a second pass instruments the calls."""
@@ -95,13 +102,44 @@ def noise(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement | Doubt]:
         return
     foreign = max(0.0, spent["busy"] - spent["processor"] - spent["ours"]) / elapsed
     steal = spent["stolen"] / elapsed
-    yield observed_number("cpu_utilization", spent["processor"] / elapsed)
+    windows = _processor_windows(timed)
+    if len(windows) < FEWEST_WINDOWS:
+        yield observed_number("cpu_utilization", spent["processor"] / elapsed)
+    else:
+        seconds, used = zip(*windows, strict=True)
+        yield ratio_number("cpu_utilization", used, seconds)
     yield observed_number("foreign_cpu", foreign)
     yield observed_number("steal", steal)
     yield observed_number("context_switches", spent["voluntary"])
     yield observed_number("preemptions", spent["involuntary"])
     yield from doubt.noise_doubts(foreign, steal)
     yield from doubt.pinning_doubts(spent["processor"] / elapsed, timed[0]["cores"])
+
+
+_WINDOW = 0.2
+"""Least seconds of a window of the processor time, which the kernel counts in ticks of 0.01 s."""
+
+
+def _processor_windows(timed: Iterable[dict[str, Any]]) -> list[tuple[float, float]]:
+    """Return the seconds of each window of the timed pass, and the processor time used in them.
+
+    Windows add up to the whole pass; one may span several stages. A processor time that falls, as a process
+    ended meanwhile, leaves none.
+    """
+    windows, seconds, used = [], 0.0, 0.0
+    for stage in timed:
+        begin, end = ((stage[key]["time"], stage[key]["processor"]) for key in ("begin", "end"))
+        inside = [(when, spent) for when, spent in stage.get("processor", ()) if begin[0] < when < end[0]]
+        for before, after in pairwise((begin, *inside, end)):
+            seconds, used = seconds + after[0] - before[0], used + after[1] - before[1]
+            if after[1] < before[1]:
+                return []
+            if seconds >= _WINDOW:
+                windows.append((seconds, used))
+                seconds, used = 0.0, 0.0
+    if seconds and windows:
+        windows[-1] = windows[-1][0] + seconds, windows[-1][1] + used
+    return windows
 
 
 _TRAFFIC = {

@@ -27,7 +27,7 @@ from modeldyno.adapters.stores.rows import (
     storable_text,
     verified_document,
 )
-from modeldyno.adapters.stores.schema import ARTIFACTS, KEY_LENGTH, RESULTS, TAGS, TRIALS
+from modeldyno.adapters.stores.schema import ARTIFACTS, CONCLUSIONS, KEY_LENGTH, RESULTS, TAGS, TRIALS
 from modeldyno.adapters.stores.where import clause
 from modeldyno.errors import RequestError, StoreError
 
@@ -125,6 +125,21 @@ class SqlStore:
             data, checksum = connection.execute(query).one()
         origin = f"Result {result_id} in the store {self._database.place}"
         return codec.decode(verified_document(data, checksum, origin, results.ADVICE), origin=origin)
+
+    def document(self, identifier: str) -> bytes | None:
+        """Return the JSON of the Result or Conclusion of this id, as written; None if there is none.
+
+        Raises:
+            StoreError: the database cannot be read, or the document is damaged.
+        """
+        with self._database.reading() as connection:
+            for table in (RESULTS, CONCLUSIONS):
+                query = select(table.c.document, table.c.checksum).where(table.c.id == identifier)
+                row = connection.execute(query).one_or_none()
+                if row is not None:
+                    origin = f"Document {identifier} in the store {self._database.place}"
+                    return verified_document(row.document, row.checksum, origin, results.ADVICE)
+        return None
 
     def change_mark(self) -> str:
         """Return a text that is another one after every write of any process.

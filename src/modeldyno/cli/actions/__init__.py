@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         options,
         plugins,
         profile,
+        reconcile,
         registry,
         report,
         rm,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         tag,
         trend,
         ui,
+        verify,
         worker,
     )
 
@@ -63,6 +65,7 @@ __all__ = [
     "options",
     "plugins",
     "profile",
+    "reconcile",
     "registry",
     "report",
     "rm",
@@ -75,6 +78,7 @@ __all__ = [
     "tag",
     "trend",
     "ui",
+    "verify",
     "worker",
 ]
 

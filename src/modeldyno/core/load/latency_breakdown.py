@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
+from modeldyno.core.load.server_stats import ServedWindow
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import observed_number
+from modeldyno.core.metrics.measurement import FEWEST_WINDOWS, observed_number, ratio_number
 from modeldyno.core.stats.units import SECONDS, format_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.metrics.measurement import Measurement
@@ -27,17 +29,70 @@ _BELOW = 0.02
 """Share of the service time by which the server's counters may exceed it."""
 
 
-def measurements(account: ServerCounters, service_time: float) -> Iterator[Measurement]:
-    """Split the mean service time (seconds) of a request into the server's stages and the rest."""
+def measurements(windows: Sequence[ServedWindow]) -> Iterator[Measurement]:
+    """Split the mean service time of a request into the server's stages and the rest.
+
+    Args:
+        windows: what was counted between one reading of the counters and the next, with answers in all of
+            them. From their variation follow the intervals, unless there are too few.
+    """
+    whole = reduce(ServedWindow.joined, windows)
+    account, service_time = whole.account, whole.service / whole.answers
+    parts = _countable_windows(windows)
+    if len(parts) < FEWEST_WINDOWS:
+        parts = [whole]
     stage_means = _stage_means(account)
-    for metric, seconds in stage_means.items():
-        yield observed_number(metric, seconds)
+    requests = [part.account.requests for part in parts]
+    for metric in stage_means:
+        yield _mean(metric, [getattr(part.account, STAGES[metric]) for part in parts], requests)
     if stage_means:
-        yield observed_number("network_time", max(0.0, service_time - sum(stage_means.values())))
+        scale = account.requests / whole.answers  # of its requests, some may have been answered elsewhere
+        outside = [part.service * scale - _stage_sum(part.account, stage_means) for part in parts]
+        rest = service_time - sum(stage_means.values())
+        yield _mean("network_time", outside, requests) if rest > 0 else observed_number("network_time", 0.0)
     if account.executions and account.samples is not None:
-        yield observed_number("formed_batch", account.samples / account.executions)
+        yield _mean(
+            "formed_batch",
+            [part.account.samples or 0 for part in parts],
+            [part.account.executions or 0 for part in parts],
+        )
     for size, count in sorted(account.batches.items()):
         yield observed_number("executions", count, scope=f"batch {size}")
+
+
+def _mean(metric: str, amounts: Sequence[float], counts: Sequence[int]) -> Measurement:
+    if len(amounts) == 1:
+        return observed_number(metric, amounts[0] / counts[0])
+    return ratio_number(metric, amounts, counts)
+
+
+def _countable_windows(windows: Sequence[ServedWindow]) -> list[ServedWindow]:
+    """Join each window in which nothing was answered with its neighbour; none if a counter ran backwards."""
+    joined: list[ServedWindow] = []
+    for window in windows:
+        account = window.account
+        if any((value or 0) < 0 for value in (account.requests, account.executions, *_stage_values(account))):
+            return []
+        if joined and not _is_countable(joined[-1]):
+            joined[-1] = joined[-1].joined(window)
+        else:
+            joined.append(window)
+    if len(joined) > 1 and not _is_countable(joined[-1]):
+        last = joined.pop()
+        joined[-1] = joined[-1].joined(last)
+    return joined
+
+
+def _is_countable(window: ServedWindow) -> bool:
+    return bool(window.answers and window.account.requests)
+
+
+def _stage_values(account: ServerCounters) -> list[float | None]:
+    return [getattr(account, counter) for counter in STAGES.values()]
+
+
+def _stage_sum(account: ServerCounters, metrics: Iterable[str]) -> float:
+    return float(sum(getattr(account, STAGES[metric]) for metric in metrics))
 
 
 def doubts(account: ServerCounters, service_time: float, answered: int) -> Iterator[Doubt]:

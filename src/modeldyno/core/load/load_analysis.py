@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.load.request_log import (
@@ -19,14 +20,15 @@ from modeldyno.core.load.request_log import (
     sample_records,
     sampling_step,
 )
+from modeldyno.core.load.server_stats import ServedWindow
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import (
     CLIENT_LIMITED,
     SATURATED,
     Distribution,
-    Interval,
     Measurement,
     observed_number,
+    ratio_number,
 )
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
@@ -34,9 +36,10 @@ from modeldyno.core.stats.drift import find_drift
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.core.load.request_log import Column
+    from modeldyno.core.load.server_stats import CounterReading
     from modeldyno.core.stats.statistics import Samples
 
 NANO = 1e-9
@@ -287,11 +290,24 @@ def _rate(
     for part in done.parts():
         within = (window.begin, window.end)
         sums += np.histogram(part.end, bins=_GRID, range=within, weights=weight(part))[0]
-    scale = _GRID / window.seconds
-    low, high = statistics.mean_interval(sums)
-    value = float(sums.sum()) / window.seconds
-    interval = Interval(low=min(value, low * scale), high=max(value, high * scale))
-    return observed_number(metric, value, interval=interval)
+    return ratio_number(metric, sums, (window.seconds / _GRID,) * _GRID)
+
+
+def served_windows(readings: Sequence[CounterReading], window: SteadyWindow) -> list[ServedWindow]:
+    """Return what the server counted from each reading to the next, and the requests answered meanwhile."""
+    np = statistics.load_numpy()
+    edges = [reading.when for reading in readings]
+    answers, service = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
+    for part in window.done().parts():
+        places = np.searchsorted(edges, part.end, side="right") - 1
+        inside = (places >= 0) & (places < answers.size)
+        answers += np.bincount(places[inside], minlength=answers.size)
+        seconds = (part.end - part.sent)[inside] * NANO
+        service += np.bincount(places[inside], weights=seconds, minlength=answers.size)
+    return [
+        ServedWindow(account=after.counters.since(before.counters), answers=int(n), service=float(seconds))
+        for (before, after), n, seconds in zip(pairwise(readings), answers, service, strict=True)
+    ]
 
 
 def _in_flight(window: SteadyWindow) -> float:

@@ -42,3 +42,41 @@ _COUNTERS = (
 
 def _difference(now: float | None, before: float | None) -> float | None:
     return None if now is None or before is None else now - before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterReading:
+    """A reading of a server's counters."""
+
+    when: int
+    """Nanoseconds of the monotonic clock."""
+    counters: ServerCounters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedWindow:
+    """What the server counted between two readings, and what its clients saw in that time."""
+
+    account: ServerCounters
+    """Increments of the counters."""
+    answers: int
+    """Our requests that were answered well in it."""
+    service: float
+    """Seconds that these took from sent to the last byte, in sum."""
+
+    def joined(self, after: ServedWindow) -> ServedWindow:
+        """Return this window and the next as one."""
+        added: dict[str, Any] = {
+            name: _sum(getattr(self.account, name), getattr(after.account, name)) for name in _COUNTERS
+        }
+        sizes = {**self.account.batches, **after.account.batches}
+        batches = {n: self.account.batches.get(n, 0) + after.account.batches.get(n, 0) for n in sizes}
+        return ServedWindow(
+            account=replace(self.account, **added, batches=batches),
+            answers=self.answers + after.answers,
+            service=self.service + after.service,
+        )
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other

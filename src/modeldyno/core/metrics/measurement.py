@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 SATURATED, CLIENT_LIMITED, INTERRUPTED = "saturated", "client-limited", "interrupted"
 """Codes of doubts that decide what a measurement is used for."""
+FEWEST_WINDOWS = 8
+"""Windows of a ratio from which on their variation gives it an interval.
+
+If neighbours are alike, it takes about 80 of them to see by how much: the interval of 20 windows with a
+lag-one correlation of 0.3 covers 90 %.
+"""
 PERCENTILES = ("p50", "p90", "p95", "p99", "p99.9")
 
 
@@ -196,6 +202,32 @@ class SampleScores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSums:
+    """What a ratio was divided from, window by window: its value is the sum of `amounts` by that of `counts`.
+
+    Requests and the seconds they came in, seconds of work and the requests that took them.
+    """
+
+    amounts: bytes
+    """The amount of each window in the order taken, as little-endian float64."""
+    counts: bytes
+    """What it is divided by, likewise."""
+
+    def ratio(self) -> float:
+        """Return the ratio of the sums."""
+        amounts, counts = self._arrays()
+        return float(amounts.sum()) / float(counts.sum())
+
+    def interval(self) -> Interval:
+        """Return its 95 % interval, from the variation between the windows."""
+        low, high = statistics.ratio_interval(*self._arrays())
+        return Interval(low=low, high=high)
+
+    def _arrays(self) -> tuple[ndarray, ndarray]:
+        return statistics.unpack_samples(self.amounts), statistics.unpack_samples(self.counts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """A metric, its scope, and its value: a number or a Distribution."""
 
@@ -209,6 +241,8 @@ class Measurement:
     """The number of each process, if it varies between processes."""
     scores: SampleScores | None = None
     """Of an evaluation: what its value is the mean of."""
+    windows: tuple[WindowSums, ...] = ()
+    """Of a ratio: what the number of each process was divided from."""
 
     @property
     def is_evaluation(self) -> bool:
@@ -241,7 +275,8 @@ class Measurement:
             self,
             value=sum(runs) / len(runs),
             runs=runs,
-            interval=_interval(tuple(pack((run,)) for run in runs), "mean"),
+            interval=interval_over_processes(runs),
+            windows=self.windows + other.windows if self.windows and other.windows else (),
         )
 
 
@@ -250,6 +285,27 @@ def observed_number(
 ) -> Measurement:
     """Make the Measurement of a number that varies between processes, such as a load time."""
     return Measurement(metric=metric, value=value, scope=scope, interval=interval, runs=(value,))
+
+
+def ratio_number(
+    metric: str, amounts: Iterable[float], counts: Iterable[float], *, scope: str = ""
+) -> Measurement:
+    """Make the Measurement of a ratio of two sums over windows, such as requests per second, and keep both.
+
+    Args:
+        metric: what the ratio is.
+        amounts: the sum of each window, in the order taken.
+        counts: what each is divided by; not negative, and not all 0.
+        scope: where it was measured.
+    """
+    sums = WindowSums(amounts=pack(amounts), counts=pack(counts))
+    number = observed_number(metric, sums.ratio(), scope=scope, interval=sums.interval())
+    return replace(number, windows=(sums,))
+
+
+def interval_over_processes(runs: Iterable[float]) -> Interval:
+    """Return the 95 % interval of the mean of a number that each of several fresh processes gave."""
+    return _interval(tuple(pack((run,)) for run in runs), "mean")
 
 
 def pack(samples: Iterable[float]) -> bytes:

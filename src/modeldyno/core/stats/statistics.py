@@ -260,6 +260,49 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
     return -_moved_up(-float(samples.min()), reach), bounds[1]
 
 
+def ratio_interval(amounts: Samples, counts: Samples) -> IntervalEnds:
+    """Return the 95 % interval of the ratio of two sums over windows, such as seconds of work per request.
+
+    Fieller's interval (1954, "Some problems in interval estimation") of the ratio of two means, on the
+    effective number of windows: that of what each amount exceeds the ratio times its count by. With equal
+    counts it is the interval of a mean, with equal amounts the inverse of one. Unlike the linearised interval
+    of a ratio (Cochran 1977, Sampling Techniques, chapter 6) it is not too narrow for few windows of unequal
+    counts. It has no upper end if the mean count may be 0.
+
+    Args:
+        amounts: the sum of each window, in the order taken.
+        counts: what each is divided by; not negative, and not all 0.
+    """
+    n, least = amounts.size, 0.0 if float(amounts.min()) >= 0 else -math.inf
+    if n == 1:
+        return least, math.inf
+    amount, count = float(amounts.mean()), float(counts.mean())
+    ratio = float(amounts.sum()) / float(counts.sum())
+    excess = amounts - ratio * counts
+    size = effective_size(excess)
+    scale = student_t.upper_tail_quantile(_TAIL, _degrees_of_freedom(size, n)) ** 2 / size
+    if scale == math.inf:
+        return least, math.inf
+    of_counts, joint, of_amounts = _second_moments(amounts - amount, counts - count)
+    known = count**2 - scale * of_counts
+    spread = count**2 * float(excess @ excess) / (n - 1) - scale * (of_amounts * of_counts - joint**2)
+    middle, root = amount * count - scale * joint, math.sqrt(scale * max(0.0, spread))
+    if known <= 0:
+        bounded = least == 0 and spread > 0 and known < 0
+        return (max(0.0, (middle - root) / known) if bounded else least), math.inf
+    return max(least, min(ratio, (middle - root) / known)), max(ratio, (middle + root) / known)
+
+
+def _second_moments(amounts: Samples, counts: Samples) -> tuple[float, float, float]:
+    """Return the variance of the counts, the covariance, and the variance of the amounts, from deviations."""
+    degrees = amounts.size - 1
+    return (
+        float(counts @ counts) / degrees,
+        float(amounts @ counts) / degrees,
+        float(amounts @ amounts) / degrees,
+    )
+
+
 def share_interval(count: int, of: int) -> IntervalEnds:
     """Return the 95 % Wilson interval of a proportion, `count` of `of`."""
     share = count / of

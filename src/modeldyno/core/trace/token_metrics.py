@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number, pack
+from modeldyno.core.metrics.measurement import (
+    Distribution,
+    Interval,
+    Measurement,
+    observed_number,
+    pack,
+    ratio_number,
+)
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.units import SECONDS, format_quantity
 
@@ -135,9 +142,7 @@ def _distribution(metric: str, samples: Samples, scope: str, how: Distribution) 
 
 def _rate(tokens: int, seconds: Samples, scope: str) -> Measurement:
     """Return tokens per second, given repeated times of `tokens` tokens."""
-    low, high = statistics.mean_interval(seconds)
-    interval = Interval(low=tokens / high, high=tokens / low if low > 0 else float("inf"))
-    return observed_number("token_rate", tokens / float(seconds.mean()), scope=scope, interval=interval)
+    return ratio_number("token_rate", (tokens,) * len(seconds), seconds, scope=scope)
 
 
 def fit_context_slope(steps: Samples) -> tuple[float, Interval] | None:

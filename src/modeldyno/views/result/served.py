@@ -102,19 +102,22 @@ def breakdown(result: Result) -> Iterator[Block]:
     whole = sum(number(measurement)[0] for _, measurement in parts)
     if result.find("network_time") is None:
         whole = service.value.statistic("mean")
-    rows = [
-        (STAGE_NAMES[metric], format_measurement(measurement), share(number(measurement)[0], whole), metric)
-        for metric, measurement in parts
-    ]
+    told = any(stage.interval is not None for _, stage in parts)
+    rows = []
+    for metric, stage in parts:
+        value, interval = estimate(*number(stage), SECONDS)
+        ends = (interval,) if told else ()
+        rows.append((STAGE_NAMES[metric], value, *ends, share(number(stage)[0], whole), metric))
     yield Table(
         title="Where a request spends its time, on average, as the server reports it",
         columns=(
             Column(title="stage", align=Align.LEFT),
             Column(title="time", align=Align.RIGHT),
+            *((Column(title="95 % interval", align=Align.LEFT),) if told else ()),
             Column(title="share", align=Align.RIGHT),
             Column(title="metric", align=Align.LEFT),
         ),
-        rows=(*rows, ("total", format_quantity(whole, SECONDS, 3), "100%", "")),
+        rows=(*rows, ("total", format_quantity(whole, SECONDS, 3), *(("",) if told else ()), "100%", "")),
     )
     if batches := _batches(result):
         yield Notice(severity=Severity.NOTE, code="batches", text=batches)

@@ -1,0 +1,38 @@
+"""What ``modeldyno reconcile`` does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modeldyno import codec
+from modeldyno.cli.actions.output_options import OutputTargets
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
+from modeldyno.documents.lookup import find
+from modeldyno.documents.reconcile import reconcile
+from modeldyno.views.load.reconciliation import blocks, headline
+
+if TYPE_CHECKING:
+    from modeldyno.core.load.reconciliation import Reconciliation
+
+
+def run(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Print where each file differs from the result, and why."""
+    del ctx
+    ours = find(options["result"])
+    targets = OutputTargets(json=options["json_path"], store=False)
+    found = [each for path in options["files"] for each in reconcile(ours, path, options["tool"])]
+    targets.write(codec.encode_document({"result": ours.id, "reconciliations": found}))
+    if not targets.silent:
+        with ignore_broken_pipe():
+            for each in found:
+                _print(each, quiet=options["quiet"])
+            targets.told()
+
+
+def _print(found: Reconciliation, *, quiet: bool) -> None:
+    if quiet:
+        click.echo(headline(found))
+    else:
+        print_blocks(*blocks(found))

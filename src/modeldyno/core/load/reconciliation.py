@@ -1,0 +1,262 @@
+"""Reconcile what two load generators say of one server: split the difference of a figure into its causes.
+
+Of a tool whose report has every request, its figure is recomputed step by step until it is defined as ours:
+by another percentile rule, without the warm-up, from when a request was due. Each step is a part of the
+difference. What is left is of the server, the client and chance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from modeldyno.core.load.foreign_load import foreign_records
+from modeldyno.core.load.load_analysis import NANO
+from modeldyno.core.metrics.measurement import Distribution, Interval
+from modeldyno.core.metrics.metric import METRICS, fraction_of
+from modeldyno.core.stats.evaluation import Evaluation, independent_difference
+from modeldyno.core.stats.statistics import load_numpy, quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from modeldyno.core.load.foreign_load import ForeignLoad
+    from modeldyno.core.load.request_log import Records
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.stats.statistics import Samples
+
+NEAREST = "nearest rank"
+RULES: Mapping[str, Callable[[Samples, float], float]] = {
+    NEAREST: quantile,
+    "linear interpolation": lambda samples, p: float(load_numpy().quantile(samples, p)),
+    "rank n p + 1": lambda samples, p: _at(samples, int(p * samples.size)),
+    "rounded rank": lambda samples, p: _at(samples, int(p * (samples.size - 1) + 0.5)),
+    "cumulative share": lambda samples, p: _at(samples, int((_shares(samples) < p).sum())),
+}
+"""Percentile rule to the function of samples and p: that of ModelDyno; of NumPy, AIPerf and vLLM; of MLPerf
+LoadGen; of perf_analyzer; of GuideLLM, whose shares are summed up in floating point."""
+_REPRODUCED = 1e-4
+"""Relative difference between a reported percentile, which is rounded, and one that reproduces it."""
+STATISTICS = ("mean", "p50", "p90", "p95", "p99")
+_TIMES = ("service_time", "latency", "time_to_first_token", "time_per_output_token")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceRow:
+    """The difference between a figure of another tool and ours, and the parts that add up to it; seconds."""
+
+    metric: str
+    """As the tool defines it; ours is `compared`."""
+    compared: str
+    statistic: str
+    theirs: float
+    """As the tool reports it, or by its rule from its requests."""
+    ours: float
+    rule: float | None
+    """How much of the difference is the percentile rule; None where its samples are not known."""
+    warmup: float | None
+    """How much is the warm-up that the tool did not leave out; None where its samples are not known."""
+    definition: float
+    """How much is the moment from which time counts: the sending, or when a request was due."""
+    left: float
+    """What no part explains: the server, the client, chance."""
+    interval: Interval | None
+    """95 % interval of what is left; None where the samples of one side are not known."""
+
+    @property
+    def is_noise(self) -> bool | None:
+        """Whether what is left may be chance; None if it has no interval."""
+        return None if self.interval is None else self.interval.low <= 0 <= self.interval.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciliation:
+    """What another tool says of a server, beside a Result of ours."""
+
+    tool: str
+    version: str
+    requests: int
+    """Requests in the report; 0 if it has figures only."""
+    rules: tuple[str, ...]
+    """The percentile rules that give its percentiles from its requests; empty if none does."""
+    dropped: float
+    """Seconds of warm-up that were left out of its requests; 0 if it left out its own."""
+    rows: tuple[DifferenceRow, ...]
+    notes: tuple[str, ...]
+    """Definitions that differ and whose effect cannot be computed from its report."""
+
+
+def reconcile(report: ForeignLoad, ours: Result) -> Reconciliation:
+    """Split the differences between the figures of a report and those of a Result.
+
+    Args:
+        report: what another tool measured.
+        ours: a load of ModelDyno on the same server, at the same load.
+    """
+    records = foreign_records(report.requests) if report.requests else None
+    whole = {} if records is None else _times(records, report)
+    latency = ours.find("latency")
+    warmup = latency.value.warmup_time if latency and isinstance(latency.value, Distribution) else 0.0
+    dropped = warmup if records is not None and report.window is None else 0.0
+    steady = {} if records is None else _times(_after(records, report, dropped), report)
+    reported = _reported(report)
+    rules, unlike = _matching_rules(reported, whole)
+    rows = [
+        row
+        for (metric, statistic), value in _figures(reported, whole, rules).items()
+        if (row := _row(metric, statistic, value, whole, steady, ours)) is not None
+    ]
+    return Reconciliation(
+        tool=report.tool,
+        version=report.version,
+        requests=len(report.requests),
+        rules=rules,
+        dropped=dropped,
+        rows=tuple(rows),
+        notes=(
+            *(f"{metric}: no rule gives its percentiles from the reported requests" for metric in unlike),
+            *(doubt.seen for doubt in report.gaps if doubt.code == "other-definition"),
+        ),
+    )
+
+
+def _row(
+    metric: str,
+    statistic: str,
+    theirs: float,
+    whole: Mapping[str, Distribution],
+    steady: Mapping[str, Distribution],
+    ours: Result,
+) -> DifferenceRow | None:
+    """Return the parts of one difference; None if we have no such figure."""
+    compared = "latency" if metric == "service_time" else metric
+    same, final = ours.find(metric), ours.find(compared)
+    if not (
+        same and final and isinstance(same.value, Distribution) and isinstance(final.value, Distribution)
+    ):
+        return None
+    alike, end = same.value.statistic(statistic), final.value.statistic(statistic)
+    rule = warmup = interval = None
+    last = theirs
+    if metric in steady and metric in whole:
+        by_rank, last = whole[metric].statistic(statistic), steady[metric].statistic(statistic)
+        rule, warmup = theirs - by_rank, by_rank - last
+        interval = _difference(same.value, steady[metric], statistic)
+    return DifferenceRow(
+        metric=metric,
+        compared=compared,
+        statistic=statistic,
+        theirs=theirs,
+        ours=end,
+        rule=rule,
+        warmup=warmup,
+        definition=alike - end,
+        left=last - alike,
+        interval=interval,
+    )
+
+
+def _difference(ours: Distribution, theirs: Distribution, statistic: str) -> Interval:
+    """Return the 95 % interval of theirs - ours of a statistic, whose samples are independent."""
+    before, after = (
+        Evaluation(each.statistic(statistic), ends.low, ends.high)
+        for each in (ours, theirs)
+        if (ends := each.interval(statistic)) is not None
+    )
+    _, low, high = independent_difference(before, after, 0.95)
+    return Interval(low=low, high=high)
+
+
+def _figures(
+    reported: Mapping[tuple[str, str], float], whole: Mapping[str, Distribution], rules: tuple[str, ...]
+) -> dict[tuple[str, str], float]:
+    """Return the figures to explain: those reported, or else what its requests give by its rule."""
+    rule = RULES[rules[0] if rules else NEAREST]
+    found = {key: value for key, value in reported.items() if key[1] in STATISTICS}
+    for metric, spread in whole.items():
+        if all(metric != other for other, _ in reported):
+            for name in STATISTICS:
+                p = fraction_of(name)
+                found[metric, name] = spread.statistic(name) if p is None else rule(spread.samples(), p)
+    return {key: found[key] for key in sorted(found, key=_place)}
+
+
+def _place(key: tuple[str, str]) -> tuple[int, int]:
+    return _TIMES.index(key[0]), STATISTICS.index(key[1])
+
+
+def _reported(report: ForeignLoad) -> dict[tuple[str, str], float]:
+    """Return the reported statistics of times; the latency only where it is not the service time."""
+    return {
+        (figure.metric, figure.told): float(figure.value)
+        for figure in report.figures
+        if figure.told and figure.metric in _TIMES and not isinstance(figure.value, Distribution)
+        if figure.metric != "latency" or _has_due_times(report)
+    }
+
+
+def _has_due_times(report: ForeignLoad) -> bool:
+    return not report.requests or any(request.due is not None for request in report.requests)
+
+
+def _times(records: Records, report: ForeignLoad) -> dict[str, Distribution]:
+    """Return the times of the requests that were answered well, in the order in which they were sent."""
+    fine = records.chosen(records.fine)
+    fine = fine.at(fine.sent.argsort(kind="stable"))
+    if not len(fine):
+        return {}
+    found = {"service_time": Distribution.of((fine.end - fine.sent) * NANO)}
+    if report.requests and _has_due_times(report):
+        found["latency"] = Distribution.of((fine.end - fine.due) * NANO)
+    if fine.pieces and all(fine.pieces):
+        first = load_numpy().array([pieces[0] for pieces in fine.pieces])
+        found["time_to_first_token"] = Distribution.of((first - fine.sent) * NANO)
+    assert found.keys() <= METRICS.keys()
+    return found
+
+
+def _after(records: Records, report: ForeignLoad, dropped: float) -> Records:
+    """Return the requests of the steady state: those of its window, or those sent after a warm-up."""
+    begin, end = report.window or (int(records.sent.min()) + round(dropped / NANO), math.inf)
+    return records.chosen((records.sent >= begin) & (records.sent < end))
+
+
+def _matching_rules(
+    reported: Mapping[tuple[str, str], float], whole: Mapping[str, Distribution]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the rules that give all percentiles of each metric, and the metrics that no rule gives.
+
+    Only metrics count whose samples are known.
+    """
+    fitting: dict[str, set[str]] = {}
+    for (metric, statistic), value in reported.items():
+        p = fraction_of(statistic)
+        if metric in whole and p is not None:
+            times = whole[metric].samples()
+            fits = {name for name, rule in RULES.items() if _is_reproduced(value, rule(times, p))}
+            fitting[metric] = fitting.get(metric, fits) & fits
+    common = [fits for fits in fitting.values() if fits]
+    rules = tuple(name for name in RULES if common and all(name in fits for fits in common))
+    return rules, tuple(metric for metric, fits in fitting.items() if not fits)
+
+
+def _is_reproduced(reported: float, recomputed: float) -> bool:
+    return math.isclose(recomputed, reported, rel_tol=_REPRODUCED)
+
+
+def _at(samples: Samples, index: int) -> float:
+    """Return the sample at a place, from 0, in order of size."""
+    place = min(samples.size - 1, index)
+    return float(load_numpy().partition(samples, place)[place])
+
+
+def _shares(samples: Samples) -> Samples:
+    np = load_numpy()
+    shares: Samples = np.cumsum(np.full(samples.size, 1 / samples.size))
+    return shares
+
+
+def parts_of(row: DifferenceRow) -> Iterator[float]:
+    """Yield the parts of a difference that are known; they add up to it."""
+    yield from (part for part in (row.rule, row.warmup, row.definition, row.left) if part is not None)

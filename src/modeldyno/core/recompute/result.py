@@ -1,0 +1,333 @@
+"""Recompute the figures, verdicts and doubts of a Result from its samples, sums and counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.load.foreign_load import BACKEND
+from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.metrics import doubt
+from modeldyno.core.metrics.constraints import Answer, Constraint
+from modeldyno.core.metrics.measurement import (
+    CLIENT_LIMITED,
+    INTERRUPTED,
+    SATURATED,
+    Distribution,
+    Interval,
+    Measurement,
+    interval_over_processes,
+)
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.recompute.checks import (
+    CheckState,
+    FigureCheck,
+    at,
+    compare,
+    groundless,
+    kept,
+    missing,
+    objects,
+)
+from modeldyno.core.stats.evaluation import is_share
+from modeldyno.core.stats.statistics import load_numpy, mean_interval, share_interval, unpack_samples
+from modeldyno.core.trace.energy import energy_per_call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.core.recompute.checks import Plain
+    from modeldyno.core.result.result import Result
+
+SAMPLES, WINDOWS, PROCESSES = "raw samples", "sums of windows", "the numbers of the processes"
+SCORES = "the score of each sample"
+"""What figures are recomputed from."""
+COUNT = "a number of the model or the machine, without samples"
+OBSERVED = "one observation, without samples"
+ESTIMATE = "a number and its interval, without samples"
+SEEN = "what the run saw, in words"
+"""What figures are kept as that cannot be recomputed."""
+
+
+def check_result(written: Mapping[str, Plain], result: Result) -> Iterator[FigureCheck]:
+    """Yield a check of every figure, verdict and doubt of a Result.
+
+    Args:
+        written: its JSON.
+        result: the Result that was read from it.
+    """
+    derived = _derived_measurements(result)
+    for measurement, plain in zip(result.measurements, objects(written, "measurements"), strict=True):
+        yield from _check_measurement(measurement, plain, derived)
+    yield from _check_request_times(result)
+    yield from _check_doubts(result)
+    yield from check_judgements(written, result)
+
+
+def name_of(measurement: Measurement) -> str:
+    """Return the name of a measurement as queries have it."""
+    return f"{measurement.metric}@{measurement.scope}" if measurement.scope else measurement.metric
+
+
+# --- figures -----------------------------------------------------------------------------------------
+
+
+def _check_measurement(
+    measurement: Measurement, plain: Mapping[str, Plain], derived: Mapping[tuple[str, str], Measurement]
+) -> Iterator[FigureCheck]:
+    name = name_of(measurement)
+    if isinstance(measurement.value, Distribution):
+        certificate = at(at(plain, "value"), "certificate")
+        if certificate:
+            yield from compare(name, dict(certificate), measurement.value.certificate(), SAMPLES)
+        return
+    found = _recomputed_number(measurement, derived)
+    if found is None:
+        ends = measurement.interval is not None
+        why = ESTIMATE if ends else OBSERVED if measurement.runs else COUNT
+        yield kept(name, measurement.value, why)
+        if ends:
+            yield from (kept(f"{name} interval {end}", at(plain, "interval")[end], why) for end in _ENDS)
+        return
+    number, why = found
+    yield from compare(name, plain.get("value"), number.value, why)
+    yield from compare(f"{name} interval", plain.get("interval"), number.interval, why)
+    yield from compare(f"{name} of process", plain.get("runs"), number.runs, why)
+
+
+_ENDS = ("low", "high")
+
+
+def _recomputed_number(
+    measurement: Measurement, derived: Mapping[tuple[str, str], Measurement]
+) -> tuple[Measurement, str] | None:
+    """Return a number with its interval, recomputed, and what from; None if it is kept as it is."""
+    if measurement.windows:
+        runs = tuple(sums.ratio() for sums in measurement.windows)
+        whole = measurement.windows[0].interval() if len(runs) == 1 else interval_over_processes(runs)
+        return _number(measurement, sum(runs) / len(runs), whole, runs), WINDOWS
+    if measurement.scores is not None:
+        scores = unpack_samples(measurement.scores.values)
+        low, high = (
+            share_interval(int(scores.sum()), len(scores))
+            if is_share(measurement.metric)
+            else mean_interval(scores, len(scores))
+        )
+        value = float(scores.mean())
+        return _number(measurement, value, Interval(low=low, high=high), measurement.runs), SCORES
+    if len(measurement.runs) > 1:
+        runs = measurement.runs
+        return _number(measurement, sum(runs) / len(runs), interval_over_processes(runs), runs), PROCESSES
+    if (other := derived.get((measurement.metric, measurement.scope))) is not None:
+        return other, "other figures of the document"
+    return None
+
+
+def _number(
+    measurement: Measurement, value: float, interval: Interval | None, runs: tuple[float, ...]
+) -> Measurement:
+    return Measurement(
+        metric=measurement.metric, value=value, scope=measurement.scope, interval=interval, runs=runs
+    )
+
+
+def _derived_measurements(result: Result) -> dict[tuple[str, str], Measurement]:
+    """Return the measurements of one process that follow from others."""
+    if result.job.backend == BACKEND:
+        return {}
+    found = [m for m in energy_per_call(result.measurements) if isinstance(m, Measurement)]
+    found += _error_rate(result)
+    found += _answered(result)
+    found += _costs(result)
+    return {(m.metric, m.scope): m for m in found}
+
+
+def _outcomes(result: Result) -> dict[RequestOutcome, float]:
+    """Return how many requests of the load ended in which way."""
+    counts = {outcome: result.number("requests", outcome.word) for outcome in RequestOutcome}
+    return {outcome: count for outcome, count in counts.items() if count is not None}
+
+
+def _error_rate(result: Result) -> list[Measurement]:
+    outcomes = _outcomes(result)
+    settled = sum(outcomes.values()) - outcomes.get(RequestOutcome.CANCELLED, 0)
+    if not settled:
+        return []
+    rate = 1 - outcomes.get(RequestOutcome.OK, 0) / settled
+    return [Measurement(metric="error_rate", value=rate, runs=(rate,))]
+
+
+def _answered(result: Result) -> list[Measurement]:
+    """Return the number of answers: each has a latency, unless there were too many."""
+    latency, sampled = _timed_latency(result), any(raised.code == "thinned" for raised in result.doubts)
+    if latency is None or latency.void or sampled or result.processes > 1:
+        return []
+    count = float(len(latency))
+    return [Measurement(metric="requests", scope=RequestOutcome.OK.word, value=count, runs=(count,))]
+
+
+def _costs(result: Result) -> list[Measurement]:
+    """Return the costs of a call, as the sums over its operators, and what follows from them."""
+    operators = result.outline.operators if result.outline else ()
+    if not operators or result.find("macs") is None:
+        return []
+    macs, elementwise = (sum(getattr(each, name) for each in operators) for name in ("macs", "elementwise"))
+    calls = sum(each.calls for each in operators)
+    numbers: dict[str, float] = {"macs": macs, "elementwise": elementwise, "flops": 2 * macs + elementwise}
+    numbers["coverage"] = sum(each.calls for each in operators if each.counted) / calls if calls else 1.0
+    traffic = (result.number("bytes_read") or 0) + (result.number("bytes_written") or 0)
+    numbers |= {"arithmetic_intensity": numbers["flops"] / traffic} if traffic else {}
+    return [
+        Measurement(metric=name, value=value, interval=found.interval)
+        for name, value in numbers.items()
+        if (found := result.find(name)) is not None
+    ]
+
+
+def _check_request_times(result: Result) -> Iterator[FigureCheck]:
+    """Check that each request's latency is its send lag and its service time."""
+    parts = [result.find(metric) for metric in ("latency", "service_time", "send_lag")]
+    spreads = [part.value for part in parts if part is not None and isinstance(part.value, Distribution)]
+    if len(spreads) != len(parts) or len({tuple(map(len, spread.runs)) for spread in spreads}) != 1:
+        return
+    latency, service, lag = (spread.samples() for spread in spreads)
+    np = load_numpy()
+    wrong = np.flatnonzero(~np.isclose(latency, service + lag, rtol=1e-9, atol=1e-12))
+    first = int(wrong[0]) if wrong.size else 0
+    more = f" and {wrong.size - 1:,} more" if wrong.size > 1 else ""
+    yield FigureCheck(
+        place=f"latency of request {first + 1:,}{more}" if wrong.size else "latency of each request",
+        state=CheckState.WRONG if wrong.size else CheckState.HOLDS,
+        written=float(latency[first]),
+        recomputed=float(service[first] + lag[first]),
+        why="its send lag and its service time",
+    )
+
+
+# --- doubts ------------------------------------------------------------------------------------------
+
+_STOPS = ("time-limit", "noise-floor", "sample-limit", INTERRUPTED)
+_OF_LATENCY = frozenset({*_STOPS, "few-samples", "timer-bound"})
+_OF_NOISE = frozenset({"interference", "steal"})
+_FAILED = "failed-requests"
+_FIGURES = "the figures that it is about"
+
+
+def _check_doubts(result: Result) -> Iterator[FigureCheck]:
+    """Check the doubts that follow from figures: those that should be there, and those that should not."""
+    lacking = {(raised.code, raised.seen) for raised in _expected_doubts(result)}
+    for found in result.doubts:
+        place, key = f"doubt {found.code}", (found.code, found.seen)
+        if key in lacking or found.seen in _texts_of_code(result, found.code):
+            lacking.discard(key)
+            yield FigureCheck(place=place, state=CheckState.HOLDS, written=found.seen, why=_FIGURES)
+        elif _follows_from_figures(result, found):
+            yield groundless(place, found.seen, _FIGURES)
+        else:
+            yield kept(place, found.seen, SEEN)
+    yield from (missing(f"doubt {code}", seen, _FIGURES) for code, seen in sorted(lacking))
+    yield from _check_void(result)
+
+
+def _timed_latency(result: Result) -> Distribution | None:
+    """Return the latency of a timed pass or load of ours that came to its end; its doubts follow from it."""
+    latency = result.find("latency")
+    ours = (
+        result.job.backend != BACKEND and not result.failures and {"latency", "load"} & {*result.job.probes}
+    )
+    return latency.value if ours and latency and isinstance(latency.value, Distribution) else None
+
+
+def _expected_doubts(result: Result) -> Iterator[Doubt]:
+    """Yield the doubts that must be in the document."""
+    latency = _timed_latency(result)
+    if latency is not None and len(latency.runs) > 1:
+        yield from doubt.missing_percentile_doubts("latency", latency, result.job.plan.percentiles)
+    elif latency is not None and not latency.void:
+        yield from doubt.distribution_doubts("latency", latency, result.job.plan.percentiles)
+    noise = _noise(result)
+    if noise is not None:
+        yield from doubt.noise_doubts(*noise)
+
+
+def _noise(result: Result) -> tuple[float, float] | None:
+    """Return the busy time of other processes and the stolen time, in cores, of one process."""
+    found = [result.find(metric) for metric in ("foreign_cpu", "steal")]
+    numbers = [m.value for m in found if m is not None and not isinstance(m.value, Distribution)]
+    alone = all(m is not None and len(m.runs) == 1 for m in found)
+    return (numbers[0], numbers[1]) if alone else None
+
+
+def _texts_of_code(result: Result, code: str) -> set[str]:
+    """Return what a doubt of this code may say, if it need not be in every document."""
+    latency, rate = _timed_latency(result), result.number("batch_rate")
+    if code == "inconsistent" and latency is not None and rate is not None:
+        return {raised.seen for raised in doubt.rate_doubts(latency.statistic("mean"), rate)}
+    return set()
+
+
+def _follows_from_figures(result: Result, found: Doubt) -> bool:
+    """Return whether a doubt would be raised again from the figures, if they gave rise to it."""
+    if found.code in _OF_LATENCY:
+        return (
+            _timed_latency(result) is not None and found.seen.startswith("latency") and result.processes == 1
+        )
+    if found.code in _OF_NOISE:
+        return _noise(result) is not None
+    return found.code == "inconsistent" and _timed_latency(result) is not None
+
+
+def _check_void(result: Result) -> Iterator[FigureCheck]:
+    """Check that a load without a steady latency, or with failed requests, says so."""
+    latency, alone = _timed_latency(result), not result.job.beside
+    if latency is None or result.job.load is None:
+        return
+    raised = {found.code for found in result.doubts}
+    for code in (SATURATED, CLIENT_LIMITED):
+        if (latency.void == code) is not (code in raised) and (alone or latency.void == code):
+            yield FigureCheck(
+                place=f"doubt {code}",
+                state=CheckState.WRONG,
+                written=code in raised,
+                recomputed=latency.void == code,
+                why="whether the latency is valid",
+            )
+    outcomes = _outcomes(result)
+    wrong = sum(n for end, n in outcomes.items() if end not in {RequestOutcome.OK, RequestOutcome.CANCELLED})
+    if result.processes > 1 or not outcomes:
+        return
+    start = f"{wrong:,.0f} of {sum(outcomes.values()):,.0f} requests failed: "
+    said = [found.seen for found in result.doubts if found.code == _FAILED]
+    if wrong and not any(seen.startswith(start) for seen in said):
+        yield missing(f"doubt {_FAILED}", start.rstrip(": "), "the requests by how they ended")
+    elif said and not wrong and alone:
+        yield groundless(f"doubt {_FAILED}", said[0], "the requests by how they ended")
+
+
+# --- verdicts ----------------------------------------------------------------------------------------
+
+
+def check_judgements(written: Mapping[str, Plain], result: Result) -> Iterator[FigureCheck]:
+    """Check the verdicts on bounds that a document has beside its measurements."""
+    for judgement in objects(written, "judgements"):
+        constraint = read_constraint(at(judgement, "constraint"))
+        judged = constraint.judge(result.measurements)
+        yield from compare(f"bound {constraint}", judgement, judged, "the measurements")
+
+
+def read_constraint(plain: Mapping[str, Plain]) -> Constraint:
+    """Return the bound that an object of JSON holds."""
+    return Constraint(**{**plain, "query": Query(**at(plain, "query"))})  # type: ignore[arg-type]
+
+
+def check_judgement(place: str, constraint: Constraint, answer: Answer, verdict: str) -> FigureCheck:
+    """Check a verdict on a bound by the answer that it was given on."""
+    judged = constraint.on(answer)
+    right = verdict == judged.verdict
+    return FigureCheck(
+        place=f"{place} {constraint}",
+        state=CheckState.HOLDS if right else CheckState.WRONG,
+        written=str(verdict),
+        recomputed=str(judged.verdict),
+        why="the answer that it was judged by",
+    )

@@ -1,0 +1,80 @@
+"""Lay out what recomputing a document found: whether it holds, and what is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.recompute.checks import DigestState, is_number
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.views.text import NAME_LIMIT, count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.recompute.checks import Plain, Recomputation
+
+_SHOWN = 20
+"""Most wrong figures that are listed."""
+_NAMED = 60
+"""Characters of the names of figures that cannot be recomputed."""
+_TEXT = 60
+_DIGEST = {
+    DigestState.UNCHANGED: "it is as it was written",
+    DigestState.CHANGED: "it was changed after it was written",
+    DigestState.ABSENT: "it has no digest, so whether it was changed is not known",
+}
+
+
+def headline(found: Recomputation) -> str:
+    """Say in one sentence whether the document holds."""
+    whole = found.verified + len(found.wrong)
+    name = shorten(clean(found.name), NAME_LIMIT)
+    subject = f"The {found.kind} {found.id[:6]} of {name}"
+    if found.wrong:
+        wrong = len(found.wrong)
+        figures = f"{wrong:,} of {count(whole, 'recomputed figure')} {'is' if wrong == 1 else 'are'} wrong"
+    elif not whole:
+        figures = "no figure could be recomputed"
+    else:
+        figures = f"{count(whole, 'figure')} recomputed, all right"
+    verdict = "holds" if found.holds else "does not hold"
+    return f"{subject} {verdict}: {figures}; {_DIGEST[found.digest]}."
+
+
+def blocks(found: Recomputation) -> Iterator[Block]:
+    """Lay out the verdict, the wrong figures with both values, and what is kept without what it came from."""
+    yield Notice(severity=Severity.VERDICT, text=headline(found))
+    if found.wrong:
+        yield Table(
+            title="wrong",
+            columns=(
+                Column(title="figure"),
+                Column(title="written", align=Align.RIGHT),
+                Column(title="recomputed", align=Align.RIGHT),
+                Column(title="from"),
+            ),
+            rows=tuple(
+                (check.place, _value(check.written), _value(check.recomputed), check.why)
+                for check in found.wrong[:_SHOWN]
+            ),
+        )
+    if len(found.wrong) > _SHOWN:
+        more = len(found.wrong) - _SHOWN
+        yield Notice(
+            severity=Severity.NOTE, text=f"And {count(more, 'more wrong figure')}; the JSON has them all."
+        )
+    if found.kept:
+        yield Table(
+            title="not recomputable",
+            columns=(Column(title="kept as"), Column(title="", align=Align.RIGHT), Column(title="figures")),
+            rows=tuple(
+                (why, f"{len(places):,}", shorten(", ".join(dict.fromkeys(places)), _NAMED))
+                for why, places in found.kept.items()
+            ),
+        )
+
+
+def _value(value: Plain) -> str:
+    if value is None:
+        return "none"
+    return f"{value:.10g}" if is_number(value) else shorten(clean(str(value)), _TEXT)

@@ -1,0 +1,499 @@
+"""A document holds if its figures follow from what it keeps; whatever is changed in it is found."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from modeldyno import codec, verify
+from modeldyno.codec import comparison as codec_comparison
+from modeldyno.codec import study as codec_study
+from modeldyno.comparison.run import build_comparison
+from modeldyno.core.comparison.build import CompareOptions
+from modeldyno.core.load import load_analysis
+from modeldyno.core.load.capacity import answer_so_far
+from modeldyno.core.load.capacity_spec import CapacitySearch
+from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.load_analysis import SteadyWindow
+from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
+from modeldyno.core.load.request_log import COLUMNS, Records
+from modeldyno.core.metrics import doubt
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.metrics.measurement import (
+    Distribution,
+    Interval,
+    Measurement,
+    SampleScores,
+    observed_number,
+    pack,
+    ratio_number,
+)
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.recompute.checks import DigestState, Recomputation
+from modeldyno.core.result.result import Result, merge
+from modeldyno.core.result.static_data import Operator, StaticReport
+from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.core.stats.evaluation import Evaluation
+from modeldyno.core.stats.statistics import mean_interval, share_interval
+from modeldyno.core.study.study import Trial, TrialRequest
+from modeldyno.documents.lookup import store_results
+from modeldyno.documents.verify import verify_bytes
+from modeldyno.errors import UnreadableDocument
+from modeldyno.kinds import kind_of
+from modeldyno.testing.sample_conversions import a_conversion
+from modeldyno.testing.sample_explanations import an_explanation
+from modeldyno.testing.sample_results import a_result
+from modeldyno.testing.sample_studies import a_study
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_BLOCK = 99
+"""Characters from which on a text is a block of samples."""
+SECOND = 1_000_000_000
+BOUND = Constraint.parse("latency.p50 <= 8ms")
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep documents in a store of this test."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+
+
+def a_load_result(seed: int = 0, *, count: int = 1000, failed: int = 3, **changes: Any) -> Result:
+    """Return the Result of an open load of ten seconds, made as the probe makes it."""
+    rng = np.random.default_rng(seed)
+    due = np.sort(rng.integers(0, 10 * SECOND, count))
+    sent = due + rng.integers(0, 100_000, count)
+    end = sent + (rng.gamma(20, 5e6 / 20, count)).astype("int64")
+    columns: dict[str, Any] = {"due": due, "sent": sent, "first": end, "end": end}
+    columns["outcome"] = np.where(np.arange(count) < failed, 1, 0)
+    arrays = {name: np.asarray(columns.get(name, 0), kind) for name, kind in COLUMNS.items()}
+    filled: dict[str, Any] = {name: np.broadcast_to(column, due.shape) for name, column in arrays.items()}
+    load = Load(arrivals=Arrivals.POISSON, rate=100.0, within=0.008)
+    window = SteadyWindow(
+        records=Records(**filled), begin=0, end=10 * SECOND, load=load, how={"stop": "time limit"}
+    )
+    plan = Plan(percentiles=("p99.9",))
+    found = [*load_analysis.measurements(window)]
+    (latency,) = (m.value for m in found if m.metric == "latency")
+    assert isinstance(latency, Distribution)
+    found += [observed_number("foreign_cpu", 0.5), observed_number("steal", 0.0)]
+    doubts = (
+        *load_analysis.doubts(window),
+        *doubt.distribution_doubts("latency", latency, plan.percentiles, "duration"),
+        *doubt.noise_doubts(0.5, 0.0),
+        doubt.Doubt(code="repeated-request", seen="every request was the same", advice="give more"),
+    )
+    job = replace(a_result().job, probes=("load",), load=load, plan=plan)
+    whole = a_result(job=job, measurements=tuple(found), doubts=doubts)
+    return replace(whole, **changes)
+
+
+def a_written_load() -> dict[str, Any]:
+    """Return its JSON with the verdict on a bound."""
+    result = a_load_result()
+    document: dict[str, Any] = json.loads(codec.encode(result, judgements=[result.judge(BOUND)]))
+    return document
+
+
+def check(document: dict[str, Any], *, forged: bool = False) -> Recomputation:
+    """Verify a document; a forger makes its digest anew."""
+    if forged:
+        document = document | {codec.DIGEST: codec.digest_of(document)}
+    return verify_bytes(json.dumps(document).encode())
+
+
+def holds(document: dict[str, Any], *, forged: bool = False) -> bool:
+    """Return whether a document is readable and holds."""
+    with suppress(UnreadableDocument):
+        return check(document, forged=forged).holds
+    return False
+
+
+def leaves(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every value of a document."""
+    pairs = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    if not isinstance(part, dict | list):
+        yield path
+    for key, value in pairs:
+        yield from leaves(value, (*path, key))
+
+
+def changed(document: dict[str, Any], path: tuple[Any, ...], change: Any) -> dict[str, Any]:
+    """Return a copy of a document with one value changed."""
+    copy: dict[str, Any] = json.loads(json.dumps(document))
+    holder: Any = copy
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = change(holder[path[-1]])
+    return copy
+
+
+def another(value: Any) -> Any:
+    """Return a value a little different from this one."""
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case float():
+            return value * 1.001 + 1e-12
+        case str():
+            return with_first(value, 1.001) if len(value) > _BLOCK else f"{value}x"
+        case _:
+            return 0.125
+
+
+def with_first(block: str, factor: float) -> str:
+    """Return a block of samples with the first one multiplied."""
+    numbers = np.frombuffer(base64.b64decode(block), "<f8").copy()
+    numbers[0] *= factor
+    return base64.b64encode(numbers.tobytes()).decode()
+
+
+def place(document: dict[str, Any], metric: str, *keys: Any) -> tuple[Any, ...]:
+    """Return the path of a part of a measurement."""
+    number = next(n for n, m in enumerate(document["measurements"]) if m["metric"] == metric)
+    return ("measurements", number, *keys)
+
+
+def test_a_document_holds_as_it_was_written() -> None:
+    """Every figure of a load is recomputed: nothing is wrong, and what is not recomputed has a reason."""
+    found = check(a_written_load())
+    assert (found.holds, found.wrong, found.digest) == (True, (), DigestState.UNCHANGED)
+    assert found.verified > 100
+    assert set(found.kept) == {"one observation, without samples", "what the run saw, in words"}
+
+
+def test_every_change_of_a_document_is_found() -> None:
+    """Of 100 values drawn from all that a document has, of every kind, each change is found by the digest."""
+    document = a_written_load()
+    paths = sorted(leaves(document), key=str)
+    drawn = random.Random(0).sample([path for path in paths if path != (codec.DIGEST,)], 100)
+    assert {path[0] for path in drawn} >= {"measurements", "environment", "job", "judgements", "doubts"}
+    assert [path for path in drawn if holds(changed(document, path, another))] == []
+
+
+def test_every_change_of_a_recomputable_figure_is_found_though_the_digest_was_forged() -> None:
+    """Of 100 figures and verdicts, each change is found by recomputing, whoever makes a new digest."""
+    document = a_written_load()
+    aggregates = {"in_flight", "offered_rate", "foreign_cpu", "steal", "requests"}
+    figures = [
+        path
+        for number, measurement in enumerate(document["measurements"])
+        if measurement["metric"] not in aggregates
+        for path in leaves(measurement, ("measurements", number))
+        if {"certificate", "interval", "runs", "amounts", "counts"} & {*path} or path[-1] == "value"
+        if path[-3:-1] != ("value", "runs")  # samples have a test of their own
+    ]
+    verdicts = leaves(document["judgements"], ("judgements",))
+    figures += [path for path in verdicts if path[-1] in {"verdict", "value"}]
+    drawn = random.Random(1).sample(figures, 100)
+    assert [path for path in drawn if holds(changed(document, path, another), forged=True)] == []
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("latency", "value", "certificate", "percentiles", "p99"),
+        ("latency", "value", "certificate", "intervals", "p50", "low"),
+        ("latency", "value", "certificate", "intervals", "mean", "high"),
+        ("latency", "value", "certificate", "n"),
+        ("latency", "value", "certificate", "n_eff"),
+        ("latency", "value", "certificate", "outliers"),
+        ("latency", "value", "certificate", "stop"),
+        ("latency", "value", "warmup_dropped"),
+        ("throughput", "value"),
+        ("throughput", "interval", "low"),
+        ("goodput", "interval", "high"),
+        ("request_rate", "runs", 0),
+        ("error_rate", "value"),
+        ("requests", "value"),
+    ],
+    ids=lambda keys: " ".join(map(str, keys)),
+)
+def test_a_forged_figure_is_named_with_both_values(keys: tuple[Any, ...]) -> None:
+    """A point, an end of an interval, a number of samples: the check names it and says what it should be."""
+    document = a_written_load()
+    found = check(changed(document, place(document, *keys), another), forged=True)
+    assert (found.holds, found.digest) == (False, DigestState.UNCHANGED)
+    assert found.wrong
+    assert all(check.written != check.recomputed for check in found.wrong)
+
+
+@pytest.mark.parametrize("metric", ["latency", "service_time", "send_lag"])
+def test_a_forged_sample_is_found_even_with_a_certificate_that_fits(metric: str) -> None:
+    """The times of a request belong together, so one that was changed contradicts the other two."""
+    result = a_load_result()
+    forged = [
+        replace(m, value=Distribution.of(m.value.samples() * 0.5, **_how(m.value)))
+        if m.metric == metric and isinstance(m.value, Distribution)
+        else m
+        for m in result.measurements
+    ]
+    found = check(json.loads(codec.encode(replace(result, measurements=tuple(forged)))))
+    assert any(wrong.why == "its send lag and its service time" for wrong in found.wrong)
+    document = a_written_load()
+    alone = changed(document, place(document, metric, "value", "runs", 0), lambda block: with_first(block, 2))
+    assert any("raw samples" in wrong.why for wrong in check(alone, forged=True).wrong)
+
+
+def _how(spread: Distribution) -> dict[str, Any]:
+    return {"stop": spread.stop, "clock": spread.clock}
+
+
+def test_a_removed_doubt_is_missed_and_an_invented_one_has_no_ground() -> None:
+    """Doubts that follow from figures are raised again; of those in words only the digest knows."""
+    document = a_written_load()
+    codes = [raised["code"] for raised in document["doubts"]]
+    assert codes == ["failed-requests", "time-limit", "few-samples", "interference", "repeated-request"]
+    for code in codes:
+        left = [raised for raised in document["doubts"] if raised["code"] != code]
+        found = check(document | {"doubts": left}, forged=True)
+        assert [wrong.place for wrong in found.wrong] == ([f"doubt {code}"] if code != codes[-1] else [])
+        assert check(document | {"doubts": left}).digest is DigestState.CHANGED
+    others = {"few-samples": "latency.p50 lacks 3", "steal": "much", "noise-floor": "latency stopped"}
+    for code, seen in others.items():
+        invented = [*document["doubts"], {"code": code, "seen": seen, "advice": ""}]
+        (wrong,) = check(document | {"doubts": invented}, forged=True).wrong
+        assert (wrong.place, wrong.recomputed) == (f"doubt {code}", "nothing")
+
+
+def test_a_load_that_was_saturated_says_so() -> None:
+    """A latency without a steady value needs its doubt, and the doubt such a latency."""
+    result = a_load_result(doubts=())
+    spread = result.measurements[0].value
+    assert isinstance(spread, Distribution)
+    void = replace(result.measurements[0], value=replace(spread, void="saturated"))
+    found = check(json.loads(codec.encode(replace(result, measurements=(void, *result.measurements[1:])))))
+    assert "doubt saturated" in {wrong.place for wrong in found.wrong}
+    said = (doubt.Doubt(code="client-limited", seen="the client was busy", advice=""),)
+    invented = verify(replace(a_load_result(), doubts=(*a_load_result().doubts, *said)))
+    assert {wrong.place for wrong in invented.wrong} == {"doubt client-limited"}
+    failed = a_load_result().doubts[0]
+    none_failed = verify(replace(a_load_result(failed=0), doubts=(failed, *a_load_result(failed=0).doubts)))
+    assert {wrong.place for wrong in none_failed.wrong} == {"doubt failed-requests"}
+
+
+def test_a_verdict_follows_from_the_measurements() -> None:
+    """A bound that is said to be held, and is not, is found."""
+    document = a_written_load()
+    assert document["judgements"][0]["verdict"] == "held"
+    forged = check(changed(document, ("judgements", 0, "verdict"), lambda _: "broken"), forged=True)
+    (wrong,) = forged.wrong
+    assert wrong.place == "bound latency.p50 <= 8 ms verdict"
+    assert (wrong.written, wrong.recomputed) == ("broken", "held")
+
+
+def test_pooled_processes_are_recomputed() -> None:
+    """Of several processes the mean and its interval follow from the number of each process."""
+    results = [a_load_result(seed) for seed in range(3)]
+    document = json.loads(codec.encode(merge(results)))
+    found = check(document)
+    assert (found.holds, found.wrong) == (True, ())
+    for keys in (("throughput", "interval", "low"), ("throughput", "runs", 1), ("in_flight", "value")):
+        assert check(changed(document, place(document, *keys), another), forged=True).wrong
+
+
+def test_costs_evaluations_and_energy_are_recomputed() -> None:
+    """MACs are the sum over operators, an accuracy the mean of its scores, energy power by time."""
+    calls = (
+        Operator(kind="matmul", calls=3, macs=100, elementwise=10),
+        Operator(kind="mystery", calls=1, counted=False, elementwise=7),
+    )
+    costs = {"macs": 100, "elementwise": 17, "flops": 217, "coverage": 0.75, "bytes_read": 50}
+    costs |= {"bytes_written": 20, "arithmetic_intensity": 3.1}
+    costed = tuple(Measurement(metric=metric, value=value) for metric, value in costs.items())
+    outline = StaticReport(operators=calls)
+    static = json.loads(codec.encode(a_result(measurements=costed, outline=outline, doubts=())))
+    assert check(static).wrong == ()
+    for metric in ("macs", "elementwise", "flops", "coverage", "arithmetic_intensity"):
+        assert check(changed(static, place(static, metric, "value"), another), forged=True).wrong, metric
+    scores = np.array([1.0, 0.0, 1.0, 1.0])
+    right = Evaluation(0.75, *share_interval(3, 4), scores)
+    loss = Evaluation(0.75, *mean_interval(scores, 4), scores)
+    measurements = [
+        Measurement(
+            metric=metric,
+            value=found.value,
+            interval=Interval(low=found.low, high=found.high),
+            scores=SampleScores(data="x", values=pack(scores)),
+        )
+        for metric, found in (("accuracy", right), ("evaluation_loss", loss))
+    ]
+    known = Interval(low=19.0, high=21.0)
+    measurements += [
+        observed_number("power", 20.0, scope="package 0", interval=known),
+        observed_number("idle_power", 5.0, scope="package 0", interval=Interval(low=4.0, high=6.0)),
+        ratio_number("batch_rate", [1.0] * 8, [0.1] * 8),
+        observed_number("energy", 1.5, scope="package 0", interval=Interval(low=1.3, high=1.7)),
+    ]
+    document = json.loads(codec.encode(a_result(measurements=tuple(measurements), doubts=())))
+    assert check(document).wrong == ()
+    for keys in (("accuracy", "value"), ("evaluation_loss", "interval", "high"), ("energy", "value")):
+        assert check(changed(document, place(document, *keys), another), forged=True).wrong
+
+
+def test_a_contradiction_of_latency_and_rate_is_recomputed() -> None:
+    """The doubt that the two contradict each other must say what they are; it need not be there."""
+    result = a_load_result()
+    both = (*result.measurements, ratio_number("batch_rate", [1.0] * 8, [0.1] * 8))
+    latency = result.ask("latency.mean").value
+    (raised,) = doubt.rate_doubts(latency or 0.0, 10.0)
+    doubted = replace(result, measurements=both, doubts=(*result.doubts, raised))
+    assert verify(doubted).wrong == ()
+    (wrong,) = verify(replace(doubted, doubts=(*result.doubts, replace(raised, seen="they agree")))).wrong
+    assert (wrong.place, wrong.recomputed) == ("doubt inconsistent", "nothing")
+
+
+def test_what_another_tool_measured_is_kept() -> None:
+    """Its samples are recomputed as ours, but its other figures and doubts do not follow our rules."""
+    result = a_load_result()
+    imported = replace(result, job=replace(result.job, backend="imported"))
+    found = verify(imported)
+    assert found.wrong == ()
+    assert "error_rate" in found.kept["one observation, without samples"]
+    document = json.loads(codec.encode(imported))
+    del document["measurements"][0]["value"]["certificate"]
+    assert check(document, forged=True).wrong == ()
+
+
+def test_a_document_of_before_has_no_digest() -> None:
+    """A document that an earlier version wrote is recomputed; whether it was changed is not known."""
+    document = a_written_load()
+    del document[codec.DIGEST]
+    assert (check(document).digest, check(document).holds) == (DigestState.ABSENT, True)
+
+
+def test_another_layout_of_the_same_document_is_unchanged() -> None:
+    """Spaces, the order of keys and the fraction of a whole number are not the document."""
+    assert codec.digest_of({"a": [1.0, {"b": 2.5}]}) == codec.digest_of({"a": [1, {"b": 2.5}]})
+    document = dict(sorted(a_written_load().items(), reverse=True))
+    assert verify_bytes(json.dumps(document, indent=7).encode()).digest is DigestState.UNCHANGED
+
+
+def test_rounding_is_no_change() -> None:
+    """Another processor rounds a sum differently: a difference below 1e-9 of a figure is none."""
+    document = a_written_load()
+    nudged = changed(document, place(document, "throughput", "value"), lambda value: value * (1 + 1e-12))
+    assert check(nudged, forged=True).holds
+
+
+def test_a_comparison_is_recomputed_from_its_results() -> None:
+    """Each change follows from the two results in the document; so do the figures of these."""
+    found = build_comparison([a_load_result(0), a_load_result(1)], CompareOptions())
+    document = json.loads(codec_comparison.encode(found))
+    assert check(document).wrong == ()
+    for path in (
+        ("contrasts", 0, "changes", 0, "outcome"),
+        ("contrasts", 0, "changes", 0, "difference"),
+        ("baseline", "measurements", 0, "value", "certificate", "n_eff"),
+        ("contrasts", 0, "candidate", "measurements", 3, "interval", "low"),
+    ):
+        assert not holds(changed(document, path, another), forged=True), path
+    better = changed(document, ("contrasts", 0, "changes", 0, "outcome"), lambda _: "better")
+    assert [wrong.recomputed for wrong in check(better, forged=True).wrong] == ["undecided"]
+    two = build_comparison([a_load_result(0), a_load_result(1), a_load_result(2)], CompareOptions())
+    assert verify(two).wrong == ()
+
+
+def test_an_explanation_is_recomputed_from_its_results() -> None:
+    """Each hop follows from the results of the levels, which are checked themselves."""
+    explanation = an_explanation()
+    again = an_explanation(baseline=explanation.results)
+    for document in map(json.loads, (kind_of(each).encode(each) for each in (explanation, again))):
+        hops = [
+            wrong for wrong in check(document).wrong if wrong.place.startswith(("hops", "whole", "doubts"))
+        ]
+        assert hops == []
+        value = next(
+            path for path in leaves(document["hops"], ("hops",)) if isinstance(_at(document, path), float)
+        )
+        assert check(changed(document, value, another), forged=True).wrong
+        del document["hops"]
+        assert check(document).digest is DigestState.CHANGED
+
+
+def _at(document: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        document = document[key]
+    return document
+
+
+@pytest.mark.usefixtures("store")
+def test_a_study_is_recomputed_from_the_results_in_the_store() -> None:
+    """Each trial follows from its result, and the ranking from the trials."""
+    study = a_study()
+    results = [a_load_result(seed, id=f"{seed:012x}") for seed in range(2)]
+    for number, result in enumerate(results, 1):
+        request = TrialRequest(point={"threads": number})
+        study = study.add(Trial.of(result, study.goal, request, number=number, seconds=1.0))
+    document = json.loads(kind_of(study).encode(study))
+    assert all("not at hand" in why for why in check(document).kept)
+    store_results(results)
+    found = check(document)
+    assert (found.wrong, found.kept) == ((), {})
+    for path, part in (
+        (("trials", 0, "answers", 0, "value"), "trial"),
+        (("ranking", "certainty"), "ranking"),
+    ):
+        forged = check(changed(document, path, another), forged=True)
+        assert {wrong.place.split(" ")[0] for wrong in forged.wrong} == {part}
+    assert verify(study).holds
+    assert json.loads(codec_study.encode(study))[codec.DIGEST]
+
+
+@pytest.mark.usefixtures("store")
+def test_a_load_series_is_recomputed_from_the_results_in_the_store() -> None:
+    """Each load follows from its result, and the largest load from the loads."""
+    results = [a_load_result(seed, id=f"{seed:012x}") for seed in range(2)]
+    rungs = tuple(LoadPoint.of(result, float(n), (BOUND,)) for n, result in enumerate(results, 1))
+    curve = LoadCurve(knob="concurrency", rungs=rungs, bounds=(BOUND,), id="1add" * 3, name="mlp")
+    search = answer_so_far(CapacitySearch(bounds=(BOUND,)), rungs, SearchEnd.INTERRUPTED)
+    largest = replace(search, id="2add" * 3, name="mlp", verified=rungs[0])
+    for series in (curve, largest, replace(largest, verified=None)):
+        document = json.loads(kind_of(series).encode(series))
+        assert check(document).wrong == ()
+        assert check(document).kept
+        forged = changed(document, ("rungs", 0, "judgements", 0, "verdict"), lambda _: "undecided")
+        assert check(forged, forged=True).wrong
+    store_results(results)
+    assert verify(curve).kept == {}
+    document = json.loads(kind_of(largest).encode(largest))
+    assert check(changed(document, ("passed",), lambda value: (value or 0) + 1), forged=True).wrong
+
+
+def test_a_conversion_keeps_how_far_outputs_agreed() -> None:
+    """Outputs are not kept, so their agreement cannot be recomputed; the digest still shows a change."""
+    document = json.loads(kind_of(a_conversion()).encode(a_conversion()))
+    found = check(document)
+    assert (found.holds, found.verified) == (True, 0)
+    assert found.not_recomputable
+
+
+@pytest.mark.usefixtures("store")
+def test_a_stored_document_is_verified_as_it_was_written() -> None:
+    """The store keeps a result with its digest; a study, which it keeps in parts, has none."""
+    store_results([a_load_result()])
+    assert verify("0123456789ab").digest is DigestState.UNCHANGED
+    assert verify(a_load_result()).digest is DigestState.ABSENT
+
+
+def test_the_answer_is_plain_json(tmp_path: Path) -> None:
+    """The answer is a document for programs: counts, wrong figures with both values, and what is kept."""
+    path = tmp_path / "load.json"
+    document = a_written_load()
+    path.write_text(json.dumps(changed(document, place(document, "throughput", "value"), another)))
+    found = json.loads(codec.encode_document(verify(path)))
+    assert found["digest"] == "changed"
+    assert found["wrong"][0]["place"] == "throughput"
+    assert found["tolerance"] == 1e-9
