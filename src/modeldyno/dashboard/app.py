@@ -6,6 +6,7 @@ of a file or an address to fetch.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -20,15 +21,26 @@ from starlette.routing import compile_path
 
 from modeldyno import codec
 from modeldyno.dashboard import chart_pictures, document_pages, home_page, registry_pages
+from modeldyno.dashboard.access import Role
 from modeldyno.dashboard.changes import change_stream
-from modeldyno.dashboard.guard import Guard, Sessions
+from modeldyno.dashboard.guard import LOGIN, Guard, Sessions
 from modeldyno.dashboard.html import render_page, static_files
-from modeldyno.dashboard.page import Asked, DashboardPage, PageLink, PageLinks, PageText
+from modeldyno.dashboard.page import (
+    Asked,
+    DashboardPage,
+    FormField,
+    PageForm,
+    PageLink,
+    PageLinks,
+    PageText,
+)
 from modeldyno.dashboard.schema import schemas
 from modeldyno.dashboard.store_access import ChangeWatch
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
 
 if TYPE_CHECKING:
+    from modeldyno.dashboard.access import AccessTokens
+    from modeldyno.dashboard.guard import Session
     from modeldyno.interfaces.store import Store
 
 API = "/api/v1"
@@ -109,13 +121,22 @@ QUERY = {
 _REPEATED = {"require", "with"}
 
 
-def make_app(store: Store, port: int, *, ending: Callable[[], bool] = lambda: False) -> FastAPI:
+def make_app(
+    store: Store,
+    port: int,
+    *,
+    ending: Callable[[], bool] = lambda: False,
+    hosts: tuple[str, ...] = (),
+    tokens: AccessTokens | None = None,
+) -> FastAPI:
     """Make the application for an open store.
 
     Args:
         store: what it reads, and what its forms write.
         port: the port at which browsers ask for it.
         ending: whether the server is about to end; streams end then.
+        hosts: names besides those of loopback that it answers to, perhaps with a port.
+        tokens: one of these has to be given; None asks for none.
     """
     app = FastAPI(
         title="ModelDyno",
@@ -126,7 +147,8 @@ def make_app(store: Store, port: int, *, ending: Callable[[], bool] = lambda: Fa
         redoc_url=None,
     )
     watch = ChangeWatch(store=store)
-    answers = _Answers(watch, Sessions(port))
+    sessions = Sessions(port, tokens)
+    answers = _Answers(watch, sessions)
 
     def stream(request: Request) -> Response:
         return change_stream(request, watch, ending)
@@ -140,11 +162,14 @@ def make_app(store: Store, port: int, *, ending: Callable[[], bool] = lambda: Fa
             app.add_route(path, _picture(answers, route, suffix), methods=["GET"], include_in_schema=False)
     for writing in WRITES:
         app.add_route(writing.path, _later(answers, writing), methods=["POST"], include_in_schema=False)
+    for path, answer in ((LOGIN, answers.log_in), (_LOGOUT, answers.log_out)):
+        app.add_route(path, answer, methods=["POST"], include_in_schema=False)
+    app.add_route(LOGIN, answers.login, methods=["GET"], include_in_schema=False)
     app.add_route("/static/{name}", _static, methods=["GET"], include_in_schema=False)
     app.add_route("/changes", stream, methods=["GET"], include_in_schema=False)
     app.add_exception_handler(HTTPException, answers.missing)
     app.add_exception_handler(Exception, answers.failed)
-    app.add_middleware(Guard, port=port)
+    app.add_middleware(Guard, port=port, sessions=sessions, hosts=hosts)
     app.openapi().setdefault("components", {})["schemas"] = components  # FastAPI keeps what it has made
     return app
 
@@ -178,18 +203,61 @@ class _Answers:
 
     async def form(self, route: WriteRoute, request: Request) -> Response:
         """Do what a form asks for, and lead to the page that shows it."""
-        words = await _form(request)
-        if words is None:
-            return self._show(_problem(413, "What was sent is no form, or too long."), request)
-        asked = _asked(self._store, request, words)
-        if not self._sessions.holds(self._session(request), asked.word("token")):
-            text = "The form is not of this page any more; go back and reload it."
-            return self._show(_problem(403, text), request)
+        asked = await self._sent(request)
+        if isinstance(asked, Response):
+            return asked
         try:
             where = await run_in_threadpool(route.write, asked)
         except ModelDynoError as error:
             return self._show(_problem(_status(error, 400), str(error)), request)
         return RedirectResponse(where, 303)
+
+    async def _sent(self, request: Request) -> Asked | Response:
+        """Read a form that was sent by somebody who may; else answer why not."""
+        words = await _form(request)
+        if words is None:
+            return self._show(_problem(413, "What was sent is no form, or too long."), request)
+        asked, session = _asked(self._store, request, words), self._session(request)
+        if not self._sessions.holds(session, asked.word("token")):
+            text = "The form is not of this page any more; go back and reload it."
+            return self._show(_problem(403, text), request)
+        if session is not None and session.role is not Role.OPERATOR and request.url.path != _LOGOUT:
+            return self._show(
+                _problem(403, "A reader changes nothing; log in with an operator's token."), request
+            )
+        return asked
+
+    def login(self, request: Request) -> Response:
+        """Show the form for a token, or lead on whoever has given one."""
+        following = _page_address(request.query_params.get("next", ""))
+        if self._session(request) is not None:
+            return RedirectResponse(following, 303)
+        answer = self._show(_login_page(following), request)
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            # From a link of another site no cookie is sent; from this page, it is.
+            answer.headers["refresh"] = "0"
+        return answer
+
+    async def log_in(self, request: Request) -> Response:
+        """Take a token, and lead to the page that was asked for."""
+        words = dict(await _form(request) or ())
+        following = _page_address(words.get("next", ""))
+        role = self._sessions.role_of(words.get("access", "").strip())
+        if role is None:
+            await asyncio.sleep(_PAUSE)
+            return self._show(_login_page(following, "This token is not one of its tokens."), request)
+        answer = RedirectResponse(following, 303)
+        self._give_cookie(answer, self._sessions.new(role))
+        return answer
+
+    async def log_out(self, request: Request) -> Response:
+        """Forget a browser."""
+        asked = await self._sent(request)
+        if isinstance(asked, Response):
+            return asked
+        answer = RedirectResponse(LOGIN, 303)
+        answer.delete_cookie(self._sessions.cookie, httponly=True, samesite="strict", path="/")
+        return answer
 
     async def missing(self, request: Request, error: Exception) -> Response:
         """Answer where there is no page."""
@@ -205,20 +273,68 @@ class _Answers:
     def _tell(self, page: DashboardPage, request: Request) -> Response:
         return _as_json(page) if request.url.path.startswith(API) else self._show(page, request)
 
-    def _session(self, request: Request) -> str | None:
+    def _session(self, request: Request) -> Session | None:
         return self._sessions.of(request.headers.get("cookie", ""))
 
     def _show(self, page: DashboardPage, request: Request, mark: str = "") -> Response:
         session = self._session(request)
-        kept = session or self._sessions.new()
-        token = self._sessions.token(kept)
+        if session is None and not self._sessions.asks_for_token:
+            session = self._sessions.new()
+            new = True
+        else:
+            new = False
         url = request.url
-        text = render_page(page, path=url.path, query=url.query, token=token, mark=mark)
+        text = render_page(
+            page,
+            path=url.path,
+            query=url.query,
+            token="" if session is None else self._sessions.token(session),
+            mark=mark,
+            role=session.role if session is not None and self._sessions.asks_for_token else None,
+            writes=session is None or session.role is Role.OPERATOR,
+        )
         answer = HTMLResponse(text, page.status, _FRESH)
-        if session is None:
-            value = self._sessions.cookie_value(kept)
-            answer.set_cookie(self._sessions.cookie, value, httponly=True, samesite="strict", path="/")
+        if session is not None and new:
+            self._give_cookie(answer, session)
         return answer
+
+    def _give_cookie(self, answer: Response, session: Session) -> None:
+        value = self._sessions.cookie_value(session)
+        answer.set_cookie(self._sessions.cookie, value, httponly=True, samesite="strict", path="/")
+
+
+_LOGOUT = "/logout"
+_PAUSE = 1.0
+"""Seconds that a wrong token costs."""
+
+
+def _login_page(following: str, wrong: str = "") -> DashboardPage:
+    """Make the form for a token; it is sent without one, as the browser has no session yet."""
+    form = PageForm(
+        id="login",
+        action=LOGIN,
+        fields=(
+            FormField(name="access", label="Token", secret=True),
+            FormField(name="next", label="", value=following, hidden=True),
+        ),
+        buttons=(("", "Log in"),),
+        writes=True,
+    )
+    says = wrong or "This dashboard asks for a token; it is in the file that it was started with."
+    return DashboardPage(
+        title="Log in",
+        room="",
+        parts=(PageText(text=says), form),
+        data={"error": says},
+        status=403 if wrong else 200,
+    )
+
+
+def _page_address(text: str) -> str:
+    """Return the address of a page of ours, or the first page for anything else."""
+    path = text.partition("?")[0]
+    known = any(compile_path(route.path)[0].fullmatch(path) for route in PAGES)
+    return text if known and text.isprintable() else "/"
 
 
 _FOUND = 200

@@ -89,6 +89,8 @@ class FormField:
     """Values and what they are called, to choose from; empty for a text."""
     lines: int = 1
     hidden: bool = False
+    secret: bool = False
+    """Whether nobody should read along while it is filled in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
