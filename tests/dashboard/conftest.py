@@ -61,6 +61,14 @@ class Visitor:
         fields = {"token": token[1], **words}
         return self.client.post(path, data=fields, follow_redirects=False)
 
+    def send_file(self, file: tuple[str, bytes] | None, **words: Any) -> Any:
+        """Send the form that registers a model, with its token."""
+        token = re.search(r'name="token" value="([^"]+)"', self.read("/models"))
+        assert token is not None
+        fields = {"token": token[1], **words}
+        parts = {"file": ("", b"")} if file is None else {"file": file}
+        return self.client.post("/models", data=fields, files=parts, follow_redirects=False)
+
 
 def links_of(text: str) -> list[str]:
     """Return the addresses that a page leads to on this server."""

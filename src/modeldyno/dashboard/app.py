@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
@@ -16,11 +16,13 @@ from urllib.parse import parse_qsl, unquote
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.routing import compile_path
 
 from modeldyno import codec
-from modeldyno.dashboard import chart_pictures, document_pages, home_page, registry_pages
+from modeldyno.dashboard import chart_pictures, document_pages, home_page, registry_pages, registry_writes
 from modeldyno.dashboard.access import Role
 from modeldyno.dashboard.changes import change_stream
 from modeldyno.dashboard.guard import LOGIN, Guard, Sessions
@@ -33,6 +35,7 @@ from modeldyno.dashboard.page import (
     PageLink,
     PageLinks,
     PageText,
+    SentFile,
 )
 from modeldyno.dashboard.schema import schemas
 from modeldyno.dashboard.store_access import ChangeWatch
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 API = "/api/v1"
 _LARGEST_FORM = 64_000
 """Bytes of a form."""
+_LARGEST_FILE = 1 << 30
+"""Bytes of a form with a model in it."""
 _LOG = logging.getLogger("modeldyno.dashboard")
 
 
@@ -69,6 +74,8 @@ class WriteRoute:
 
     path: str
     write: Callable[[Asked], str]
+    sends_file: bool = False
+    """Whether a file belongs to the form."""
 
 
 PAGES = (
@@ -97,6 +104,11 @@ WRITES = (
     WriteRoute(path="/results/{id}/tags", write=document_pages.change_tags),
     WriteRoute(path="/models/{name}/aliases", write=registry_pages.change_alias),
     WriteRoute(path="/tasks", write=registry_pages.change_tasks),
+    WriteRoute(path="/models", write=registry_writes.register_file, sends_file=True),
+    WriteRoute(path="/models/{name}/compare", write=registry_writes.compare_versions),
+    WriteRoute(path="/models/{name}/{version}/measure", write=registry_writes.measure_version),
+    WriteRoute(path="/results/{id}/again", write=registry_writes.measure_again),
+    WriteRoute(path="/compare", write=registry_writes.compare_results),
 )
 WITH_CHARTS = tuple(route for route in PAGES if route.path.endswith("/{id}"))
 """Pages whose charts have addresses of their own."""
@@ -203,21 +215,30 @@ class _Answers:
 
     async def form(self, route: WriteRoute, request: Request) -> Response:
         """Do what a form asks for, and lead to the page that shows it."""
-        asked = await self._sent(request)
+        asked = await self._sent(request, sends_file=route.sends_file)
         if isinstance(asked, Response):
             return asked
         try:
             where = await run_in_threadpool(route.write, asked)
         except ModelDynoError as error:
             return self._show(_problem(_status(error, 400), str(error)), request)
+        finally:
+            if asked.file is not None:
+                asked.file.content.close()
         return RedirectResponse(where, 303)
 
-    async def _sent(self, request: Request) -> Asked | Response:
+    async def _sent(self, request: Request, *, sends_file: bool = False) -> Asked | Response:
         """Read a form that was sent by somebody who may; else answer why not."""
-        words = await _form(request)
+        session = self._session(request)
+        file = None
+        sent = request.headers.get("content-type", "").startswith("multipart/")
+        if sent and sends_file and session is not None and session.role is Role.OPERATOR:
+            words, file = await _form_with_file(request)
+        else:
+            words = await _form(request)
         if words is None:
             return self._show(_problem(413, "What was sent is no form, or too long."), request)
-        asked, session = _asked(self._store, request, words), self._session(request)
+        asked = _asked(self._store, request, words, file)
         if not self._sessions.holds(session, asked.word("token")):
             text = "The form is not of this page any more; go back and reload it."
             return self._show(_problem(403, text), request)
@@ -414,13 +435,16 @@ def _parameters(route: PageRoute) -> Iterator[dict[str, Any]]:
         yield {"name": word, "in": "query", "required": False, "description": QUERY[word], "schema": schema}
 
 
-def _asked(store: Store, request: Request, words: tuple[tuple[str, str], ...] = ()) -> Asked:
+def _asked(
+    store: Store, request: Request, words: tuple[tuple[str, str], ...] = (), file: SentFile | None = None
+) -> Asked:
     """Take what is asked for out of a request; no database takes a null character."""
     return Asked(
         store=store,
         path={name: _plain(str(value)) for name, value in request.path_params.items()},
         query=tuple((name, _plain(value)) for name, value in request.query_params.multi_items()),
         words=words,
+        file=file,
     )
 
 
@@ -440,6 +464,33 @@ async def _form(request: Request) -> tuple[tuple[str, str], ...] | None:
             return None
     fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
     return tuple((name, _plain(value)) for name, value in fields)
+
+
+async def _form_with_file(request: Request) -> tuple[tuple[tuple[str, str], ...] | None, SentFile | None]:
+    """Read the fields of a form and its file, which is kept on disk; None if it is none, or too long."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "multipart/form-data":
+        return None, None
+
+    async def bounded() -> AsyncGenerator[bytes]:
+        length = 0
+        async for chunk in request.stream():
+            length += len(chunk)
+            if length > _LARGEST_FILE:
+                raise MultiPartException("too long")
+            yield chunk
+
+    try:
+        parser = MultiPartParser(
+            request.headers, bounded(), max_files=1, max_fields=10, max_part_size=_LARGEST_FORM
+        )
+        form = await parser.parse()
+    except (MultiPartException, KeyError, ValueError):  # the last two: without a boundary
+        return None, None
+    found = [value for value in form.values() if isinstance(value, UploadFile)]
+    words = tuple((name, _plain(value)) for name, value in form.multi_items() if isinstance(value, str))
+    file = SentFile(name=_plain(found[0].filename or ""), content=found[0].file) if found else None
+    return words, file
 
 
 def _made(page: Callable[[Asked], DashboardPage], asked: Asked) -> DashboardPage:

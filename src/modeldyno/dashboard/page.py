@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from modeldyno.core.report.blocks import Block, Severity
@@ -23,6 +23,15 @@ LARGEST_NUMBER = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SentFile:
+    """A file that was sent with a form."""
+
+    name: str
+    """As the browser told it; it is no path."""
+    content: IO[bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What a request asks for."""
 
@@ -33,6 +42,8 @@ class Asked:
     """Names and values of the query, in their order."""
     words: tuple[tuple[str, str], ...] = ()
     """Names and values of the form that was sent."""
+    file: SentFile | None = None
+    """The file that was sent with it."""
 
     def text(self, name: str) -> str:
         """Return a value of the query without surrounding space; empty if it was not given."""
@@ -91,6 +102,8 @@ class FormField:
     hidden: bool = False
     secret: bool = False
     """Whether nobody should read along while it is filled in."""
+    accept: str = ""
+    """Suffixes of the file to be sent; empty for a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
-from modeldyno.core.registry.records import OPEN, TaskState
+from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
 from modeldyno.core.report.blocks import Column, Notice, Severity, Table
 from modeldyno.core.stats.units import BYTES, format_quantity
+from modeldyno.dashboard import registry_writes
 from modeldyno.dashboard.page import (
     CHIPS,
     LARGEST_NUMBER,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import HardwareTarget, RegistryEvent, Task, Version
     from modeldyno.core.report.blocks import Block
     from modeldyno.dashboard.page import Asked, Part
-    from modeldyno.interfaces.registry import ModelEntry
+    from modeldyno.interfaces.registry import ModelEntry, Registry
     from modeldyno.registry.matrix import SpeedRow
 
 _MODELS = PageLink(text="Models", address="/models")
@@ -76,6 +77,7 @@ def models(asked: Asked) -> DashboardPage:
             *((_model_search(query),) if shown or asks else ()),
             *_model_parts(shown, speeds, asks=asks),
             *older_links("models", mark, first=not before, **query),
+            registry_writes.register_form(),
         ),
         data={**list_data(shown, "models", mark, **query), "speeds": speeds},
     )
@@ -133,6 +135,7 @@ def model(asked: Asked) -> DashboardPage:
     speeds = tuple(version_speeds(registry, name))
     addresses = {v.name: address("models", name, v.number) for v in versions}
     links = TableLinks(links={"version": addresses}, chips=CHIPS)
+    compares = tuple(_compare_form(registry, name, versions))
     drawn = matrix.over_versions(speeds)
     blocks: list[Block] = [
         *((matrix.speeds(speeds, "Speed of each version"),) if speeds else ()),
@@ -151,10 +154,30 @@ def model(asked: Asked) -> DashboardPage:
                 if moves
                 else ()
             ),
+            *compares,
             *_alias_forms(name, versions, aliases),
         ),
         data={"model": name, "versions": versions, "aliases": aliases, "moves": moves, "speeds": speeds},
     )
+
+
+def _compare_form(registry: Registry, name: str, versions: Sequence[Version]) -> Iterator[PageForm]:
+    """Let somebody choose versions to be run side by side: the newest two, unless others are chosen."""
+    if len(versions) > 1:
+        options = (("", "none"), *((str(v.number), v.name) for v in versions))
+        chosen = [str(versions[1].number), str(versions[0].number), ""]
+        yield from registry_writes.compare_form(
+            registry,
+            form="run",
+            action=f"{address('models', name)}/compare",
+            fields=(
+                *(
+                    FormField(name="version", label=label, options=options, value=value)
+                    for label, value in zip(("Baseline", "Candidate", "and"), chosen, strict=True)
+                ),
+                FormField(name="batch", label="Batch size", value="1"),
+            ),
+        )
 
 
 def _model_links(name: str, aliases: dict[str, int]) -> PageLinks:
@@ -235,7 +258,11 @@ def version(asked: Asked) -> DashboardPage:
         title=of.name,
         room="/models",
         trail=(_MODELS, PageLink(text=of.model, address=address("models", of.model))),
-        parts=(others, PageBlocks(blocks=tuple(version_view.blocks(overview)), links=links)),
+        parts=(
+            others,
+            PageBlocks(blocks=tuple(version_view.blocks(overview)), links=links),
+            *registry_writes.measure_form(asked.store.registry, of, overview.variants),
+        ),
         data=overview,
     )
 
@@ -336,10 +363,17 @@ def tasks(asked: Asked) -> DashboardPage:
     )
 
 
+_GIVES = {TaskKind.PROFILE: "results", TaskKind.COMPARE: "comparisons"}
+"""Where that is which a task has given."""
+
+
 def _task_parts(asked: Asked, found: Sequence[Task]) -> Iterator[Part]:
     targets = {target.id: target for target in asked.store.registry.targets()}
     links = TableLinks(
-        links={"what": {task.label: address("models", task.model, task.number) for task in found}},
+        links={
+            "what": {task.label: address("models", task.model, task.number) for task in found},
+            "task": {str(task.id): address(_GIVES[task.kind], task.result) for task in found if task.result},
+        },
         chips=CHIPS,
         boxes={str(task.id): str(task.id) for task in found},
         form="tasks",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PORT = 8500
 HOST = "127.0.0.1"
-REQUIRES = ("fastapi", "jinja2", "uvicorn")
+REQUIRES = ("fastapi", "jinja2", "python_multipart", "uvicorn")
 _LARGEST_PORT = 65535
 _PATIENCE = 1
 """Seconds that open answers have at the end."""

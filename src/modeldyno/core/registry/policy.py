@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.records import SOURCE, Measure, Task, TaskKind
 from modeldyno.core.registry.windows import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.core.registry.records import Variant, Version
 
@@ -108,6 +108,13 @@ def profile_task(variant: Variant, measure: Measure, target: str, *, priority: i
     )
 
 
+def compare_task(variants: Sequence[Variant], measure: Measure, target: str) -> Task:
+    """Return the task that measures variants in turns on a target and compares them with the first one."""
+    first, *others = variants
+    beside = replace(measure, beside=tuple(variant.name for variant in others))
+    return replace(profile_task(first, beside, target, priority=FIRST), kind=TaskKind.COMPARE)
+
+
 def task_key(version: str, recipe: str, measure: Measure | None, target: str) -> str:
     """Return what identifies a task: equal work has an equal key, and is queued once.
 
@@ -119,5 +126,8 @@ def task_key(version: str, recipe: str, measure: Measure | None, target: str) ->
         measure: what is measured; None for the conversion itself.
         target: id of the target; empty for any machine.
     """
-    parts = [version, recipe, None if measure is None else asdict(measure), target]
+    what = None if measure is None else asdict(measure)
+    if what is not None and not what["beside"]:
+        del what["beside"]  # keys are older than it
+    parts = [version, recipe, what, target]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]

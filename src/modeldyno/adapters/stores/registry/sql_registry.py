@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from modeldyno import codec
-from modeldyno.adapters.stores import results
+from modeldyno.adapters.stores import results, series
 from modeldyno.adapters.stores.registry import events, figures, tasks, versions, webhooks
 from modeldyno.adapters.stores.rows import verified_document
 from modeldyno.adapters.stores.schema import RESULTS
@@ -17,6 +17,7 @@ from modeldyno.core.registry.events import first_broken
 from modeldyno.core.registry.records import TaskState
 from modeldyno.core.registry.webhooks import check_webhook
 from modeldyno.interfaces.registry import AskedFor
+from modeldyno.kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -169,7 +170,8 @@ class SqlRegistry:
     def finish(self, task: Task, outcome: Outcome, actor: str) -> bool:
         result = outcome.result
         with self._changing() as connection:
-            identifier = "" if result is None else result.id
+            given = outcome.comparison or result
+            identifier = "" if given is None else given.id
             held = (
                 tasks.defer(connection, task, outcome.again_in, outcome.why, result=identifier)
                 if outcome.state is TaskState.DEFERRED
@@ -179,6 +181,10 @@ class SqlRegistry:
                 return False
             if result is not None:
                 results.put(connection, result, outcome.headline)
+            if outcome.comparison is not None:
+                for each in outcome.comparison.results:
+                    results.put(connection, each, kind_of(each).brief(each))
+                series.put(connection, outcome.comparison, outcome.headline)
             if outcome.figure is not None:
                 figures.put(connection, outcome.figure)
             if outcome.variant is not None:
