@@ -78,7 +78,7 @@ def links_of(text: str) -> list[str]:
 
 def visitor_of(store: Store) -> Visitor:
     """Open the dashboard of a store."""
-    app = make_app(store, PORT)
+    app = make_app(store, PORT, moment=0.0)
     return Visitor(store, TestClient(app, base_url=f"http://127.0.0.1:{PORT}"))
 
 

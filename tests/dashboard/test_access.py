@@ -37,7 +37,7 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Visito
     with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
         put(store, a_result(id=RESULT))
         fill_registry(store)
-        app = make_app(store, PORT, tokens=TOKENS, hosts=("lab", "proxy.example:443"))
+        app = make_app(store, PORT, tokens=TOKENS, hosts=("lab", "proxy.example:443"), moment=0.0)
         yield Visitor(store, TestClient(app, base_url=f"http://lab:{PORT}", follow_redirects=False))
 
 

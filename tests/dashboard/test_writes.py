@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.dashboard.conftest import PORT, fill_registry, put, visitor_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 RESULT = "0123456789ab"
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
-FORMS = {
+FORMS: dict[str, dict[str, Any]] = {
     "/models": {"name": "x"},
     "/models/digits/compare": {"version": ["1", "2"], "batch": "1"},
     "/models/digits/2/measure": {"recipe": "source", "batch": "1"},

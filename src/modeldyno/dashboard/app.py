@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from fastapi import FastAPI, Request
@@ -38,10 +39,13 @@ from modeldyno.dashboard.page import (
     SentFile,
 )
 from modeldyno.dashboard.schema import schemas
+from modeldyno.dashboard.shared_pages import MOMENT, SharedPages
 from modeldyno.dashboard.store_access import ChangeWatch
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
 
 if TYPE_CHECKING:
+    from starlette.datastructures import URL
+
     from modeldyno.dashboard.access import AccessTokens
     from modeldyno.dashboard.guard import Session
     from modeldyno.interfaces.store import Store
@@ -140,6 +144,7 @@ def make_app(
     ending: Callable[[], bool] = lambda: False,
     hosts: tuple[str, ...] = (),
     tokens: AccessTokens | None = None,
+    moment: float = MOMENT,
 ) -> FastAPI:
     """Make the application for an open store.
 
@@ -149,6 +154,7 @@ def make_app(
         ending: whether the server is about to end; streams end then.
         hosts: names besides those of loopback that it answers to, perhaps with a port.
         tokens: one of these has to be given; None asks for none.
+        moment: seconds for which a page that was made is shown to others as well.
     """
     app = FastAPI(
         title="ModelDyno",
@@ -160,7 +166,7 @@ def make_app(
     )
     watch = ChangeWatch(store=store)
     sessions = Sessions(port, tokens)
-    answers = _Answers(watch, sessions)
+    answers = _Answers(watch, sessions, moment)
 
     def stream(request: Request) -> Response:
         return change_stream(request, watch, ending)
@@ -189,13 +195,23 @@ def make_app(
 class _Answers:
     """Answers requests by the functions of the routes."""
 
-    def __init__(self, watch: ChangeWatch, sessions: Sessions) -> None:
+    def __init__(self, watch: ChangeWatch, sessions: Sessions, moment: float) -> None:
         self._store, self._watch, self._sessions = watch.store, watch, sessions
+        self._shared: SharedPages[_Written] = SharedPages(mark=lambda: watch.known, moment=moment)
 
-    def page(self, route: PageRoute, request: Request) -> Response:
-        """Answer with a page."""
-        mark = self._watch.mark()  # before the page is made: what is written meanwhile is followed
-        return self._show(_made(route.page, _asked(self._store, request)), request, mark)
+    async def page(self, route: PageRoute, request: Request) -> Response:
+        """Answer with a page; the same one to several who ask for it at about the same time."""
+        session, new = self._session_or_new(request)
+        url, asked = request.url, _asked(self._store, request)
+
+        def write() -> _Written:
+            mark = self._watch.mark()  # before the page is made: what is written meanwhile is followed
+            page = _made(route.page, asked)
+            return _Written(page.status, self._write(page, url, session, mark))
+
+        key = url.path, url.query, None if session is None else session.role
+        written = await self._shared.page(key, lambda: run_in_threadpool(write))
+        return self._answer(written, session, new=new)
 
     def twin(self, route: PageRoute, request: Request) -> Response:
         """Answer with the JSON of a page."""
@@ -223,6 +239,7 @@ class _Answers:
         except ModelDynoError as error:
             return self._show(_problem(_status(error, 400), str(error)), request)
         finally:
+            self._shared.forget()
             if asked.file is not None:
                 asked.file.content.close()
         return RedirectResponse(where, 303)
@@ -297,24 +314,32 @@ class _Answers:
     def _session(self, request: Request) -> Session | None:
         return self._sessions.of(request.headers.get("cookie", ""))
 
-    def _show(self, page: DashboardPage, request: Request, mark: str = "") -> Response:
+    def _session_or_new(self, request: Request) -> tuple[Session | None, bool]:
+        """Return the session of a browser, and whether it is new: without tokens, each has one."""
         session = self._session(request)
         if session is None and not self._sessions.asks_for_token:
-            session = self._sessions.new()
-            new = True
-        else:
-            new = False
-        url = request.url
-        text = render_page(
+            return self._sessions.new(), True
+        return session, False
+
+    def _show(self, page: DashboardPage, request: Request) -> Response:
+        session, new = self._session_or_new(request)
+        written = _Written(page.status, self._write(page, request.url, session, ""))
+        return self._answer(written, session, new=new)
+
+    def _write(self, page: DashboardPage, url: URL, session: Session | None, mark: str) -> str:
+        return render_page(
             page,
             path=url.path,
             query=url.query,
-            token="" if session is None else self._sessions.token(session),
+            token=_TOKEN,
             mark=mark,
             role=session.role if session is not None and self._sessions.asks_for_token else None,
             writes=session is None or session.role is Role.OPERATOR,
         )
-        answer = HTMLResponse(text, page.status, _FRESH)
+
+    def _answer(self, written: _Written, session: Session | None, *, new: bool) -> Response:
+        token = "" if session is None else self._sessions.token(session)
+        answer = HTMLResponse(written.text.replace(_TOKEN, token), written.status, _FRESH)
         if session is not None and new:
             self._give_cookie(answer, session)
         return answer
@@ -324,6 +349,15 @@ class _Answers:
         answer.set_cookie(self._sessions.cookie, value, httponly=True, samesite="strict", path="/")
 
 
+class _Written(NamedTuple):
+    """A page as HTML, with `_TOKEN` for the token of who sees it."""
+
+    status: int
+    text: str
+
+
+_TOKEN = secrets.token_hex(32)
+"""Stands for the token of a form; nobody can guess it, so it is nowhere else on a page."""
 _LOGOUT = "/logout"
 _PAUSE = 1.0
 """Seconds that a wrong token costs."""
@@ -376,10 +410,10 @@ def _static(request: Request) -> Response:
 
 
 def _add_page(app: FastAPI, route: PageRoute, answers: _Answers, schema: dict[str, Any]) -> None:
-    """Add a page and its JSON twin; both are made in a thread."""
+    """Add a page and its JSON twin."""
 
-    def page(request: Request) -> Response:
-        return answers.page(route, request)
+    async def page(request: Request) -> Response:
+        return await answers.page(route, request)
 
     def twin(request: Request) -> Response:
         return answers.twin(route, request)
