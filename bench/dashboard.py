@@ -1,12 +1,11 @@
 """How soon the dashboard answers fifty readers while sixteen writers write, measured with ``modeldyno load``.
 
-``python bench/dashboard.py [RESULTS]``: fills a store of its own with so many results (2,000), and says the 95th
-percentile of each page under the load of all, the memory of the server, and how long a page takes alone.
+``python bench/dashboard.py [RESULTS]``: fills a store of its own with so many results (2,000), and says the
+95th percentile of each page under the load of all, the memory of the server, and what a page takes alone.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -15,6 +14,9 @@ import time
 from pathlib import Path
 
 import psutil
+
+from modeldyno import read
+from modeldyno.core.metrics.measurement import Distribution
 
 READERS, WRITERS = 50, 16
 PAUSE = 0.25
@@ -90,19 +92,20 @@ def load_pages(
     processes = {}
     for number, path in enumerate(PATHS):
         file = folder / f"{number}.json"
-        words = ["load", f"{address}{path}", "--set", "protocol=http", "-c", str(readers), "--duration",
+        words = ["load", f"{address}{path}#page,protocol=http", "-c", str(readers), "--duration",
                  f"{seconds}s", "--drivers", "1", "--no-store", "--quiet", "--json", str(file)]  # fmt: skip
         processes[path] = subprocess.Popen([sys.executable, "-m", "modeldyno", *words]), file
     found = {}
     for path, (process, file) in processes.items():
         if process.wait():
             raise SystemExit(f"{path}: the load failed")
-        told = {}
-        for query in ("latency.p50.raw", "latency.p95.raw", "request_rate", "error_rate"):
-            words = [sys.executable, "-m", "modeldyno", "show", str(file), "--get", query]
-            told[query] = float(json.loads(subprocess.check_output(words, text=True)))
-        assert told["error_rate"] == 0, (path, told)
-        found[path] = told["latency.p50.raw"], told["latency.p95.raw"], told["request_rate"]
+        result = read(file)
+        latency = result.find("latency")
+        assert latency is not None
+        assert not result.number("error_rate"), (path, result.failures)
+        times = latency.value
+        assert isinstance(times, Distribution)
+        found[path] = times.statistic("p50"), times.statistic("p95"), result.number("request_rate") or 0.0
     return found
 
 

@@ -23,7 +23,14 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.routing import compile_path
 
 from modeldyno import codec
-from modeldyno.dashboard import chart_pictures, document_pages, home_page, registry_pages, registry_writes
+from modeldyno.dashboard import (
+    chart_pictures,
+    document_pages,
+    home_page,
+    registry_pages,
+    registry_writes,
+    trend_pages,
+)
 from modeldyno.dashboard.access import Role
 from modeldyno.dashboard.changes import change_stream
 from modeldyno.dashboard.guard import LOGIN, Guard, Sessions
@@ -84,7 +91,9 @@ class WriteRoute:
 
 PAGES = (
     PageRoute(path="/", page=home_page.home),
-    PageRoute(path="/models", page=registry_pages.models, query=("text", "framework", "task", "before")),
+    PageRoute(
+        path="/models", page=registry_pages.models, query=("text", "framework", "task", "show", "before")
+    ),
     PageRoute(path="/models/{name}", page=registry_pages.model),
     PageRoute(
         path="/models/{name}/answer", page=registry_pages.answer, query=("require", "demand", "price", "on")
@@ -99,6 +108,7 @@ PAGES = (
     PageRoute(path="/loads", page=document_pages.loads, query=("name", "before")),
     PageRoute(path="/loads/{id}", page=document_pages.load),
     PageRoute(path="/compare", page=document_pages.beside, query=("with",)),
+    PageRoute(path="/trends", page=trend_pages.trends, query=("name", "metric")),
     PageRoute(path="/tasks", page=registry_pages.tasks, query=("model", "all")),
     PageRoute(path="/targets", page=registry_pages.targets),
     PageRoute(path="/events", page=registry_pages.events, query=("of", "before")),
@@ -121,12 +131,14 @@ QUERY = {
     "before": "Where the page before ended, as its `next` says.",
     "demand": "Requests per second to serve, such as 200/s.",
     "framework": "Only models of this framework.",
+    "metric": "What the history is of, such as latency.p99.",
     "model": "Only tasks of this model or version.",
     "name": "Only documents of this model.",
     "of": "Only events of this model or version.",
     "on": "Only figures of this target.",
     "price": "Price of a replica, such as 1.2/h.",
     "require": "A bound, such as `latency.p99 <= 20ms`; may be repeated.",
+    "show": "A column of the matrix: p50, p99 or rate; may be repeated.",
     "tag": "Only results with this tag.",
     "task": "Only models with this task.",
     "text": "Only models whose name contains this.",
@@ -134,7 +146,7 @@ QUERY = {
     "with": "Id, tag or name of a document; two to five of them.",
 }
 """What each word of a query means."""
-_REPEATED = {"require", "with"}
+_REPEATED = {"require", "show", "with"}
 
 
 def make_app(

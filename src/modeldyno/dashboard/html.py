@@ -33,6 +33,7 @@ NAVIGATION = (
     PageLink(text="Studies", address="/studies"),
     PageLink(text="Comparisons", address="/comparisons"),
     PageLink(text="Loads", address="/loads"),
+    PageLink(text="Trends", address="/trends"),
     PageLink(text="Tasks", address="/tasks"),
     PageLink(text="Targets", address="/targets"),
     PageLink(text="Events", address="/events"),

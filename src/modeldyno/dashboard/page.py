@@ -102,6 +102,8 @@ class FormField:
     hidden: bool = False
     secret: bool = False
     """Whether nobody should read along while it is filled in."""
+    ticked: bool | None = None
+    """Whether its box is ticked; None for what is no box."""
     accept: str = ""
     """Suffixes of the file to be sent; empty for a text."""
 
@@ -167,6 +169,10 @@ CHIPS: Mapping[str, Severity] = {
     "held": Severity.HELD,
     "done": Severity.HELD,
     "close": Severity.UNDECIDED,
+    "stable": Severity.HELD,
+    "worse": Severity.BROKEN,
+    "changed": Severity.NOTE,
+    "too few": Severity.NOTE,
     "undecided": Severity.UNDECIDED,
     "stale": Severity.UNDECIDED,
     "doubtful": Severity.UNDECIDED,

@@ -70,12 +70,14 @@ def models(asked: Asked) -> DashboardPage:
     speeds = tuple(newest_speeds(asked.store.registry, [entry.name for entry in shown]))
     mark = shown[-1].mark if len(found) > PAGE else ""
     asks = any(query.values()) or bool(before)
+    chosen = asked.texts("show")
+    columns = tuple(one for one in matrix.SHOWN if one in chosen) or matrix.SHOWN
     return DashboardPage(
         title="Models",
         room="/models",
         parts=(
-            *((_model_search(query),) if shown or asks else ()),
-            *_model_parts(shown, speeds, asks=asks),
+            *((_model_search(query, columns),) if shown or asks else ()),
+            *_model_parts(shown, speeds, columns, asks=asks),
             *older_links("models", mark, first=not before, **query),
             registry_writes.register_form(),
         ),
@@ -83,7 +85,7 @@ def models(asked: Asked) -> DashboardPage:
     )
 
 
-def _model_search(query: dict[str, str]) -> PageForm:
+def _model_search(query: dict[str, str], columns: Sequence[str]) -> PageForm:
     return PageForm(
         id="search",
         action="/models",
@@ -91,12 +93,15 @@ def _model_search(query: dict[str, str]) -> PageForm:
             FormField(name="text", label="Name contains", value=query["text"]),
             FormField(name="framework", label="Framework", value=query["framework"]),
             FormField(name="task", label="Task", value=query["task"]),
+            *(FormField(name="show", label=one, value=one, ticked=one in columns) for one in matrix.SHOWN),
         ),
         buttons=(("", "Show"),),
     )
 
 
-def _model_parts(shown: Sequence[ModelEntry], speeds: Sequence[SpeedRow], *, asks: bool) -> Iterator[Part]:
+def _model_parts(
+    shown: Sequence[ModelEntry], speeds: Sequence[SpeedRow], columns: Sequence[str], *, asks: bool
+) -> Iterator[Part]:
     if not shown:
         yield (
             PageText(text="No registered model is like that.")
@@ -113,7 +118,8 @@ def _model_parts(shown: Sequence[ModelEntry], speeds: Sequence[SpeedRow], *, ask
     )
     blocks: list[Block] = []
     if speeds:
-        blocks += [matrix.speeds(speeds, "Speed of the newest version, by target")]
+        blocks += [matrix.by_target(speeds, columns, "The newest version of each model, on each target")]
+        blocks += [matrix.speeds(speeds, "What is fastest, and as what")]
     blocks += [replace(lists.models(shown), title="All of them")]
     yield PageBlocks(blocks=tuple(blocks), links=links)
     if not speeds:
