@@ -203,7 +203,7 @@ def older_links(room: str, mark: str, *, first: bool, **query: str) -> tuple[Pag
     links = () if first else (PageLink(text="Newest", address=address(room, **query)),)
     if mark:
         links = (*links, PageLink(text="Older", address=address(room, **query, before=mark)))
-    return (PageLinks(links=links, label="Pages"),) if links else ()
+    return (PageLinks(links=links, label="More of this list"),) if links else ()
 
 
 def list_data(items: Iterable[object], room: str, mark: str, **query: str) -> dict[str, object]:

@@ -1,0 +1,58 @@
+"""Whatever the description of the API allows, and what it does not, is answered: `make fuzz-dashboard`."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tests.dashboard.conftest import PORT
+
+if TYPE_CHECKING:
+    from tests.dashboard.conftest import Visitor
+
+schemathesis = pytest.importorskip("schemathesis")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+EXAMPLES = int(os.environ.get("MODELDYNO_EXAMPLES", "500"))
+
+
+def test_no_operation_fails_of_itself(visitor: Visitor) -> None:
+    """Hundreds of examples of each operation: no answer is a fault of the server, and each is JSON."""
+    schema = schemathesis.openapi.from_dict(visitor.client.app.openapi())
+    seen: Counter[str] = Counter()
+    statuses: Counter[int] = Counter()
+    modes = schemathesis.GenerationMode
+    for found in schema.get_all_operations():
+        operation = found.ok()
+
+        def check(case: Any) -> None:
+            label = operation.label  # noqa: B023 - it is called within this round
+            sent = case.as_transport_kwargs(base_url=f"http://127.0.0.1:{PORT}")
+            answer = visitor.client.request(
+                sent["method"],
+                quote(sent["url"], safe="%/:"),
+                params=sent.get("params"),
+                follow_redirects=False,
+            )
+            seen[label] += 1
+            statuses[answer.status_code] += 1
+            assert answer.status_code < 500, (label, sent)
+
+        strategy = st.one_of(
+            operation.as_strategy(generation_mode=modes.POSITIVE),
+            operation.as_strategy(generation_mode=modes.NEGATIVE),
+        )
+        settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )(given(strategy)(check))()
+
+    print(dict(statuses))
+    assert len(seen) == len(list(schema.get_all_operations()))
+    assert min(seen.values()) >= EXAMPLES * 0.9
