@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 schemathesis = pytest.importorskip("schemathesis")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+LONGEST = 60_000
+"""Characters of an address that a client sends."""
 EXAMPLES = int(os.environ.get("MODELDYNO_EXAMPLES", "500"))
 
 
@@ -32,12 +34,12 @@ def test_no_operation_fails_of_itself(visitor: Visitor) -> None:
         def check(case: Any) -> None:
             label = operation.label  # noqa: B023 - it is called within this round
             sent = case.as_transport_kwargs(base_url=f"http://127.0.0.1:{PORT}")
-            answer = visitor.client.request(
-                sent["method"],
-                quote(sent["url"], safe="%/:"),
-                params=sent.get("params"),
-                follow_redirects=False,
-            )
+            url = quote(sent["url"], safe="%/:")
+            asked = urlencode(sent.get("params") or {}, doseq=True)
+            if len(url) + len(asked) > LONGEST:  # no client sends it
+                seen[label] += 1
+                return
+            answer = visitor.client.request(sent["method"], f"{url}?{asked}", follow_redirects=False)
             seen[label] += 1
             statuses[answer.status_code] += 1
             assert answer.status_code < 500, (label, sent)

@@ -22,7 +22,8 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.routing import compile_path
 
-from modeldyno import codec
+from modeldyno import codec, plugins
+from modeldyno.core.report.blocks import Table
 from modeldyno.dashboard import (
     chart_pictures,
     document_pages,
@@ -39,6 +40,7 @@ from modeldyno.dashboard.page import (
     Asked,
     DashboardPage,
     FormField,
+    PageBlocks,
     PageForm,
     PageLink,
     PageLinks,
@@ -49,6 +51,7 @@ from modeldyno.dashboard.schema import schemas
 from modeldyno.dashboard.shared_pages import MOMENT, SharedPages
 from modeldyno.dashboard.store_access import ChangeWatch
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
+from modeldyno.interfaces.reporter import Tabulates
 
 if TYPE_CHECKING:
     from starlette.datastructures import URL
@@ -126,6 +129,9 @@ WRITES = (
 )
 WITH_CHARTS = tuple(route for route in PAGES if route.path.endswith("/{id}"))
 """Pages whose charts have addresses of their own."""
+_NO_LISTS = {"/", "/compare", "/settings"}
+AS_CSV = tuple(route for route in PAGES if "{" not in route.path and route.path not in _NO_LISTS)
+"""Lists that can be had for a spreadsheet."""
 QUERY = {
     "all": "Any text: tasks that have ended, too.",
     "before": "Where the page before ended, as its `next` says.",
@@ -190,6 +196,9 @@ def make_app(
         for suffix in chart_pictures.KINDS:
             path = f"{route.path}/chart.{suffix}"
             app.add_route(path, _picture(answers, route, suffix), methods=["GET"], include_in_schema=False)
+    for route in AS_CSV:
+        path = f"{route.path}.csv"
+        app.add_route(path, _table(answers, route), methods=["GET"], include_in_schema=False)
     for writing in WRITES:
         app.add_route(writing.path, _later(answers, writing), methods=["POST"], include_in_schema=False)
     for path, answer in ((LOGIN, answers.log_in), (_LOGOUT, answers.log_out)):
@@ -240,6 +249,19 @@ class _Answers:
             except ModelDynoError as error:
                 page = _problem(_status(error, 404), str(error))
         return self._show(page, request)
+
+    def table(self, route: PageRoute, request: Request) -> Response:
+        """Answer with the first table of a page, for a spreadsheet."""
+        page = _made(route.page, _asked(self._store, request))
+        writer = plugins.reporter("csv")
+        assert isinstance(writer, Tabulates)
+        blocks = (block for part in page.parts if isinstance(part, PageBlocks) for block in part.blocks)
+        tables = [block for block in blocks if isinstance(block, Table)]
+        if page.status != _FOUND:
+            return self._show(page, request)
+        text = writer.table(tables[0]) if tables else ""
+        name = f'attachment; filename="{route.path.strip("/")}.csv"'
+        return Response(text, headers={**_FRESH, "content-disposition": name}, media_type="text/csv")
 
     async def form(self, route: WriteRoute, request: Request) -> Response:
         """Do what a form asks for, and lead to the page that shows it."""
@@ -347,6 +369,7 @@ class _Answers:
             mark=mark,
             role=session.role if session is not None and self._sessions.asks_for_token else None,
             writes=session is None or session.role is Role.OPERATOR,
+            as_csv=any(route.path == url.path for route in AS_CSV),
         )
 
     def _answer(self, written: _Written, session: Session | None, *, new: bool) -> Response:
@@ -449,6 +472,13 @@ def _picture(answers: _Answers, route: PageRoute, suffix: str) -> Callable[[Requ
         return answers.picture(route, request, suffix)
 
     return picture
+
+
+def _table(answers: _Answers, route: PageRoute) -> Callable[[Request], Response]:
+    def table(request: Request) -> Response:
+        return answers.table(route, request)
+
+    return table
 
 
 def _later(answers: _Answers, route: WriteRoute) -> Callable[[Request], Awaitable[Response]]:

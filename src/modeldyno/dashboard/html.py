@@ -76,6 +76,7 @@ def render_page(  # noqa: PLR0913 - the parts of a page
     still: bool = False,
     role: str | None = None,
     writes: bool = True,
+    as_csv: bool = False,
 ) -> str:
     """Write a page.
 
@@ -88,6 +89,7 @@ def render_page(  # noqa: PLR0913 - the parts of a page
         still: whether it is a file that no server follows: without forms, and without its JSON twin.
         role: of the reader, if he has logged in.
         writes: whether forms that write are shown.
+        as_csv: whether it is a list that can be had as CSV.
     """
     reporter = plugins.html()
     parts = [
@@ -121,6 +123,7 @@ def render_page(  # noqa: PLR0913 - the parts of a page
         mark=mark,
         still=still,
         role=role,
+        csv=f"{path}.csv" + (f"?{query}" if query else "") if as_csv else "",
         digest=_digest(page, [*bodies.values()]),
         version=_version(),
         markup=Markup,
