@@ -15,7 +15,7 @@ from tests.dashboard.test_guard import ROUTES
 from modeldyno import plugins
 from modeldyno.dashboard import app as application
 from modeldyno.dashboard import server
-from modeldyno.dashboard.access import AccessTokens, Role, read_or_make_tokens
+from modeldyno.dashboard.access import AccessRole, AccessTokens, read_or_make_tokens
 from modeldyno.dashboard.app import API, make_app
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_result
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RESULT = "0123456789ab"
 READER, OPERATOR = "r" * 24, "o" * 24
-TOKENS = AccessTokens(roles=((READER, Role.READER), (OPERATOR, Role.OPERATOR)))
+TOKENS = AccessTokens(roles=((READER, AccessRole.READER), (OPERATOR, AccessRole.OPERATOR)))
 HTML = {"accept": "text/html,*/*"}
 
 
@@ -188,7 +188,7 @@ def test_a_token_file_is_made(tmp_path: Path) -> None:
     assert new
     assert read_or_make_tokens(path) == (made, False)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert {role for _, role in made.roles} == set(Role)
+    assert {role for _, role in made.roles} == set(AccessRole)
     assert min(len(token) for token, _ in made.roles) >= 32
     assert [made.role_of(token) for token, _ in made.roles] == [role for _, role in made.roles]
 

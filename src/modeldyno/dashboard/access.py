@@ -19,7 +19,7 @@ SHORTEST = 20
 """Characters of a token: what is shorter could be guessed."""
 
 
-class Role(StrEnum):
+class AccessRole(StrEnum):
     """What somebody may do."""
 
     READER = "reader"
@@ -32,9 +32,9 @@ class Role(StrEnum):
 class AccessTokens:
     """The tokens that are taken, each with its role."""
 
-    roles: tuple[tuple[str, Role], ...]
+    roles: tuple[tuple[str, AccessRole], ...]
 
-    def role_of(self, token: str) -> Role | None:
+    def role_of(self, token: str) -> AccessRole | None:
         """Return the role of a token, None if it is none; all are compared, so that time tells nothing."""
         same = [role for known, role in self.roles if hmac.compare_digest(known.encode(), token.encode())]
         return same[0] if same else None
@@ -70,24 +70,24 @@ def read_or_make_tokens(path: Path) -> tuple[AccessTokens, bool]:
 
 
 def _make(path: Path) -> None:
-    lines = "".join(f"{role} {secrets.token_urlsafe(24)}\n" for role in Role)
+    lines = "".join(f"{role} {secrets.token_urlsafe(24)}\n" for role in AccessRole)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(lines)
 
 
-def _parse(text: str, path: Path) -> Iterator[tuple[str, Role]]:
+def _parse(text: str, path: Path) -> Iterator[tuple[str, AccessRole]]:
     """Yield token and role of each line; no error repeats a token."""
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        if len(words) != len(("role", "token")) or words[0] not in set(Role):
+        if len(words) != len(("role", "token")) or words[0] not in set(AccessRole):
             raise RequestError(
-                f"Line {number} of {path} is no token; a line is {' or '.join(Role)}, a space and the token."
+                f"Line {number} of {path} is no token; a line is {' or '.join(AccessRole)}, a space and the token."
             )
         if len(words[1]) < SHORTEST:
             raise RequestError(
                 f"The token in line {number} of {path} has fewer than {SHORTEST} characters; it could be "
                 "guessed."
             )
-        yield words[1], Role(words[0])
+        yield words[1], AccessRole(words[0])

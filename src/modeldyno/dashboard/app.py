@@ -32,7 +32,7 @@ from modeldyno.dashboard import (
     registry_writes,
     trend_pages,
 )
-from modeldyno.dashboard.access import Role
+from modeldyno.dashboard.access import AccessRole
 from modeldyno.dashboard.changes import change_stream
 from modeldyno.dashboard.guard import LOGIN, Guard, Sessions
 from modeldyno.dashboard.html import render_page, static_files
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from starlette.datastructures import URL
 
     from modeldyno.dashboard.access import AccessTokens
-    from modeldyno.dashboard.guard import Session
+    from modeldyno.dashboard.guard import BrowserSession
     from modeldyno.interfaces.store import Store
 
 API = "/api/v1"
@@ -283,7 +283,7 @@ class _Answers:
         session = self._session(request)
         file = None
         sent = request.headers.get("content-type", "").startswith("multipart/")
-        if sent and sends_file and session is not None and session.role is Role.OPERATOR:
+        if sent and sends_file and session is not None and session.role is AccessRole.OPERATOR:
             words, file = await _form_with_file(request)
         else:
             words = await _form(request)
@@ -293,7 +293,7 @@ class _Answers:
         if not self._sessions.holds(session, asked.word("token")):
             text = "The form is not of this page any more; go back and reload it."
             return self._show(_problem(403, text), request)
-        if session is not None and session.role is not Role.OPERATOR and request.url.path != _LOGOUT:
+        if session is not None and session.role is not AccessRole.OPERATOR and request.url.path != _LOGOUT:
             return self._show(
                 _problem(403, "A reader changes nothing; log in with an operator's token."), request
             )
@@ -345,10 +345,10 @@ class _Answers:
     def _tell(self, page: DashboardPage, request: Request) -> Response:
         return _as_json(page) if request.url.path.startswith(API) else self._show(page, request)
 
-    def _session(self, request: Request) -> Session | None:
+    def _session(self, request: Request) -> BrowserSession | None:
         return self._sessions.of(request.headers.get("cookie", ""))
 
-    def _session_or_new(self, request: Request) -> tuple[Session | None, bool]:
+    def _session_or_new(self, request: Request) -> tuple[BrowserSession | None, bool]:
         """Return the session of a browser, and whether it is new: without tokens, each has one."""
         session = self._session(request)
         if session is None and not self._sessions.asks_for_token:
@@ -360,7 +360,7 @@ class _Answers:
         written = _Written(page.status, self._write(page, request.url, session, ""))
         return self._answer(written, session, new=new)
 
-    def _write(self, page: DashboardPage, url: URL, session: Session | None, mark: str) -> str:
+    def _write(self, page: DashboardPage, url: URL, session: BrowserSession | None, mark: str) -> str:
         return render_page(
             page,
             path=url.path,
@@ -368,18 +368,18 @@ class _Answers:
             token=_TOKEN,
             mark=mark,
             role=session.role if session is not None and self._sessions.asks_for_token else None,
-            writes=session is None or session.role is Role.OPERATOR,
+            writes=session is None or session.role is AccessRole.OPERATOR,
             as_csv=any(route.path == url.path for route in AS_CSV),
         )
 
-    def _answer(self, written: _Written, session: Session | None, *, new: bool) -> Response:
+    def _answer(self, written: _Written, session: BrowserSession | None, *, new: bool) -> Response:
         token = "" if session is None else self._sessions.token(session)
         answer = HTMLResponse(written.text.replace(_TOKEN, token), written.status, _FRESH)
         if session is not None and new:
             self._give_cookie(answer, session)
         return answer
 
-    def _give_cookie(self, answer: Response, session: Session) -> None:
+    def _give_cookie(self, answer: Response, session: BrowserSession) -> None:
         value = self._sessions.cookie_value(session)
         answer.set_cookie(self._sessions.cookie, value, httponly=True, samesite="strict", path="/")
 

@@ -16,7 +16,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from modeldyno.dashboard.access import Role
+from modeldyno.dashboard.access import AccessRole
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, MutableMapping
@@ -137,11 +137,11 @@ def _values(scope: Scope, name: bytes) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class BrowserSession:
     """A browser that pages are shown to."""
 
     id: str
-    role: Role
+    role: AccessRole
 
 
 class Sessions:
@@ -158,11 +158,11 @@ class Sessions:
         """Whether who asks has to give a token first."""
         return self._tokens is not None
 
-    def role_of(self, token: str) -> Role | None:
+    def role_of(self, token: str) -> AccessRole | None:
         """Return the role that a token gives; None if it is none."""
         return None if self._tokens is None else self._tokens.role_of(token)
 
-    def of(self, header: str) -> Session | None:
+    def of(self, header: str) -> BrowserSession | None:
         """Return the session of a Cookie header; None if it has none of this server."""
         try:
             cookie = SimpleCookie(header).get(self.cookie)
@@ -172,22 +172,22 @@ class Sessions:
         if not told or not hmac.compare_digest(proof.encode(), self._sign("session", told)):
             return None
         role, _, session = told.partition(".")
-        return Session(id=session, role=Role(role))
+        return BrowserSession(id=session, role=AccessRole(role))
 
-    def new(self, role: Role = Role.OPERATOR) -> Session:
+    def new(self, role: AccessRole = AccessRole.OPERATOR) -> BrowserSession:
         """Return a new session."""
-        return Session(id=secrets.token_hex(16), role=role)
+        return BrowserSession(id=secrets.token_hex(16), role=role)
 
-    def cookie_value(self, session: Session) -> str:
+    def cookie_value(self, session: BrowserSession) -> str:
         """Return what the cookie of a session holds."""
         told = f"{session.role}.{session.id}"
         return f"{told}.{self._sign('session', told).decode()}"
 
-    def token(self, session: Session) -> str:
+    def token(self, session: BrowserSession) -> str:
         """Return the token of the forms that are shown to a session."""
         return self._sign("form", session.id).decode()
 
-    def holds(self, session: Session | None, token: str) -> bool:
+    def holds(self, session: BrowserSession | None, token: str) -> bool:
         """Return whether a token is that of a session."""
         return session is not None and hmac.compare_digest(token.encode(), self.token(session).encode())
 
