@@ -83,7 +83,7 @@ def _parse(text: str, path: Path) -> Iterator[tuple[str, AccessRole]]:
             continue
         if len(words) != len(("role", "token")) or words[0] not in set(AccessRole):
             raise RequestError(
-                f"Line {number} of {path} is no token; a line is {' or '.join(AccessRole)}, a space and the token."
+                f"Line {number} of {path} is no token; a line is {' or '.join(AccessRole)} and the token."
             )
         if len(words[1]) < SHORTEST:
             raise RequestError(
