@@ -58,4 +58,5 @@ def test_no_operation_fails_of_itself(visitor: Visitor) -> None:
 
     print(dict(statuses))
     assert len(seen) == len(list(schema.get_all_operations()))
-    assert min(seen.values()) >= EXAMPLES * 0.9
+    # What takes no words is asked once.
+    assert all(times >= EXAMPLES * 0.9 or times == 1 for times in seen.values())
