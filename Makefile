@@ -10,7 +10,7 @@ TORCH  ?= torch==2.13.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test coverage test-slow test-pages fuzz engines test-engine test-tf test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth clean
+.PHONY: help setup run check test coverage test-slow test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser charts test-gpu lint format bench bench-report bench-dashboard bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -79,13 +79,21 @@ test-tf: setup       ## Keras, SavedModel, TensorFlow Lite: installs TensorFlow,
 	    tests/adapters/loaders/test_tflite.py tests/api/metric_profiler/test_tf_functions.py \
 	    tests/adapters/converters tests/test_howto_pages.py
 
-test-browser: setup  ## pages in a real browser: Chromium (apt install chromium), else what Playwright can install
+test-browser: setup  ## pages in a real browser: Chromium (apt install chromium), else what Playwright can install; needs npm
 	$(PIP) install playwright
 	$(BIN)/python -c 'from modeldyno.adapters.reporters.pdf import find_browser; print(find_browser())' || $(BIN)/playwright install chromium
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
 	$(BIN)/python -m pytest -m browser tests/browser
 
 charts:              ## build anew what draws the pictures of reports; needs npm
 	cd tools/charts && npm ci && npm run build
+
+fuzz-dashboard: setup  ## 500 examples of each operation of the dashboard's API, allowed ones and others
+	$(PIP) install schemathesis
+	$(BIN)/python -m pytest --no-cov -s -m slow tests/dashboard/test_api_examples.py
+
+bench-dashboard: setup  ## how soon the dashboard answers fifty readers while sixteen writers write
+	$(BIN)/python bench/dashboard.py
 
 test-gpu: setup      ## on a machine with an accelerator
 	$(BIN)/python -m pytest -m gpu

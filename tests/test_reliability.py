@@ -268,7 +268,7 @@ LISTENING = re.compile(r"\.bind\(|\bcreate_server\(|asyncio\.start_server\(|HTTP
 
 
 def test_only_the_dashboard_waits_for_requests() -> None:
-    """It listens on this machine only; the rest is a look for free ports, and tests."""
+    """On this machine only, unless it asks for a token; the rest is a look for free ports, and tests."""
     source = ROOT / "src" / "modeldyno"
     lines = {
         str(path.relative_to(source)): [line.strip() for line in text.splitlines() if LISTENING.search(line)]
@@ -277,7 +277,7 @@ def test_only_the_dashboard_waits_for_requests() -> None:
     }
 
     assert lines == {
-        "dashboard/server.py": ["return socket.create_server((HOST, port))"],
+        "dashboard/server.py": ["return socket.create_server((host, port), family=family)"],
         "servers/tcp_ports.py": ["probe.bind((LOOPBACK, port))"],
         "testing/server.py": ["listening = await loop.create_server("],
     }

@@ -60,6 +60,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "psycopg": ("psycopg[binary]",),
     "mlflow": ("mlflow-skinny",),
     "pynvml": ("nvidia-ml-py",),
+    "python_multipart": ("python-multipart",),
     "sklearn": ("scikit-learn",),
     "ai_edge_litert": ("ai-edge-litert",),
 }
@@ -74,6 +75,7 @@ EXTRAS = {
     "ai_edge_litert": "tf",
     "fastapi": "ui",
     "jinja2": "ui",
+    "python_multipart": "ui",
     "uvicorn": "ui",
 }
 """Importable name to the extra that brings it, where several packages belong together."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
 from tests.dashboard.conftest import HOSTILE, fill, links_of, put
 from tests.dashboard.test_app import example
+from tests.support.sample_reports import payloads
 
 from modeldyno import plugins
 from modeldyno.dashboard.app import PAGES, make_app
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from modeldyno.interfaces.store import Store
 
+AXE = Path(__file__).parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(3600)]
 _WATCH = """
 window.broken = [];
@@ -79,6 +82,64 @@ def test_every_page_fits_and_breaks_no_policy(page: Any, address: str, scheme: s
         assert page.evaluate("window.broken") == []
         assert page.said == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width, route.path
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_checker_of_accessibility_has_nothing_to_say(
+    page: Any, address: str, scheme: str, width: int
+) -> None:
+    """Contrast, names, labels, landmarks, order of headings: axe-core finds no violation on any page."""
+    if not AXE.is_file():
+        pytest.skip("npm install --prefix .venv/axe axe-core")
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 900})
+    found = {}
+    for route in PAGES:
+        page.goto(address + example(route.path))
+        page.wait_for_timeout(300)
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+        violations = page.evaluate("axe.run().then((found) => found.violations)")
+        if violations:
+            found[route.path] = [
+                (one["id"], [(node["html"], node["failureSummary"]) for node in one["nodes"][:2]])
+                for one in violations
+            ]
+
+    assert found == {}
+
+
+def test_five_hundred_attacking_names_do_nothing(page: Any, address: str, store: Store) -> None:
+    """In every list and on the pages of their documents: nothing runs, nothing is asked for elsewhere."""
+    texts = payloads()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for number, text in enumerate(texts):
+        result = a_result(id=f"{number:012x}", name=text, created=f"1999-01-01T00:00:00.{number:06}")
+        store.put(result, headline=text)
+        store.tag(result.id, add=(text[:50].strip() or "x",))
+    paths = [f"/results/{number:012x}" for number in range(0, len(texts), 10)]
+    following = "/results?before=1999-01-02"
+    while following:
+        page.goto(address + following)
+        assert page.evaluate("window.ran") is None
+        assert not page.locator("main").locator("img, iframe, base, svg, embed, math, object").count()
+        older = page.get_by_role("link", name="Older")
+        following = older.get_attribute("href") if older.count() else ""
+        paths.append(following) if following else None
+    for path in (*paths, "/", "/trends"):
+        page.goto(address + path)
+        assert page.evaluate("window.ran") is None
+        assert page.evaluate("window.broken") == []
+        assert not page.evaluate(
+            "[...document.querySelectorAll('*')]"
+            ".some((e) => [...e.attributes].some((a) => /^on/i.test(a.name)))"
+        )
+
+    assert page.said == []
+    assert [url for url in asked if not url.startswith((address, "data:,"))] == []
+    for number in range(len(texts)):
+        store.remove(f"{number:012x}")
 
 
 def test_an_attacking_name_does_nothing(page: Any, address: str) -> None:

@@ -62,6 +62,14 @@ class Visitor:
         fields = {"token": token[1], **words}
         return self.client.post(path, data=fields, follow_redirects=False)
 
+    def send_file(self, file: tuple[str, bytes] | None, **words: Any) -> Any:
+        """Send the form that registers a model, with its token."""
+        token = re.search(r'name="token" value="([^"]+)"', self.read("/models"))
+        assert token is not None
+        fields = {"token": token[1], **words}
+        parts = {"file": ("", b"")} if file is None else {"file": file}
+        return self.client.post("/models", data=fields, files=parts, follow_redirects=False)
+
 
 def links_of(text: str) -> list[str]:
     """Return the addresses that a page leads to on this server."""
@@ -71,7 +79,7 @@ def links_of(text: str) -> list[str]:
 
 def visitor_of(store: Store) -> Visitor:
     """Open the dashboard of a store."""
-    app = make_app(store, PORT)
+    app = make_app(store, PORT, moment=0.0)
     return Visitor(store, TestClient(app, base_url=f"http://127.0.0.1:{PORT}"))
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.dashboard.conftest import HOSTILE, links_of
 
-from modeldyno.dashboard.app import API, PAGES, QUERY, WRITES
+from modeldyno.dashboard.app import API, AS_CSV, PAGES, QUERY, WRITES
 from modeldyno.dashboard.schema import TYPES
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
@@ -148,6 +149,28 @@ def test_attacking_names_are_escaped(visitor: Visitor) -> None:
     for path in ("/results", f"/results/{'e' * 12}", f"/compare?with={'e' * 12}"):
         assert HOSTILE[:20] not in visitor.read(path)
     assert "&lt;script&gt;" in visitor.read(f"/results/{'e' * 12}")
+
+
+@pytest.mark.parametrize("route", AS_CSV, ids=lambda route: route.path)
+def test_a_list_can_be_had_for_a_spreadsheet(visitor: Visitor, route: PageRoute) -> None:
+    """Its page leads there; a row for each of the first table, and no cell is a formula."""
+    answer = visitor.get(f"{route.path}.csv?x=1")
+    rows = list(csv.reader(answer.text.splitlines()))
+
+    assert f'href="{route.path}.csv"' in visitor.read(route.path)
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert "attachment" in answer.headers["content-disposition"]
+    assert len(rows) > 1 or route.path == "/trends"  # nothing was measured twice
+    assert not [cell for row in rows for cell in row if cell.startswith(("=", "@"))]
+
+
+def test_the_matrix_shows_the_columns_that_were_chosen(visitor: Visitor) -> None:
+    """Of each target; all of them, unless some are named."""
+    assert "here: p50,here: p99,here: rate,here: state" in visitor.get("/models.csv").text
+    chosen = visitor.get("/models.csv?show=rate").text.splitlines()[0]
+
+    assert "here: rate,here: state" in chosen
+    assert "p50" not in chosen
 
 
 def test_lists_have_pages(visitor: Visitor) -> None:

@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.dashboard.conftest import PORT, fill_registry, put, visitor_of
 
 from modeldyno import plugins
-from modeldyno.core.registry.records import TaskState
+from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.policy import DEFAULT
+from modeldyno.core.registry.records import TaskKind, TaskState
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.dashboard import app as application
+from modeldyno.registry.register import located
+from modeldyno.testing.sample_registry import a_version
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.dashboard.conftest import Visitor
 
+    from modeldyno.core.registry.records import Version
+
 RESULT = "0123456789ab"
-FORMS = {
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+FORMS: dict[str, dict[str, Any]] = {
+    "/models": {"name": "x"},
+    "/models/digits/compare": {"version": ["1", "2"], "batch": "1"},
+    "/models/digits/2/measure": {"recipe": "source", "batch": "1"},
+    f"/results/{RESULT}/again": {"target": "x"},
+    "/compare": {"with": [RESULT]},
     f"/results/{RESULT}/tags": {"do": "add", "tag": "x"},
     "/models/digits/aliases": {"do": "move", "alias": "best", "number": "1"},
     "/tasks": {"do": "cancel", "task": "2"},
 }
 
 
+def identity_of(version: Version) -> ModelIdentity:
+    return ModelIdentity(name=version.model, digest=version.digest, framework=version.framework)
+
+
 @pytest.fixture
 def operator(tmp_path: Path) -> Iterator[Visitor]:
     """Look at a store of one's own."""
     with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
-        put(store, a_result(id=RESULT))
+        put(store, a_result(id=RESULT, model=identity_of(a_version())))
         fill_registry(store)
         yield visitor_of(store)
 
@@ -67,6 +86,93 @@ def test_tasks_are_cancelled_and_queued_again(operator: Visitor) -> None:
 
     operator.send("/tasks", "/tasks?all=yes", do="retry", task=chosen[:1])
     assert [str(task.id) for task in registry.tasks(states=(TaskState.QUEUED,))] == chosen[:1]
+
+
+def test_a_measurement_is_queued(operator: Visitor) -> None:
+    """Of a version that is registered, on a target that is known, before everything else."""
+    registry = operator.store.registry
+    (here, *_) = registry.targets()
+    words = {"recipe": "source", "batch": "3", "target": here.id}
+
+    answer = operator.send("/models/digits/2/measure", "/models/digits/2", do="measure", **words)
+
+    assert answer.headers["location"] == "/tasks?model=digits%2F2"
+    first = registry.tasks(states=(TaskState.QUEUED,))[0]
+    assert (first.label, first.target) == ("digits/2 source: batch 3", here.id)
+    assert first.measure is not None
+    assert first.measure.probes == DEFAULT.probes
+
+
+def test_what_a_result_measured_is_queued_again(operator: Visitor) -> None:
+    """With its settings; of a model that is not registered, the page says how it becomes possible."""
+    registry = operator.store.registry
+    (here, *_) = registry.targets()
+    put(operator.store, a_result(id="d" * 12))
+
+    answer = operator.send(f"/results/{RESULT}/again", f"/results/{RESULT}", do="again", target=here.id)
+
+    assert answer.headers["location"] == "/tasks?model=digits%2F1"
+    measured = operator.store.get(RESULT).job
+    settings = {name: value for name, value in measured.config.items() if name != "device"}
+    found = [task.measure for task in registry.tasks(states=(TaskState.QUEUED,)) if task.number == 1]
+    assert [(m.settings, m.probes) for m in found if m is not None] == [(settings, measured.probes)]
+    assert f"modeldyno registry add {measured.model}" in operator.read(f"/results/{'d' * 12}")
+    assert operator.send(f"/results/{'d' * 12}/again", "/models", target=here.id).status_code == 400
+
+
+def test_a_comparison_is_queued(operator: Visitor) -> None:
+    """Of versions of a model, and of what results are of; the second worker that looks finds it once."""
+    registry = operator.store.registry
+    (here, *_) = registry.targets()
+    put(operator.store, a_result(id="d" * 12, model=identity_of(a_version(number=2))))
+    versions = {"version": ["2", "1", ""], "batch": "4", "target": here.id}
+    for _ in range(2):
+        assert operator.send("/models/digits/compare", "/models/digits", **versions).status_code == 303
+    words = {"with": [RESULT, "d" * 12], "target": here.id}
+
+    answer = operator.send("/compare", f"/compare?with={RESULT}&with={'d' * 12}", **words)
+
+    assert answer.headers["location"] == "/tasks"
+    found = [task.label for task in registry.tasks() if task.kind is TaskKind.COMPARE]
+    assert sorted(label.partition(":")[0] for label in found) == ["digits/1 source", "digits/2 source"]
+    assert "digits/2 source: batch 4 beside digits/1 source" in found
+
+
+def test_a_file_is_registered(operator: Visitor) -> None:
+    """Under the name that is told; its own is no path, and the same content is the same version."""
+    for file in ("../../digits.onnx", "C:\\models\\digits.onnx"):
+        answer = operator.send_file((file, DIGITS.read_bytes()), name="seven", task="digits")
+        assert answer.headers["location"] == "/models/seven/1"
+
+    version = operator.store.registry.version(VersionName(model="seven"))
+    assert version.reference == "onnx:..-..-digits.onnx"
+    assert [file.path for file in version.files] == ["model.onnx"]
+    assert located(version, operator.store.registry).scheme == "onnx"
+
+
+@pytest.mark.parametrize("name", ["x.pt", "x.pkl", "x.py", "x.onnx.zip", "x", "x.onnx\0.pt", "x.keras"])
+def test_a_file_that_could_run_code_is_refused(operator: Visitor, name: str) -> None:
+    """Whatever is in it, it is not even read."""
+    answer = operator.send_file((name, DIGITS.read_bytes()), name="seven")
+
+    assert answer.status_code == 400
+    assert [entry.name for entry in operator.store.registry.models()] == ["digits"]
+
+
+def test_a_file_that_is_no_model_is_said_so(operator: Visitor) -> None:
+    """By its own name, not by that of the copy."""
+    answer = operator.send_file(("mine.onnx", b"nothing"))
+
+    assert answer.status_code == 400
+    assert "mine.onnx is not an ONNX model" in answer.text
+    assert tempfile.gettempdir() + "/" not in answer.text
+
+
+def test_a_file_that_is_too_long_is_refused(operator: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is sent, and before it fills the disk."""
+    monkeypatch.setattr(application, "_LARGEST_FILE", 1000)
+
+    assert operator.send_file(("x.onnx", b"x" * 2000)).status_code == 413
 
 
 @pytest.mark.parametrize("path", FORMS)
@@ -117,16 +223,30 @@ def test_a_page_of_another_site_cannot_write(operator: Visitor, site: str) -> No
         ("/tasks", {"do": "cancel"}),
         ("/tasks", {"do": "cancel", "task": "1; DROP TABLE tasks"}),
         ("/tasks", {"do": "run", "task": "1"}),
+        ("/models", {"name": "x"}),
+        ("/models/digits/compare", {"version": ["1"], "batch": "1"}),
+        ("/models/digits/compare", {"version": ["1", "2"], "batch": "1", "target": "nowhere"}),
+        ("/models/digits/compare", {"version": ["1", "2"], "batch": "0"}),
+        ("/models/digits/2/measure", {"recipe": "onnx-int8", "batch": "1"}),
+        ("/models/digits/2/measure", {"recipe": "$(id)", "batch": "1"}),
+        ("/models/digits/9/measure", {"recipe": "source", "batch": "1"}),
+        (f"/results/{RESULT}/again", {"target": "torch:os:system"}),
+        ("/results/none/again", {"target": "x"}),
+        ("/compare", {"with": RESULT}),
+        ("/compare", {}),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(
     operator: Visitor, path: str, words: dict[str, str]
 ) -> None:
     """With 400, and nothing is written."""
-    shown_at = "/tasks"
+    shown_at = "/models"
     events = len(operator.store.registry.events())
 
-    answer = operator.send(path, shown_at, **words)
+    if path == "/models":
+        answer = operator.send_file(None, **words)
+    else:
+        answer = operator.send(path, shown_at, **words)
 
     assert answer.status_code == 400
     assert "<h1>That cannot be done</h1>" in answer.text

@@ -13,7 +13,15 @@ from modeldyno.core.agreement.conversion import Converted
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT, profile_tasks
-from modeldyno.core.registry.records import FigureState, TaskState, Variant, VariantState
+from modeldyno.core.registry.records import (
+    SOURCE,
+    FigureState,
+    Measure,
+    TaskKind,
+    TaskState,
+    Variant,
+    VariantState,
+)
 from modeldyno.core.registry.webhooks import Webhook
 from modeldyno.core.registry.windows import Window
 from modeldyno.core.result.result import Failure, FailureKind
@@ -22,20 +30,25 @@ from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
 from modeldyno.profiling.run import JudgedResult
-from modeldyno.registry import canary, execute
+from modeldyno.registry import canary, conversions, execute
 from modeldyno.registry import worker as worker_module
+from modeldyno.registry.changes import queue_comparison
 from modeldyno.registry.figures import current_figures
-from modeldyno.registry.register import Registration, register
+from modeldyno.registry.register import Registration, located, register
 from modeldyno.registry.targets import software_here, target_here
 from modeldyno.registry.worker import DEFERRALS, TaskDone, WorkerOptions, run_worker
 from modeldyno.testing.sample_conversions import a_conversion
+from modeldyno.testing.sample_series import a_comparison
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from modeldyno.core.comparison.comparison import Comparison
+    from modeldyno.core.comparison.schedule import RoundSchedule
     from modeldyno.core.registry.records import RegistryEvent
     from modeldyno.core.result.result import Result
+    from modeldyno.core.spec.job import Job
     from modeldyno.interfaces.registry import Registry
     from modeldyno.interfaces.store import Store
     from modeldyno.profiling.request import Request
@@ -65,6 +78,61 @@ def test_every_figure_of_the_policy_is_fresh_afterwards(registered: Registry) ->
     figures = current_figures(registered, "net")
     assert {figure.measure.settings["batch_size"] for figure in figures} == {1, 8, 32}
     assert {figure.state for figure in figures} == {FigureState.FRESH}
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_comparison_is_stored_with_its_results(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variants are measured in turns, while the device is held; its task names it."""
+    version = registered.version(VersionName(model="net"))
+    (source,) = registered.variants(version)
+    other = replace(source, recipe="again")
+    registered.put_variant(other, "ada")
+    registered.change_tasks([task.id for task in registered.tasks()], TaskState.CANCELLED, "ada")
+    asked: list[Job] = []
+    found = a_comparison()
+
+    def run(jobs: Sequence[Job], turns: RoundSchedule, *_: object) -> Comparison:
+        asked.extend(jobs)
+        assert turns.max_time == 60.0
+        return found
+
+    monkeypatch.setattr(execute, "run_comparison", run)
+    monkeypatch.setattr(conversions, "located", lambda _variant, registry: located(version, registry))
+    queue_comparison(
+        registered,
+        [("net/1", SOURCE), ("net/1", "again")],
+        target=target_here().id,
+        measure=Measure(probes=("latency",), settings={"batch_size": 4}, max_time=60.0),
+    )
+
+    done = next(each for each in work() if each.task.kind is TaskKind.COMPARE)
+
+    assert done.outcome.state is TaskState.DONE
+    assert [job.config["batch_size"] for job in asked] == [4, 4]
+    with plugins.store() as store:
+        assert store.conclusion(found.id) == found
+        assert {store.get(each.id).id for each in found.results} == {each.id for each in found.results}
+    kept = {task.result: task.why for task in registered.tasks(states=(TaskState.DONE,))}
+    assert kept[found.id] == done.outcome.headline
+
+
+@pytest.mark.parametrize(
+    "variants",
+    [
+        [("net/1", SOURCE)],
+        [("net/1", SOURCE)] * 2,
+        [("net/1", SOURCE), ("net/1", "none")],
+        [("net/1", SOURCE), ("net/9", SOURCE)],
+    ],
+)
+def test_what_cannot_be_compared_is_not_queued(registered: Registry, variants: list[tuple[str, str]]) -> None:
+    """One alone, itself, and what is not there."""
+    with pytest.raises(RequestError):
+        queue_comparison(registered, variants, target=target_here().id, measure=Measure(probes=("latency",)))
+
+    assert all(task.kind is TaskKind.PROFILE for task in registered.tasks())
 
 
 @pytest.mark.usefixtures("measured")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from modeldyno.cli import actions
@@ -9,8 +11,21 @@ from modeldyno.cli import actions
 
 @click.command(name="ui")
 @click.option("--port", type=click.IntRange(0, 65535), default=8500, show_default=True, help="Port; 0: any.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen at; others need --token-file."
+)
+@click.option(
+    "--token-file", metavar="FILE", help="Ask for a token of this file, which is made if there is none."
+)
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Another name that browsers reach it by.",
+)
 @click.option("--open", "open_browser", is_flag=True, help="Open it in the browser.")
 @click.option("--export", metavar="DIR", help="Write all pages as files into a new folder instead.")
-def command(port: int, open_browser: bool, export: str | None) -> None:
-    """Show what the store has in the browser of this machine, until Ctrl-C."""
-    actions.ui.run(port, open_browser=open_browser, export=export)
+def command(**options: Any) -> None:
+    """Show what the store has in a browser, until Ctrl-C."""
+    actions.ui.run(**options)

@@ -57,18 +57,48 @@ def trend_of(
                 f"None of the {len(entries)} stored results of {name} has that backend and those settings, "
                 "or all of them failed; see modeldyno list."
             )
-        newest = _newest_with_metric(store, matching, query)
-        same_config = [
-            e for e in matching if (e.backend, e.config) == (newest.job.backend, newest.job.config)
-        ]
-        results = [newest, *(store.get(entry.id) for entry in same_config if entry.id != newest.id)]
+        left_out = len(entries) - len(matching)
+        return trend_of_entries(store, name, matching, query, smallest=smallest, left_out=left_out)
+
+
+def trend_of_entries(
+    store: Store,
+    name: str,
+    entries: Sequence[Entry],
+    query: Query | None = None,
+    *,
+    smallest: float = SMALLEST_EFFECT,
+    left_out: int = 0,
+) -> Trend:
+    """Find levels and steps in results that are stored, as far as they are of the setup of the newest one.
+
+    Args:
+        store: that has them.
+        name: of the model.
+        entries: of results that have not failed, the newest first.
+        query: the metric; by default the typical latency.
+        smallest: relative change that matters.
+        left_out: results of the model that are not among them.
+
+    Raises:
+        RequestError: none of them has the metric.
+    """
+    newest = _newest_with_metric(store, entries, query)
+    same_config = [e for e in entries if (e.backend, e.config) == (newest.job.backend, newest.job.config)]
+    results = [newest, *(store.get(entry.id) for entry in same_config if entry.id != newest.id)]
     requested = query or default_query(newest)
     same = [result for result in results if history_setup(result) == history_setup(newest)]
     readings = [reading for result in same if (reading := Reading.of(result, requested)) is not None]
     if not readings:
         raise RequestError(_no_readings_message(name, requested, newest))
-    left_out = len(entries) - len(readings)
-    return trend(name, requested, readings, smallest=smallest, left_out=left_out, setup=history_setup(newest))
+    return trend(
+        name,
+        requested,
+        readings,
+        smallest=smallest,
+        left_out=left_out + len(entries) - len(readings),
+        setup=history_setup(newest),
+    )
 
 
 def scatter_of(baseline: Result, candidate: Result, queries: Iterable[Query]) -> dict[Query, Scatter]:

@@ -6,34 +6,65 @@ of a file or an address to fetch.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.routing import compile_path
 
-from modeldyno import codec
-from modeldyno.dashboard import chart_pictures, document_pages, home_page, registry_pages
+from modeldyno import codec, plugins
+from modeldyno.core.report.blocks import Table
+from modeldyno.dashboard import (
+    chart_pictures,
+    document_pages,
+    home_page,
+    registry_pages,
+    registry_writes,
+    trend_pages,
+)
+from modeldyno.dashboard.access import AccessRole
 from modeldyno.dashboard.changes import change_stream
-from modeldyno.dashboard.guard import Guard, Sessions
+from modeldyno.dashboard.guard import LOGIN, Guard, Sessions
 from modeldyno.dashboard.html import render_page, static_files
-from modeldyno.dashboard.page import Asked, DashboardPage, PageLink, PageLinks, PageText
+from modeldyno.dashboard.page import (
+    Asked,
+    DashboardPage,
+    FormField,
+    PageBlocks,
+    PageForm,
+    PageLink,
+    PageLinks,
+    PageText,
+    SentFile,
+)
 from modeldyno.dashboard.schema import schemas
+from modeldyno.dashboard.shared_pages import MOMENT, SharedPages
 from modeldyno.dashboard.store_access import ChangeWatch
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
+from modeldyno.interfaces.reporter import Tabulates
 
 if TYPE_CHECKING:
+    from starlette.datastructures import URL
+
+    from modeldyno.dashboard.access import AccessTokens
+    from modeldyno.dashboard.guard import BrowserSession
     from modeldyno.interfaces.store import Store
 
 API = "/api/v1"
 _LARGEST_FORM = 64_000
 """Bytes of a form."""
+_LARGEST_FILE = 1 << 30
+"""Bytes of a form with a model in it."""
 _LOG = logging.getLogger("modeldyno.dashboard")
 
 
@@ -57,11 +88,15 @@ class WriteRoute:
 
     path: str
     write: Callable[[Asked], str]
+    sends_file: bool = False
+    """Whether a file belongs to the form."""
 
 
 PAGES = (
     PageRoute(path="/", page=home_page.home),
-    PageRoute(path="/models", page=registry_pages.models, query=("text", "framework", "task", "before")),
+    PageRoute(
+        path="/models", page=registry_pages.models, query=("text", "framework", "task", "show", "before")
+    ),
     PageRoute(path="/models/{name}", page=registry_pages.model),
     PageRoute(
         path="/models/{name}/answer", page=registry_pages.answer, query=("require", "demand", "price", "on")
@@ -78,6 +113,7 @@ PAGES = (
     PageRoute(path="/conversions", page=document_pages.conversions, query=("name", "before")),
     PageRoute(path="/conversions/{id}", page=document_pages.conversion),
     PageRoute(path="/compare", page=document_pages.beside, query=("with",)),
+    PageRoute(path="/trends", page=trend_pages.trends, query=("name", "metric")),
     PageRoute(path="/tasks", page=registry_pages.tasks, query=("model", "all")),
     PageRoute(path="/targets", page=registry_pages.targets),
     PageRoute(path="/events", page=registry_pages.events, query=("of", "before")),
@@ -87,20 +123,30 @@ WRITES = (
     WriteRoute(path="/results/{id}/tags", write=document_pages.change_tags),
     WriteRoute(path="/models/{name}/aliases", write=registry_pages.change_alias),
     WriteRoute(path="/tasks", write=registry_pages.change_tasks),
+    WriteRoute(path="/models", write=registry_writes.register_file, sends_file=True),
+    WriteRoute(path="/models/{name}/compare", write=registry_writes.compare_versions),
+    WriteRoute(path="/models/{name}/{version}/measure", write=registry_writes.measure_version),
+    WriteRoute(path="/results/{id}/again", write=registry_writes.measure_again),
+    WriteRoute(path="/compare", write=registry_writes.compare_results),
 )
 WITH_CHARTS = tuple(route for route in PAGES if route.path.endswith("/{id}"))
 """Pages whose charts have addresses of their own."""
+_NO_LISTS = {"/", "/compare", "/settings"}
+AS_CSV = tuple(route for route in PAGES if "{" not in route.path and route.path not in _NO_LISTS)
+"""Lists that can be had for a spreadsheet."""
 QUERY = {
     "all": "Any text: tasks that have ended, too.",
     "before": "Where the page before ended, as its `next` says.",
     "demand": "Requests per second to serve, such as 200/s.",
     "framework": "Only models of this framework.",
+    "metric": "What the history is of, such as latency.p99.",
     "model": "Only tasks of this model or version.",
     "name": "Only documents of this model.",
     "of": "Only events of this model or version.",
     "on": "Only figures of this target.",
     "price": "Price of a replica, such as 1.2/h.",
     "require": "A bound, such as `latency.p99 <= 20ms`; may be repeated.",
+    "show": "A column of the matrix: p50, p99 or rate; may be repeated.",
     "tag": "Only results with this tag.",
     "task": "Only models with this task.",
     "text": "Only models whose name contains this.",
@@ -108,16 +154,27 @@ QUERY = {
     "with": "Id, tag or name of a document; two to five of them.",
 }
 """What each word of a query means."""
-_REPEATED = {"require", "with"}
+_REPEATED = {"require", "show", "with"}
 
 
-def make_app(store: Store, port: int, *, ending: Callable[[], bool] = lambda: False) -> FastAPI:
+def make_app(
+    store: Store,
+    port: int,
+    *,
+    ending: Callable[[], bool] = lambda: False,
+    hosts: tuple[str, ...] = (),
+    tokens: AccessTokens | None = None,
+    moment: float = MOMENT,
+) -> FastAPI:
     """Make the application for an open store.
 
     Args:
         store: what it reads, and what its forms write.
         port: the port at which browsers ask for it.
         ending: whether the server is about to end; streams end then.
+        hosts: names besides those of loopback that it answers to, perhaps with a port.
+        tokens: one of these has to be given; None asks for none.
+        moment: seconds for which a page that was made is shown to others as well.
     """
     app = FastAPI(
         title="ModelDyno",
@@ -128,7 +185,8 @@ def make_app(store: Store, port: int, *, ending: Callable[[], bool] = lambda: Fa
         redoc_url=None,
     )
     watch = ChangeWatch(store=store)
-    answers = _Answers(watch, Sessions(port))
+    sessions = Sessions(port, tokens)
+    answers = _Answers(watch, sessions, moment)
 
     def stream(request: Request) -> Response:
         return change_stream(request, watch, ending)
@@ -140,13 +198,19 @@ def make_app(store: Store, port: int, *, ending: Callable[[], bool] = lambda: Fa
         for suffix in chart_pictures.KINDS:
             path = f"{route.path}/chart.{suffix}"
             app.add_route(path, _picture(answers, route, suffix), methods=["GET"], include_in_schema=False)
+    for route in AS_CSV:
+        path = f"{route.path}.csv"
+        app.add_route(path, _table(answers, route), methods=["GET"], include_in_schema=False)
     for writing in WRITES:
         app.add_route(writing.path, _later(answers, writing), methods=["POST"], include_in_schema=False)
+    for path, answer in ((LOGIN, answers.log_in), (_LOGOUT, answers.log_out)):
+        app.add_route(path, answer, methods=["POST"], include_in_schema=False)
+    app.add_route(LOGIN, answers.login, methods=["GET"], include_in_schema=False)
     app.add_route("/static/{name}", _static, methods=["GET"], include_in_schema=False)
     app.add_route("/changes", stream, methods=["GET"], include_in_schema=False)
     app.add_exception_handler(HTTPException, answers.missing)
     app.add_exception_handler(Exception, answers.failed)
-    app.add_middleware(Guard, port=port)
+    app.add_middleware(Guard, port=port, sessions=sessions, hosts=hosts)
     app.openapi().setdefault("components", {})["schemas"] = components  # FastAPI keeps what it has made
     return app
 
@@ -154,13 +218,23 @@ def make_app(store: Store, port: int, *, ending: Callable[[], bool] = lambda: Fa
 class _Answers:
     """Answers requests by the functions of the routes."""
 
-    def __init__(self, watch: ChangeWatch, sessions: Sessions) -> None:
+    def __init__(self, watch: ChangeWatch, sessions: Sessions, moment: float) -> None:
         self._store, self._watch, self._sessions = watch.store, watch, sessions
+        self._shared: SharedPages[_Written] = SharedPages(mark=lambda: watch.known, moment=moment)
 
-    def page(self, route: PageRoute, request: Request) -> Response:
-        """Answer with a page."""
-        mark = self._watch.mark()  # before the page is made: what is written meanwhile is followed
-        return self._show(_made(route.page, _asked(self._store, request)), request, mark)
+    async def page(self, route: PageRoute, request: Request) -> Response:
+        """Answer with a page; the same one to several who ask for it at about the same time."""
+        session, new = self._session_or_new(request)
+        url, asked = request.url, _asked(self._store, request)
+
+        def write() -> _Written:
+            mark = self._watch.mark()  # before the page is made: what is written meanwhile is followed
+            page = _made(route.page, asked)
+            return _Written(page.status, self._write(page, url, session, mark))
+
+        key = url.path, url.query, None if session is None else session.role
+        written = await self._shared.page(key, lambda: run_in_threadpool(write))
+        return self._answer(written, session, new=new)
 
     def twin(self, route: PageRoute, request: Request) -> Response:
         """Answer with the JSON of a page."""
@@ -178,20 +252,86 @@ class _Answers:
                 page = _problem(_status(error, 404), str(error))
         return self._show(page, request)
 
+    def table(self, route: PageRoute, request: Request) -> Response:
+        """Answer with the first table of a page, for a spreadsheet."""
+        page = _made(route.page, _asked(self._store, request))
+        writer = plugins.reporter("csv")
+        assert isinstance(writer, Tabulates)
+        blocks = (block for part in page.parts if isinstance(part, PageBlocks) for block in part.blocks)
+        tables = [block for block in blocks if isinstance(block, Table)]
+        if page.status != _FOUND:
+            return self._show(page, request)
+        text = writer.table(tables[0]) if tables else ""
+        name = f'attachment; filename="{route.path.strip("/")}.csv"'
+        return Response(text, headers={**_FRESH, "content-disposition": name}, media_type="text/csv")
+
     async def form(self, route: WriteRoute, request: Request) -> Response:
         """Do what a form asks for, and lead to the page that shows it."""
-        words = await _form(request)
-        if words is None:
-            return self._show(_problem(413, "What was sent is no form, or too long."), request)
-        asked = _asked(self._store, request, words)
-        if not self._sessions.holds(self._session(request), asked.word("token")):
-            text = "The form is not of this page any more; go back and reload it."
-            return self._show(_problem(403, text), request)
+        asked = await self._sent(request, sends_file=route.sends_file)
+        if isinstance(asked, Response):
+            return asked
         try:
             where = await run_in_threadpool(route.write, asked)
         except ModelDynoError as error:
             return self._show(_problem(_status(error, 400), str(error)), request)
+        finally:
+            self._shared.forget()
+            if asked.file is not None:
+                asked.file.content.close()
         return RedirectResponse(where, 303)
+
+    async def _sent(self, request: Request, *, sends_file: bool = False) -> Asked | Response:
+        """Read a form that was sent by somebody who may; else answer why not."""
+        session = self._session(request)
+        file = None
+        sent = request.headers.get("content-type", "").startswith("multipart/")
+        if sent and sends_file and session is not None and session.role is AccessRole.OPERATOR:
+            words, file = await _form_with_file(request)
+        else:
+            words = await _form(request)
+        if words is None:
+            return self._show(_problem(413, "What was sent is no form, or too long."), request)
+        asked = _asked(self._store, request, words, file)
+        if not self._sessions.holds(session, asked.word("token")):
+            text = "The form is not of this page any more; go back and reload it."
+            return self._show(_problem(403, text), request)
+        if session is not None and session.role is not AccessRole.OPERATOR and request.url.path != _LOGOUT:
+            return self._show(
+                _problem(403, "A reader changes nothing; log in with an operator's token."), request
+            )
+        return asked
+
+    def login(self, request: Request) -> Response:
+        """Show the form for a token, or lead on whoever has given one."""
+        following = _page_address(request.query_params.get("next", ""))
+        if self._session(request) is not None:
+            return RedirectResponse(following, 303)
+        answer = self._show(_login_page(following), request)
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            # From a link of another site no cookie is sent; from this page, it is.
+            answer.headers["refresh"] = "0"
+        return answer
+
+    async def log_in(self, request: Request) -> Response:
+        """Take a token, and lead to the page that was asked for."""
+        words = dict(await _form(request) or ())
+        following = _page_address(words.get("next", ""))
+        role = self._sessions.role_of(words.get("access", "").strip())
+        if role is None:
+            await asyncio.sleep(_PAUSE)
+            return self._show(_login_page(following, "This token is not one of its tokens."), request)
+        answer = RedirectResponse(following, 303)
+        self._give_cookie(answer, self._sessions.new(role))
+        return answer
+
+    async def log_out(self, request: Request) -> Response:
+        """Forget a browser."""
+        asked = await self._sent(request)
+        if isinstance(asked, Response):
+            return asked
+        answer = RedirectResponse(LOGIN, 303)
+        answer.delete_cookie(self._sessions.cookie, httponly=True, samesite="strict", path="/")
+        return answer
 
     async def missing(self, request: Request, error: Exception) -> Response:
         """Answer where there is no page."""
@@ -207,20 +347,86 @@ class _Answers:
     def _tell(self, page: DashboardPage, request: Request) -> Response:
         return _as_json(page) if request.url.path.startswith(API) else self._show(page, request)
 
-    def _session(self, request: Request) -> str | None:
+    def _session(self, request: Request) -> BrowserSession | None:
         return self._sessions.of(request.headers.get("cookie", ""))
 
-    def _show(self, page: DashboardPage, request: Request, mark: str = "") -> Response:
+    def _session_or_new(self, request: Request) -> tuple[BrowserSession | None, bool]:
+        """Return the session of a browser, and whether it is new: without tokens, each has one."""
         session = self._session(request)
-        kept = session or self._sessions.new()
-        token = self._sessions.token(kept)
-        url = request.url
-        text = render_page(page, path=url.path, query=url.query, token=token, mark=mark)
-        answer = HTMLResponse(text, page.status, _FRESH)
-        if session is None:
-            value = self._sessions.cookie_value(kept)
-            answer.set_cookie(self._sessions.cookie, value, httponly=True, samesite="strict", path="/")
+        if session is None and not self._sessions.asks_for_token:
+            return self._sessions.new(), True
+        return session, False
+
+    def _show(self, page: DashboardPage, request: Request) -> Response:
+        session, new = self._session_or_new(request)
+        written = _Written(page.status, self._write(page, request.url, session, ""))
+        return self._answer(written, session, new=new)
+
+    def _write(self, page: DashboardPage, url: URL, session: BrowserSession | None, mark: str) -> str:
+        return render_page(
+            page,
+            path=url.path,
+            query=url.query,
+            token=_TOKEN,
+            mark=mark,
+            role=session.role if session is not None and self._sessions.asks_for_token else None,
+            writes=session is None or session.role is AccessRole.OPERATOR,
+            as_csv=any(route.path == url.path for route in AS_CSV),
+        )
+
+    def _answer(self, written: _Written, session: BrowserSession | None, *, new: bool) -> Response:
+        token = "" if session is None else self._sessions.token(session)
+        answer = HTMLResponse(written.text.replace(_TOKEN, token), written.status, _FRESH)
+        if session is not None and new:
+            self._give_cookie(answer, session)
         return answer
+
+    def _give_cookie(self, answer: Response, session: BrowserSession) -> None:
+        value = self._sessions.cookie_value(session)
+        answer.set_cookie(self._sessions.cookie, value, httponly=True, samesite="strict", path="/")
+
+
+class _Written(NamedTuple):
+    """A page as HTML, with `_TOKEN` for the token of who sees it."""
+
+    status: int
+    text: str
+
+
+_TOKEN = secrets.token_hex(32)
+"""Stands for the token of a form; nobody can guess it, so it is nowhere else on a page."""
+_LOGOUT = "/logout"
+_PAUSE = 1.0
+"""Seconds that a wrong token costs."""
+
+
+def _login_page(following: str, wrong: str = "") -> DashboardPage:
+    """Make the form for a token; it is sent without one, as the browser has no session yet."""
+    form = PageForm(
+        id="login",
+        action=LOGIN,
+        fields=(
+            FormField(name="access", label="Token", secret=True),
+            FormField(name="next", label="", value=following, hidden=True),
+        ),
+        buttons=(("", "Log in"),),
+        writes=True,
+    )
+    says = wrong or "This dashboard asks for a token; it is in the file that it was started with."
+    return DashboardPage(
+        title="Log in",
+        room="",
+        parts=(PageText(text=says), form),
+        data={"error": says},
+        status=403 if wrong else 200,
+    )
+
+
+def _page_address(text: str) -> str:
+    """Return the address of a page of ours, or the first page for anything else."""
+    path = text.partition("?")[0]
+    known = any(compile_path(route.path)[0].fullmatch(path) for route in PAGES)
+    return text if known and text.isprintable() else "/"
 
 
 _FOUND = 200
@@ -241,10 +447,10 @@ def _static(request: Request) -> Response:
 
 
 def _add_page(app: FastAPI, route: PageRoute, answers: _Answers, schema: dict[str, Any]) -> None:
-    """Add a page and its JSON twin; both are made in a thread."""
+    """Add a page and its JSON twin."""
 
-    def page(request: Request) -> Response:
-        return answers.page(route, request)
+    async def page(request: Request) -> Response:
+        return await answers.page(route, request)
 
     def twin(request: Request) -> Response:
         return answers.twin(route, request)
@@ -268,6 +474,13 @@ def _picture(answers: _Answers, route: PageRoute, suffix: str) -> Callable[[Requ
         return answers.picture(route, request, suffix)
 
     return picture
+
+
+def _table(answers: _Answers, route: PageRoute) -> Callable[[Request], Response]:
+    def table(request: Request) -> Response:
+        return answers.table(route, request)
+
+    return table
 
 
 def _later(answers: _Answers, route: WriteRoute) -> Callable[[Request], Awaitable[Response]]:
@@ -300,13 +513,16 @@ def _parameters(route: PageRoute) -> Iterator[dict[str, Any]]:
         yield {"name": word, "in": "query", "required": False, "description": QUERY[word], "schema": schema}
 
 
-def _asked(store: Store, request: Request, words: tuple[tuple[str, str], ...] = ()) -> Asked:
+def _asked(
+    store: Store, request: Request, words: tuple[tuple[str, str], ...] = (), file: SentFile | None = None
+) -> Asked:
     """Take what is asked for out of a request; no database takes a null character."""
     return Asked(
         store=store,
         path={name: _plain(str(value)) for name, value in request.path_params.items()},
         query=tuple((name, _plain(value)) for name, value in request.query_params.multi_items()),
         words=words,
+        file=file,
     )
 
 
@@ -326,6 +542,33 @@ async def _form(request: Request) -> tuple[tuple[str, str], ...] | None:
             return None
     fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
     return tuple((name, _plain(value)) for name, value in fields)
+
+
+async def _form_with_file(request: Request) -> tuple[tuple[tuple[str, str], ...] | None, SentFile | None]:
+    """Read the fields of a form and its file, which is kept on disk; None if it is none, or too long."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "multipart/form-data":
+        return None, None
+
+    async def bounded() -> AsyncGenerator[bytes]:
+        length = 0
+        async for chunk in request.stream():
+            length += len(chunk)
+            if length > _LARGEST_FILE:
+                raise MultiPartException("too long")
+            yield chunk
+
+    try:
+        parser = MultiPartParser(
+            request.headers, bounded(), max_files=1, max_fields=10, max_part_size=_LARGEST_FORM
+        )
+        form = await parser.parse()
+    except (MultiPartException, KeyError, ValueError):  # the last two: without a boundary
+        return None, None
+    found = [value for value in form.values() if isinstance(value, UploadFile)]
+    words = tuple((name, _plain(value)) for name, value in form.multi_items() if isinstance(value, str))
+    file = SentFile(name=_plain(found[0].filename or ""), content=found[0].file) if found else None
+    return words, file
 
 
 def _made(page: Callable[[Asked], DashboardPage], asked: Asked) -> DashboardPage:

@@ -11,6 +11,7 @@ from modeldyno import codec
 from modeldyno.core.report.blocks import Column, Table, clean
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where_text import parse
+from modeldyno.dashboard import registry_writes
 from modeldyno.dashboard.chart_pictures import links_to_charts
 from modeldyno.dashboard.page import (
     PAGE,
@@ -263,7 +264,11 @@ def result(asked: Asked) -> DashboardPage:
         writes=True,
     )
     return DashboardPage(
-        title=page.title, room=page.room, trail=page.trail, data=page.data, parts=(about, *page.parts, tags)
+        title=page.title,
+        room=page.room,
+        trail=page.trail,
+        data=page.data,
+        parts=(about, *page.parts, *registry_writes.again_parts(asked.store.registry, found), tags),
     )
 
 
@@ -323,7 +328,11 @@ def beside(asked: Asked) -> DashboardPage:
         title="Side by side",
         room="/results",
         trail=(PageLink(text="Results", address="/results"),),
-        parts=(*_beside_parts(found, results_), _beside_form(asked.store, [d.id for d in found])),
+        parts=(
+            *_beside_parts(found, results_),
+            *_run_form(asked.store, results_, len(found)),
+            _beside_form(asked.store, [d.id for d in found]),
+        ),
         data=[codec.to_json(document) for document in found],
     )
 
@@ -349,6 +358,20 @@ def _beside_parts(found: Sequence[Any], results_: Sequence[Result]) -> Iterator[
             "difference, measure the models side by side:",
             commands=(f"modeldyno compare {results_[0].id[:12]} {results_[1].id[:12]}",),
         )
+
+
+def _run_form(store: Store, results_: Sequence[Result], shown: int) -> Iterator[PageForm]:
+    """Let somebody run registered models side by side, if all that is shown are Results of such."""
+    registry = store.registry
+    if shown > 1 and len(results_) == shown:
+        variants = [registry_writes.variant_of(registry, result_) for result_ in results_]
+        if all(variants) and len({v.name for v in variants if v is not None}) == shown:
+            yield from registry_writes.compare_form(
+                registry,
+                form="run",
+                action="/compare",
+                fields=tuple(FormField(name="with", label="", value=r.id, hidden=True) for r in results_),
+            )
 
 
 def _beside_form(store: Store, chosen: Sequence[str]) -> PageForm:

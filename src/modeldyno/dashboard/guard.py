@@ -1,8 +1,9 @@
 """What stands before every route: who may ask, what a browser may do with the answer, and whose form it is.
 
 A page of another site can send requests to this machine, and a name of its own can be made to lead here.
-So a request has to name a loopback host and the port, one with an Origin has to come from a page of ours, and
-what writes has to carry the token of a page that was shown to the same browser.
+So a request has to name a host that is this one and the port, one with an Origin has to come from a page of
+ours, and what writes has to carry the token of a page that was shown to the same browser. Where a token is
+asked for, a request has to come from a browser that has logged in, or bring the token.
 """
 
 from __future__ import annotations
@@ -10,11 +11,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from modeldyno.dashboard.access import AccessRole
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
+    from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+
+    from modeldyno.dashboard.access import AccessTokens
 
     Scope = MutableMapping[str, Any]
     Message = MutableMapping[str, Any]
@@ -38,18 +45,25 @@ HEADERS = {
 """Headers of every answer."""
 
 
-class Guard:
-    """Refuses with 403 what does not come from this machine's own browser pages, and adds headers."""
+LOGIN = "/login"
+"""The form for a token; it and what it looks like are answered before one is given."""
 
-    def __init__(self, app: AsgiApp, port: int) -> None:
-        self._app = app
+
+class Guard:
+    """Refuses what may not be asked, before any route is looked for, and adds headers."""
+
+    def __init__(self, app: AsgiApp, port: int, sessions: Sessions, hosts: Iterable[str] = ()) -> None:
+        self._app, self._sessions = app, sessions
+        given = {host.lower() if _has_port(host) else f"{host}:{port}".lower() for host in hosts}
         self._hosts = {f"{name}:{port}" for name in LOOPBACK} | (set(LOOPBACK) if port == _HTTP else set())
+        self._hosts |= given | {host.lower() for host in hosts if not _has_port(host)}
+        self._encrypted = {host.lower() for host in hosts}
+        """Names that a server which encrypts may have for this one."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             return
-        refusal = self._refusal(scope)
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -58,21 +72,42 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
-        if refusal is None:
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await _say(403, refusal, send_guarded)
+        elif self._is_known(scope):
             await self._app(scope, receive, send_guarded)
-            return
-        text = refusal.encode()
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text))]
-        await send_guarded({"type": "http.response.start", "status": 403, "headers": headers})
-        await send_guarded({"type": "http.response.body", "body": text})
+        elif scope["method"] == "GET" and "text/html" in "".join(_values(scope, b"accept")):
+            where = quote(
+                scope["path"] + ("?" + scope["query_string"].decode("latin-1")).rstrip("?"), safe=""
+            )
+            headers = [(b"location", f"{LOGIN}?next={where}".encode()), (b"cache-control", b"no-store")]
+            await _say(303, "A token is needed.\n", send_guarded, headers)
+        else:
+            headers = [(b"www-authenticate", b"Bearer"), (b"cache-control", b"no-store")]
+            await _say(
+                401, "Refused: a token is needed, as Authorization: Bearer TOKEN.\n", send_guarded, headers
+            )
+
+    def _is_known(self, scope: Scope) -> bool:
+        """Return whether who asks may: by a token, by having logged in, or because nobody has to."""
+        path = scope["path"]
+        if not self._sessions.asks_for_token or path == LOGIN or path.startswith("/static/"):
+            return True
+        if self._sessions.of("; ".join(_values(scope, b"cookie"))) is not None:
+            return True
+        word, _, token = (_values(scope, b"authorization") or [""])[0].partition(" ")
+        reads = scope["method"] in {"GET", "HEAD"}
+        return reads and word.lower() == "bearer" and self._sessions.role_of(token.strip()) is not None
 
     def _refusal(self, scope: Scope) -> str | None:
         """Say why a request is refused; None if it is not."""
         hosts = _values(scope, b"host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return f"Refused: the dashboard answers to {min(self._hosts)} alone.\n"
-        origins = _values(scope, b"origin")
-        if any(origin.lower() != f"http://{hosts[0].lower()}" for origin in origins):
+        host = hosts[0].lower()
+        own = {f"http://{host}"} | ({f"https://{host}"} if host in self._encrypted else set())
+        if any(origin.lower() not in own for origin in _values(scope, b"origin")):
             return "Refused: the request comes from a page of another origin.\n"
         if scope["method"] not in {"GET", "HEAD"} and _values(scope, b"sec-fetch-site") not in (
             [],
@@ -82,6 +117,18 @@ class Guard:
         return None
 
 
+async def _say(status: int, text: str, send: Send, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    body = text.encode()
+    length = (b"content-length", b"%d" % len(body))
+    told = [(b"content-type", b"text/plain; charset=utf-8"), length, *headers]
+    await send({"type": "http.response.start", "status": status, "headers": told})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _has_port(host: str) -> bool:
+    return ":" in host.rpartition("]")[2]
+
+
 _HTTP = 80
 
 
@@ -89,40 +136,58 @@ def _values(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
 
 
-class Sessions:
-    """Tokens of forms: each is bound to the cookie of the browser that the form was shown to."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowserSession:
+    """A browser that pages are shown to."""
 
-    def __init__(self, port: int) -> None:
+    id: str
+    role: AccessRole
+
+
+class Sessions:
+    """The browsers that pages are shown to, by a signed cookie; tokens of forms are bound to it."""
+
+    def __init__(self, port: int, tokens: AccessTokens | None = None) -> None:
         self._secret = secrets.token_bytes(32)
+        self._tokens = tokens
         self.cookie = f"modeldyno-{port}"
         """Name of the cookie; browsers share cookies among the ports of a host."""
 
-    def of(self, header: str) -> str | None:
+    @property
+    def asks_for_token(self) -> bool:
+        """Whether who asks has to give a token first."""
+        return self._tokens is not None
+
+    def role_of(self, token: str) -> AccessRole | None:
+        """Return the role that a token gives; None if it is none."""
+        return None if self._tokens is None else self._tokens.role_of(token)
+
+    def of(self, header: str) -> BrowserSession | None:
         """Return the session of a Cookie header; None if it has none of this server."""
         try:
             cookie = SimpleCookie(header).get(self.cookie)
         except CookieError:
             return None
-        session, _, proof = (cookie.value if cookie is not None else "").partition(".")
-        return (
-            session
-            if session and hmac.compare_digest(proof.encode(), self._sign("session", session))
-            else None
-        )
+        told, _, proof = (cookie.value if cookie is not None else "").rpartition(".")
+        if not told or not hmac.compare_digest(proof.encode(), self._sign("session", told)):
+            return None
+        role, _, session = told.partition(".")
+        return BrowserSession(id=session, role=AccessRole(role))
 
-    def new(self) -> str:
+    def new(self, role: AccessRole = AccessRole.OPERATOR) -> BrowserSession:
         """Return a new session."""
-        return secrets.token_hex(16)
+        return BrowserSession(id=secrets.token_hex(16), role=role)
 
-    def cookie_value(self, session: str) -> str:
+    def cookie_value(self, session: BrowserSession) -> str:
         """Return what the cookie of a session holds."""
-        return f"{session}.{self._sign('session', session).decode()}"
+        told = f"{session.role}.{session.id}"
+        return f"{told}.{self._sign('session', told).decode()}"
 
-    def token(self, session: str) -> str:
+    def token(self, session: BrowserSession) -> str:
         """Return the token of the forms that are shown to a session."""
-        return self._sign("form", session).decode()
+        return self._sign("form", session.id).decode()
 
-    def holds(self, session: str | None, token: str) -> bool:
+    def holds(self, session: BrowserSession | None, token: str) -> bool:
         """Return whether a token is that of a session."""
         return session is not None and hmac.compare_digest(token.encode(), self.token(session).encode())
 

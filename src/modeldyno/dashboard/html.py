@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from modeldyno import plugins
-from modeldyno.dashboard.page import PageBlocks, PageLink
+from modeldyno.dashboard.page import PageBlocks, PageForm, PageLink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +34,7 @@ NAVIGATION = (
     PageLink(text="Comparisons", address="/comparisons"),
     PageLink(text="Loads", address="/loads"),
     PageLink(text="Conversions", address="/conversions"),
+    PageLink(text="Trends", address="/trends"),
     PageLink(text="Tasks", address="/tasks"),
     PageLink(text="Targets", address="/targets"),
     PageLink(text="Events", address="/events"),
@@ -66,8 +67,17 @@ def static_files() -> Mapping[str, StaticFile]:
     }
 
 
-def render_page(
-    page: DashboardPage, *, path: str, query: str, token: str, mark: str = "", still: bool = False
+def render_page(  # noqa: PLR0913 - the parts of a page
+    page: DashboardPage,
+    *,
+    path: str,
+    query: str,
+    token: str,
+    mark: str = "",
+    still: bool = False,
+    role: str | None = None,
+    writes: bool = True,
+    as_csv: bool = False,
 ) -> str:
     """Write a page.
 
@@ -78,12 +88,23 @@ def render_page(
         token: of its forms.
         mark: of the store, before it was read.
         still: whether it is a file that no server follows: without forms, and without its JSON twin.
+        role: of the reader, if he has logged in.
+        writes: whether forms that write are shown.
+        as_csv: whether it is a list that can be had as CSV.
     """
     reporter = plugins.html()
+    parts = [
+        part
+        for part in page.parts
+        if not isinstance(part, PageForm) or (not still and (writes or not part.writes))
+    ]
+    forms = {part.id for part in parts if isinstance(part, PageForm)}
     # All blocks are written at once, so that the charts of a page are numbered through.
-    groups = [part for part in page.parts if isinstance(part, PageBlocks)]
+    groups = [part for part in parts if isinstance(part, PageBlocks)]
     bodies = {
-        id(part): reporter.write_body(part.blocks, replace(part.links, boxes={}) if still else part.links)
+        id(part): reporter.write_body(
+            part.blocks, part.links if part.links.form in forms else replace(part.links, boxes={})
+        )
         for part in groups
     }
     charted = [body for body in bodies.values() if body.charts]
@@ -92,7 +113,7 @@ def render_page(
     twin = "/api/v1" + ("/home" if path == "/" else path) + (f"?{query}" if query else "")
     written: str = _template().render(
         page=page,
-        parts=[(_kind(part), part, bodies.get(id(part))) for part in page.parts],
+        parts=[(_kind(part), part, bodies.get(id(part))) for part in parts],
         navigation=NAVIGATION,
         charts=Markup(charted[0].charts) if charted else "",  # noqa: S704 - escaped by its writer
         contents=Markup(charted[0].contents) if charted else "",  # noqa: S704 - as above
@@ -102,6 +123,8 @@ def render_page(
         token=token,
         mark=mark,
         still=still,
+        role=role,
+        csv=f"{path}.csv" + (f"?{query}" if query else "") if as_csv else "",
         digest=_digest(page, [*bodies.values()]),
         version=_version(),
         markup=Markup,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from modeldyno.core.report.blocks import Block, Severity
@@ -23,6 +23,15 @@ LARGEST_NUMBER = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SentFile:
+    """A file that was sent with a form."""
+
+    name: str
+    """As the browser told it; it is no path."""
+    content: IO[bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What a request asks for."""
 
@@ -33,6 +42,8 @@ class Asked:
     """Names and values of the query, in their order."""
     words: tuple[tuple[str, str], ...] = ()
     """Names and values of the form that was sent."""
+    file: SentFile | None = None
+    """The file that was sent with it."""
 
     def text(self, name: str) -> str:
         """Return a value of the query without surrounding space; empty if it was not given."""
@@ -89,6 +100,12 @@ class FormField:
     """Values and what they are called, to choose from; empty for a text."""
     lines: int = 1
     hidden: bool = False
+    secret: bool = False
+    """Whether nobody should read along while it is filled in."""
+    ticked: bool | None = None
+    """Whether its box is ticked; None for what is no box."""
+    accept: str = ""
+    """Suffixes of the file to be sent; empty for a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +169,10 @@ CHIPS: Mapping[str, Severity] = {
     "held": Severity.HELD,
     "done": Severity.HELD,
     "close": Severity.UNDECIDED,
+    "stable": Severity.HELD,
+    "worse": Severity.BROKEN,
+    "changed": Severity.NOTE,
+    "too few": Severity.NOTE,
     "undecided": Severity.UNDECIDED,
     "stale": Severity.UNDECIDED,
     "doubtful": Severity.UNDECIDED,
@@ -182,7 +203,7 @@ def older_links(room: str, mark: str, *, first: bool, **query: str) -> tuple[Pag
     links = () if first else (PageLink(text="Newest", address=address(room, **query)),)
     if mark:
         links = (*links, PageLink(text="Older", address=address(room, **query, before=mark)))
-    return (PageLinks(links=links, label="Pages"),) if links else ()
+    return (PageLinks(links=links, label="More of this list"),) if links else ()
 
 
 def list_data(items: Iterable[object], room: str, mark: str, **query: str) -> dict[str, object]:

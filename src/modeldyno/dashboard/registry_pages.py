@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
-from modeldyno.core.registry.records import OPEN, TaskState
+from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
 from modeldyno.core.report.blocks import Column, Notice, Severity, Table
 from modeldyno.core.stats.units import BYTES, format_quantity
+from modeldyno.dashboard import registry_writes
 from modeldyno.dashboard.page import (
     CHIPS,
     LARGEST_NUMBER,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import HardwareTarget, RegistryEvent, Task, Version
     from modeldyno.core.report.blocks import Block
     from modeldyno.dashboard.page import Asked, Part
-    from modeldyno.interfaces.registry import ModelEntry
+    from modeldyno.interfaces.registry import ModelEntry, Registry
     from modeldyno.registry.matrix import SpeedRow
 
 _MODELS = PageLink(text="Models", address="/models")
@@ -69,19 +70,22 @@ def models(asked: Asked) -> DashboardPage:
     speeds = tuple(newest_speeds(asked.store.registry, [entry.name for entry in shown]))
     mark = shown[-1].mark if len(found) > PAGE else ""
     asks = any(query.values()) or bool(before)
+    chosen = asked.texts("show")
+    columns = tuple(one for one in matrix.SHOWN if one in chosen) or matrix.SHOWN
     return DashboardPage(
         title="Models",
         room="/models",
         parts=(
-            *((_model_search(query),) if shown or asks else ()),
-            *_model_parts(shown, speeds, asks=asks),
+            *((_model_search(query, columns),) if shown or asks else ()),
+            *_model_parts(shown, speeds, columns, asks=asks),
             *older_links("models", mark, first=not before, **query),
+            registry_writes.register_form(),
         ),
         data={**list_data(shown, "models", mark, **query), "speeds": speeds},
     )
 
 
-def _model_search(query: dict[str, str]) -> PageForm:
+def _model_search(query: dict[str, str], columns: Sequence[str]) -> PageForm:
     return PageForm(
         id="search",
         action="/models",
@@ -89,12 +93,15 @@ def _model_search(query: dict[str, str]) -> PageForm:
             FormField(name="text", label="Name contains", value=query["text"]),
             FormField(name="framework", label="Framework", value=query["framework"]),
             FormField(name="task", label="Task", value=query["task"]),
+            *(FormField(name="show", label=one, value=one, ticked=one in columns) for one in matrix.SHOWN),
         ),
         buttons=(("", "Show"),),
     )
 
 
-def _model_parts(shown: Sequence[ModelEntry], speeds: Sequence[SpeedRow], *, asks: bool) -> Iterator[Part]:
+def _model_parts(
+    shown: Sequence[ModelEntry], speeds: Sequence[SpeedRow], columns: Sequence[str], *, asks: bool
+) -> Iterator[Part]:
     if not shown:
         yield (
             PageText(text="No registered model is like that.")
@@ -111,7 +118,8 @@ def _model_parts(shown: Sequence[ModelEntry], speeds: Sequence[SpeedRow], *, ask
     )
     blocks: list[Block] = []
     if speeds:
-        blocks += [matrix.speeds(speeds, "Speed of the newest version, by target")]
+        blocks += [matrix.by_target(speeds, columns, "The newest version of each model, on each target")]
+        blocks += [matrix.speeds(speeds, "What is fastest, and as what")]
     blocks += [replace(lists.models(shown), title="All of them")]
     yield PageBlocks(blocks=tuple(blocks), links=links)
     if not speeds:
@@ -133,6 +141,7 @@ def model(asked: Asked) -> DashboardPage:
     speeds = tuple(version_speeds(registry, name))
     addresses = {v.name: address("models", name, v.number) for v in versions}
     links = TableLinks(links={"version": addresses}, chips=CHIPS)
+    compares = tuple(_compare_form(registry, name, versions))
     drawn = matrix.over_versions(speeds)
     blocks: list[Block] = [
         *((matrix.speeds(speeds, "Speed of each version"),) if speeds else ()),
@@ -151,10 +160,30 @@ def model(asked: Asked) -> DashboardPage:
                 if moves
                 else ()
             ),
+            *compares,
             *_alias_forms(name, versions, aliases),
         ),
         data={"model": name, "versions": versions, "aliases": aliases, "moves": moves, "speeds": speeds},
     )
+
+
+def _compare_form(registry: Registry, name: str, versions: Sequence[Version]) -> Iterator[PageForm]:
+    """Let somebody choose versions to be run side by side: the newest two, unless others are chosen."""
+    if len(versions) > 1:
+        options = (("", "none"), *((str(v.number), v.name) for v in versions))
+        chosen = [str(versions[1].number), str(versions[0].number), ""]
+        yield from registry_writes.compare_form(
+            registry,
+            form="run",
+            action=f"{address('models', name)}/compare",
+            fields=(
+                *(
+                    FormField(name="version", label=label, options=options, value=value)
+                    for label, value in zip(("Baseline", "Candidate", "and"), chosen, strict=True)
+                ),
+                FormField(name="batch", label="Batch size", value="1"),
+            ),
+        )
 
 
 def _model_links(name: str, aliases: dict[str, int]) -> PageLinks:
@@ -235,7 +264,11 @@ def version(asked: Asked) -> DashboardPage:
         title=of.name,
         room="/models",
         trail=(_MODELS, PageLink(text=of.model, address=address("models", of.model))),
-        parts=(others, PageBlocks(blocks=tuple(version_view.blocks(overview)), links=links)),
+        parts=(
+            others,
+            PageBlocks(blocks=tuple(version_view.blocks(overview)), links=links),
+            *registry_writes.measure_form(asked.store.registry, of, overview.variants),
+        ),
         data=overview,
     )
 
@@ -336,10 +369,17 @@ def tasks(asked: Asked) -> DashboardPage:
     )
 
 
+_GIVES = {TaskKind.PROFILE: "results", TaskKind.COMPARE: "comparisons"}
+"""Where that is which a task has given."""
+
+
 def _task_parts(asked: Asked, found: Sequence[Task]) -> Iterator[Part]:
     targets = {target.id: target for target in asked.store.registry.targets()}
     links = TableLinks(
-        links={"what": {task.label: address("models", task.model, task.number) for task in found}},
+        links={
+            "what": {task.label: address("models", task.model, task.number) for task in found},
+            "task": {str(task.id): address(_GIVES[task.kind], task.result) for task in found if task.result},
+        },
         chips=CHIPS,
         boxes={str(task.id): str(task.id) for task in found},
         form="tasks",

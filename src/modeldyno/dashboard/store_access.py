@@ -40,6 +40,11 @@ class ChangeWatch:
     _mark: str = ""
     _looked: float = float("-inf")
 
+    @property
+    def known(self) -> str:
+        """The mark as it was seen last, without looking."""
+        return self._mark
+
     def mark(self) -> str:
         """Return the mark of the store's last change; the last known one while the store cannot be read."""
         with self._lock:

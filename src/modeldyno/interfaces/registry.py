@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from modeldyno.core.agreement.conversion import Conversion
+from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.registry.confirmation import Confirmation
 from modeldyno.core.registry.records import (
     Task,
@@ -61,8 +62,10 @@ class Outcome:
     """Seconds until a deferred task may be done again."""
     result: Result | None = None
     """What was measured; stored with the other Results."""
+    comparison: Comparison | None = None
+    """What was measured in turns; stored with its Results."""
     headline: str = ""
-    """Of the Result, for lists."""
+    """Of the Result or the comparison, for lists."""
     figure: VariantFigure | None = None
     confirmation: Confirmation | None = None
     """The stale figure that this one replaces, against it."""

@@ -32,7 +32,7 @@ _MAX_TIME = 2.0
 
 def is_due(store: Store, target: str) -> bool:
     """Return whether the last reading of a target is older than a day, or there is none."""
-    entries = store.find(tag=_tag(target), limit=1)
+    entries = store.find(tag=reading_tag(target), limit=1)
     return not entries or _age(entries[0].created) > PERIOD
 
 
@@ -58,7 +58,7 @@ def check_machine(
     change = machine_change(earlier, [_reading(result) for result in results] if len(results) > 1 else [])
     for result in results:
         store.put(result, headline=kind_of(result).brief(result))
-        store.tag(result.id, add=(_tag(target),))
+        store.tag(result.id, add=(reading_tag(target),))
     if change is None:
         return ""
     registry = store.registry
@@ -83,7 +83,7 @@ def _measure(interrupts: Sized | None, guard: Region | None) -> Result:
 
 
 def _readings(store: Store, target: str) -> list[CanaryReading]:
-    entries = store.find(tag=_tag(target), limit=_READINGS)
+    entries = store.find(tag=reading_tag(target), limit=_READINGS)
     return [_reading(store.get(entry.id)) for entry in reversed(entries)]
 
 
@@ -91,7 +91,8 @@ def _reading(result: Result) -> CanaryReading:
     return CanaryReading(at=result.created, seconds=result.number("latency", statistic="p50") or 0.0)
 
 
-def _tag(target: str) -> str:
+def reading_tag(target: str) -> str:
+    """Return the tag of the readings of a target."""
     return f"{_NAME}:{target}"
 
 

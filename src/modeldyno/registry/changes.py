@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.comparison.operands import FEWEST
 from modeldyno.core.registry.names import VersionName, check_alias, check_model_name
+from modeldyno.core.registry.policy import FIRST, compare_task, profile_task
 from modeldyno.core.registry.records import OPEN, TaskState
 from modeldyno.core.registry.webhooks import Webhook, check_webhook
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
 from modeldyno.registry import weights
+from modeldyno.registry.execute import usable_variant
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.register import first_tasks
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from modeldyno.core.registry.records import AliasMove, Task, Version
+    from modeldyno.core.registry.records import AliasMove, Measure, Task, Version
     from modeldyno.interfaces.registry import Registry
 
 
@@ -119,6 +122,63 @@ def copy_files(registry: Registry, name: str, folder: Path) -> tuple[Version, Pa
     if not version.files:
         raise RequestError(f"The files of {version.name} were not copied; it is {version.reference}.")
     return version, weights.export(version, weights.place(registry.weights), folder)
+
+
+def queue_measurement(
+    registry: Registry, version: str, recipe: str, *, target: str, measure: Measure
+) -> tuple[Task, bool]:
+    """Queue a measurement of a variant, before everything else; return the task, and whether it is new.
+
+    Args:
+        registry: that has the version.
+        version: its name.
+        recipe: of the variant.
+        target: id of where it is measured.
+        measure: what is measured.
+
+    Raises:
+        RequestError: there is no such version, usable variant or target.
+    """
+    variant = usable_variant(registry, registry.version(VersionName.parse(version)), recipe)
+    task = profile_task(variant, measure, known_target(registry, target), priority=FIRST)
+    return task, bool(registry.enqueue((task,)))
+
+
+def queue_comparison(
+    registry: Registry, variants: Sequence[tuple[str, str]], *, target: str, measure: Measure
+) -> tuple[Task, bool]:
+    """Queue a comparison of variants in turns with the first; return the task, and whether it is new.
+
+    Args:
+        registry: that has the versions.
+        variants: name of the version and recipe of each, two to five.
+        target: id of where they are measured.
+        measure: what is measured of each.
+
+    Raises:
+        RequestError: there are too few or too many, or there is no such version, usable variant or target.
+    """
+    different = len(set(variants))
+    if different < len(variants) or not FEWEST <= different <= MOST_COMPARED:
+        raise RequestError(f"{FEWEST} to {MOST_COMPARED} different ones are compared; choose them.")
+    found = [
+        usable_variant(registry, registry.version(VersionName.parse(version)), recipe)
+        for version, recipe in variants
+    ]
+    task = compare_task(found, measure, known_target(registry, target))
+    return task, bool(registry.enqueue((task,)))
+
+
+MOST_COMPARED = 5
+"""Variants that are measured in turns."""
+
+
+def known_target(registry: Registry, target: str) -> str:
+    """Return the id of a target; raise UnknownName if there is none."""
+    known = [each.id for each in registry.targets()]
+    if target not in known:
+        raise UnknownName.among("target", target, known)
+    return target
 
 
 def change_and_list_tasks(

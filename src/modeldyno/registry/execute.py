@@ -6,7 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.comparison.explain import run_comparison
 from modeldyno.conversion.reference import FULL_PRECISION
+from modeldyno.core.comparison.build import CompareOptions
+from modeldyno.core.comparison.schedule import PLAN, RoundSchedule
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.registry.confirmation import confirmation
 from modeldyno.core.registry.names import VersionName
@@ -20,7 +23,7 @@ from modeldyno.core.registry.records import (
 )
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.probe_options import Observation
-from modeldyno.errors import DeviceInUse, ModelDynoError
+from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.kinds import kind_of
 from modeldyno.profiling.request import Request
@@ -30,15 +33,31 @@ from modeldyno.registry.figures import figure_of
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.register import located, targets_of
 from modeldyno.registry.targets import CPU
+from modeldyno.runtime.child_process import subprocess_executor
+from modeldyno.runtime.interleaved import InterleavedRunner
+from modeldyno.runtime.session import RunSession
 
 if TYPE_CHECKING:
     from collections.abc import Sized
 
     from modeldyno.core.agreement.conversion import Conversion
     from modeldyno.core.registry.records import Measure, Task, Version
+    from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
     from modeldyno.runtime.measured_region import Region
+
+
+def usable_variant(registry: Registry, version: Version, recipe: str) -> Variant:
+    """Return a variant that is still the model.
+
+    Raises:
+        RequestError: there is none of this recipe.
+    """
+    for variant in registry.variants(version):
+        if variant.recipe == recipe and variant.usable:
+            return variant
+    raise RequestError(f"{version.name} has no usable {recipe}.")
 
 
 def convert(task: Task, registry: Registry) -> Outcome:
@@ -116,6 +135,43 @@ def measure(
     )
 
 
+def compare(task: Task, registry: Registry, device: str, *, guard: Region, interrupts: Sized) -> Outcome:
+    """Measure variants in turns, and compare them with the first; the device is held for all of it.
+
+    Raises:
+        DeviceInUse: the guard says so.
+    """
+    assert task.measure is not None
+    names = (f"{task.model}/{task.number} {task.recipe}", *task.measure.beside)
+    try:
+        jobs = [_job_of(name, task.measure, registry, device) for name in names]
+        turns = RoundSchedule(sides=len(jobs), max_time=task.measure.max_time)
+        with guard(), subprocess_executor(interrupts) as execute:
+            bench = RunSession(
+                execute=execute,
+                interrupted=lambda: len(interrupts),
+                together=InterleavedRunner(interrupts=interrupts),
+            )
+            found = run_comparison(jobs, turns, CompareOptions(), bench)
+    except DeviceInUse:
+        raise
+    except ModelDynoError as error:
+        return Outcome(state=TaskState.FAILED, why=str(error))
+    if found is None:
+        return Outcome(state=TaskState.FAILED, why="it was interrupted before anything could be compared")
+    said = kind_of(found).brief(found)
+    return Outcome(state=TaskState.DONE, why=said, comparison=found, headline=said)
+
+
+def _job_of(name: str, measure: Measure, registry: Registry, device: str) -> Job:
+    version_name, _, recipe = name.rpartition(" ")
+    version = registry.version(VersionName.parse(version_name))
+    variant = usable_variant(registry, version, recipe)
+    ref = located(version, registry) if recipe == SOURCE else conversions.located(variant, registry)
+    request = _request(version, variant, ref, replace(measure, max_time=PLAN.max_time), device)
+    return replace(request, name=version.name, plan=PLAN).job()
+
+
 def _stale_result(task: Task, registry: Registry) -> str:
     """Return the id of the Result of the stale figure that a task measures again; empty if there is none."""
     figure = next((f for f in registry.figures(task.model, task.number) if f.key == task.key), None)
@@ -125,7 +181,7 @@ def _stale_result(task: Task, registry: Registry) -> str:
 
 
 def _request(
-    version: Version, variant: Variant, ref: ModelRef, what: Measure, device: str, data: str | None
+    version: Version, variant: Variant, ref: ModelRef, what: Measure, device: str, data: str | None = None
 ) -> Request:
     backend = what.backend or variant.backend
     # In the precision in which it was judged: what OpenVINO chooses by itself is another variant.

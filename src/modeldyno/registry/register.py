@@ -61,6 +61,8 @@ class Registration:
     profile: bool = True
     trust: bool = False
     creator: str = ""
+    said: str = ""
+    """The reference that is told, where its path says nothing; by default its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,7 @@ def read_registration(path: Path, given: Mapping[str, Any]) -> Registration:
         RequestError: the file cannot be read, or a key or value in it is wrong; it names the line.
     """
     config = yaml_file.read_yaml_file(path)
-    known = {field.name for field in fields(Registration)} - {"number", "creator"} | {"version"}
+    known = {field.name for field in fields(Registration)} - {"number", "creator", "said"} | {"version"}
     words: dict[str, Any] = {}
     for key, value in config.tree.items():
         with config.at(key):
@@ -162,7 +164,7 @@ def register(request: Registration, registry: Registry) -> Registered:
         number=0,
         created=new_identity()["created"],
         creator=request.creator or actor(),
-        reference=str(_absolute(ref)),
+        reference=request.said or str(_absolute(ref)),
         digest=identified.identity.digest,
         framework=identified.identity.framework,
         kind=identified.kind,

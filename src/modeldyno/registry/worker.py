@@ -210,6 +210,9 @@ def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> 
     try:
         _glance(post, task.label)
         post.begin(task)
+        if task.kind is TaskKind.COMPARE:
+            device = post.options.device
+            return execute.compare(task, registry, device, guard=guard, interrupts=interrupts)
         return execute.measure(task, registry, post.options.device, guard=guard, interrupts=interrupts)
     except DeviceInUse as error:
         return Outcome(state=TaskState.DEFERRED, why=str(error), again_in=_deferral(task))

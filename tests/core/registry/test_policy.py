@@ -12,6 +12,7 @@ from modeldyno.core.registry.policy import (
     FURTHER,
     REPEATS,
     Policy,
+    compare_task,
     conversion_tasks,
     profile_task,
     profile_tasks,
@@ -120,6 +121,18 @@ class TestKeys:
         measure = Measure(probes=("latency",), evaluate=("accuracy",), data="sha256:1")
         others = [measure, replace(measure, data="sha256:2"), replace(measure, evaluate=("loss",))]
         assert len({task_key("digits/1", "onnx", each, "t") for each in others}) == 3
+
+    def test_a_comparison_is_other_work_than_its_first_variant(self) -> None:
+        """It names the others; a measurement without any has the key that it had before there were such."""
+        measure = next(DEFAULT.measures())
+        task = compare_task(
+            [a_variant(VERSION), a_variant(VERSION, "onnx")], replace(measure, max_time=60.0), TARGET
+        )
+
+        assert task.kind is TaskKind.COMPARE
+        assert task.label == "digits/1 source: batch 1 beside digits/1 onnx"
+        assert task.key != task_key("digits/1", "source", replace(measure, max_time=60.0), TARGET)
+        assert task_key("digits/1", "source", measure, TARGET) == "d2901a00741ad71d308159e491af4d78"
 
     def test_a_key_is_short_enough_for_an_index(self) -> None:
         """Thirty-two hexadecimal digits."""

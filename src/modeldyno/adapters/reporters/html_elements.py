@@ -147,14 +147,19 @@ def table(block: Table, links: TableLinks = _UNLINKED) -> str:
     named = any(column.title for column in block.columns)
     caption = f"<caption><span>{html.escape(block.title)}</span></caption>\n" if block.title else ""
     titles = "".join(
-        f'<th scope="col" class="{column.align}">{html.escape(column.title)}</th>' for column in block.columns
+        f'<th scope="col" class="{column.align}">{html.escape(column.title)}</th>'
+        if column.title
+        else "<td></td>"
+        for column in block.columns
     )
     head = f"<thead><tr>{titles}</tr></thead>\n" if named else ""
     cards = named and len(block.columns) > _NARROW and len(block.rows) <= _CARDS
     rows = "".join(f"<tr>{''.join(_cells(block, row, cards, links))}</tr>\n" for row in block.rows)
     kind = "facts" if not named else "figures" if len(block.columns) <= _WIDE else "figures wide"
     kind += " cards" if cards else ""
-    label = html.escape(block.title or "table")
+    # Without a title, a reader tells it from others by what it lists.
+    named_by = ", ".join(column.title for column in block.columns if column.title)
+    label = html.escape(block.title or f"table of {named_by}".removesuffix(" of "))
     region = f' role="region" aria-label="{label}" tabindex="0"' if len(block.columns) > _NARROW else ""
     return (
         f'<div class="scroll"{region}><table class="{kind}">{caption}{head}<tbody>\n{rows}</tbody></table>'

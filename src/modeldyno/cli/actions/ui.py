@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,10 +12,14 @@ from modeldyno.dashboard.server import serve, write_pages
 from modeldyno.views.text import count
 
 
-def run(port: int, *, open_browser: bool, export: str | None) -> None:
+def run(*, export: str | None, token_file: str | None, **options: Any) -> None:
     """Serve the dashboard until interrupted, or write its pages."""
     if export is not None:
         number = write_pages(Path(export))
         click.echo(clean(f"Wrote {count(number, 'page')}; open {Path(export, 'index.html')} in a browser."))
         return
-    serve(port=port, open_browser=open_browser, tell=lambda text: click.echo(clean(text)))
+    serve(
+        **options,
+        token_file=None if token_file is None else Path(token_file),
+        tell=lambda text: click.echo(clean(text)),
+    )

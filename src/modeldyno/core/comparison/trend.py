@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LONGEST = 1000
 """Results that are analysed, the newest ones."""
+FEWEST_FOR_A_STEP = 2 * levels.SHORTEST
+"""Results that a step needs: a level before it and one after."""
 _FAR_DEVIATIONS = 4.0
 """Standard deviations from its level from which on the newest result is reported."""
 _MEDIAN_COST = sqrt(pi / 2)

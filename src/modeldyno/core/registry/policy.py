@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.registry.records import SOURCE, Measure, Task, TaskKind
 from modeldyno.core.registry.windows import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.core.registry.records import EvaluationData, Variant, Version
 
@@ -119,6 +119,13 @@ def profile_task(variant: Variant, measure: Measure, target: str, *, priority: i
     )
 
 
+def compare_task(variants: Sequence[Variant], measure: Measure, target: str) -> Task:
+    """Return the task that measures variants in turns on a target and compares them with the first one."""
+    first, *others = variants
+    beside = replace(measure, beside=tuple(variant.name for variant in others))
+    return replace(profile_task(first, beside, target, priority=FIRST), kind=TaskKind.COMPARE)
+
+
 def task_key(version: str, recipe: str, measure: Measure | None, target: str) -> str:
     """Return what identifies a task: equal work has an equal key, and is queued once.
 
@@ -131,7 +138,9 @@ def task_key(version: str, recipe: str, measure: Measure | None, target: str) ->
         target: id of the target; empty for any machine.
     """
     described = None if measure is None else asdict(measure)
-    if described is not None and not described["evaluate"]:  # as before there was anything to evaluate
-        described = {name: value for name, value in described.items() if name not in {"evaluate", "data"}}
+    if described is not None:  # keys are older than these fields
+        later = {"evaluate", "data"} if not described["evaluate"] else set()
+        later |= {"beside"} if not described["beside"] else set()
+        described = {name: value for name, value in described.items() if name not in later}
     parts = [version, recipe, described, target]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from modeldyno.core.spec.input_spec import InputSpec
@@ -187,6 +187,7 @@ class TaskKind(StrEnum):
 
     CONVERT = "convert"
     PROFILE = "profile"
+    COMPARE = "compare"
 
 
 class TaskState(StrEnum):
@@ -218,15 +219,19 @@ class Measure:
     require: tuple[str, ...] = ()
     """Bounds whose percentiles are certified."""
     max_time: float = 20.0
-    """Seconds of measuring for each probe."""
+    """Seconds of measuring for each probe; of a comparison, for all of it."""
     evaluate: tuple[str, ...] = ()
     """Metrics of the version's labelled samples."""
     data: str = ""
     """Digest of those samples, and the name of their labels; empty if nothing is evaluated."""
+    beside: tuple[str, ...] = ()
+    """Variants that are measured in turns with this one, such as ``digits/2 source``; empty for it alone."""
 
     @property
     def label(self) -> str:
         """A few words for lists, such as ``batch 8``."""
+        if self.beside:
+            return f"{replace(self, beside=()).label} beside {' and '.join(self.beside)}"
         if self.concurrency is not None:
             return f"{self.backend} at {self.concurrency}"
         batch = self.settings.get("batch_size")
@@ -264,7 +269,7 @@ class Task:
     why: str = ""
     """Why it failed or was deferred."""
     result: str = ""
-    """Id of the Result that it gave."""
+    """Id of the Result or the Comparison that it gave."""
     left: float = 0.0
     """Seconds until the lease or the deferral ends, by the database's clock."""
 

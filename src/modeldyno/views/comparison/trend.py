@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import ChangeVerdict
+from modeldyno.core.comparison.trend import FEWEST_FOR_A_STEP
 from modeldyno.core.report.blocks import (
     Align,
     Block,
@@ -68,7 +69,7 @@ def page(history: Trend, options: ViewOptions = PLAIN) -> Iterator[Block]:
 def headline(history: Trend) -> str:
     """Describe the current state of the history in one sentence."""
     name, now = shorten(clean(history.name), NAME_LIMIT), _value(history, history.levels[-1].value)
-    if len(history.readings) < 2 * 3:
+    if len(history.readings) < FEWEST_FOR_A_STEP:
         results = count(len(history.readings), "result")
         return f"{name}: {history.query} is {now}; only {results}, and a step needs at least six."
     if not history.steps:

@@ -109,6 +109,56 @@ def speeds(rows: Sequence[SpeedShown], title: str = "") -> Table:
     )
 
 
+SHOWN = ("p50", "p99", "rate")
+"""What a matrix can show of each target."""
+
+
+def by_target(rows: Sequence[SpeedShown], shown: Sequence[str] = SHOWN, title: str = "") -> Table:
+    """List models, and beside each how fast its newest version is on each target.
+
+    Args:
+        rows: the newest version of each model on each target.
+        shown: what is shown of each of them, of `SHOWN`.
+        title: of the table.
+    """
+    targets = {row.target.id: row.target.name for row in rows}
+    found = {(row.model, row.target.id): row for row in rows}
+    cells = {
+        "p50": lambda row: _time(row.speed.p50),
+        "p99": lambda row: _time(row.speed.p99) or ("not certified" if row.speed.p50 is not None else ""),
+        "rate": lambda row: format_quantity(row.rate, RATE, 3) if row.rate else "",
+    }
+    columns = [Column(title="model")]
+    for name in targets.values():
+        columns += [Column(title=f"{name}: {one}", align=Align.RIGHT) for one in shown]
+        columns += [Column(title=f"{name}: state")]
+    return Table(
+        title=title,
+        columns=tuple(columns),
+        rows=tuple(
+            (
+                model,
+                *(
+                    text
+                    for target in targets
+                    for row in [found.get((model, target))]
+                    for text in (
+                        ("",) * len(shown) + ("",)
+                        if row is None
+                        else (*(cells[one](row) for one in shown), _standing(row))
+                    )
+                ),
+            )
+            for model in dict.fromkeys(row.model for row in rows)
+        ),
+    )
+
+
+def _standing(row: SpeedShown) -> str:
+    """Return the verdict on the bounds of the policy, or where there are none the state of the figure."""
+    return str(row.speed.bounds or row.figure.state)
+
+
 def over_versions(rows: Sequence[SpeedShown]) -> Plot | None:
     """Draw the lowest median latency over the versions, a line for each target; None for a single version."""
     timed = [row for row in rows if row.speed.p50 is not None]

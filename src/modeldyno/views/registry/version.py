@@ -38,7 +38,7 @@ def blocks(overview: VersionOverview) -> Iterator[Block]:
     for target in overview.targets:
         measured = [m for m in overview.figures if m.figure.target == target.id]
         if measured:
-            yield Heading(title=f"Figures on {target.name}", level=2)
+            yield Heading(title=f"Figures on {target.name}")
             yield _figures(measured)
             yield from _reasons(measured)
     yield from _failed(overview)

@@ -174,7 +174,8 @@ class SqlRegistry:
     def finish(self, task: Task, outcome: Outcome, actor: str) -> bool:
         result = outcome.result
         with self._changing() as connection:
-            identifier = "" if result is None else result.id
+            given = outcome.comparison or result
+            identifier = "" if given is None else given.id
             held = (
                 tasks.defer(connection, task, outcome.again_in, outcome.why, result=identifier)
                 if outcome.state is TaskState.DEFERRED
@@ -184,6 +185,10 @@ class SqlRegistry:
                 return False
             if result is not None:
                 results.put(connection, result, outcome.headline)
+            if outcome.comparison is not None:
+                for each in outcome.comparison.results:
+                    results.put(connection, each, kind_of(each).brief(each))
+                series.put(connection, outcome.comparison, outcome.headline)
             if outcome.figure is not None:
                 figures.put(connection, outcome.figure)
             if outcome.variant is not None:

@@ -1,0 +1,254 @@
+"""Forms that register a model, or queue a measurement or a comparison for a worker.
+
+None names a command, a path or an address: a file is sent, all else is chosen among what is registered.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.records import SOURCE, Measure
+from modeldyno.core.spec.knob import BATCH_SIZE
+from modeldyno.dashboard.page import FormField, PageForm, PageText, address, as_number
+from modeldyno.errors import RequestError
+from modeldyno.interfaces.loader import Executes
+from modeldyno.registry import changes
+from modeldyno.registry.policies import find_policy
+from modeldyno.registry.register import Registration, register
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.registry.records import Variant, Version
+    from modeldyno.core.result.result import Result
+    from modeldyno.dashboard.page import Asked, Part
+    from modeldyno.interfaces.registry import Registry
+
+SENT = {".onnx": "onnx", ".tflite": "tflite"}
+"""Suffix of a file that may be sent, and its scheme: formats of one file, of which nothing is executed."""
+_LARGEST_BATCH = 65536
+
+
+def target_field(registry: Registry) -> FormField:
+    """Let somebody choose a target, those with a worker first."""
+    served = {worker.target for worker in registry.workers()}
+    found = sorted(registry.targets(), key=lambda target: (target.id not in served, target.name))
+    options = tuple((t.id, t.name + ("" if t.id in served else " (no worker now)")) for t in found)
+    return FormField(name="target", label="Target", options=options, value=options[0][0] if options else "")
+
+
+# --- register ------------------------------------------------------------------------------------
+
+
+def register_form() -> PageForm:
+    """Let somebody send a model file."""
+    return PageForm(
+        id="register",
+        title="Register a model",
+        action="/models",
+        fields=(
+            FormField(name="file", label=f"File ({', '.join(SENT)})", accept=",".join(SENT)),
+            FormField(name="name", label="Name", hint="that of the file"),
+            FormField(name="task", label="Task", hint="image classification"),
+        ),
+        buttons=(("register", "Register"),),
+        writes=True,
+    )
+
+
+def register_file(asked: Asked) -> str:
+    """Register the file that was sent; return the address of the version.
+
+    Its content is read by a process of its own, and kept under its digest; its name becomes no path.
+    """
+    if asked.file is None or not asked.file.name:
+        raise RequestError("No file was sent.")
+    suffix = Path(asked.file.name).suffix.lower()
+    scheme = SENT.get(suffix)
+    if scheme is None or plugins.loader(scheme).executes is not Executes.NOTHING:
+        raise RequestError(
+            f"Only {' and '.join(SENT)} files are taken here, as these cannot run code; other models are "
+            "registered on the command line: modeldyno registry add MODEL."
+        )
+    said = re.sub(r"[^\w.-]", "-", asked.file.name)[-100:]
+    name = asked.word("name") or said.removesuffix(suffix).strip("._- ") or "model"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"model{suffix}"
+        with path.open("wb") as kept:
+            while chunk := asked.file.content.read(1 << 20):
+                kept.write(chunk)
+        request = Registration(
+            model=f"{scheme}:{path}", name=name, task=asked.word("task"), said=f"{scheme}:{said}"
+        )
+        try:
+            registered = register(request, asked.store.registry)
+        except RequestError as error:
+            raise RequestError(str(error).replace(str(path), said)) from error
+    return address("models", registered.version.model, registered.version.number)
+
+
+# --- measure -------------------------------------------------------------------------------------
+
+
+def measure_form(registry: Registry, version: Version, variants: Sequence[Variant]) -> Iterator[PageForm]:
+    """Let somebody queue a measurement of a version; nothing where there is no target yet."""
+    recipes = tuple((v.recipe, v.recipe) for v in variants if v.usable)
+    target = target_field(registry)
+    if recipes and target.options:
+        yield PageForm(
+            id="measure",
+            title="Measure it now",
+            action=f"{address('models', version.model, version.number)}/measure",
+            fields=(
+                FormField(name="recipe", label="As", options=recipes, value=recipes[0][0]),
+                FormField(name="batch", label="Batch size", value="1"),
+                target,
+            ),
+            buttons=(("measure", "Queue it"),),
+            writes=True,
+        )
+
+
+def measure_version(asked: Asked) -> str:
+    """Queue a measurement of a version; return the address of its tasks."""
+    registry, name = asked.store.registry, f"{asked.path['name']}/{asked.path['version']}"
+    version = registry.version(VersionName.parse(name))
+    measure = _of_policy(registry, version, as_number(asked.word("batch")))
+    changes.queue_measurement(
+        registry, version.name, asked.word("recipe"), target=asked.word("target"), measure=measure
+    )
+    return address("tasks", model=version.name)
+
+
+def _of_policy(registry: Registry, version: Version, batch: int) -> Measure:
+    if not 1 <= batch <= _LARGEST_BATCH:
+        raise RequestError(f"A batch has 1 to {_LARGEST_BATCH} samples.")
+    policy = find_policy(registry, version.policy)
+    return Measure(
+        probes=policy.probes,
+        settings={BATCH_SIZE.name: batch},
+        require=policy.require,
+        max_time=policy.max_time,
+    )
+
+
+# --- what a stored Result was of -------------------------------------------------------------------
+
+
+def variant_of(registry: Registry, result: Result) -> Variant | None:
+    """Return the registered variant that a Result is of; None if there is none."""
+    if result.model is None:
+        return None
+    digest = result.model.digest
+    for version in registry.with_digest(digest):
+        for variant in registry.variants(version):
+            if variant.digest == digest and variant.usable:
+                return variant
+    return None
+
+
+def again_parts(registry: Registry, result: Result) -> Iterator[Part]:
+    """Let somebody queue what a Result measured again, or say how it becomes possible."""
+    target = target_field(registry)
+    if variant_of(registry, result) is not None and target.options:
+        yield PageForm(
+            id="again",
+            title="Measure it again now",
+            action=f"{address('results', result.id)}/again",
+            fields=(target,),
+            buttons=(("again", "Queue it"),),
+            writes=True,
+        )
+    elif result.model is not None:
+        yield PageText(
+            text="A worker measures it again once its model is registered:",
+            commands=(f"modeldyno registry add {result.job.model}",),
+        )
+
+
+def measure_again(asked: Asked) -> str:
+    """Queue what a Result measured again; return the address of the tasks."""
+    registry, result = asked.store.registry, asked.store.get(asked.path["id"])
+    variant = variant_of(registry, result)
+    if variant is None:
+        raise RequestError(f"The model of {result.id[:12]} is not registered.")
+    name = f"{variant.model}/{variant.number}"
+    changes.queue_measurement(
+        registry, name, variant.recipe, target=asked.word("target"), measure=_as_measured(result, variant)
+    )
+    return address("tasks", model=name)
+
+
+def _as_measured(result: Result, variant: Variant) -> Measure:
+    job = result.job
+    return Measure(
+        probes=job.probes,
+        settings={name: value for name, value in job.config.items() if name != "device"},
+        backend="" if job.backend == variant.backend else job.backend,
+        concurrency=None if job.load is None else job.load.concurrency,
+        max_time=min(job.plan.max_time, _LONGEST),
+    )
+
+
+_LONGEST = 600.0
+"""Seconds that a probe may take, if it was asked for here."""
+
+
+# --- side by side ----------------------------------------------------------------------------------
+
+_COMPARE_TIME = 180.0
+"""Seconds of a comparison."""
+
+
+def compare_form(
+    registry: Registry, *, form: str, action: str, fields: tuple[FormField, ...]
+) -> Iterator[PageForm]:
+    """Let somebody queue a comparison in turns; nothing where there is no target yet."""
+    target = target_field(registry)
+    if target.options:
+        yield PageForm(
+            id=form,
+            title="Run them side by side now",
+            action=action,
+            fields=(*fields, target),
+            buttons=(("compare", "Queue it"),),
+            writes=True,
+        )
+
+
+def compare_versions(asked: Asked) -> str:
+    """Queue a comparison of versions of a model; return the address of its tasks."""
+    registry = asked.store.registry
+    name = VersionName.parse(asked.path["name"]).model
+    chosen = [as_number(text) for key, text in asked.words if key == "version" and text.strip()]
+    first = registry.version(VersionName(model=name, number=chosen[0] if chosen else None))
+    measure = _of_policy(registry, first, as_number(asked.word("batch")))
+    _queue(asked, [(f"{name}/{number}", SOURCE) for number in chosen], measure)
+    return address("tasks", model=name)
+
+
+def compare_results(asked: Asked) -> str:
+    """Queue a comparison of what Results are of, as the first was measured; return the address of tasks."""
+    registry = asked.store.registry
+    results = [asked.store.get(value) for key, value in asked.words if key == "with"]
+    found = [(result, variant_of(registry, result)) for result in results]
+    variants = [(f"{v.model}/{v.number}", v.recipe) for _, v in found if v is not None]
+    if len(variants) < len(results) or not found or found[0][1] is None:
+        raise RequestError("Only results of registered models can be run side by side from here.")
+    _queue(asked, variants, _as_measured(found[0][0], found[0][1]))
+    return address("tasks")
+
+
+def _queue(asked: Asked, variants: Sequence[tuple[str, str]], measure: Measure) -> None:
+    changes.queue_comparison(
+        asked.store.registry,
+        variants,
+        target=asked.word("target"),
+        measure=replace(measure, require=(), max_time=_COMPARE_TIME),
+    )

@@ -1,0 +1,181 @@
+"""How what was measured again and again has changed: models, and the machines by their reference model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from modeldyno import codec
+from modeldyno.comparison.history import trend_of_entries
+from modeldyno.core.comparison.trend import FEWEST_FOR_A_STEP, Trend
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.report.blocks import Column, Table
+from modeldyno.core.stats.units import format_quantity
+from modeldyno.dashboard.page import (
+    CHIPS,
+    DashboardPage,
+    FormField,
+    PageBlocks,
+    PageForm,
+    PageLink,
+    PageText,
+    address,
+)
+from modeldyno.errors import RequestError
+from modeldyno.interfaces.reporter import TableLinks
+from modeldyno.registry.canary import reading_tag
+from modeldyno.views.comparison import trend as trend_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.dashboard.page import Asked, Part
+    from modeldyno.interfaces.store import Entry, Store
+
+_LOOKED = 300
+"""Newest results whose models are listed."""
+_MODELS = 15
+_HISTORY = 100
+"""Newest results of each."""
+_WORSE, _CHANGED, _STABLE, _ASTRAY, _FEW = "worse", "changed", "stable", "undecided", "too few"
+
+
+def trends(asked: Asked) -> DashboardPage:
+    """Say which models have become slower, and whether the machines have; or draw the history of one."""
+    name = asked.text("name")
+    if name:
+        return _history(asked, name, asked.text("metric"))
+    found = tuple(_all(asked.store))
+    worse = sum(_state(trend) == _WORSE for _, _, trend in found)
+    table = Table(
+        title="",
+        columns=tuple(Column(title=t) for t in ("history", "state", "metric", "now", "results", "what")),
+        rows=tuple((label, *_row(trend)) for label, _, trend in found),
+    )
+    links = TableLinks(
+        links={"history": {label: address("trends", name=name) for label, name, _ in found}}, chips=CHIPS
+    )
+    nothing = PageText(
+        text="Nothing was measured often enough: a history begins with the second result of a model.",
+        commands=("modeldyno profile model.onnx",),
+    )
+    return DashboardPage(
+        title=f"Trends: {worse} worse" if worse else "Trends",
+        room="/trends",
+        parts=(PageBlocks(blocks=(table,), links=links) if found else nothing,),
+        data=[
+            {
+                "name": name,
+                "state": _state(trend),
+                "metric": str(trend.query),
+                "says": trend_view.headline(trend),
+            }
+            for _, name, trend in found
+        ],
+    )
+
+
+def _history(asked: Asked, name: str, metric: str) -> DashboardPage:
+    """Draw the history of a model, or of the reference model on a target."""
+    query = Query.parse(metric) if metric else None
+    trend = _trend(asked.store, name, query)
+    form = PageForm(
+        id="search",
+        action="/trends",
+        fields=(
+            FormField(name="name", label="Model", value=name),
+            FormField(name="metric", label="Metric", value=metric, hint=str(trend.query)),
+        ),
+        buttons=(("", "Show"),),
+    )
+    parts: tuple[Part, ...] = (form, PageBlocks(blocks=tuple(trend_view.page(trend))))
+    return DashboardPage(
+        title=f"Trend of {trend.name}",
+        room="/trends",
+        trail=(PageLink(text="Trends", address="/trends"),),
+        parts=parts,
+        data=codec.encode_document(trend),
+    )
+
+
+def _all(store: Store) -> Iterator[tuple[str, str, Trend]]:
+    """Yield the label, the name and the history of each machine and model, those that are worse first."""
+    found = []
+    for target in store.registry.targets():
+        tag = reading_tag(target.id)
+        if len(store.find(tag=tag, limit=2)) > 1:
+            found.append((f"the machine {target.name}", tag, _trend(store, tag, None)))
+    models = Counter(entry.name for entry in store.find(limit=_LOOKED) if not entry.failed)
+    for name in [name for name, times in models.items() if times > 1 and name != _REFERENCE][:_MODELS]:
+        history = _kept_trend(_stored(store, name), None)
+        if isinstance(history, Trend):  # else it has nothing that is timed
+            found.append((name, name, history))
+    yield from sorted(found, key=lambda one: _state(one[2]) != _WORSE)
+
+
+_REFERENCE = reading_tag("").rstrip(":")
+"""Name of the results of the reference model, which are told by machine."""
+
+
+def _trend(store: Store, name: str, query: Query | None) -> Trend:
+    """Return the history of a model by its name, or of the reference model by its tag."""
+    found = _kept_trend(_stored(store, name), query)
+    if isinstance(found, RequestError):
+        raise found
+    return found
+
+
+def _stored(store: Store, name: str) -> _Stored:
+    tagged = name.startswith(reading_tag(""))
+    found = store.find(name=None if tagged else name, tag=name if tagged else None, limit=_HISTORY)
+    entries = tuple(entry for entry in found if not entry.failed)
+    if not entries:
+        raise RequestError(f"The store has no results of '{name[:60]}'.")
+    label = name
+    if tagged:
+        labels = {reading_tag(target.id): target.name for target in store.registry.targets()}
+        label = f"the reference model on {labels.get(name, name)}"
+    return _Stored(store, label, entries)
+
+
+class _Stored:
+    """Results of a history; two are the same if their results are, as a stored Result does not change."""
+
+    def __init__(self, store: Store, label: str, entries: Sequence[Entry]) -> None:
+        self.store, self.label, self.entries = store, label, entries
+        self._key = label, store.place, tuple(entry.id for entry in entries)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Stored) and self._key == other._key
+
+
+@lru_cache(maxsize=4 * _MODELS)
+def _kept_trend(stored: _Stored, query: Query | None) -> Trend | RequestError:
+    try:
+        return trend_of_entries(stored.store, stored.label, stored.entries, query)
+    except RequestError as error:
+        return error
+
+
+def _state(trend: Trend) -> str:
+    if trend.regressions:
+        return _WORSE
+    if trend.astray:
+        return _ASTRAY
+    if len(trend.readings) < FEWEST_FOR_A_STEP:
+        return _FEW
+    return _CHANGED if trend.steps else _STABLE
+
+
+def _row(trend: Trend) -> tuple[str, ...]:
+    return (
+        _state(trend),
+        str(trend.query),
+        format_quantity(trend.levels[-1].value, trend.query.unit, 3),
+        f"{len(trend.readings):,}",
+        trend_view.headline(trend).partition(": ")[2],
+    )
