@@ -27,6 +27,7 @@ from modeldyno.core.agreement.conversion import (
     Converted,
 )
 from modeldyno.core.agreement.rule import BOUNDS, AgreementRule, Sameness, Tolerance, bound_of
+from modeldyno.core.spec.model_ref import ModelIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -463,3 +464,12 @@ def test_what_is_told_names_the_first_layer_that_differs() -> None:
 
     assert found.told == found.sentence
     assert located.told == f"{found.sentence}; first differs at b"
+
+
+def test_a_conversion_is_named_by_its_source_if_that_could_not_be_loaded() -> None:
+    """And by its model otherwise."""
+    unloaded = Conversion(id="1", created="2026-01-01", source="m.onnx", model=None)
+    model = ModelIdentity(name="net", framework="onnx", digest="sha256:1")
+
+    assert unloaded.name == "m.onnx"
+    assert replace(unloaded, model=model).name == "net"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.registry.records import OPEN, Measure, TaskState, VariantState
+from modeldyno.core.registry.records import OPEN, EvaluationData, Measure, TaskState, VariantState, WeightFile
 from modeldyno.testing.sample_registry import a_conversion, a_task, a_variant, a_version
 
 
@@ -59,3 +59,12 @@ def test_a_variant_says_its_state_once(why: str, sentence: str) -> None:
 
     assert variant.sentence == sentence
     assert variant.name == f"{variant.model}/{variant.number} {variant.recipe}"
+
+
+def test_labelled_samples_are_kept_as_the_files_of_a_version_are() -> None:
+    """One file, which messages name."""
+    file = WeightFile(path="test.npz", digest="sha256:1", size=3)
+    data = EvaluationData(metrics=("accuracy",), file=file)
+
+    assert (data.files, data.entry) == ((file,), "test.npz")
+    assert data.name == "the labelled samples test.npz"
