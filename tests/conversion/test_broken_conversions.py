@@ -39,10 +39,11 @@ def test_broken_conversions_are_found(bench: ModuleType) -> None:
     assert [name for name, found, _ in cases if not found] == []
 
 
-def test_right_conversions_are_accepted(bench: ModuleType) -> None:
-    """TorchScript of every other network, which needs no slow exporter."""
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_right_conversions_are_accepted(bench: ModuleType, every: int) -> None:
+    """TorchScript of every other network, or of all, which needs no slow exporter."""
     refused = []
-    for name, network, example in islice(bench.networks(), 0, None, 2):
+    for name, network, example in islice(bench.networks(), 0, None, every):
         with bench.model_of(network.eval(), example) as model:
             source = bench.run(model, "torch")
             _, candidate, backend, settings = next(iter(bench.ways(source)))

@@ -34,7 +34,7 @@ from modeldyno.core.stats.sanitize import clean, shorten
 from modeldyno.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 pytest.importorskip("matplotlib")
 SECONDS = AxisScale(label="latency", unit="s")
@@ -236,13 +236,9 @@ def test_no_state_of_matplotlib_is_left_changed() -> None:
     assert dict(mpl.rcParams) == before
 
 
-NAMES = payloads()[::4]
-"""A mixture of all kinds; the CSV reporter is attacked by the others, too."""
-
-
-def attacked_charts() -> Iterator[Picture]:
+def attacked_charts(attacks: Sequence[str]) -> Iterator[Picture]:
     """Yield charts that have every attacking text as the name of something."""
-    waiting = iter(NAMES)
+    waiting = iter(attacks)
     while names := tuple(islice(waiting, 40)):
         values = tuple(float(n) for n in range(len(names)))
         yield Stack(
@@ -254,14 +250,16 @@ def attacked_charts() -> Iterator[Picture]:
         )
 
 
-def test_attacking_names_stay_text() -> None:
-    """Each of 125 names is read back as it is, or cut, from a file that nothing in it can act on."""
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_attacking_names_stay_text(every: int) -> None:
+    """Each of 125, or of 500, is read back as it is, or cut, from a file that nothing in it can act on."""
+    attacks = payloads()[::every]
     seen: set[str] = set()
-    for chart in attacked_charts():
+    for chart in attacked_charts(attacks):
         root = drawn(chart)
         check_harmless(root)
         seen |= set(texts(root))
-    assert {shorten(clean(name), 34) for name in NAMES} <= seen
+    assert {shorten(clean(name), 34) for name in attacks} <= seen
 
 
 @pytest.mark.parametrize(
