@@ -581,14 +581,14 @@ def test_without_a_terminal_a_line_says_every_while_where_it_stands(
     ("words", "says"),
     [
         ("profile m.onnx --threads", "it is a knob: --set "),
-        ("profile --model-repository models", "modeldyno sweep DIRECTORY#MODEL sweeps a model"),
+        ("profile --model-repository models", "Model Analyzer's profile is modeldyno sweep"),
         ("sweep m.onnx --profile-models m", "modeldyno sweep DIRECTORY#MODEL sweeps a model"),
         ("sweep m.onnx --triton-launch-mode=local", "modeldyno sweep --set launch=local tells how"),
         ("sweep m.onnx --output-model-repository-path out", "modeldyno sweep --export-configs DIR writes"),
         ("sweep m.onnx --override-output-model-repository", "--overwrite writes into any directory"),
         ("sweep m.onnx --config-file perf.yaml", "modeldyno sweep SWEEP.yaml reads one"),
         ("sweep m.onnx -f perf.yaml", "modeldyno sweep SWEEP.yaml reads a file"),
-        ("report --report-model-configs m_1", "modeldyno show STUDY shows a sweep"),
+        ("report --report-model-configs m_1", "modeldyno report m --configuration m_1 -o m.html"),
         ("monitor", "no command 'monitor'; modeldyno load URL measures a server"),
         ("profile --model-path m.onnx --threshold latency.p99:100ms memory:1GB", "mean 'process_memory'"),
         (

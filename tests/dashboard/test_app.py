@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 import jsonschema
 import pytest
+from anyio.from_thread import start_blocking_portal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.dashboard.conftest import HOSTILE, links_of
@@ -187,7 +188,8 @@ def test_lists_have_pages(visitor: Visitor) -> None:
 def test_an_empty_store_says_what_to_do(newcomer: Visitor) -> None:
     """Every page of a store that is not there yet is shown, also to several at once; no file is made."""
     paths = [route.path for route in PAGES if "{" not in route.path] * 4
-    with ThreadPoolExecutor(8) as pool:
+    with start_blocking_portal() as newcomer.client.portal, ThreadPoolExecutor(8) as pool:
+        # One event loop for all, as on a server: a lock of asyncio belongs to one.
         answers = list(pool.map(newcomer.get, paths))
 
     assert {answer.status_code for answer in answers} == {200}

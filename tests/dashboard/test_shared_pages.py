@@ -25,8 +25,9 @@ class Bench:
     async def make(self, name: str = "models") -> str:
         """Make a page."""
         self.made.append(name)
+        number = len(self.made)
         await asyncio.sleep(0.001)
-        return f"{name} {len(self.made)}"
+        return f"{name} {number}"
 
     async def ask(self, *names: str) -> list[str]:
         """Ask for pages at once."""

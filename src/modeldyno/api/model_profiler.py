@@ -378,11 +378,15 @@ class ModelProfiler:
             RequestError: it is not the stored one.
         """
         if self._stored_precision is None:
-            result = profile(
-                self.model, backend=self.backend, probes="static", trust=self._trust, store=False,
-                progress=self._progress,
-            )  # fmt: skip
-            self._stored_precision = _largest_dtype(result)
+            try:
+                result = profile(
+                    self.model, backend=self.backend, probes="static", trust=self._trust, store=False,
+                    progress=self._progress,
+                )  # fmt: skip
+            except RequestError:  # code of which nothing is known before it runs
+                self._stored_precision = ""
+            else:
+                self._stored_precision = _largest_dtype(result)
         name = self._stored_precision
         if name != precision:
             raise _WrongPrecision(

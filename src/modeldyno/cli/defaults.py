@@ -13,8 +13,8 @@ MODULE_ORDERS = ("order", "macs", "parameters", "flops", "weight_bytes", "bytes"
 SCHEMAS = ("result", "sweep", "job")
 JOB_COMMANDS = (
     "inspect", "profile", "load", "serve", "sweep", "compare", "advise", "explain", "convert", "devices",
-    "check", "comment", "doctor", "export", "import", "show", "report", "trend", "list", "tag", "rm",
-    "worker", "ui",
+    "check", "comment", "doctor", "export", "import", "reconcile", "verify", "show", "report", "trend",
+    "list", "tag", "rm", "worker", "ui",
 )  # fmt: skip
 """Commands that a job file can be of."""
 
