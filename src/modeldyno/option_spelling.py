@@ -10,7 +10,7 @@ import re
 
 FIELDS = frozenset(
     {
-        "beside", "carbon", "configurations", "data", "demand", "drivers", "duration", "evaluate",
+        "backend", "beside", "carbon", "configurations", "data", "demand", "drivers", "duration", "evaluate",
         "find_load", "force", "headers", "inputs", "layers", "max_regression", "max_runs", "max_time",
         "maximize", "memory", "memory_limit", "min_runs", "min_time", "min_warmup", "minimize", "mode",
         "pictures", "pin", "plots", "port", "power", "precision", "price", "processes", "rate", "records",

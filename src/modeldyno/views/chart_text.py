@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Column, Table
 from modeldyno.core.report.charts import AxisScale, Bins, Forest, Parallel, Plot, Stack, Tree, Waterfall
-from modeldyno.core.stats.units import KINDS, format_axis, format_estimate, format_quantity
-from modeldyno.views.text import count, share
+from modeldyno.core.stats.units import KINDS, format_axis, format_quantity
+from modeldyno.views.text import count, estimate_near_zero, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -269,7 +269,7 @@ def step_texts(step: WaterfallStep, scale: AxisScale) -> tuple[str, str]:
     if scale.unit not in KINDS:
         ends = (format_on_axis(end, scale) for end in (step.low, step.high))
         return format_on_axis(step.size, scale), " to ".join(ends)
-    return format_estimate(step.size, step.low, step.high, scale.unit)
+    return estimate_near_zero(step.size, step.low, step.high, scale.unit)
 
 
 def _describe_waterfall(picture: Waterfall) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
@@ -28,6 +28,22 @@ def estimate(value: float | None, interval: Interval | None, unit: str) -> tuple
     if interval is None:
         return "" if value is None else format_quantity(value, unit, 3), ""
     return format_estimate(value, interval.low, interval.high, unit)
+
+
+def estimate_near_zero(value: float, low: float, high: float, unit: str) -> tuple[str, str]:
+    """Format an estimate and its interval, whose ends may be much further from zero than the estimate.
+
+    The unit that suits a difference near zero does not suit such ends: each has its own, with two digits.
+    """
+    if all(isfinite(end) and abs(end) <= _FARTHEST * abs(value) for end in (low, high)):
+        return format_estimate(value, low, high, unit)
+    first, last = (format_quantity(end, unit, 2) if isfinite(end) else "" for end in (low, high))
+    text = f"{first} to {last}" if first and last else f"at least {first}" if first else f"at most {last}"
+    return format_quantity(value, unit, 2), text
+
+
+_FARTHEST = 100
+"""Multiple of an estimate up to which its interval is told in its unit."""
 
 
 def number(measurement: Measurement) -> tuple[float, Interval | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.explanation import (
@@ -29,7 +28,8 @@ from modeldyno.core.report.blocks import (
 )
 from modeldyno.core.report.charts import AxisScale, Waterfall, WaterfallStep
 from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.views.text import NAME_LIMIT, count, estimate, share
+from modeldyno.option_spelling import spell_for_command_line
+from modeldyno.views.text import NAME_LIMIT, count, estimate, estimate_near_zero, share
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -213,12 +213,16 @@ def _notices(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
     yield from _sum_notices(explanation)
     yield from _tail_notices(explanation)
     for name, reason in explanation.missing.items():
-        yield Notice(
-            severity=Severity.NOTE, code=_MISSING_NAMES.get(name, name), text=f"{reason.rstrip('.')}."
-        )
+        text = spell_for_command_line(f"{reason.rstrip('.')}.")
+        yield Notice(severity=Severity.NOTE, code=_MISSING_NAMES.get(name, name), text=text)
     own = tuple(explanation_doubts(explanation.levels))
     for doubt in own:
-        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=f"{doubt.seen}.", advice=doubt.advice)
+        yield Notice(
+            severity=Severity.DOUBT,
+            code=doubt.code,
+            text=f"{spell_for_command_line(doubt.seen)}.",
+            advice=spell_for_command_line(doubt.advice),
+        )
     others: dict[str, dict[str, None]] = {}
     for name, result in explanation.results.items():
         for doubt in noteworthy_doubts(result.doubts):
@@ -298,20 +302,12 @@ def _how_table(explanation: Explanation) -> Table:
     return Table(title="", columns=(Column(title="hop"), Column(title="how")), rows=tuple(rows))
 
 
-_FARTHEST = 100
-"""Multiple of an estimate up to which its interval is told in its unit."""
-
-
 def _texts(time: TimeEstimate) -> tuple[str, str]:
     if time.interval is not None and time.interval.low == time.interval.high:
         return estimate(time.seconds, None, SECONDS)[0], "computed"
-    ends = () if time.interval is None else (time.interval.low, time.interval.high)
-    if all(isfinite(end) and abs(end) <= _FARTHEST * abs(time.seconds) for end in ends):
-        return estimate(time.seconds, time.interval, SECONDS)
-    # The unit that suits a difference near zero does not suit ends that are far from it.
-    low, high = (format_quantity(end, SECONDS, 2) if isfinite(end) else "" for end in ends)
-    text = f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}"
-    return format_quantity(time.seconds, SECONDS, 2), text
+    if time.interval is None:
+        return estimate(time.seconds, None, SECONDS)
+    return estimate_near_zero(time.seconds, time.interval.low, time.interval.high, SECONDS)
 
 
 def _both_table(explanation: Explanation) -> Table:
