@@ -37,8 +37,8 @@ run: $(VENV)/.run    ## profile the digit classifier of examples/ on real images
 	    --set batch_size=32 --json out/digits.json
 	@$(BIN)/python examples/digits/next_steps.py
 
-# Tests wait for processes, so three workers keep two cores busy; those of the core wait for nothing.
-WORKERS ?= 3
+# Three keep two cores busier, as tests wait for processes, and disturb what is measured in them.
+WORKERS ?= 2
 QUICK := not slow and not pages and not gpu and not engine and not browser
 
 # Watching each branch makes a test twice as long: the core is watched, as every branch of it must be tested.
