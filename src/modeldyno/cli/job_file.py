@@ -167,14 +167,14 @@ def _as_texts(key: str, value: Any, config: FileConfig) -> list[str]:
     """Return a value as the texts of an option: a list has several, a mapping is ``name=value`` each."""
     with config.at(key):
         if isinstance(value, dict):
-            return [f"{name}={_joined(part, key)}" for name, part in value.items()]
-        texts = [_joined(part, key) for part in value] if isinstance(value, list) else [str(value)]
+            return [f"{name}={_join_values(part, key)}" for name, part in value.items()]
+        texts = [_join_values(part, key) for part in value] if isinstance(value, list) else [str(value)]
         if not all(texts) or not texts:
             raise RequestError(f"{key} has no value; give one, or leave the key out.")
     return texts
 
 
-def _joined(value: Any, key: str) -> str:
+def _join_values(value: Any, key: str) -> str:
     parts = value if isinstance(value, list) else [value]
     if any(isinstance(part, dict | list) for part in parts):
         raise RequestError(f"{key} is nested too deeply for an option of the command line.")

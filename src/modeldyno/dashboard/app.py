@@ -225,7 +225,7 @@ class _Answers:
     async def page(self, route: PageRoute, request: Request) -> Response:
         """Answer with a page; the same one to several who ask for it at about the same time."""
         session, new = self._session_or_new(request)
-        url, asked = request.url, _asked(self._store, request)
+        url, asked = request.url, _read_request(self._store, request)
 
         def write() -> _Written:
             mark = self._watch.mark()  # before the page is made: what is written meanwhile is followed
@@ -238,11 +238,11 @@ class _Answers:
 
     def twin(self, route: PageRoute, request: Request) -> Response:
         """Answer with the JSON of a page."""
-        return _as_json(_made(route.page, _asked(self._store, request)))
+        return _as_json(_made(route.page, _read_request(self._store, request)))
 
     def picture(self, route: PageRoute, request: Request, suffix: str) -> Response:
         """Answer with a chart of a page as a picture: the one that the query names, or the first."""
-        asked = _asked(self._store, request)
+        asked = _read_request(self._store, request)
         page = _made(route.page, asked)
         if page.status == _FOUND:
             try:
@@ -254,7 +254,7 @@ class _Answers:
 
     def table(self, route: PageRoute, request: Request) -> Response:
         """Answer with the first table of a page, for a spreadsheet."""
-        page = _made(route.page, _asked(self._store, request))
+        page = _made(route.page, _read_request(self._store, request))
         writer = plugins.reporter("csv")
         assert isinstance(writer, Tabulates)
         blocks = (block for part in page.parts if isinstance(part, PageBlocks) for block in part.blocks)
@@ -291,7 +291,7 @@ class _Answers:
             words = await _form(request)
         if words is None:
             return self._show(_problem(413, "What was sent is no form, or too long."), request)
-        asked = _asked(self._store, request, words, file)
+        asked = _read_request(self._store, request, words, file)
         if not self._sessions.holds(session, asked.word("token")):
             text = "The form is not of this page any more; go back and reload it."
             return self._show(_problem(403, text), request)
@@ -513,7 +513,7 @@ def _parameters(route: PageRoute) -> Iterator[dict[str, Any]]:
         yield {"name": word, "in": "query", "required": False, "description": QUERY[word], "schema": schema}
 
 
-def _asked(
+def _read_request(
     store: Store, request: Request, words: tuple[tuple[str, str], ...] = (), file: SentFile | None = None
 ) -> Asked:
     """Take what is asked for out of a request; no database takes a null character."""

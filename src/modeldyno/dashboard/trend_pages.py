@@ -108,7 +108,7 @@ def _all(store: Store) -> Iterator[tuple[str, str, Trend]]:
             found.append((f"the machine {target.name}", tag, _trend(store, tag, None)))
     models = Counter(entry.name for entry in store.find(limit=_LOOKED) if not entry.failed)
     for name in [name for name, times in models.items() if times > 1 and name != _REFERENCE][:_MODELS]:
-        history = _kept_trend(_stored(store, name), None)
+        history = _kept_trend(_stored_history(store, name), None)
         if isinstance(history, Trend):  # else it has nothing that is timed
             found.append((name, name, history))
     yield from sorted(found, key=lambda one: _state(one[2]) != _WORSE)
@@ -120,13 +120,13 @@ _REFERENCE = reading_tag("").rstrip(":")
 
 def _trend(store: Store, name: str, query: Query | None) -> Trend:
     """Return the history of a model by its name, or of the reference model by its tag."""
-    found = _kept_trend(_stored(store, name), query)
+    found = _kept_trend(_stored_history(store, name), query)
     if isinstance(found, RequestError):
         raise found
     return found
 
 
-def _stored(store: Store, name: str) -> _Stored:
+def _stored_history(store: Store, name: str) -> _Stored:
     tagged = name.startswith(reading_tag(""))
     found = store.find(name=None if tagged else name, tag=name if tagged else None, limit=_HISTORY)
     entries = tuple(entry for entry in found if not entry.failed)

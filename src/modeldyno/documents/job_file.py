@@ -157,7 +157,7 @@ def _matrix_configs(config: FileConfig) -> Iterator[FileConfig]:
             target = targets[place]
             line = config.lines.get((MATRIX, *place, str(index)))
             chosen = FileConfig(
-                tree=_nested(target, values[index]),
+                tree=_nest(target, values[index]),
                 lines={} if line is None else {target: line},
                 origin=config.origin,
             )
@@ -171,8 +171,8 @@ def _target(place: Place) -> Place:
     return (first.replace("-", "_"), *((rest,) if dot else ()), *place[1:])
 
 
-def _nested(place: Place, value: Any) -> Tree:
-    return {place[0]: value if len(place) == 1 else _nested(place[1:], value)}
+def _nest(place: Place, value: Any) -> Tree:
+    return {place[0]: value if len(place) == 1 else _nest(place[1:], value)}
 
 
 def _leaves(tree: Mapping[str, Any], before: Place = ()) -> Iterator[tuple[Place, Any]]:

@@ -59,7 +59,7 @@ def find_container(name: str) -> Container | None:
     """Return the running container of a name; None if there is none, or no engine to ask."""
     if not _NAME.fullmatch(name):
         return None
-    return next(_inspected(name), None)
+    return next(_inspect(name), None)
 
 
 def find_container_at(port: int) -> Container | None:
@@ -67,13 +67,13 @@ def find_container_at(port: int) -> Container | None:
     for program in PROGRAMS:
         listed = _ask(program, "ps", "--quiet", "--filter", f"publish={port}/tcp").split()
         for identity in listed:
-            found = next(_inspected(identity, (program,)), None)
+            found = next(_inspect(identity, (program,)), None)
             if found is not None and any(outside == port for _, outside in found.ports.values()):
                 return found
     return None
 
 
-def _inspected(name: str, programs: tuple[str, ...] = PROGRAMS) -> Iterator[Container]:
+def _inspect(name: str, programs: tuple[str, ...] = PROGRAMS) -> Iterator[Container]:
     for program in programs:
         try:
             (document,) = json.loads(_ask(program, "inspect", "--type", "container", name) or "[]")
@@ -107,12 +107,12 @@ def _parse(program: str, document: Mapping[str, Any]) -> Container | None:
         name=str(document["Name"]).removeprefix("/"),
         program=program,
         pid=int(state.get("Pid") or 0) or None,
-        ports=dict(_published(document)),
+        ports=dict(_published_ports(document)),
         environment=dict(entry.split("=", 1) for entry in config.get("Env") or () if "=" in entry),
     )
 
 
-def _published(document: Mapping[str, Any]) -> Iterator[tuple[int, tuple[str, int]]]:
+def _published_ports(document: Mapping[str, Any]) -> Iterator[tuple[int, tuple[str, int]]]:
     """Yield the TCP ports; of a container in the network of the host, those that its image declares."""
     if ((document.get("HostConfig") or {}).get("NetworkMode") or "") == "host":
         declared = (document.get("Config") or {}).get("ExposedPorts") or {}

@@ -273,14 +273,14 @@ class _Rounds:
                 if self.interrupts:
                     return
                 step_begin = clock()
-                if number and step_begin - begin + self._expected(name) > options.max_time:
+                if number and step_begin - begin + self._expected_seconds(name) > options.max_time:
                     continue
                 self._measure(name, f"round {number + 1} of {options.rounds}, {name}")
                 self.took[name], measured = clock() - step_begin, True
             if not measured:
                 return
 
-    def _expected(self, name: str) -> float:
+    def _expected_seconds(self, name: str) -> float:
         """Return the seconds that a step may take again: what it took, of a server without its start."""
         took = self.took.get(name, 0.0)
         job = self.planned.jobs[RunLevel.ALONE] if name == ECHO else self.planned.jobs[RunLevel(name)]

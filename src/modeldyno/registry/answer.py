@@ -77,7 +77,7 @@ def answer(
         )
 
     among = sum(figure.state is FigureState.FRESH for figure in figures)
-    candidates = _confirmed(list(_judged(figures, registry, bounds, judge)), registry, judge)
+    candidates = _confirm_best(list(_judged(figures, registry, bounds, judge)), registry, judge)
     waiting = [
         task
         for task in registry.tasks(states=_WAITING, model=newest.model, number=number)
@@ -115,7 +115,7 @@ def _judged(
         yield judge(figure, registry.result(figure.result) if reads else None, numbers)
 
 
-def _confirmed(
+def _confirm_best(
     candidates: Sequence[AnswerCandidate], registry: Registry, judge: Callable[..., AnswerCandidate]
 ) -> list[AnswerCandidate]:
     """Judge the best answer by the samples of its Result, too; if it does not hold by them, the next."""

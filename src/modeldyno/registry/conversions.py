@@ -74,7 +74,7 @@ def convert_version(
             tolerated_by=policy.tolerated_by,
             name=version.model,
             trust=version.trust,
-            **_evaluated(version, registry),
+            **_evaluation_options(version, registry),
         )
         conversion = convert(request, kept=_reference_folder(version), watch=watch)
         made = conversion[recipe]
@@ -91,7 +91,7 @@ def convert_version(
     return variant, replace(conversion, converted=gone)
 
 
-def _evaluated(version: Version, registry: Registry) -> dict[str, Any]:
+def _evaluation_options(version: Version, registry: Registry) -> dict[str, Any]:
     if version.evaluation is None:
         return {}
     data = evaluation_data.located(version, registry)

@@ -99,7 +99,9 @@ def _draft_models(config: Mapping[str, Any], model: str) -> Iterator[Draft]:
     """Translate what holds for each model, or for the one that is given instead."""
     for key, value in config.items():
         if key not in KEYS:
-            raise UnknownName.among("key of Model Analyzer", key, KEYS)
+            raise UnknownName.among(
+                "key of Model Analyzer", key, KEYS, listed="its docs/config.md lists them all."
+            )
         check_section(key, value)
     models = _models(config)
     if model:

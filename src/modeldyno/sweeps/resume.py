@@ -46,7 +46,7 @@ def resume_study(config: FileConfig, study: Study) -> Study:
     """
     check_resume(config)
     if "space" in config.tree:
-        study = replace(_grown(study, config), **new_identity())
+        study = replace(_add_values(study, config), **new_identity())
     if config.tree.keys() & GOALS:
         study, unknown = rerank_stored(study, config)
         if unknown and unknown == sum(trial.state is TrialState.DONE for trial in study.measured):
@@ -58,7 +58,7 @@ def resume_study(config: FileConfig, study: Study) -> Study:
     return replace(study, budget=build.read_budget(config, study.budget))
 
 
-def _grown(study: Study, config: FileConfig) -> Study:
+def _add_values(study: Study, config: FileConfig) -> Study:
     """Return the study with the values that are given added to those of its axes.
 
     Raises:

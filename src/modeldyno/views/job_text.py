@@ -104,17 +104,17 @@ def _of_study(study: Study) -> Iterator[tuple[str, Any]]:
     yield "strategy", study.strategy
     budget = {f.name: getattr(study.budget, f.name) for f in fields(Budget)}
     yield from _unless_empty("budget", {k: v for k, v in budget.items() if v != getattr(Budget(), k)})
-    plan = dict(_changed(job.plan, Plan(), options.PLAN))
+    plan = dict(_changed_keys(job.plan, Plan(), options.PLAN))
     yield "plan", {**plan, "max_time": f"{job.plan.max_time:g}s", "seed": study.seed}
     if job.load is not None:
-        load: dict[str, Any] = dict(_changed(job.load, Load(), options.LOAD))
+        load: dict[str, Any] = dict(_changed_keys(job.load, Load(), options.LOAD))
         name = "concurrency" if job.load.closed else "rate"
         if all(axis.name != name for axis in study.space.axes):
             load = {name: job.load.slots if job.load.closed else format_rate(job.load), **load}
         yield from _unless_empty("load", load)
 
 
-def _changed(given: Any, defaults: Any, rows: Iterable[Option]) -> Iterator[tuple[str, Any]]:
+def _changed_keys(given: Any, defaults: Any, rows: Iterable[Option]) -> Iterator[tuple[str, Any]]:
     """Yield the keys of a sweep file whose fields differ from the defaults."""
     for row in rows:
         value = getattr(given, row.field)

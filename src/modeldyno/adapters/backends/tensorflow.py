@@ -103,7 +103,7 @@ def _to_host(tensor: Any) -> Any:
     return tensor.numpy()
 
 
-def _placed(call: Callable[..., Any], device: str) -> Callable[..., Any]:
+def _place_call(call: Callable[..., Any], device: str) -> Callable[..., Any]:
     """Return a call whose operators are placed on a device as they are traced, which costs no later call."""
     import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
 
@@ -158,9 +158,9 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     call, device = model.value, _device_name(config)
     precision = str(config.get("precision", ""))
     if precision:
-        call = _in_precision(call, _DTYPES[precision])
+        call = _call_in_precision(call, _DTYPES[precision])
     function = tf.function(
-        _placed(call, device) if device else call, jit_compile=bool(config.get("jit_compile")) or None
+        _place_call(call, device) if device else call, jit_compile=bool(config.get("jit_compile")) or None
     )
     session = Session(function, device, "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0")
     if precision and any(weight.dtype != _DTYPES[precision] for weight in model.value.model.weights):
@@ -168,7 +168,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     yield session
 
 
-def _in_precision(call: Any, dtype: str) -> Any:
+def _call_in_precision(call: Any, dtype: str) -> Any:
     """Return the call of a copy of a Keras model whose layers compute in a dtype."""
     import keras  # noqa: PLC0415 - optional, and heavy
 
@@ -176,11 +176,11 @@ def _in_precision(call: Any, dtype: str) -> Any:
     if not isinstance(model, keras.Model):
         raise RequestError("The knob precision is for models of Keras, and this is none; leave it out.")
 
-    def converted(layer: Any) -> Any:
+    def convert_layer(layer: Any) -> Any:
         return type(layer).from_config({**layer.get_config(), "dtype": dtype})
 
     try:
-        copy = keras.models.clone_model(model, clone_function=converted, recursive=True)
+        copy = keras.models.clone_model(model, clone_function=convert_layer, recursive=True)
         copy.set_weights(model.get_weights())
     except (ValueError, TypeError, NotImplementedError, AttributeError) as error:
         reason = " ".join(str(error).split())[:_MAX_REASON].rstrip(".")

@@ -267,12 +267,12 @@ def _split_call(result: Result, statistic: str) -> tuple[TimeEstimate | None, Ti
     watching = max(0.0, operators.seconds + outside.seconds - plain.seconds)
     framework = min(outside.seconds - min(watching, outside.seconds) / 2, plain.seconds)
     return (
-        _bounded(plain.seconds - framework, plain - outside, operators, plain),
-        _bounded(framework, plain - operators, outside, plain),
+        _time_between(plain.seconds - framework, plain - outside, operators, plain),
+        _time_between(framework, plain - operators, outside, plain),
     )
 
 
-def _bounded(seconds: float, least: TimeEstimate, *most: TimeEstimate) -> TimeEstimate:
+def _time_between(seconds: float, least: TimeEstimate, *most: TimeEstimate) -> TimeEstimate:
     """Return a time that is at least one estimate and at most each of some others; none is below zero."""
     if least.interval is None or any(time.interval is None for time in most):
         return TimeEstimate(seconds=seconds)
@@ -311,7 +311,7 @@ def _hops_served(
         else:
             time = _less(reported, stages_before.get(name))
             how = "the server's own account, less that of a request alone"
-        yield _hop(name, level, time, how, _unreported(result, name))
+        yield _hop(name, level, time, how, _why_not_reported(result, name))
     if first:
         echo = results.get(ECHO)
         time = None if echo is None else measured_time(echo, NETWORK, MEAN)
@@ -333,7 +333,7 @@ def _less(now: TimeEstimate | None, before: TimeEstimate | None) -> TimeEstimate
     return None if now is None or before is None else now - before
 
 
-def _unreported(result: Result, name: HopName) -> str:
+def _why_not_reported(result: Result, name: HopName) -> str:
     """Say why the server's account lacks a stage."""
     if result.find("compute_time") is not None:
         return f"this server does not report its {name}"

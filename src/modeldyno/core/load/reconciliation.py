@@ -100,7 +100,7 @@ def reconcile(report: ForeignLoad, ours: Result) -> Reconciliation:
     warmup = latency.value.warmup_time if latency and isinstance(latency.value, Distribution) else 0.0
     dropped = warmup if records is not None and report.window is None else 0.0
     steady = {} if records is None else _times(_after(records, report, dropped), report)
-    reported = _reported(report)
+    reported = _reported_times(report)
     rules, unlike = _matching_rules(reported, whole)
     rows = [
         row
@@ -186,7 +186,7 @@ def _place(key: tuple[str, str]) -> tuple[int, int]:
     return _TIMES.index(key[0]), STATISTICS.index(key[1])
 
 
-def _reported(report: ForeignLoad) -> dict[tuple[str, str], float]:
+def _reported_times(report: ForeignLoad) -> dict[tuple[str, str], float]:
     """Return the reported statistics of times; the latency only where it is not the service time."""
     return {
         (figure.metric, figure.told): float(figure.value)

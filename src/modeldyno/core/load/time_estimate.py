@@ -25,14 +25,14 @@ class TimeEstimate:
     """95 %; None if it is not known."""
 
     def __add__(self, other: TimeEstimate) -> TimeEstimate:
-        """Return the sum; see `_joined`."""
-        return self._joined(other, 1)
+        """Return the sum; see `_combine`."""
+        return self._combine(other, 1)
 
     def __sub__(self, other: TimeEstimate) -> TimeEstimate:
-        """Return the difference; see `_joined`."""
-        return self._joined(other, -1)
+        """Return the difference; see `_combine`."""
+        return self._combine(other, -1)
 
-    def _joined(self, other: TimeEstimate, sign: int) -> TimeEstimate:
+    def _combine(self, other: TimeEstimate, sign: int) -> TimeEstimate:
         """Return the sum or the difference of two independent estimates.
 
         The distances of the ends from the estimates add up in squares (Zou and Donner 2008, "Construction of
@@ -88,11 +88,11 @@ def measured_time(result: Result, metric: str, statistic: str, scope: str = "") 
         return None
     value = measurement.value
     if not isinstance(value, Distribution):
-        return _checked(float(value), measurement.interval)
+        return _make_estimate(float(value), measurement.interval)
     if statistic == "mean":
         means = [float(run.mean()) for run in value.arrays()]
-        return _checked(sum(means) / len(means), _mean_interval(value, means))
-    return _checked(value.statistic(statistic), value.interval(statistic))
+        return _make_estimate(sum(means) / len(means), _mean_interval(value, means))
+    return _make_estimate(value.statistic(statistic), value.interval(statistic))
 
 
 def _mean_interval(value: Distribution, means: list[float]) -> Interval | None:
@@ -108,7 +108,7 @@ _TAIL = 0.025
 """Probability beyond each end of a 95 % interval."""
 
 
-def _checked(seconds: float, interval: Interval | None) -> TimeEstimate:
+def _make_estimate(seconds: float, interval: Interval | None) -> TimeEstimate:
     """Return an estimate without an interval that tells nothing."""
     if interval is not None and interval.low == -inf and interval.high == inf:
         interval = None

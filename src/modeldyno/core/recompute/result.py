@@ -137,7 +137,7 @@ def _derived_measurements(result: Result) -> dict[tuple[str, str], Measurement]:
         return {}
     found = [m for m in energy_per_call(result.measurements) if isinstance(m, Measurement)]
     found += _error_rate(result)
-    found += _answered(result)
+    found += _count_answers(result)
     found += _costs(result)
     return {(m.metric, m.scope): m for m in found}
 
@@ -157,7 +157,7 @@ def _error_rate(result: Result) -> list[Measurement]:
     return [Measurement(metric="error_rate", value=rate, runs=(rate,))]
 
 
-def _answered(result: Result) -> list[Measurement]:
+def _count_answers(result: Result) -> list[Measurement]:
     """Return the number of answers: each has a latency, unless there were too many."""
     latency, sampled = _timed_latency(result), any(raised.code == "thinned" for raised in result.doubts)
     if latency is None or latency.void or sampled or result.processes > 1:

@@ -317,7 +317,7 @@ def _both_table(explanation: Explanation) -> Table:
     rows = tuple(
         (
             change.label,
-            *(_known(group.get((change.level, change.name))) for group in (before, now)),
+            *(_size_or_unknown(group.get((change.level, change.name))) for group in (before, now)),
             *(("unknown", "") if change.time is None else _texts(change.time)),
         )
         for change in changes
@@ -330,7 +330,7 @@ def _both_table(explanation: Explanation) -> Table:
     return Table(title="", columns=columns, rows=rows)
 
 
-def _known(hop: Hop | None) -> str:
+def _size_or_unknown(hop: Hop | None) -> str:
     return "unknown" if hop is None or hop.time is None else _texts(hop.time)[0]
 
 

@@ -24,10 +24,11 @@ def headline(found: Reconciliation) -> str:
     row = max(found.rows, key=lambda each: abs(each.theirs - each.ours))
     whole = row.theirs - row.ours
     name = f"{row.metric}.{row.statistic}"
-    said = f"{found.tool}'s {name} is {_signed(whole)} against {row.compared}.{row.statistic} here"
+    said = f"{found.tool}'s {name} is {_format_difference(whole)} against {row.compared}.{row.statistic} here"
     explained = whole - row.left
     chance = {True: ", which may be chance", False: ", which is more than chance", None: ""}[row.is_noise]
-    return f"{said}: {_signed(explained)} is how it is measured, {_signed(row.left)} is left{chance}."
+    parts = f"{_format_difference(explained)} is how it is measured, {_format_difference(row.left)} is left"
+    return f"{said}: {parts}{chance}."
 
 
 def blocks(found: Reconciliation) -> Iterator[Block]:
@@ -53,7 +54,10 @@ def _table(tool: str, rows: Sequence[DifferenceRow]) -> Table:
             (
                 row.statistic,
                 format_quantity(row.theirs, SECONDS, 3),
-                *(_signed(part, row.theirs) for part in (row.rule, row.warmup, row.definition, row.left)),
+                *(
+                    _format_difference(part, row.theirs)
+                    for part in (row.rule, row.warmup, row.definition, row.left)
+                ),
                 format_quantity(row.ours, SECONDS, 3),
                 {True: "chance", False: "differs", None: ""}[row.is_noise],
             )
@@ -73,7 +77,7 @@ def _notes(found: Reconciliation) -> Iterator[str]:
         yield f"{found.tool} left out no warm-up; here the first {dropped} are, so the same is taken off"
 
 
-def _signed(seconds: float | None, of: float = 0.0) -> str:
+def _format_difference(seconds: float | None, of: float = 0.0) -> str:
     """Format a part of a difference; below a hundred-thousandth of the figure it is how that was rounded."""
     if seconds is None:
         return "—"

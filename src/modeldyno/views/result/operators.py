@@ -167,7 +167,7 @@ def _cells(group: Group, whole: float, *, placed: bool, device: bool, full: bool
         _number(sum(row.calls for row in rows)),
         format_quantity(own, SECONDS, 3),
         *((format_quantity(on_device, SECONDS, 3),) if device else ()),
-        *((_total_time(rows), _allocated(rows)) if full else ()),
+        *((_total_time(rows), _format_allocated(rows)) if full else ()),
         share(on_device if device else own, whole),
     )
 
@@ -176,7 +176,7 @@ def _total_time(rows: Sequence[ExecutedOp]) -> str:
     return format_quantity(sum(row.total_time for row in rows), SECONDS, 3)
 
 
-def _allocated(rows: Sequence[ExecutedOp]) -> str:
+def _format_allocated(rows: Sequence[ExecutedOp]) -> str:
     size = sum(row.allocated for row in rows)
     return format_quantity(size, BYTES, 3) if size else "—"
 
