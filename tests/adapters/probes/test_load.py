@@ -342,7 +342,7 @@ def test_a_mistyped_name_sends_few_requests_and_ends_at_once() -> None:
             assert "requests succeeded" in failure.message
             assert "404" in failure.message
             assert (result["requests@client-error"] or 0) < 60
-            busy = {"client-limited", "interference"}
+            busy = {"client-limited", "interference", "steal"}
             assert codes(result) - busy <= {"failed-requests", "repeated-request"}
 
 

@@ -194,6 +194,8 @@ def said(source: nvidia_smi.Smi, pids: set[int]) -> dict[str, float]:
     raise AssertionError
 
 
+# JAX warns of each fork of a process that has loaded it, as a test before these may have.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 class TestSmi:
     def test_without_the_package_nvidia_smi_is_read(self, smi: Path) -> None:
         """Numbers become base units; what is [N/A] or [Not Supported] is left out."""
