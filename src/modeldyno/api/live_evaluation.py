@@ -99,7 +99,7 @@ class LiveEvaluation:
         import numpy as np  # noqa: PLC0415 - slow at start-up
 
         from modeldyno.api.metric_profiler.evaluation_functions import predictions  # noqa: PLC0415 - numpy is slow
-        from modeldyno.api.metric_profiler.frameworks import framework_of  # noqa: PLC0415 - as above
+        from modeldyno.api.metric_profiler.frameworks import class_numbers  # noqa: PLC0415 - as above
         from modeldyno.core.stats.evaluation import evaluate  # noqa: PLC0415 - as above
 
         pairs = [
@@ -111,7 +111,7 @@ class LiveEvaluation:
         for name in self.metrics:
             fits = labels
             if name != "mean_absolute_error":
-                fits = framework_of(model).class_numbers(labels, outputs)
+                fits = class_numbers(labels, outputs)
             found = evaluate(name, outputs, fits)
             yield Measurement(
                 metric=name, value=found.value, interval=Interval(low=found.low, high=found.high)

@@ -101,21 +101,24 @@ class Ternary(torch.nn.Module):  # type: ignore[misc,name-defined]
     def compute_module_complexity(self, inputs: Any, output: Any) -> dict[str, Any]:
         return {
             "flops": inputs[0].shape[0] * 16,
-            "param_size": {"weight": 16, "inside": 18},
-            "activation_size": output.numel(),
+            "param_size": {"weight": 2 / 8, "inside.weight": 2 / 8},
+            "activation_size": 1,
         }
 
 
 def test_a_module_may_declare_what_it_costs() -> None:
-    """In place of what is counted, in its row and in those around it; other layers count as ever."""
+    """Bytes of an element, in place of what is counted, in its row and in those around it.
+
+    What it does not name counts as ever, as other layers do.
+    """
     model = torch.nn.Sequential(torch.nn.Sequential(Ternary()), torch.nn.Linear(8, 8, bias=False))
     status = complexity(model, {"train": [(torch.zeros(2, 8), torch.zeros(2))]}, batch_size=2)
     table = status["layerwise_data"]
 
     assert status["flops"] == 2 * 16 + 2 * 64
-    assert status["model_size"] == 34 + 256
+    assert status["model_size"] == 16 + 16 + 8 * 4 + 256
     assert [row.path for row in table.rows] == ["", "0", "0.0", "1"]
-    assert (table["0"].macs, table["0.0"].macs, table["0.0"].parameter_bytes) == (32, 32, 34)
+    assert (table["0"].macs, table["0.0"].macs, table["0.0"].parameter_bytes) == (32, 32, 64)
     assert table["0.0"].written_bytes == 16
     assert model.training
 
@@ -136,7 +139,7 @@ def test_kernels_that_torch_has_no_shapes_for_count_as_declared() -> None:
             return product(x, self.packed)
 
         def compute_module_complexity(self, inputs: Any, output: Any) -> dict[str, Any]:
-            return {"flops": 64, "param_size": {"packed": 64}, "activation_size": 32}
+            return {"flops": 64, "param_size": {"packed": 1}, "activation_size": 4}
 
     layer = Quantised()
     model = torch.nn.Sequential(layer, torch.nn.Linear(8, 8, bias=False), layer)
@@ -199,6 +202,21 @@ def test_a_declaration_that_lacks_something_is_refused() -> None:
     profiler = TorchProfiler(torch.nn.Sequential(Wrong()), {"train": [(torch.zeros(2, 8), torch.zeros(2))]})
     profiler.register_profiler_function(ComputeComplexity())
     with pytest.raises(TypeError, match="of Wrong at '0' must return a dict of flops, param_size"):
+        profiler.compute_status("flops")
+
+
+def test_a_declaration_of_a_parameter_that_is_none_is_refused() -> None:
+    """With those that there are."""
+
+    class Wrong(Ternary):
+        def compute_module_complexity(self, inputs: Any, output: Any) -> dict[str, Any]:
+            return {"flops": 1, "param_size": {"wieght": 1}, "activation_size": 1}
+
+    profiler = TorchProfiler(torch.nn.Sequential(Wrong()), {"train": [(torch.zeros(2, 8), torch.zeros(2))]})
+    profiler.register_profiler_function(ComputeComplexity())
+    with pytest.raises(
+        TypeError, match="at '0' names 'wieght' in param_size, but its parameters and buffers are weight"
+    ):
         profiler.compute_status("flops")
 
 

@@ -62,7 +62,7 @@ def test_the_mode_of_each_module_is_restored() -> None:
     model[0].eval()
     get_accuracy(model, batches())
     with pytest.raises(ValueError, match="do not fit"):
-        get_accuracy(model, [(INPUTS, LABELS[:, None])])
+        get_accuracy(model, [(INPUTS, LABELS[:2])])
 
     assert [module.training for module in model.modules()] == [True, False, True]
 
@@ -70,7 +70,7 @@ def test_the_mode_of_each_module_is_restored() -> None:
 def test_several_results_need_a_key() -> None:
     """With one, the others are secondary metrics, and the time is a metric, too."""
     unclear = ComputeEvalMetric(get_topk)
-    with pytest.raises(TypeError, match="say which one is key="):
+    with pytest.raises(ValueError, match="say which one is key="):
         unclear(torch.nn.Identity(), {"test": batches()})
     function = ComputeEvalMetric(get_topk, "top-1", unit_name="%")
     function.add_secondary_metric("top-5", "%")
@@ -121,13 +121,68 @@ def test_what_an_evaluation_returned_is_given_as_the_caller_wants_it() -> None:
     assert filtered(both, return_dict=True) == both
     assert filtered(both, return_dict=True, return_keys=("b",)) == {"b": 2}
     assert filtered(3, return_dict=True, key_for_non_dict="a") == {"a": 3}
-    for given, more, message in (
-        (3, {"return_dict": True}, "name it by key_for_non_dict="),
-        (both, {"return_dict": False}, "a, b; say which one is key="),
-        (both, {"return_dict": False, "return_keys": "c"}, "no 'c'"),
+    for given, more, kind, message in (
+        (3, {"return_dict": True}, ValueError, "name it by key_for_non_dict="),
+        (both, {"return_dict": False}, ValueError, "a, b; say which one is key="),
+        (both, {"return_dict": False, "return_keys": "c"}, KeyError, "^The evaluation returned no 'c'"),
     ):
-        with pytest.raises(TypeError, match=message):
+        with pytest.raises(kind, match=message):
             filtered(given, **more)
+
+
+def test_labels_may_be_rows_of_scores() -> None:
+    """The largest is the label, be the row one-hot or of a teacher; a column of numbers serves as well."""
+    teacher = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.5, 0.3, 0.2]])
+    for labels in (teacher, torch.nn.functional.one_hot(LABELS, 3), LABELS[:, None]):
+        assert get_accuracy(torch.nn.Identity(), [(INPUTS, labels)]) == pytest.approx(200 / 3)
+    assert get_topk(torch.nn.Identity(), [(INPUTS, teacher)], topk=1).keys() == {"top-1"}
+    with pytest.raises(ValueError, match="must be one-hot"):
+        get_accuracy(torch.nn.Identity(), [(INPUTS, torch.ones(3, 3))])
+
+
+def test_a_function_gets_only_arguments_that_it_has() -> None:
+    """One of the model and the data alone serves, as does one that takes anything, or a class with a call."""
+
+    class Count(EvaluationFunction):
+        def __call__(self, _model: Any, loader: Any) -> int:
+            return len(list(loader))
+
+    def names(_model: Any, _loader: Any, **more: Any) -> int:
+        return len(more)
+
+    for function, value in ((Count(), 2), (names, 1)):
+        computed = ComputeEvalMetric(function)(torch.nn.Identity(), {"test": batches()}, device="cpu")
+        assert computed["eval_metric"] == value
+
+
+def test_a_batch_may_be_transformed_before_it_counts() -> None:
+    """By a function of its parts, in every evaluation and by the name `transform` of a profiler."""
+
+    def relabel(inputs: Any, labels: Any) -> Any:
+        return inputs, torch.zeros_like(labels)
+
+    profiler = MetricProfiler(torch.nn.Identity(), {"test": list(batches())})
+    profiler.register_profiler_function(ComputeEvalMetric(get_accuracy))
+    assert profiler.compute_network_status(transform=relabel)["eval_metric"] == pytest.approx(100 / 3)
+    assert get_missclass(torch.nn.Identity(), batches(), transform=relabel) == pytest.approx(200 / 3)
+
+
+def test_a_loss_with_a_device_of_its_own_gets_the_model_and_the_batch() -> None:
+    """As deeplite-profiler calls it; a dict of losses adds up, and a batch of two counts twice."""
+
+    class Loss:
+        moved_to = ""
+
+        def to_device(self, device: Any) -> None:
+            self.moved_to = device
+
+        def __call__(self, model: Any, batch: Any) -> Any:
+            inputs, labels = batch
+            return {"size": float(len(labels)), "outputs": model(inputs).mean() * 0}
+
+    loss = Loss()
+    assert EvalLossFunction(loss)(torch.nn.Identity(), batches(), "cpu") == pytest.approx(5 / 3)
+    assert loss.moved_to == "cpu"
 
 
 def test_batches_by_name_are_evaluated() -> None:

@@ -112,3 +112,31 @@ def test_a_loader_without_a_forward_pass_gives_the_first_part_or_all_but_labels(
         assert all(part is batch for part in inputs)
     named = DataLoader([]).forward_pass.extract_model_inputs({"x": 1, "labels": 2})
     assert named == {"x": 1}
+
+
+def test_inputs_of_a_sample_must_be_tensors() -> None:
+    """Others are refused when the sampler is made."""
+    with pytest.raises(ValueError, match="like tensors and arrays, not NoneType"):
+        TensorSampler((None,))
+
+
+def test_no_device_leaves_inputs_where_they_are() -> None:
+    """Nothing is moved, and no device is waited for."""
+    loader = DataLoader([(np.zeros((1, 2)), 0)], ForwardPass((0, "_")))
+    assert loader.timed_forward(lambda x: x, None) >= 0
+    assert loader.sample_random_forward(lambda x: x.shape, 3, None) == (3, 2)
+
+
+def test_a_subclass_may_bring_its_own_sampler() -> None:
+    """Which is made of the inputs in a batch."""
+
+    class Ones(TensorSampler):
+        def create_random_tensors(self, batch_size: int) -> Any:
+            return (np.ones(batch_size),)
+
+    class OnesPass(ForwardPass):
+        sampler_class = Ones
+
+    forward_pass = OnesPass((0,))
+    forward_pass.infer_sampler((np.zeros(1),))
+    assert forward_pass.create_random_model_inputs(3)[0].tolist() == [1, 1, 1]

@@ -375,3 +375,28 @@ def test_the_public_names_are_of_the_api() -> None:
 
     assert api.Metric is Metric
     assert api.MetricProfiler is MetricProfiler
+
+
+def test_a_display_can_be_changed_by_its_attributes(capsys: pytest.CaptureFixture[str]) -> None:
+    """One key that is left out may be given as text."""
+    new = profiler()
+    new.compute_network_status()
+    new.display.exclude = "depth"
+    new.display_status()
+    assert "Depth" not in capsys.readouterr().out
+
+
+def test_a_metric_that_names_no_comparative_does_not_end_the_comparison() -> None:
+    """It has a dash and a warning; the others are compared."""
+
+    class Odd(ModelSize):
+        NAME = "odd"
+
+        def get_comparative(self) -> str:
+            return "sideways"
+
+    one = profiler()
+    one.register_profiler_function(ExternalProfilerFunction(lambda model, data: 1, Odd()))
+    with pytest.warns(UserWarning, match="'odd' is not compared. There is no comparative 'sideways'"):
+        comparison = one.compare(one.clone())
+    assert comparison["odd"].enhancement == "---"

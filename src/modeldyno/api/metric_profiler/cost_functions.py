@@ -187,7 +187,7 @@ def _analyse(model: Any, loader: DataLoader, inputs: Any, device: Any, num_bytes
     """Return the costs of a model and its layers, without calling it unless modules declare theirs."""
     called, given, prefix = _subject(model, loader.forward_pass, inputs)
     torch_module = framework_of(model) is TORCH
-    declared = declared_costs(model, loader.forward_pass, inputs, device) if torch_module else {}
+    declared = declared_costs(model, loader.forward_pass, inputs, device, num_bytes) if torch_module else {}
     with standing_in(model, declared):
         result = inspect(called, **given, store=False, progress=False)
     for doubt in noteworthy_doubts(result.doubts):

@@ -40,13 +40,15 @@ class _Form:
 
 
 def declared_costs(
-    model: Any, forward_pass: ForwardPass, inputs: Any, device: Any
+    model: Any, forward_pass: ForwardPass, inputs: Any, device: Any, num_bytes: float | None = None
 ) -> dict[str, DeclaredCost]:
     """Call a torch module once, and return what its outermost declaring modules say, by path.
 
     Such a module has a method ``compute_module_complexity(inputs, output)``, which returns a dict: ``flops``
-    (multiply-accumulates), ``param_size`` (bytes by name of parameter) and ``activation_size`` (bytes). The
-    MACs of several calls of one module add up. The model is not called if no module declares anything.
+    (multiply-accumulates), ``param_size`` (bytes of an element, by the name of a parameter or buffer of the
+    module) and ``activation_size`` (bytes of an element of the output). A parameter that is not named counts
+    `num_bytes`, or in its own data type. The MACs of several calls of one module add up. The model is not
+    called if no module declares anything.
 
     Raises:
         InvalidFunction: a module returns something else.
@@ -63,7 +65,7 @@ def declared_costs(
     costs: dict[str, DeclaredCost] = {}
 
     def keep(path: str, module: Any, given: Any, output: Any) -> None:
-        cost = _read_declaration(path, type(module).__name__, getattr(module, _DECLARES)(given, output))
+        cost = _read_declaration(path, module, getattr(module, _DECLARES)(given, output), output, num_bytes)
         before = costs.get(path)
         forms = map_leaves(
             lambda leaf: _Form(leaf.shape, leaf.dtype) if hasattr(leaf, "device") else leaf, output
@@ -119,15 +121,35 @@ def _empty_outputs(outputs: Iterator[Any], *given: Any, **named: Any) -> Any:
     )
 
 
-def _read_declaration(path: str, kind: str, declared: Any) -> DeclaredCost:
+def _read_declaration(
+    path: str, module: Any, declared: Any, output: Any, num_bytes: float | None
+) -> DeclaredCost:
+    parameters = dict(module.named_parameters())
+    tensors = {**parameters, **dict(module.named_buffers())}
+    place = f"{_DECLARES} of {type(module).__name__} at '{path}'"
     try:
+        sizes = {name: float(size) for name, size in declared["param_size"].items()}
+        unknown = sizes.keys() - tensors.keys()
+        if unknown:
+            raise InvalidFunction(
+                f"{place} names '{min(unknown)}' in param_size, but its "
+                f"parameters and buffers are {', '.join(tensors) or 'none'}."
+            )
+        rest = {
+            name: tensor.element_size() if num_bytes is None else num_bytes
+            for name, tensor in parameters.items()
+            if name not in sizes
+        }
+        elements = sum(leaf.numel() for leaf in leaves(output) if hasattr(leaf, "numel"))
         return DeclaredCost(
             macs=float(declared["flops"]),
-            parameter_bytes=float(sum(declared["param_size"].values())),
-            activation_bytes=float(declared["activation_size"]),
+            parameter_bytes=float(sum(tensors[name].numel() * size for name, size in (sizes | rest).items())),
+            activation_bytes=elements * float(declared["activation_size"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, InvalidFunction):
+            raise
         raise InvalidFunction(
-            f"{_DECLARES} of {kind} at '{path}' must return a dict of flops, param_size (bytes by name) and "
-            f"activation_size (bytes); it returned {declared!r}."
+            f"{place} must return a dict of flops, param_size (bytes of an element by name) and "
+            f" activation_size (bytes of an element); it returned {declared!r}."
         ) from error

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.arrays import LABELS, to_array
 from modeldyno.api.metric_profiler.device_name import Device
 from modeldyno.api.metric_profiler.forward_pass import DataLoader, synchronize
 from modeldyno.api.metric_profiler.frameworks import (
+    class_numbers,
     evaluation_mode,
-    framework_of,
     is_loss_of_keras,
     without_gradients,
 )
@@ -22,8 +23,8 @@ from modeldyno.api.metric_profiler.status_metrics import (
     DynamicEvalMetric,
     EvalMetric,
     InferenceTime,
-    InvalidFunction,
     InvalidStatus,
+    MissingKey,
     NumberWithInterval,
     StatusKey,
 )
@@ -31,6 +32,9 @@ from modeldyno.core.stats.statistics import share_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    Transform = Callable[..., Any]
+    """Makes a batch of the parts of another: ``transform(inputs, labels)``."""
 
 
 class EvaluationFunction(ABC):
@@ -57,18 +61,19 @@ class EvaluationFunction(ABC):
             key_for_non_dict: the key of a value that is wanted as a dict.
 
         Raises:
-            InvalidFunction: the value has no key, there are several and none is named, or one is missing.
+            InvalidStatus: the value has no key, or there are several and none is named.
+            MissingKey: the named one is missing.
         """
         if return_dict is None:
             return rval
         if not isinstance(rval, dict):
             if return_dict and key_for_non_dict is None:
-                raise InvalidFunction("The evaluation returned one value; name it by key_for_non_dict=.")
+                raise InvalidStatus("The evaluation returned one value; name it by key_for_non_dict=.")
             return {key_for_non_dict: rval} if return_dict else rval
         keys = tuple(rval) if return_keys is None else return_keys
         keys = (keys,) if isinstance(keys, str) else tuple(keys)
         if not return_dict and len(keys) != 1:
-            raise InvalidFunction(
+            raise InvalidStatus(
                 f"The evaluation returned {', '.join(map(str, rval))}; say which one is key=."
             )
         values = {key: _value_of(rval, key) for key in keys}
@@ -78,7 +83,9 @@ class EvaluationFunction(ABC):
 class EvalLossFunction(EvaluationFunction):
     """The mean of a loss over samples; `loss_fn(outputs, labels)` gives the mean of a batch.
 
-    A loss of Keras gets labels and outputs in its own order, and may give a value for each sample.
+    A loss of Keras gets labels and outputs in its own order, and may give a value for each sample. A loss
+    with a method `to_device`, as deeplite-profiler wants it, is called with the model and the batch; of a
+    dict of losses the sum counts.
 
     Raises:
         InvalidStatus: labels that are no whole numbers have another shape than the outputs, which would
@@ -88,10 +95,18 @@ class EvalLossFunction(EvaluationFunction):
     def __init__(self, loss_fn: Callable[[Any, Any], Any]) -> None:
         self.loss_fn = loss_fn
 
-    def __call__(self, model: Any, loader: Iterable[Any], device: Any = Device.CPU) -> float:
-        """Compute them."""
+    def __call__(
+        self,
+        model: Any,
+        loader: Iterable[Any],
+        device: Any = Device.CPU,
+        transform: Transform | None = None,
+    ) -> float:
+        """Compute it."""
+        if hasattr(self.loss_fn, "to_device"):
+            return self._loss_of_batches(model, loader, device, transform)
         total, count = 0.0, 0
-        for outputs, labels in predictions(model, loader, device):
+        for outputs, labels in predictions(model, loader, device, transform):
             if "float" in str(labels.dtype) and tuple(labels.shape) != tuple(outputs.shape):
                 raise InvalidStatus(
                     f"Labels of shape {tuple(labels.shape)} do not fit outputs of shape "
@@ -102,9 +117,27 @@ class EvalLossFunction(EvaluationFunction):
             count += len(labels)
         return total / _some(count)
 
+    def _loss_of_batches(
+        self, model: Any, loader: Iterable[Any], device: Any, transform: Transform | None
+    ) -> float:
+        self.loss_fn.to_device(device)  # type: ignore[attr-defined]  # its caller has looked
+        total, count = 0.0, 0
+        with evaluation_mode(model, Device(device)) as called:
+            for batch in _transformed(loader, transform):
+                with without_gradients():
+                    loss: Any = self.loss_fn(called, batch)
+                parts = loss.values() if isinstance(loss, Mapping) else (loss,)
+                samples = len(_labels_in(batch))
+                total += sum(float(to_array(part).mean()) for part in parts) * samples
+                count += samples
+        return total / _some(count)
+
 
 class ComputeEvalMetric(ProfilerFunction):
-    """Computes `eval_metric` by a function ``func(model, loader, device=)``, and the time that it took."""
+    """Computes `eval_metric` by a function ``func(model, loader)``, and the time that it took.
+
+    The function gets `device` and `transform` too, if it has parameters of these names.
+    """
 
     def __init__(
         self,
@@ -135,54 +168,97 @@ class ComputeEvalMetric(ProfilerFunction):
         return (self._main, InferenceTime(), *self._secondary)
 
     def __call__(
-        self, model: Any, data_splits: Any, split: str | None = None, device: Any = Device.CPU
+        self,
+        model: Any,
+        data_splits: Any,
+        split: str | None = None,
+        device: Any = Device.CPU,
+        transform: Transform | None = None,
     ) -> dict[str, Any]:
-        """Compute them."""
+        """Compute them.
+
+        Args:
+            model: whatever the function takes.
+            data_splits: loaders by name.
+            split: by default that which the metric was made with.
+            device: where the model runs.
+            transform: makes of the parts of a batch those that count; for functions that take one.
+        """
         name = split or self._split
         if name not in data_splits:
             raise InvalidStatus(f"There is no split '{name}'; known: {', '.join(data_splits) or 'none'}.")
         start = time.perf_counter()
-        value = self._function(model, data_splits[name], device=device)
+        taken = _accepted(self._function, {"device": device, "transform": transform})
+        value = self._function(model, data_splits[name], **taken)
         synchronize(device)
-        taken = time.perf_counter() - start
+        seconds = time.perf_counter() - start
         values = value if isinstance(value, dict) else {}
         main = EvaluationFunction.filter_call_rval(value, return_dict=False, return_keys=self._key)
         return {
             "eval_metric": main,
-            "inference_time": taken,
+            "inference_time": seconds,
             **{metric.NAME: _value_of(values, metric.NAME) for metric in self._secondary},
         }
 
 
-def get_accuracy(model: Any, loader: Iterable[Any], device: Any = Device.CPU) -> NumberWithInterval:
+def _accepted(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those arguments that a function has parameters for; all, if it takes any."""
+    try:
+        parameters = signature(function).parameters
+    except ValueError:  # a function of C that tells none
+        return {}
+    takes_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    return {
+        name: value
+        for name, value in arguments.items()
+        if name in parameters or (takes_any and value is not None)
+    }
+
+
+def get_accuracy(
+    model: Any,
+    loader: Iterable[Any],
+    device: Any = Device.CPU,
+    transform: Transform | None = None,
+) -> NumberWithInterval:
     """Return the share of samples whose largest output is at the label, in percent, with its interval."""
-    return get_topk(model, loader, device, topk=(1,))["top-1"]
+    return get_topk(model, loader, device, topk=1, transform=transform)["top-1"]
 
 
-def get_missclass(model: Any, loader: Iterable[Any], device: Any = Device.CPU) -> NumberWithInterval:
+def get_missclass(
+    model: Any,
+    loader: Iterable[Any],
+    device: Any = Device.CPU,
+    transform: Transform | None = None,
+) -> NumberWithInterval:
     """Return the share of samples that are classified wrongly, in percent, with its interval."""
-    right = get_accuracy(model, loader, device)
+    right = get_accuracy(model, loader, device, transform)
     return NumberWithInterval(100.0 - right, 100.0 - right.high, 100.0 - right.low)
 
 
 def get_topk(
-    model: Any, loader: Iterable[Any], device: Any = Device.CPU, topk: tuple[int, ...] = (1, 5)
+    model: Any,
+    loader: Iterable[Any],
+    device: Any = Device.CPU,
+    topk: int | tuple[int, ...] = (1, 5),
+    transform: Transform | None = None,
 ) -> dict[str, NumberWithInterval]:
     """Return the share of samples whose label is among the k largest outputs, in percent, as ``top-k``.
 
-    Each has the 95 % interval of a proportion (Wilson).
+    Each has the 95 % interval of a proportion (Wilson). Labels are those of `class_numbers`; `transform`
+    makes of the parts of a batch those that count.
 
     Raises:
-        InvalidStatus: outputs are not (samples, classes), labels not (samples,), or there are no samples.
+        InvalidStatus: outputs are not (samples, classes), labels do not fit, or there are no samples.
     """
     from modeldyno.core.stats.evaluation import correct_within  # noqa: PLC0415 - numpy is slow to import
 
-    hits, count = dict.fromkeys(topk, 0), 0
-    class_numbers = framework_of(model).class_numbers
-    for native_outputs, native_labels in predictions(model, loader, device):
+    ks = (topk,) if isinstance(topk, int) else topk
+    hits, count = dict.fromkeys(ks, 0), 0
+    for native_outputs, native_labels in predictions(model, loader, device, transform):
         outputs, labels = to_array(native_outputs), to_array(native_labels)
         numbers = class_numbers(labels, outputs)
-        for k in topk:
+        for k in ks:
             hits[k] += int(correct_within(outputs, numbers, min(k, max(2, outputs.shape[-1]))).sum())
         count += len(labels)
     return {
@@ -193,16 +269,22 @@ def get_topk(
     }
 
 
-def predictions(model: Any, loader: Iterable[Any], device: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield outputs and labels of every batch (inputs, labels) on the device."""
+def predictions(
+    model: Any, loader: Iterable[Any], device: Any, transform: Transform | None = None
+) -> Iterator[tuple[Any, Any]]:
+    """Yield outputs and labels of every batch (inputs, labels), which may be transformed, on the device."""
     place = Device(device)
     wrapped = loader if isinstance(loader, DataLoader) else DataLoader(loader)
     with evaluation_mode(model, place) as called:
-        for batch in wrapped:
+        for batch in _transformed(wrapped, transform):
             with without_gradients():
                 outputs = wrapped.forward_pass.perform(called, batch, place)
             labels = _labels_in(batch)
             yield outputs, labels.to(place) if hasattr(labels, "to") else labels
+
+
+def _transformed(loader: Iterable[Any], transform: Transform | None) -> Iterator[Any]:
+    return iter(loader) if transform is None else (transform(*batch) for batch in loader)
 
 
 def _labels_in(batch: Any) -> Any:
@@ -223,7 +305,7 @@ def _some(count: int) -> int:
 
 def _value_of(values: dict[str, Any], key: str) -> Any:
     if key not in values:
-        raise InvalidFunction(
+        raise MissingKey(
             f"The evaluation returned no '{key}'; it returned {', '.join(map(str, values)) or 'one number'}."
         )
     return values[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from modeldyno.api.arrays import LABELS, is_array, to_array
 from modeldyno.api.metric_profiler.device_name import Device
@@ -54,9 +54,17 @@ class TensorSampler:
 
     Args:
         sample: tensors or arrays in tuples, lists and mappings; the first axis of each is the batch.
+
+    Raises:
+        InvalidStatus: a leaf is neither a tensor nor an array.
     """
 
     def __init__(self, sample: Any) -> None:
+        for leaf in leaves(sample):
+            if not is_array(leaf):
+                raise InvalidStatus(
+                    f"Random inputs are made like tensors and arrays, not {type(leaf).__name__}."
+                )
         self._sample = sample
 
     def create_random_tensors(self, batch_size: int) -> Any:
@@ -81,6 +89,9 @@ class ForwardPass:
             inputs nor an own `create_random_model_inputs`.
     """
 
+    sampler_class: ClassVar[type[TensorSampler]] = TensorSampler
+    """What makes random inputs; a subclass may name another."""
+
     def __init__(
         self, model_input_pattern: Iterable[Any] | None = None, expecting_common_inputs: bool = True
     ) -> None:
@@ -103,9 +114,11 @@ class ForwardPass:
         return self.model_call(model, self.create_random_model_inputs(batch_size), device)
 
     def model_call(self, model: Any, x: Any, device: Any = "cpu") -> Any:
-        """Move inputs to a device and call the model: a tuple by position, a mapping by name."""
-        moved = map_leaves(lambda leaf: leaf.to(Device(device)) if hasattr(leaf, "to") else leaf, x)
-        return call_model(model, moved)
+        """Move inputs to a device, None leaves them, and call: a tuple by position, a mapping by name."""
+        if device is not None:
+            place = Device(device)
+            x = map_leaves(lambda leaf: leaf.to(place) if hasattr(leaf, "to") else leaf, x)
+        return call_model(model, x)
 
     def extract_model_inputs(self, batch: Any) -> Any:
         """Return the inputs in a batch: a tuple, or a mapping for a call by name."""
@@ -123,7 +136,7 @@ class ForwardPass:
     def infer_sampler(self, batch: Any) -> None:
         """Take shapes and types of random inputs from a batch, if inputs are common."""
         if self.expecting_common_inputs:
-            self.sampler = TensorSampler(self.extract_model_inputs(batch))
+            self.sampler = self.sampler_class(self.extract_model_inputs(batch))
 
     def _inferred(self) -> TensorSampler:
         if self.sampler is None:
@@ -209,7 +222,7 @@ def leaves(value: Any) -> list[Any]:
 
 def synchronize(device: Any) -> None:
     """Wait until a CUDA device has done its work."""
-    if Device(device).startswith("cuda"):
+    if device is not None and Device(device).startswith("cuda"):
         import torch  # noqa: PLC0415 - slow to import
 
         torch.cuda.synchronize(torch.device(Device(device)))
@@ -223,8 +236,6 @@ def _seconds(call: Callable[[], Any], device: Any) -> float:
 
 
 def _random_like(leaf: Any, batch_size: int) -> Any:
-    if not is_array(leaf):
-        raise InvalidStatus(f"Random inputs are made like tensors and arrays, not {type(leaf).__name__}.")
     import numpy as np  # noqa: PLC0415 - slow at start-up
 
     random = np.random.default_rng()

@@ -34,8 +34,6 @@ class Framework:
     """Return a context of a model on a device, which yields what is called; it restores the model."""
     call: Callable[[Any, Any], Any]
     """Return the outputs of a model for inputs: a tuple by position, or a mapping by name."""
-    class_numbers: Callable[[Any, Any], Any]
-    """Return labels as numbers of classes, given the outputs."""
     settings: Callable[[Device], dict[str, Any]]
     """Return the knobs of the backend that choose a device."""
     buffer_bytes: Callable[[Any, Any], Callable[[str], float]]
@@ -80,12 +78,25 @@ def _device_setting(device: Device) -> dict[str, Any]:
     return {"device": str(device)}
 
 
-def _numbers_only(labels: Any, outputs: Any) -> Any:
-    """Return labels of shape (samples,).
+def class_numbers(labels: Any, outputs: Any) -> Any:
+    """Return labels as numbers of classes, (samples,).
+
+    Labels may also be a column of them, one-hot rows, or rows of a score for each class, such as the
+    probabilities of a teacher, of which the largest is the label.
 
     Raises:
-        InvalidStatus: they have another shape, or outputs are not (samples, classes).
+        InvalidStatus: they have another shape, rows of 0 and 1 are not one-hot, or outputs are not
+            (samples, classes).
     """
+    if labels.shape[1:] == (1,):
+        labels = labels[:, 0]
+    elif labels.shape == outputs.shape and labels.ndim == 2:  # noqa: PLR2004 - samples, classes
+        if ((labels == 0) | (labels == 1)).all() and (labels.sum(axis=-1) != 1).any():
+            raise InvalidStatus(
+                f"Labels of shape {tuple(labels.shape)} must be one-hot, a single 1 in each row, or the "
+                "numbers of the classes, (samples,)."
+            )
+        return labels.argmax(axis=-1)
     if outputs.ndim != 2 or labels.shape != (len(outputs),):  # noqa: PLR2004 - samples, classes
         raise InvalidStatus(
             f"Labels of shape {tuple(labels.shape)} do not fit outputs of shape {tuple(outputs.shape)}; "
@@ -136,18 +147,6 @@ def _keras_call(model: Any, inputs: Any) -> Any:
     if hasattr(model, "predict_on_batch"):
         return model.predict_on_batch(given)
     return model(given, training=False)
-
-
-def _keras_class_numbers(labels: Any, outputs: Any) -> Any:
-    """Return labels (samples,) of a column, as data sets of Keras have, or of rows with a single one."""
-    if labels.shape == outputs.shape and labels.shape[1:] != (1,):
-        if not (((labels == 0) | (labels == 1)).all() and (labels.sum(axis=-1) == 1).all()):
-            raise InvalidStatus(
-                f"Labels of shape {tuple(labels.shape)} must be one-hot, a single 1 in each row, or the "
-                "numbers of the classes, (samples,)."
-            )
-        return labels.argmax(axis=-1)
-    return _numbers_only(labels[:, 0] if labels.shape[1:] == (1,) else labels, outputs)
 
 
 def _keras_settings(device: Device) -> dict[str, Any]:
@@ -243,7 +242,6 @@ TORCH = Framework(
     claims=lambda model: _class_name(model, "torch", "Module"),
     evaluating=_torch_evaluation,
     call=_plain_call,
-    class_numbers=_numbers_only,
     settings=_device_setting,
     buffer_bytes=_torch_buffers,
 )
@@ -251,7 +249,6 @@ KERAS = Framework(
     claims=lambda model: _class_name(model, "keras", "Layer"),
     evaluating=_keras_evaluation,
     call=_keras_call,
-    class_numbers=_keras_class_numbers,
     settings=_keras_settings,
     buffer_bytes=_keras_buffers,
 )
@@ -259,7 +256,6 @@ FILE = Framework(
     claims=lambda model: isinstance(model, str | Path),
     evaluating=_opened_file,
     call=_file_call,
-    class_numbers=_keras_class_numbers,
     settings=_file_settings,
     buffer_bytes=_file_buffers,
 )
@@ -268,7 +264,6 @@ _CALLABLE = Framework(
     claims=callable,
     evaluating=lambda model, _: nullcontext(model),
     call=_plain_call,
-    class_numbers=_numbers_only,
     settings=lambda _: {},
     buffer_bytes=lambda *_: lambda _: 0,
 )

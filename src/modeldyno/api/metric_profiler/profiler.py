@@ -15,6 +15,7 @@ from modeldyno.api.metric_profiler.profiler_functions import (
 )
 from modeldyno.api.metric_profiler.status_metrics import (
     Comparative,
+    ConflictingOverride,
     EvalMetric,
     InvalidFunction,
     InvalidStatus,
@@ -92,8 +93,8 @@ class MetricProfiler:
 
         Raises:
             InvalidFunction: its call takes ``*args`` or ``**kwargs``.
-            InvalidStatus: two overriding functions compute the same key, or two unlike classes have the same
-                NAME and the new one does not override.
+            ConflictingOverride: two overriding functions compute the same key.
+            InvalidStatus: two unlike classes have the same NAME and the new one does not override.
         """
         named_parameters(profiler_func)
         keys = profiler_func.get_bounded_status_keys()
@@ -103,7 +104,7 @@ class MetricProfiler:
             old = self._entries.get(key.NAME)
             if old and old.overriding:
                 if override:
-                    raise InvalidStatus(
+                    raise ConflictingOverride(
                         f"Both {describe_function(old.function)} and {new} override '{key.NAME}'; "
                         "register one of them without override."
                     )
@@ -358,7 +359,7 @@ class MetricProfiler:
                     x=sides[0].value if sides[0] else None,
                     y=sides[1].value if sides[1] else None,
                     shown=shown,
-                    comparative=Comparative.parse(metric.get_comparative()),
+                    comparative=_comparative_of(metric),
                     description=metric.description(),
                 )
             )
@@ -371,6 +372,15 @@ class MetricProfiler:
         return StatusComparison(
             name=self.name, other=other.name, changes=tuple(changes), failures=failures, short=short
         )
+
+
+def _comparative_of(metric: Metric) -> Comparative:
+    """Return how a metric is compared; with a warning not at all, if it names no way that there is."""
+    try:
+        return Comparative.parse(metric.get_comparative())
+    except InvalidStatus as error:
+        warnings.warn(f"'{metric.NAME}' is not compared. {error}", stacklevel=4)
+        return Comparative.NONE
 
 
 def check_same_metric(one: StatusKey | None, other: StatusKey | None) -> None:

@@ -20,6 +20,16 @@ class InvalidFunction(RequestError, TypeError):
     """A profiler function, or what it returns, is not what the profiler can use."""
 
 
+class MissingKey(InvalidStatus, KeyError):
+    """A dict of values lacks the one that was asked for."""
+
+    __str__ = Exception.__str__  # that of a KeyError quotes the sentence
+
+
+class ConflictingOverride(InvalidStatus, RuntimeError):
+    """Two overriding functions compute one key."""
+
+
 class NumberWithInterval(float):
     """A number with its 95 % interval, from `low` to `high`, in the same unit."""
 

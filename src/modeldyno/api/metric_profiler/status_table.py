@@ -23,8 +23,9 @@ _LONGEST_REASON = 40
 _chosen: dict[str, logging.Logger] = {}
 
 
-def getLogger() -> logging.Logger:  # noqa: N802 - the name that users of deeplite-profiler know
-    """Return the logger of tables: that of `setLogger`, or ``modeldyno``."""
+def getLogger(name: str | None = None) -> logging.Logger:  # noqa: N802 - users of deeplite-profiler know it
+    """Return the logger of tables, whatever name is asked for: that of `setLogger`, or ``modeldyno``."""
+    del name
     return _chosen.get("logger", logging.getLogger("modeldyno"))
 
 
@@ -158,7 +159,7 @@ def make_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join((bar, line(head), bar, *map(line, rows), bar))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DefaultDisplay:
     """Which metrics a table shows, in which order: the metrics named first, then the others as registered.
 
@@ -168,7 +169,8 @@ class DefaultDisplay:
 
     order: tuple[str, ...] | None = None
     include_leftovers: bool = True
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[str, ...] | list[str] | str = ()
+    """Keys that are not shown; one may be given as text."""
 
     def __call__(self, statuses: dict[str, StatusKey]) -> dict[str, StatusKey]:
         """Return those that are shown."""
@@ -177,7 +179,8 @@ class DefaultDisplay:
             named = (key for key, status in statuses.items() if isinstance(status, DynamicEvalMetric))
             first = ("eval_metric", *named, *_ORDER)
         keys = dict.fromkeys((*first, *(statuses if self.include_leftovers else ())))
-        return {key: statuses[key] for key in keys if key in statuses and key not in self.exclude}
+        excluded = (self.exclude,) if isinstance(self.exclude, str) else self.exclude
+        return {key: statuses[key] for key in keys if key in statuses and key not in excluded}
 
 
 _ORDER = ("model_size", "flops", "total_params", "memory_footprint", "execution_time", "inference_time")
