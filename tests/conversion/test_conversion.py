@@ -319,6 +319,8 @@ def test_all_is_what_the_source_can_become_here(
     assert everything.recipes("torch") == ("exported", "onnx", "torchscript")
     assert ConversionRequest(model="m", to=("all",), int8=True).recipes("onnx") == ("onnx-int8",)
     assert ConversionRequest(model="m", to=("onnx",), int8=True).recipes("torch") == ("onnx", "onnx-int8")
+    both = ConversionRequest(model="m", to=("onnx",), int8=True, fp16=True)
+    assert both.recipes("onnx") == ("onnx", "onnx-int8", "onnx-fp16")
     assert ConversionRequest(model="m", to=("tflite",), int8=True).recipes("keras") == (
         "tflite",
         "tflite-int8",

@@ -25,6 +25,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
     *,
     to: str | Sequence[str] = "onnx",
     int8: bool = False,
+    fp16: bool = False,
     output: str | Path | None = None,
     opset: int | None = None,
     inputs: str | Sequence[str | InputSpec] = (),
@@ -47,13 +48,14 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         example: inputs of a live object: an array, a tuple of them, or a dict by name.
         to: forms, such as ``"onnx,torchscript"``, or ``"all"`` that the model can become here.
         int8: also make the form with int8 weights of each form that has one.
+        fp16: also make the form in half precision of each form that has one.
         output: the folder; each form has a folder of its own in it. If None, it is named for the model.
         opset: opset of ONNX; the exporter's own if None.
         inputs: shapes or files, as ``--input`` takes them.
         data: real samples (.npz, .npy, .jsonl), instead of random ones; for `evaluate` with their labels,
             ``"test.npz"`` or ``"test.npz:labels"``.
-        evaluate: metrics of the labelled samples, such as ``"accuracy"``, in which no form with int8 weights
-            may be inferior.
+        evaluate: metrics of the labelled samples, such as ``"accuracy"``, in which no form of lower
+            precision may be inferior.
         timeout: seconds that each form may take.
         tolerance: accept outputs that are off by this share of their largest value, such as 1e-3, where the
             rule asks for less; the document records it with the user.
@@ -75,6 +77,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
     fields: dict[str, Any] = {
         "to": _names(to, "to"),
         "int8": int8,
+        "fp16": fp16,
         "output": output,
         "opset": opset,
         "inputs": as_tuple(inputs, "inputs"),

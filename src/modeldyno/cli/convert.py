@@ -21,6 +21,7 @@ from modeldyno.cli.output_options import JSON, NO_STORE, QUIET
     help="onnx, torchscript, exported, openvino, savedmodel, tflite; or all that MODEL can become here.",
 )
 @click.option("--int8", is_flag=True, help="Also with int8 weights, where a form has that.")
+@click.option("--fp16", is_flag=True, help="Also in half precision, where a form has that.")
 @click.option("-o", "--output", metavar="DIR", help="Folder of the files; by default NAME-converted.")
 @click.option("--opset", type=click.IntRange(min=7), help="Opset of ONNX; by default the exporter's own.")
 @cli_options.INPUTS
@@ -28,7 +29,7 @@ from modeldyno.cli.output_options import JSON, NO_STORE, QUIET
 @click.option(
     "--evaluate",
     metavar="NAME,...",
-    help="Metrics of labelled samples, --data FILE[:LABELS], in which int8 may not be worse: accuracy,f1.",
+    help="Metrics of labelled samples, --data FILE[:LABELS], that int8 and fp16 must keep: accuracy,f1.",
 )
 @click.option(
     "--timeout",

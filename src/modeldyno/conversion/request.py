@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 ALL = "all"
 """Stands for every form that the source can become here."""
-INT8 = "-int8"
-"""Ending of a recipe that quantises weights."""
+LOWER_PRECISIONS = ("int8", "fp16")
+"""Endings of recipes that lose precision on purpose, after a dash."""
 ELSEWHERE = {
     "tensorrt": "TensorRT builds its engine for one GPU, where the model runs: convert to onnx, and set "
     "device=tensorrt of the backend onnxruntime, which builds it there",
@@ -40,6 +40,8 @@ class ConversionRequest:
     """Recipes, or ``all``."""
     int8: bool = False
     """Whether to add the int8 recipe of each form that has one."""
+    fp16: bool = False
+    """Whether to add the recipe in half precision of each form that has one."""
     output: str | Path | None = None
     """The folder; None for one beside the caller that is named for the model."""
     opset: int | None = None
@@ -134,13 +136,15 @@ class ConversionRequest:
             if asked != ALL:
                 chosen.append(asked)
                 continue
-            chosen += [name for name in names if not name.endswith(INT8) and _is_possible(name, kind)]
-        if self.int8:
-            quantised = [f"{name}{INT8}" for name in chosen if f"{name}{INT8}" in names]
+            chosen += [name for name in names if not _precision(name) and _is_possible(name, kind)]
+        added: list[str] = []
+        for precision in (name for name in LOWER_PRECISIONS if getattr(self, name)):
+            added += [f"{name}-{precision}" for name in chosen if f"{name}-{precision}" in names]
             if ALL in self.to or kind == "onnx":
-                quantised += [n for n in names if n.endswith(INT8) and _is_possible(n, kind)]
-            chosen += quantised
-        return tuple(dict.fromkeys(chosen))
+                added += [
+                    name for name in names if _precision(name) == precision and _is_possible(name, kind)
+                ]
+        return tuple(dict.fromkeys((*chosen, *added)))
 
 
 def check_tolerance(tolerance: float | None) -> float | None:
@@ -155,6 +159,12 @@ def check_tolerance(tolerance: float | None) -> float | None:
             "may be off, such as 1e-3."
         )
     return tolerance
+
+
+def _precision(recipe: str) -> str:
+    """Return the lower precision that a recipe is named for; empty if it is for none."""
+    ending = recipe.rpartition("-")[2]
+    return ending if ending in LOWER_PRECISIONS else ""
 
 
 def _is_possible(name: str, kind: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +16,6 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.testing.converters import ConverterSuite
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from modeldyno.core.agreement.conversion import Converted
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # exporters warn of each other's old names
@@ -101,6 +100,25 @@ class TestOnnxInt8(ConverterSuite):
         opset = [onnx.helper.make_opsetid("", 17)]
         onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "product.onnx")
         return ModelRef(scheme="onnx", locator=str(tmp_path / "product.onnx"))
+
+
+class TestOnnxFp16(ConverterSuite):
+    recipe = "onnx-fp16"
+
+    @pytest.fixture
+    def source(self, digits: ModelRef) -> ModelRef:
+        """An ONNX file of convolutions."""
+        return digits
+
+    def test_half_of_the_bytes_are_left(self, made: Converted, digits: ModelRef) -> None:
+        """Inputs and outputs keep their types, so that callers need not change."""
+        import onnxruntime
+
+        assert made.size < 0.6 * Path(digits.locator).stat().st_size
+        session = onnxruntime.InferenceSession(made.path)
+        assert {value.type for value in (*session.get_inputs(), *session.get_outputs())} <= {
+            "tensor(float)", "tensor(int64)"
+        }  # fmt: skip
 
 
 @cache

@@ -31,6 +31,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         model=options["model"],
         to=tuple(part.strip() for part in options["to"].split(",") if part.strip()),
         int8=options["int8"],
+        fp16=options["fp16"],
         output=options["output"],
         opset=options["opset"],
         inputs=options["inputs"],
