@@ -102,6 +102,18 @@ def test_several_models_are_ranked_together() -> None:
     assert len(rank_models([slow, fast])) == 6
 
 
+def test_a_model_has_the_share_in_which_it_is_the_best_of_all() -> None:
+    """Two alike share it, one that is much faster has all of it, and studies of one seed are drawn apart."""
+    alike = rank_models([served(name="a"), served(name="b")])
+    shares = {name: sum(row.share for row in alike if row.study.name == name) for name in "ab"}
+    assert sum(shares.values()) == pytest.approx(1)
+    assert min(shares.values()) > 0.3
+
+    apart = rank_models([served(name="slow"), served(name="fast", faster=1.7)])
+    assert apart[0].share == pytest.approx(sum(row.share for row in apart), abs=0.3)
+    assert sum(row.share for row in apart if row.study.name == "slow") == pytest.approx(0, abs=0.01)
+
+
 def test_only_models_of_one_goal_are_ranked_together() -> None:
     """Different objectives have no common order; studies without a feasible row have none either."""
     other = replace(served(), goal=Goal(objectives=(Objective.parse("latency.p99"),)))

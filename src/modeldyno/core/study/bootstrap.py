@@ -139,10 +139,12 @@ class Resamples:
     """Whether the bounds hold."""
 
     @classmethod
-    def of(cls, study: Study, contenders: Sequence[ScoredCandidate], resamples: int) -> Resamples:
-        """Draw; the same study gives the same draws."""
+    def of(
+        cls, study: Study, contenders: Sequence[ScoredCandidate], resamples: int, *stream: int
+    ) -> Resamples:
+        """Draw; the same study gives the same draws, and independent ones in another stream."""
         np, goal = load_numpy(), study.goal
-        source = np.random.default_rng(study.seed)
+        source = np.random.default_rng([study.seed, *stream])
         whole = sum(objective.weight for objective in goal.objectives)
         scores = np.zeros((resamples, len(contenders)))
         for index, objective in enumerate(goal.objectives):
@@ -153,6 +155,15 @@ class Resamples:
             scores += objective.weight / whole * objective.sign * logs
         chances = np.array([contender.chance for contender in contenders])
         return cls(scores=scores, holds=source.random(scores.shape) < chances)
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence[Resamples]) -> Resamples:
+        """Return the draws of several studies as those of one; each has as many resamples."""
+        np = load_numpy()
+        return cls(
+            scores=np.concatenate([part.scores for part in parts], axis=1),
+            holds=np.concatenate([part.holds for part in parts], axis=1),
+        )
 
     def _winners(self) -> Any:
         """Return the index of each resample's best contender that holds its bounds; -1 if none does."""

@@ -28,6 +28,7 @@ def models_table(rows: Sequence[ModelRow], models: int) -> Table:
             Column(title="", align=Align.RIGHT),
             Column(title="configuration"),
             *(Column(title=str(query), align=Align.RIGHT) for query in queries),
+            Column(title="best in", align=Align.RIGHT),
             Column(title="at"),
         ),
         rows=tuple(
@@ -35,6 +36,7 @@ def models_table(rows: Sequence[ModelRow], models: int) -> Table:
                 str(place.rank),
                 place.row.configuration,
                 *(format_figure(place.study, place.row, query) for query in queries),
+                f"{place.share:.0%}",
                 format_point(place.row.point),
             )
             for place in rows
