@@ -98,6 +98,13 @@ def test_devices_are_in_no_other_table() -> None:
 def test_the_floor_is_told_beside_the_energy() -> None:
     """A reader knows what was subtracted."""
     assert any("above the idle power" in note for note in notes(*CARD, observed_number("energy", 0.25)))
+
+
+def test_the_energy_of_a_token_is_told_by_phase() -> None:
+    """With the reservation that the phases share the power of the pass."""
+    token = observed_number("energy_per_token", 0.25)
+    told = notes(*CARD, token, observed_number("energy_per_token", 0.0125, scope="prefill"))
+    assert "energy per token: 250 mJ, 12.5 mJ of prefill; all at the mean power of the pass" in told
     assert not any("idle power" in note for note in notes(*CARD[:5]))
 
 

@@ -220,6 +220,35 @@ class TestPerCall:
         assert energy.interval is not None
         assert [energy.interval.low, energy.interval.high] == pytest.approx([0.05, 0.1])
 
+    def test_tokens_have_their_energy_too(self) -> None:
+        """Watts above the floor over tokens a second, of each phase; the slower end is the dearer."""
+        rate = observed_number("token_rate", 100.0, interval=Interval(low=50.0, high=200.0))
+        measurements = [
+            rate,
+            observed_number("token_rate", 1000.0, scope="prefill"),
+            observed_number("token_rate", 0.0, scope="decode"),
+            observed_number("power", 30.0, scope="a"),
+            observed_number("idle_power", 20.0, scope="a"),
+        ]
+        of_all, of_prefill = energy_per_call(measurements)
+
+        assert isinstance(of_all, Measurement)
+        assert (of_all.metric, of_all.value) == ("energy_per_token", pytest.approx(0.1))
+        assert of_all.interval is not None
+        assert [of_all.interval.low, of_all.interval.high] == pytest.approx([0.05, 0.2])
+        assert isinstance(of_prefill, Measurement)
+        assert (of_prefill.scope, of_prefill.value) == ("prefill", pytest.approx(0.01))
+
+    def test_without_power_above_the_floor_tokens_have_no_energy(self) -> None:
+        """One doubt stands for all."""
+        measurements = [
+            observed_number("token_rate", 100.0),
+            observed_number("power", 9.0, scope="a"),
+            observed_number("idle_power", 20.0, scope="a"),
+        ]
+        (doubt,) = energy_per_call(measurements)
+        assert isinstance(doubt, Doubt)
+
     @pytest.mark.parametrize(
         "found",
         [

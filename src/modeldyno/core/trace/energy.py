@@ -1,7 +1,8 @@
 """Energy and power: from the readings of an energy counter or power meter to joules per call.
 
 The idle floor is the power of a device in the second before the model was loaded. The power above it during
-back-to-back calls, times the mean seconds of a call, is the energy of one call.
+back-to-back calls, times the mean seconds of a call, is the energy of one call; over the rate of tokens,
+that of one token. Prefill and decode have one mean power: meters are too slow to tell them apart.
 """
 
 from __future__ import annotations
@@ -114,25 +115,33 @@ def power_measurement(metric: str, scope: str, drawn: PowerDraw) -> Measurement:
 
 
 def energy_per_call(measurements: Iterable[Measurement]) -> Iterator[Measurement | Doubt]:
-    """Yield the joules per call above the idle floor, of each device and of all that have a floor.
+    """Yield the joules above the idle floor per call, of each device and of all, and per token, of all.
 
-    Needs `power` and `idle_power` at the same scopes, and `latency` (its mean) or `batch_rate`. A device
-    whose power does not exceed its floor is left out.
+    Needs `power` and `idle_power` at the same scopes, and `latency` (its mean), `batch_rate` or, for tokens,
+    `token_rate`. A device whose power does not exceed its floor is left out.
     """
     by_metric = {(m.metric, m.scope): m for m in measurements}
     seconds = _seconds_per_call(by_metric)
+    token_seconds = {
+        scope: _seconds_of_one(rate)
+        for (metric, scope), rate in by_metric.items()
+        if metric == "token_rate" and _interval_ends(rate)[1] > 0
+    }
     above = {
         scope: _add_ends(_interval_ends(watts), [-end for end in reversed(_interval_ends(floor))])
         for (metric, scope), watts in by_metric.items()
         if metric == "power" and (floor := by_metric.get(("idle_power", scope))) is not None
     }
-    if not above or seconds is None:
+    if not above or (seconds is None and not token_seconds):
         return
     total = reduce(_add_ends, above.values())
     positive = {scope: watts for scope, watts in {**above, "": total}.items() if watts[0] > 0}
-    for scope, watts in positive.items():
-        low, joules, high = (a * b for a, b in zip(watts, seconds, strict=True))
-        yield observed_number("energy", joules, scope=scope, interval=Interval(low=low, high=high))
+    if seconds is not None:
+        for scope, watts in positive.items():
+            yield _joules("energy", scope, watts, seconds)
+    if "" in positive:
+        for scope, taken in token_seconds.items():
+            yield _joules("energy_per_token", scope, positive[""], taken)
     if not positive:
         yield _idle_power_doubt(list(above), total)
 
@@ -153,6 +162,17 @@ def _add_ends(a: _Ends, b: _Ends) -> _Ends:
     return [x + y for x, y in zip(a, b, strict=True)]
 
 
+def _joules(metric: str, scope: str, watts: _Ends, seconds: _Ends) -> Measurement:
+    low, joules, high = (a * b for a, b in zip(watts, seconds, strict=True))
+    return observed_number(metric, joules, scope=scope, interval=Interval(low=low, high=high))
+
+
+def _seconds_of_one(rate: Measurement) -> _Ends:
+    """Return the seconds that one takes of what comes at a rate."""
+    ends = _interval_ends(rate)
+    return [1 / end if end > 0 else 1 / ends[1] for end in reversed(ends)]
+
+
 def _seconds_per_call(by_metric: dict[tuple[str, str], Measurement]) -> _Ends | None:
     """Return the mean seconds of one call.
 
@@ -161,9 +181,7 @@ def _seconds_per_call(by_metric: dict[tuple[str, str], Measurement]) -> _Ends | 
     latency, rate = by_metric.get(("latency", "")), by_metric.get(("batch_rate", ""))
     if latency is not None and isinstance(latency.value, Distribution) and len(latency.value):
         return [end if isfinite(end) else latency.value.statistic("mean") for end in _interval_ends(latency)]
-    if rate is None:
-        return None
-    return [1 / end if end > 0 else 1 / _interval_ends(rate)[1] for end in reversed(_interval_ends(rate))]
+    return None if rate is None else _seconds_of_one(rate)
 
 
 def _idle_power_doubt(devices: list[str], above: _Ends) -> Doubt:

@@ -57,6 +57,11 @@ def _notes(result: Result, names: tuple[str, ...]) -> Iterator[Notice]:
     if result.find("energy"):
         text = "energy is per call, above the idle power, which was measured before loading"
         yield Notice(severity=Severity.NOTE, text=text)
+    of_tokens = [m for m in result.measurements if m.metric == "energy_per_token"]
+    if of_tokens:
+        listed = (f"{format_measurement(m)}{f' of {m.scope}' if m.scope else ''}" for m in of_tokens)
+        text = f"energy per token: {', '.join(listed)}; all at the mean power of the pass"
+        yield Notice(severity=Severity.NOTE, text=text)
     if any(not result.find("device_memory", name) and _growth(result, name) for name in names):
         text = (
             "memory with a + is the growth over all processes; the driver does not report it per process here"
