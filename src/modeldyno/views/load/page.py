@@ -9,7 +9,7 @@ from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_spec import RATE
 from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.report.blocks import Align, Block, Column, Heading, Notice, Table
+from modeldyno.core.report.blocks import Block, Heading, Notice, Table, make_columns
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series, Stack
 from modeldyno.core.stats.units import RATE as PER_SECOND
 from modeldyno.core.stats.units import SECONDS
@@ -164,13 +164,9 @@ def headline(document: LoadCurve | Capacity) -> str:
 
 def numbers(document: LoadCurve | Capacity) -> Table:
     """Tabulate every number of every load, in base units and unrounded."""
-    titles = (document.knob, "query", "value", "low", "high", "failure")
-    texts = {"query", "failure"}
     return Table(
         title="Loads",
-        columns=tuple(
-            Column(title=title, align=Align.LEFT if title in texts else Align.RIGHT) for title in titles
-        ),
+        columns=make_columns(f"{document.knob}>", "query", "value>", "low>", "high>", "failure"),
         rows=tuple(row for rung in document.rungs for row in _rows(rung)),
     )
 

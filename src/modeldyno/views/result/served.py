@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, ReportSection
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
 from modeldyno.views.text import NAME_LIMIT, count, estimate, format_measurement, join_nonempty, number, share
 
@@ -110,13 +110,7 @@ def breakdown(result: Result) -> Iterator[Block]:
         rows.append((STAGE_NAMES[metric], value, *ends, share(number(stage)[0], whole), metric))
     yield Table(
         title="Where a request spends its time, on average, as the server reports it",
-        columns=(
-            Column(title="stage", align=Align.LEFT),
-            Column(title="time", align=Align.RIGHT),
-            *((Column(title="95 % interval", align=Align.LEFT),) if told else ()),
-            Column(title="share", align=Align.RIGHT),
-            Column(title="metric", align=Align.LEFT),
-        ),
+        columns=make_columns("stage", "time>", *(("95 % interval",) if told else ()), "share>", "metric"),
         rows=(*rows, ("total", format_quantity(whole, SECONDS, 3), *(("",) if told else ()), "100%", "")),
     )
     if batches := _batches(result):

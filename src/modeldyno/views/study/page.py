@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Align, Block, Column, Heading, Notice, Severity, Table
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_columns
 from modeldyno.core.report.charts import AxisScale, Parallel, Series, Stack
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import search_hint
@@ -100,12 +100,11 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
     bounded = bool(study.goal.constraints)
     yield Table(
         title="Each at its best load",
-        columns=(
-            Column(title="", align=Align.RIGHT),
-            Column(title="configuration"),
-            *(Column(title=name, align=Align.RIGHT) for name in axes),
-            *(Column(title=name, align=Align.RIGHT) for name in shown),
-            *((Column(title="satisfies constraints"),) if bounded else ()),
+        columns=make_columns(
+            ">",
+            "configuration",
+            *(f"{name}>" for name in (*axes, *shown)),
+            *(("satisfies constraints",) if bounded else ()),
         ),
         rows=tuple(
             (
@@ -246,5 +245,5 @@ def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
         facts["hardware"] = join_facts(study.environment.hardware)
         facts["software"] = join_facts(study.environment.software)
     rows = tuple((name, text) for name, text in facts.items() if text)
-    yield Table(title="", columns=(Column(title=""), Column(title="")), rows=rows)
+    yield Table(title="", columns=make_columns("", ""), rows=rows)
     yield result_page.repeat_notice(sweep_command(study))
