@@ -122,7 +122,7 @@ def energy_per_call(measurements: Iterable[Measurement]) -> Iterator[Measurement
     by_metric = {(m.metric, m.scope): m for m in measurements}
     seconds = _seconds_per_call(by_metric)
     above = {
-        scope: _add_ends(_interval_ends(watts), [-end for end in reversed(_interval_ends(floor))])
+        scope: _add_ends(watts.mean_with_ends(), [-end for end in reversed(floor.mean_with_ends())])
         for (metric, scope), watts in by_metric.items()
         if metric == "power" and (floor := by_metric.get(("idle_power", scope))) is not None
     }
@@ -141,14 +141,6 @@ _Ends = Sequence[float]
 """The lower end of an interval, the estimate, and the upper end."""
 
 
-def _interval_ends(measurement: Measurement) -> _Ends:
-    if isinstance(measurement.value, Distribution):
-        value, interval = measurement.value.statistic("mean"), measurement.value.interval("mean")
-    else:
-        value, interval = measurement.value, measurement.interval
-    return (value, value, value) if interval is None else (interval.low, value, interval.high)
-
-
 def _add_ends(a: _Ends, b: _Ends) -> _Ends:
     return [x + y for x, y in zip(a, b, strict=True)]
 
@@ -160,10 +152,10 @@ def _seconds_per_call(by_metric: dict[tuple[str, str], Measurement]) -> _Ends | 
     """
     latency, rate = by_metric.get(("latency", "")), by_metric.get(("batch_rate", ""))
     if latency is not None and isinstance(latency.value, Distribution) and len(latency.value):
-        return [end if isfinite(end) else latency.value.statistic("mean") for end in _interval_ends(latency)]
+        return [end if isfinite(end) else latency.value.statistic("mean") for end in latency.mean_with_ends()]
     if rate is None:
         return None
-    return [1 / end if end > 0 else 1 / _interval_ends(rate)[1] for end in reversed(_interval_ends(rate))]
+    return [1 / end if end > 0 else 1 / rate.mean_with_ends()[1] for end in reversed(rate.mean_with_ends())]
 
 
 def _idle_power_doubt(devices: list[str], above: _Ends) -> Doubt:
